@@ -24,8 +24,13 @@ async fn one_owners_management_calls_are_limited_and_no_other_calls() {
     assert_eq!(refused.header("ratelimit-policy"), Some("\"management\";q=20;w=10"));
     operator.post("/v1/keys", &json!({})).await.refused(429);
     operator.delete("/v1/endpoints/limited").await.refused(429);
+    let of_registry = operator.get("/v2/").await;
+    assert_eq!(of_registry.status, 429, "{of_registry:?}");
+    assert_eq!(of_registry.json()["errors"][0]["code"], "TOOMANYREQUESTS");
+    assert!(of_registry.header("retry-after").is_some(), "{of_registry:?}");
 
     other.get("/v1/endpoints").await.ok();
+    other.get("/v2/").await.ok();
     assert_eq!(operator.finish(&endpoint, json!({ "a": 1 })).await["output"], json!({ "a": 1 }));
     host.advance(1_000 * wait_s);
     operator.get("/v1/endpoints").await.ok();

@@ -335,10 +335,10 @@ async fn every_field_that_is_kept_has_a_bound() {
     assert!(found.is_empty(), "without a bound: {found:#?}");
     assert!(seen.contains("webhook") && seen.contains("allowedHosts"), "{seen:?}");
     let table = table_of_sizes();
-    let mut untold: Vec<_> =
+    let mut undocumented: Vec<_> =
         seen.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
-    untold.sort_unstable();
-    assert!(untold.is_empty(), "docs/API.md, Sizes, does not name {untold:?}");
+    undocumented.sort_unstable();
+    assert!(undocumented.is_empty(), "docs/API.md, Sizes, does not name {undocumented:?}");
 }
 
 /// A value just beyond each bound is refused, with a sentence that names the field and the bound.

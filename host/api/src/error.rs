@@ -252,6 +252,8 @@ impl From<StoreError> for ApiError {
             StoreError::QueueFull { .. }
             | StoreError::HostQueueFull { .. }
             | StoreError::OwnerQueueFull { .. }
+            | StoreError::HostJobsFull { .. }
+            | StoreError::OwnerJobsFull { .. }
             | StoreError::WaitingBytesFull { .. }
             | StoreError::ResultBytesFull { .. }
             | StoreError::OwnerDiskFull { .. }

@@ -131,7 +131,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
     };
     // Each route is behind the admission layer, with the operation that its calls count as.
     let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
-        openapi::behind_front_door(&mut route.1);
+        openapi::document_admission(&mut route.1);
         openapi::below(prefix, &mut route.1);
         route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
     };

@@ -262,6 +262,24 @@ pub enum StoreError {
         /// Waiting jobs of the owner.
         waiting: usize,
     },
+    /// The jobs of all endpoints, in any status, are at their bound in memory.
+    #[error(
+        "the host keeps {limit} jobs, as many as it has memory for; ended jobs are deleted when their \
+         retention is over"
+    )]
+    HostJobsFull {
+        /// The bound, in jobs.
+        limit: usize,
+    },
+    /// The jobs of the owner, in any status, have reached the owner's share of that bound.
+    #[error(
+        "the host keeps {jobs} jobs of this owner, as many as one owner may have beside the others now; \
+         ended jobs are deleted when their retention is over"
+    )]
+    OwnerJobsFull {
+        /// Jobs of the owner.
+        jobs: usize,
+    },
     /// The inputs of the endpoint's waiting jobs have reached their bound on disk.
     #[error(
         "the queue is full: the inputs that wait on this endpoint would take more than {limit_mib} MiB"

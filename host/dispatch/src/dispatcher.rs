@@ -92,16 +92,16 @@ impl Dispatcher {
         dispatcher
     }
 
-    /// Takes no more jobs and waits for the running ones: for up to `patience`, then they are
+    /// Takes no more jobs and waits for the running ones: for up to `drain_timeout`, then they are
     /// stopped and queued again. Results are on disk when this returns.
-    pub async fn drain(&self, patience: Duration) -> Drained {
+    pub async fn drain(&self, drain_timeout: Duration) -> Drained {
         let Starter { shared, workers, .. } = &self.starter;
         shared.begin_drain();
         for set in self.sets.read().values() {
             set.wake_all();
         }
         workers.close();
-        let drained = if timeout(patience, workers.wait()).await.is_ok() {
+        let drained = if timeout(drain_timeout, workers.wait()).await.is_ok() {
             Drained::Finished
         } else {
             info!("drain: stopping {} workers, their jobs wait again", workers.len());

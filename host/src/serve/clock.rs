@@ -145,7 +145,7 @@ pub(crate) async fn open_in_time<T>(
     open: impl Fn(Option<u64>) -> Result<T, OpenError>,
 ) -> anyhow::Result<T> {
     let begun = SystemClock.elapsed();
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         clock.follow();
         let max_ms = if is_synchronised() { None } else { Some(clock.jump_max_ms) };
@@ -156,10 +156,10 @@ pub(crate) async fn open_in_time<T>(
         let OpenError::ClockJumped { seen_at, jobs, .. } = &jumped else {
             return Err(jumped.into());
         };
-        if !is_told {
+        if !is_reported {
             let s = SYNC_WAIT.as_secs();
             warn!("{jumped}; waiting up to {s} s for the clock to be synchronised");
-            is_told = true;
+            is_reported = true;
         }
         loop {
             let now = SystemClock.now();

@@ -27,7 +27,7 @@ impl GuestRuntimes {
     pub(crate) fn start() -> anyhow::Result<Self> {
         Ok(Self {
             normal: runtime("guest", NICE)?,
-            low_priority: runtime("lengthy", NICE_LOW_PRIORITY)?,
+            low_priority: runtime("low-priority", NICE_LOW_PRIORITY)?,
         })
     }
 

@@ -1,4 +1,4 @@
-//! The machine's memory for sandboxes, when the operator does not set it, and for waiting jobs.
+//! The machine's memory for sandboxes, when the operator does not set it, and for jobs.
 //!
 //! Linux only: the smallest limit of the host's control groups, or else the machine's memory. It is
 //! unknown elsewhere, and where neither can be read. Read once, at the start.
@@ -15,6 +15,12 @@ const WAITING_JOB_BYTES: u64 = 200;
 /// Waiting jobs for which there is always room: 20 MB.
 const WAITING_JOBS_MIN: u64 = 100_000;
 
+/// About the memory of an ended job, whose result is on the disk.
+const ENDED_JOB_BYTES: u64 = 330;
+
+/// Jobs that are always kept: 66 MB.
+const JOBS_MIN: u64 = 200_000;
+
 /// The default memory of all sandboxes together, in bytes: three quarters of the available memory.
 /// The rest is for the host itself, whose caches and buffers have separate bounds. Never less than
 /// the default of one endpoint.
@@ -29,7 +35,8 @@ fn budget_of(available: Option<u64>) -> u64 {
     budget.max(one_job)
 }
 
-/// Most waiting jobs of the host: those for which an eighth of the available memory has room, which is 5,300,000 on a machine of 8 GiB.
+/// Most waiting jobs of the host: those for which an eighth of the available memory has room, which
+/// is 5,300,000 on a machine of 8 GiB.
 pub(super) fn waiting_jobs_max() -> usize {
     waiting_jobs_in(available(Path::new("/")))
 }
@@ -37,6 +44,17 @@ pub(super) fn waiting_jobs_max() -> usize {
 fn waiting_jobs_in(available: Option<u64>) -> usize {
     let jobs = available.map(|bytes| (bytes / 8 / WAITING_JOB_BYTES).max(WAITING_JOBS_MIN));
     jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(QUEUE_JOBS_MAX)
+}
+
+/// Most jobs of the host in any status: those for which a quarter of the available memory has room
+/// when all of them have ended, which is 6,500,000 on a machine of 8 GiB.
+pub(super) fn jobs_max() -> usize {
+    jobs_in(available(Path::new("/")))
+}
+
+fn jobs_in(available: Option<u64>) -> usize {
+    let jobs = available.map(|bytes| (bytes / 4 / ENDED_JOB_BYTES).max(JOBS_MIN));
+    jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(2 * QUEUE_JOBS_MAX)
 }
 
 /// Bytes that this process can have, with the file system's root at `root`.
@@ -126,5 +144,12 @@ mod tests {
         assert_eq!(waiting_jobs_in(Some(8 << 30)), 5_368_709);
         assert_eq!(waiting_jobs_in(Some(100 * MIB)), 100_000);
         assert_eq!(waiting_jobs_in(None), QUEUE_JOBS_MAX);
+    }
+
+    #[test]
+    fn a_quarter_is_for_all_jobs() {
+        assert_eq!(jobs_in(Some(8 << 30)), 6_507_526);
+        assert_eq!(jobs_in(Some(100 * MIB)), 200_000);
+        assert_eq!(jobs_in(None), 2 * QUEUE_JOBS_MAX);
     }
 }

@@ -165,6 +165,7 @@ async fn serve(
     let store_settings = gristmill_store::Settings {
         queue_jobs_max: settings.waiting_jobs_max,
         host_waiting_jobs_max: memory::waiting_jobs_max(),
+        host_jobs_max: memory::jobs_max(),
         waiting_bytes_max: settings.waiting_bytes_max,
         result_bytes_max: settings.result_bytes_max,
         disk_space: disk_space.clone(),

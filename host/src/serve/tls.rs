@@ -122,7 +122,7 @@ impl Tls {
         let mut looks = interval(CHECK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Whether the last check failed to read the files, which is logged once.
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             let is_asked = tokio::select! {
                 _ = hang_ups.recv() => true,
@@ -132,12 +132,12 @@ impl Tls {
                 Ok(found) if found == content && !is_asked => continue,
                 Ok(found) => {
                     content = found;
-                    is_told = false;
+                    is_reported = false;
                     self.files.config(&content)
                 }
-                Err(_) if is_told && !is_asked => continue,
+                Err(_) if is_reported && !is_asked => continue,
                 Err(error) => {
-                    is_told = true;
+                    is_reported = true;
                     Err(error)
                 }
             };

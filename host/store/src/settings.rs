@@ -8,6 +8,7 @@ use gristmill_core::limits::QUEUE_JOBS_MAX;
 
 use crate::journal::Bounds;
 use crate::state::disk_usage::EndpointMax;
+use crate::state::owners::JobNumbers;
 
 /// Called with the reason when the store must end. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -22,6 +23,11 @@ pub struct Settings {
     /// submissions return [`HostQueueFull`](gristmill_core::store::StoreError::HostQueueFull), and at an
     /// owner's share of it [`OwnerQueueFull`](gristmill_core::store::StoreError::OwnerQueueFull).
     pub host_waiting_jobs_max: usize,
+    /// Most jobs of all endpoints together, in any status; an ended job takes some 330 bytes of memory
+    /// until its retention is over. Further submissions return
+    /// [`HostJobsFull`](gristmill_core::store::StoreError::HostJobsFull), and at an owner's share of it
+    /// [`OwnerJobsFull`](gristmill_core::store::StoreError::OwnerJobsFull).
+    pub host_jobs_max: usize,
     /// Most bytes of waiting inputs of one endpoint. Further submissions return
     /// [`WaitingBytesFull`](gristmill_core::store::StoreError::WaitingBytesFull).
     pub waiting_bytes_max: u64,
@@ -70,6 +76,7 @@ impl Default for Settings {
         Self {
             queue_jobs_max: QUEUE_JOBS_MAX,
             host_waiting_jobs_max: 4 * QUEUE_JOBS_MAX,
+            host_jobs_max: 8 * QUEUE_JOBS_MAX,
             waiting_bytes_max: 16 << 30,
             result_bytes_max: 64 << 30,
             disk_space: Arc::default(),
@@ -98,6 +105,11 @@ impl Settings {
         Self { journal_bytes, segment_bytes: usual.segment_bytes.min(quarter), ..usual }
     }
 
+    /// The bounds of all endpoints together.
+    pub(crate) fn job_numbers_max(&self) -> JobNumbers {
+        JobNumbers { waiting: self.host_waiting_jobs_max, kept: self.host_jobs_max }
+    }
+
     /// The bounds of one endpoint.
     pub(crate) fn endpoint_max(&self) -> EndpointMax {
         EndpointMax {
@@ -121,6 +133,7 @@ impl std::fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("queue_jobs_max", &self.queue_jobs_max)
             .field("host_waiting_jobs_max", &self.host_waiting_jobs_max)
+            .field("host_jobs_max", &self.host_jobs_max)
             .field("waiting_bytes_max", &self.waiting_bytes_max)
             .field("result_bytes_max", &self.result_bytes_max)
             .field("write_buffer_bytes", &self.write_buffer_bytes)

@@ -484,6 +484,48 @@ async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     assert_eq!(retried, Err(StoreError::HostQueueFull { limit: 64 }));
 }
 
+/// Claims and completes all waiting jobs of the endpoints that [`fill`] uses.
+async fn complete_all(t: &OnDisk, owner: &str) {
+    for number in 0..7 {
+        let name = endpoint(&format!("{owner}-{number}"));
+        loop {
+            let claimed = t.store().claim(&name, &[worker("w")]).await.unwrap();
+            let Some(job) = claimed.first() else { break };
+            let ended = t.store().finish(job.lease, Outcome::Completed(json("1"))).await;
+            assert_eq!(ended, Ok(Fenced::Applied));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
+    let tenancy = Tenancy::default();
+    tenancy.set_several_owners(true);
+    let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
+    disk_space.set(1 << 40, 0);
+    let settings = Settings { host_jobs_max: 64, disk_space, ..support::settings() };
+    let mut t = OnDisk::new(settings);
+    assert_eq!(fill(&t, "a").await, (48, StoreError::OwnerJobsFull { jobs: 48 }));
+    complete_all(&t, "a").await;
+    assert_eq!(fill(&t, "a").await.0, 0, "ended jobs count until they are deleted");
+    assert_eq!(fill(&t, "b").await, (12, StoreError::OwnerJobsFull { jobs: 12 }));
+    t.restart();
+    assert_eq!(fill(&t, "a").await.0, 0, "a start counts the same");
+
+    // Jobs that are deleted make room, whatever deletes them.
+    for name in ["a-0", "a-1"] {
+        t.store().delete_endpoint(&endpoint(name)).await.unwrap();
+    }
+    t.store().purge(&endpoint("b-0")).await.unwrap();
+    // 48 - 7 - 7 + 6: with 10 of the other owner, 14 are left free.
+    assert_eq!(fill(&t, "a").await, (6, StoreError::OwnerJobsFull { jobs: 40 }));
+    t.clock.advance_millis(1_000 * 3_600_000);
+    t.store().expire().await.unwrap();
+    assert_eq!(t.store().stats().jobs, 0);
+    tenancy.set_several_owners(false);
+    assert_eq!(fill(&t, "a").await, (64, StoreError::HostJobsFull { limit: 64 }));
+}
+
 /// A job of the endpoint.
 async fn listed(t: &OnDisk, name: &str) -> JobId {
     let query = JobQuery { count_max: 1, ..JobQuery::default() };

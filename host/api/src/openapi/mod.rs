@@ -18,7 +18,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use refusals::StrangerRefused;
+use refusals::UnauthenticatedRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::{Operation, PathItem, Paths};
@@ -97,7 +97,7 @@ pub(crate) fn behind_bearer(paths: &mut Paths) {
 }
 
 /// Documents that the calls need a key in either form, and the refusals of the admission layer.
-pub(crate) fn behind_front_door(paths: &mut Paths) {
+pub(crate) fn document_admission(paths: &mut Paths) {
     let refused = [
         ErrorCode::Unauthorized,
         ErrorCode::NotFound,
@@ -240,7 +240,7 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
 /// The OpenAPI document of this host.
 #[utoipa::path(
     get, path = "/openapi.json", operation_id = "GetOpenApi", tag = tag::HOST, security(()),
-    responses((status = 200, description = "This document", body = Object), StrangerRefused),
+    responses((status = 200, description = "This document", body = Object), UnauthenticatedRefused),
 )]
 pub(crate) async fn get(
     State(state): State<ApiState>,

@@ -40,7 +40,7 @@ sets! {
     /// The submission's key was used with another operation or body.
     KeyReused: IdempotencyMismatch;
     /// Too many unauthenticated calls come from one address.
-    StrangerRefused: RateLimited;
+    UnauthenticatedRefused: RateLimited;
     /// The endpoint's queue is full, or the host's disk is.
     QueueRefused: QueueFull DiskFull;
 }

@@ -34,7 +34,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Begins an upload; with `?digest=` and a body this is the whole upload.
 pub(super) async fn begin(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     request: Request,
@@ -59,7 +59,7 @@ pub(super) async fn begin(
 /// Adds a piece to an upload.
 pub(super) async fn add(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, upload)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
@@ -72,7 +72,7 @@ pub(super) async fn add(
 /// Ends an upload, with its last piece if there is a body.
 pub(super) async fn finish(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, upload)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     request: Request,
@@ -98,7 +98,7 @@ pub(super) async fn finish(
 /// The progress of an upload.
 pub(super) async fn progress(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let taken = state.uploads.take(&key.owner, &name, &upload)?;
@@ -108,7 +108,7 @@ pub(super) async fn progress(
 /// Deletes an upload.
 pub(super) async fn cancel(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     state.uploads.take(&key.owner, &name, &upload)?.end();
@@ -118,7 +118,7 @@ pub(super) async fn cancel(
 /// A component or a config of an image with this name, or a blob that waits for its manifest.
 pub(super) async fn get(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;
@@ -139,7 +139,7 @@ pub(super) async fn get(
 /// Deletes a blob that waits for its manifest. Blobs of images are deleted with their manifests.
 pub(super) async fn delete(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;

@@ -35,7 +35,7 @@ const TAGS: Bounds = Bounds { min: 0, default: 1_000, max: 1_000 };
 /// The manifest with a tag or a digest.
 pub(super) async fn get(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let found = match parse_digest(&reference) {
@@ -61,7 +61,7 @@ pub(super) async fn get(
 /// Its blobs must have been pushed before.
 pub(super) async fn push(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, tag)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
@@ -162,7 +162,7 @@ fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
 /// runs the component of one of them; then no tag is deleted.
 pub(super) async fn delete(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let (label, images) = match parse_digest(&reference) {
@@ -205,7 +205,7 @@ async fn with_digest(
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
 pub(super) async fn tags(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {

@@ -37,6 +37,7 @@ pub(crate) use self::error::{RegistryError, reshape_refusal};
 use crate::auth::{self, Form};
 use crate::error::ApiError;
 use crate::fallback;
+use crate::rate_limit::ConcurrencyPermit;
 use crate::state::ApiState;
 
 /// The routes.
@@ -65,8 +66,12 @@ pub(crate) fn is_registry_path(path: &str) -> bool {
     ["/blobs/", "/manifests/", "/referrers/", "/tags/list"].iter().any(|part| rest.contains(part))
 }
 
-/// The caller: the key is the password, with any user name, or the token.
-struct Caller(Arc<ApiKey>);
+/// The caller: the key is the password, with any user name, or the token. The call counts for the
+/// limits of the management API until this is dropped.
+struct Caller(
+    Arc<ApiKey>,
+    #[expect(dead_code, reason = "held until it is dropped")] Option<ConcurrencyPermit>,
+);
 
 impl FromRequestParts<ApiState> for Caller {
     type Rejection = ApiError;
@@ -74,7 +79,8 @@ impl FromRequestParts<ApiState> for Caller {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
         let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BasicOrBearer)?;
         auth::require(&key, Scope::Manage, None)?;
-        Ok(Self(key))
+        let permit = state.limiter.enter_management(&key)?;
+        Ok(Self(key, permit))
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn subject(manifest: &[u8]) -> Option<String> {
 /// `?artifactType=` selects one type, and `?last=` continues after a manifest.
 pub(super) async fn list(
     State(state): State<ApiState>,
-    Caller(key): Caller,
+    Caller(key, _): Caller,
     Path((name, digest)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {

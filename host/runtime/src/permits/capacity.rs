@@ -46,24 +46,24 @@ pub(crate) enum Fit {
     /// There is room.
     Fits,
     /// Every slot is taken.
-    NoPlace,
+    NoSlot,
     /// Too few bytes are free.
     NoBytes,
     /// The owner has its share of the slots.
-    PlacesOfOwner,
+    OwnerSlots,
     /// The owner has its share of the bytes.
-    BytesOfOwner,
+    OwnerBytes,
 }
 
 impl Fit {
     /// Whether only the owner's share prevents a permit.
     pub(crate) fn is_share(self) -> bool {
-        matches!(self, Self::PlacesOfOwner | Self::BytesOfOwner)
+        matches!(self, Self::OwnerSlots | Self::OwnerBytes)
     }
 
     /// Whether slots are free, and only bytes are missing.
     pub(crate) fn is_bytes(self) -> bool {
-        matches!(self, Self::NoBytes | Self::BytesOfOwner)
+        matches!(self, Self::NoBytes | Self::OwnerBytes)
     }
 }
 
@@ -123,20 +123,20 @@ impl Capacity {
 
     fn fit_of(&self, held: Amount, free: Amount, bytes: u64) -> Fit {
         if free.slots == 0 {
-            return Fit::NoPlace;
+            return Fit::NoSlot;
         }
         let is_shared = self.tenancy.has_several_owners();
         let (then, left) = (held.plus(Amount::one(bytes)), free.minus(Amount::one(bytes)));
         let is_first = held.slots == 0;
         if is_shared && !is_first && !fair_share::admits(then.slots, left.slots) {
-            return Fit::PlacesOfOwner;
+            return Fit::OwnerSlots;
         }
         if free.bytes < bytes {
             return Fit::NoBytes;
         }
         let is_share = fair_share::admits(then.bytes, left.bytes)
             || is_first && then.bytes <= three_quarters(self.all.bytes);
-        if is_shared && !is_share { Fit::BytesOfOwner } else { Fit::Fits }
+        if is_shared && !is_share { Fit::OwnerBytes } else { Fit::Fits }
     }
 
     /// Takes a slot that [`fit`](Self::fit) has found.

@@ -115,8 +115,8 @@ impl Database {
                 Work::End(_) => return Ok(()),
             };
             match done.and_then(|()| Ok(self.db.checkpoint_wal()?)) {
-                Ok(()) => self.goes_on(is_answer),
-                Err(error) if error.is_no_space() => self.waits_for_space(&error, is_answer),
+                Ok(()) => self.record_success(is_answer),
+                Err(error) if error.is_no_space() => self.record_no_space(&error, is_answer),
                 Err(error) => return Err(error),
             }
         }
@@ -136,7 +136,7 @@ impl Database {
 
     /// The failed write has changed nothing. It is tried again after a pause, in which readers are
     /// served.
-    fn waits_for_space(&mut self, error: &Failure, is_answer: bool) {
+    fn record_no_space(&mut self, error: &Failure, is_answer: bool) {
         if self.space_wait.is_none() {
             error!("the database waits for space on the disk: {error}");
             let guard = self.shared.settings.disk_space.wait_for_space();
@@ -150,7 +150,7 @@ impl Database {
     }
 
     /// Records a success. An answer that only reads does not show that there is space again.
-    fn goes_on(&mut self, is_answer: bool) {
+    fn record_success(&mut self, is_answer: bool) {
         if self.space_wait.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
             info!("the database continues: the disk has space again");
         }

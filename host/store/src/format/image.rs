@@ -49,7 +49,7 @@ pub(crate) struct BatchImage<'a> {
 /// the number of the job, and are left out where all of them are the default: frames of version 6
 /// end before them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Later {
+pub(crate) struct RowExtension {
     /// When the job was queued again, if it was.
     pub(crate) queued_at: Option<u64>,
     /// Bytes of the attempt's chunks and output.
@@ -152,7 +152,7 @@ pub(crate) struct RowImage<'a> {
     #[serde(borrow)]
     pub(crate) attempt: Option<AttemptImage<'a>>,
     #[serde(skip)]
-    pub(crate) later: Later,
+    pub(crate) extension: RowExtension,
 }
 
 /// The results of the last attempt.
@@ -262,22 +262,23 @@ impl<'a> BatchImage<'a> {
     /// Encodes the batch.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = postcard::to_allocvec(self).expect("an image is plain data");
-        let rows = self.jobs.iter().filter_map(|job| Some((job.seq, job.row()?.later)));
-        let later: Vec<_> = rows.filter(|(_, later)| *later != Later::default()).collect();
-        if !later.is_empty() {
-            bytes = postcard::to_extend(&later, bytes).expect("an image is plain data");
+        let rows = self.jobs.iter().filter_map(|job| Some((job.seq, job.row()?.extension)));
+        let extensions: Vec<_> =
+            rows.filter(|(_, extension)| *extension != RowExtension::default()).collect();
+        if !extensions.is_empty() {
+            bytes = postcard::to_extend(&extensions, bytes).expect("an image is plain data");
         }
         bytes
     }
 
     /// Adds the values behind the other content of a frame to the rows of its jobs. Both are in the
     /// order of the jobs.
-    fn add_later(&mut self, later: &[(u64, Later)]) {
+    fn add_extensions(&mut self, extensions: &[(u64, RowExtension)]) {
         let mut jobs = self.jobs.iter_mut();
-        for (seq, later) in later {
+        for (seq, extension) in extensions {
             let Some(job) = jobs.find(|job| job.seq == *seq) else { return };
             if let StateImage::New { row, .. } | StateImage::Changed(row) = &mut job.state {
-                row.later = *later;
+                row.extension = *extension;
             }
         }
     }
@@ -301,7 +302,9 @@ impl<'a> BatchImage<'a> {
         let (mut image, rest): (Self, _) =
             postcard::take_from_bytes(encoded_batch).map_err(other)?;
         if !rest.is_empty() {
-            image.add_later(&postcard::from_bytes::<Vec<(u64, Later)>>(rest).map_err(other)?);
+            image.add_extensions(
+                &postcard::from_bytes::<Vec<(u64, RowExtension)>>(rest).map_err(other)?,
+            );
         }
         let mut at = payloads;
         let locations = image.jobs.iter().map(|job| job.locations(&mut at, has_sums)).collect();

@@ -3,7 +3,7 @@
 //!
 //! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 
-mod others;
+mod catalog_usage_webhooks;
 mod state;
 
 use std::sync::Arc;

@@ -404,7 +404,7 @@ impl Index {
             }
             if let Some(NewDelivery { delivery, charge, .. }) = write.delivery.take() {
                 let id = delivery.id;
-                if self.is_leaving(write.fixed.endpoint) {
+                if self.is_deleting(write.fixed.endpoint) {
                     self.dropped_deliveries.push(id);
                 } else {
                     published.has_deliveries = true;
@@ -504,6 +504,7 @@ impl Index {
                 endpoint.history.remove(write.fixed.seq, write.key);
             }
             self.ids.remove(write.fixed.id, write.key);
+            self.owners.recount_kept(job.owner, true, false);
             self.jobs.remove(write.key);
         }
     }

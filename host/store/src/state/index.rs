@@ -462,7 +462,7 @@ impl Index {
         let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
         check_owner(self.owners.account(owner), input_bytes)?;
-        self.owners.check_waiting(owner)?;
+        self.owners.check_new(owner)?;
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         if let Some(url) = &webhook {
             self.owners.urls(owner).check(url)?;
@@ -527,6 +527,7 @@ impl Index {
         disk_usage.add(own);
         self.owners.account(owner).add(own.bytes());
         self.owners.recount_waiting(owner, false, true);
+        self.owners.recount_kept(owner, false, true);
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_queue_position, key);
@@ -578,12 +579,12 @@ impl Index {
         let (records, up_to) = self.idempotency_index.forget_endpoint(&key, self.last_seq);
         self.dropped_records_up_to = Some(up_to);
         self.dropped_deliveries.extend(self.outbox.forget(&key));
-        self.leave(key);
+        self.begin_deletion(key);
         Some(records)
     }
 
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
-    pub(crate) fn leave(&mut self, key: EndpointKey) {
+    pub(crate) fn begin_deletion(&mut self, key: EndpointKey) {
         self.deleting_endpoints.push(DeletingEndpoint { key, acks: Vec::new() });
         self.bulk_removals.push_back(BulkRemoval::Forget { endpoint: key, before: u64::MAX });
     }
@@ -602,7 +603,7 @@ impl Index {
     }
 
     /// Whether the endpoint is being deleted.
-    pub(crate) fn is_leaving(&self, key: EndpointKey) -> bool {
+    pub(crate) fn is_deleting(&self, key: EndpointKey) -> bool {
         self.deleting_endpoints.iter().any(|deleting| deleting.key == key)
     }
 }

@@ -16,8 +16,8 @@ use crate::failure;
 use crate::format::EndpointKey;
 use crate::format::image::AttemptImage;
 use crate::format::image::JobLocations;
-use crate::format::image::Later;
 use crate::format::image::NewJobImage;
+use crate::format::image::RowExtension;
 use crate::format::image::RowImage;
 use crate::format::payload::{Kind, Payload};
 use crate::format::status_code;
@@ -271,7 +271,7 @@ impl Row {
             error: attempt.error.as_deref(),
             chunk_count: attempt.chunk_count,
         });
-        let later = Later {
+        let extension = RowExtension {
             queued_at: self.queued_again_at().map(Timestamp::as_millis),
             result_bytes: self.result_bytes(),
         };
@@ -283,7 +283,7 @@ impl Row {
             queue_position: self.queue_position,
             ttl_at: self.ttl_at.as_millis(),
             attempt,
-            later,
+            extension,
         }
     }
 
@@ -292,7 +292,7 @@ impl Row {
     /// # Errors
     /// The value that is invalid.
     pub(crate) fn of(image: &RowImage<'_>) -> Result<Self, String> {
-        let Later { queued_at, result_bytes } = image.later;
+        let RowExtension { queued_at, result_bytes } = image.extension;
         let attempt = match &image.attempt {
             Some(attempt) => Some(Arc::new(Attempt {
                 queued_at: queued_at.map(Timestamp::from_millis),

@@ -35,7 +35,7 @@ impl Index {
         endpoint.counts = counts;
         // If two endpoints have one name, the older was being deleted, and the newer one counts.
         if let Some(older) = self.names.insert(name, key) {
-            self.leave(older);
+            self.begin_deletion(older);
         }
         self.last_endpoint = self.last_endpoint.max(key.0);
         self.endpoints.insert(key, endpoint);
@@ -49,7 +49,7 @@ impl Index {
         // A newer endpoint of the name may have replaced it.
         if self.names.get(&name) == Some(&key) {
             self.names.remove(&name);
-            self.leave(key);
+            self.begin_deletion(key);
         }
         true
     }
@@ -199,6 +199,7 @@ impl Index {
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
+        self.owners.recount_kept(job.owner, false, true);
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
@@ -213,7 +214,7 @@ impl Index {
     }
 
     /// Removes a job as if it had never been restored.
-    pub(crate) fn unrestore(&mut self, id: JobId) -> Option<Job> {
+    pub(crate) fn remove_restored(&mut self, id: JobId) -> Option<Job> {
         let key = self.key_of(id)?;
         self.ids.remove(id, key);
         let job = self.jobs.remove(key)?;
@@ -222,6 +223,7 @@ impl Index {
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).remove(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, job.row.status == Some(JobStatus::InQueue), false);
+        self.owners.recount_kept(job.owner, true, false);
         if let Some(url) = &job.webhook {
             self.owners.urls(job.owner).release(url);
         }
@@ -247,7 +249,7 @@ impl Index {
     ) -> Result<(), String> {
         let id = image.job_id().ok_or("a job has an invalid id")?;
         self.last_seq = self.last_seq.max(image.seq);
-        let before = self.unrestore(id);
+        let before = self.remove_restored(id);
         let mut job = match (&image.state, before) {
             (StateImage::Deleted { .. }, _) => return Ok(()),
             (StateImage::New { fixed, row, input }, before) => {

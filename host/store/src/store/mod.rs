@@ -1,8 +1,8 @@
 //! The store's public calls: each one decides in memory, leaves the writing to the writer thread,
 //! and returns when the change is in the journal.
 
+mod catalog_usage_webhooks;
 mod jobs;
-mod others;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl SqliteStore {
             &db,
             &journal,
             &uncheckpointed,
-            Owners::new(settings.disk_space.clone(), settings.host_waiting_jobs_max),
+            Owners::new(settings.disk_space.clone(), settings.job_numbers_max()),
             clock.now(),
         )?;
         drop(uncheckpointed);

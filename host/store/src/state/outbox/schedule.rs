@@ -6,7 +6,7 @@
 //! owner and for the receivers of that endpoint. Receivers whose last attempt failed wait behind
 //! the other receivers of their endpoint. A receiver's deliveries go out in the order in which
 //! their jobs ended.
-//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](gristmill_core::fair_share) of them, and the parts
+//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](gristmill_core::fair_share) of them, and the groups
 //! for an endpoint and a receiver.
 //! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
 //! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.
@@ -79,13 +79,13 @@ impl<K: Ord + Clone> Schedule<K> {
     /// Whether a delivery of the endpoint is ready or under way.
     pub(super) fn has(&self, owner: Option<&OwnerId>, endpoint: &K) -> bool {
         let of_owner = self.all.members.get(&owner.cloned());
-        of_owner.is_some_and(|of_owner| of_owner.part.members.contains_key(endpoint))
+        of_owner.is_some_and(|of_owner| of_owner.group.members.contains_key(endpoint))
     }
 
     fn change<T>(&mut self, path: &Path<K>, change: impl FnOnce(&mut Target) -> T) -> T {
         self.all.change(&path.owner, |owner| {
-            owner.part.change(&path.endpoint, |endpoint| {
-                endpoint.part.change(&path.target, |target| change(&mut target.part))
+            owner.group.change(&path.endpoint, |endpoint| {
+                endpoint.group.change(&path.target, |target| change(&mut target.group))
             })
         })
     }
@@ -101,12 +101,12 @@ fn may_have(in_flight: usize, free: usize) -> bool {
     fair_share::admits(in_flight as u64, free as u64)
 }
 
-/// A part of [`Schedule`] that takes turns with the other parts of its kind.
-trait Part: Default {
+/// A group of deliveries in a [`Schedule`], which takes turns with the other groups of its kind.
+trait Group: Default {
     fn in_flight(&self) -> usize;
-    /// Whether the part can be dropped: no delivery is ready, and no attempt is under way.
+    /// Whether the group can be dropped: no delivery is ready, and no attempt is under way.
     fn is_idle(&self) -> bool;
-    /// The delivery that would start next, and whether it waits behind parts that do not fail;
+    /// The delivery that would start next, and whether it waits behind groups that do not fail;
     /// `None` when no delivery may start.
     fn first(&self) -> Option<(bool, DeliveryId)>;
     fn begin(&mut self) -> Option<DeliveryId>;
@@ -120,7 +120,7 @@ struct Target {
     is_failing: bool,
 }
 
-impl Part for Target {
+impl Group for Target {
     fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -153,7 +153,7 @@ struct Shares<K, P, const MAX: usize> {
 
 #[derive(Debug, Default)]
 struct Member<P> {
-    part: P,
+    group: P,
     /// The number of its last turn; 0: none yet.
     turn: u64,
     /// Its place in the ranks.
@@ -175,20 +175,20 @@ impl<K, P, const MAX: usize> Default for Shares<K, P, MAX> {
     }
 }
 
-impl<K: Ord + Clone, P: Part, const MAX: usize> Shares<K, P, MAX> {
+impl<K: Ord + Clone, P: Group, const MAX: usize> Shares<K, P, MAX> {
     /// Changes a member, which is added if it is missing, and updates its rank.
     fn change<T>(&mut self, key: &K, change: impl FnOnce(&mut Member<P>) -> T) -> T {
         let mut member = self.members.remove(key).unwrap_or_default();
         if let Some(rank) = member.rank.take() {
             self.ranked.remove(&(rank, key.clone()));
         }
-        let before = member.part.in_flight();
+        let before = member.group.in_flight();
         let answer = change(&mut member);
-        self.in_flight = (self.in_flight + member.part.in_flight()).saturating_sub(before);
-        if !member.part.is_idle() {
-            member.rank = member.part.first().map(|(is_failing, first)| Rank {
+        self.in_flight = (self.in_flight + member.group.in_flight()).saturating_sub(before);
+        if !member.group.is_idle() {
+            member.rank = member.group.first().map(|(is_failing, first)| Rank {
                 is_failing,
-                in_flight: member.part.in_flight(),
+                in_flight: member.group.in_flight(),
                 turn: member.turn,
                 first,
             });
@@ -199,7 +199,7 @@ impl<K: Ord + Clone, P: Part, const MAX: usize> Shares<K, P, MAX> {
     }
 }
 
-impl<K: Ord + Clone, P: Part, const MAX: usize> Part for Shares<K, P, MAX> {
+impl<K: Ord + Clone, P: Group, const MAX: usize> Group for Shares<K, P, MAX> {
     fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -220,7 +220,7 @@ impl<K: Ord + Clone, P: Part, const MAX: usize> Part for Shares<K, P, MAX> {
         let turn = self.turns;
         self.change(&key, |member| {
             member.turn = turn;
-            member.part.begin()
+            member.group.begin()
         })
     }
 }

@@ -12,7 +12,7 @@ struct Entry {
     is_under_way: bool,
 }
 
-/// The parts of the schedule that a path goes through, as its first so many steps.
+/// The groups of the schedule that a path goes through, as its first so many steps.
 type Steps = usize;
 const OWNER: Steps = 1;
 const ENDPOINT: Steps = 2;
@@ -28,7 +28,7 @@ fn is_same(a: &Path<u8>, b: &Path<u8>, steps: Steps) -> bool {
 struct Model {
     entries: Vec<Entry>,
     failing: Vec<Path<u8>>,
-    /// For each number of steps: the parts that had a turn, the most recent last.
+    /// For each number of steps: the groups that had a turn, the most recent last.
     turns: [Vec<Path<u8>>; 4],
 }
 
@@ -83,7 +83,7 @@ impl Model {
         Ok(())
     }
 
-    /// A part with no delivery ready or under way is dropped, and starts again without a turn.
+    /// A group with no delivery ready or under way is dropped, and starts again without a turn.
     fn forget_idle(&mut self) {
         let entries = &self.entries;
         let lives = |path: &Path<u8>, steps| entries.iter().any(|e| is_same(&e.path, path, steps));
@@ -126,7 +126,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Shares are respected, no delivery that may begin waits, and parts take turns.
+    /// Shares are respected, no delivery that may begin waits, and groups take turns.
     #[test]
     fn attempts_start_in_the_order_of_the_model(events in events()) {
         let (mut schedule, mut model) = (Schedule::default(), Model::default());
