@@ -164,8 +164,7 @@ impl Host {
         }
     }
 
-    /// One call, which must succeed. Waits for the limit of management calls, 1,000 in 10 s, which no
-    /// option lifts.
+    /// One call, which must succeed. Waits for the limit of management calls, 1,000 in 10 s.
     pub(crate) async fn call(
         &self,
         method: &str,

@@ -519,7 +519,7 @@ async fn kept_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     t.store().purge(&endpoint("b-0")).await.unwrap();
     // 48 - 7 - 7 + 6: with 10 of the other owner, 14 are left free.
     assert_eq!(fill(&t, "a").await, (6, StoreError::OwnerJobsFull { jobs: 40 }));
-    t.clock.advance_millis(1_000 * 3_600_000);
+    t.clock.advance(1_000 * 3_600_000);
     t.store().expire().await.unwrap();
     assert_eq!(t.store().stats().jobs, 0);
     tenancy.set_several_owners(false);
