@@ -6,7 +6,7 @@
 //! since the first of them, so that a quarter of a second of writes, up to 1 GB on a fast disk,
 //! cannot exceed the reserve or an owner's share.
 //!
-//! **Costs.** Reading it is two to four loads of atomic numbers.
+//! **Costs.** Reading it is three or four loads of atomic numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -49,10 +49,8 @@ struct Gauge {
 }
 
 impl Gauge {
-    /// `granted` bytes of the free ones are promised already.
-    fn set(&self, free: u64, granted: u64, reserve: u64) {
+    fn set(&self, free: u64, reserve: u64) {
         self.free.store(free, Ordering::Relaxed);
-        let free = free.saturating_sub(granted);
         self.reserve.store(reserve, Ordering::Relaxed);
         let bound = |was_below: bool, bound: u64| {
             bound.saturating_add(if was_below { reserve / RETURN_DIVISOR } else { 0 })
@@ -103,7 +101,9 @@ impl DiskSpaceGauge {
 
     /// Whether new work may be accepted: submissions, uploads, images.
     pub fn admits_work(&self) -> bool {
-        !self.is_low.load(Ordering::Relaxed) && !self.has_waiting_writers()
+        !self.is_low.load(Ordering::Relaxed)
+            && !self.has_waiting_writers()
+            && self.free_bytes() >= self.reserve_bytes()
     }
 
     /// Whether waiting jobs may start.
@@ -147,8 +147,7 @@ impl DiskSpaceGauge {
     /// The same for a measurement that contains `granted` bytes of those that were granted:
     /// [`granted_bytes`](Self::granted_bytes) before the disk was measured.
     pub fn set_measured(&self, free_bytes: u64, reserve_bytes: u64, granted: u64) {
-        let granted_since = self.granted_bytes().saturating_sub(granted);
-        self.bytes.set(free_bytes, granted_since, reserve_bytes);
+        self.bytes.set(free_bytes, reserve_bytes);
         self.combine();
         self.take_back(granted);
     }
@@ -158,15 +157,10 @@ impl DiskSpaceGauge {
         self.granted.load(Ordering::Relaxed)
     }
 
-    /// A caller is going to write so many bytes, or has just done so. Below the reserve no further
-    /// work is admitted, until a measurement finds enough space beyond the reserve.
+    /// A caller is going to write so many bytes, or has just done so.
     pub fn grant(&self, bytes: u64) {
         // It wraps only after 2^64 bytes without a measurement.
         self.granted.fetch_add(bytes, Ordering::Relaxed);
-        if self.free_bytes() < self.reserve_bytes() {
-            self.bytes.is_low.store(true, Ordering::Relaxed);
-            self.is_low.store(true, Ordering::Relaxed);
-        }
     }
 
     /// So many of the granted bytes are in a measurement, or are free again.
@@ -178,7 +172,7 @@ impl DiskSpaceGauge {
 
     /// The same for inodes. A file system without a fixed number of them has no reserve of them.
     pub fn set_inodes(&self, free: u64, reserve: u64) {
-        self.inodes.set(free, 0, reserve);
+        self.inodes.set(free, reserve);
         self.combine();
     }
 
@@ -271,15 +265,6 @@ mod tests {
         disk_space.grant(50);
         disk_space.set_measured(1_000, 800, granted);
         assert_eq!((disk_space.free_bytes(), disk_space.admits_work()), (950, true));
-        // Once they have reached the reserve, work is admitted again an eighth beyond it: granted
-        // bytes may be written later than the next measurement.
-        disk_space.grant(151);
-        assert!(!disk_space.admits_work());
-        for (free, expected) in [(950, false), (1_000, false), (1_101, true)] {
-            disk_space.set_measured(free, 800, 0);
-            assert_eq!(disk_space.admits_work(), expected, "{free}");
-        }
-        disk_space.set_measured(1_000, 800, 151);
         // Bytes that were granted before the measurement are not subtracted twice.
         disk_space.take_back(60);
         assert_eq!(disk_space.free_bytes(), 1_000);

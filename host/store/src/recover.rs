@@ -96,6 +96,8 @@ pub(crate) fn load(
     index.restore_usage(last_run, newest);
     journal::replay(dir, uncheckpointed, |frame| {
         let (image, locations) = BatchImage::read(frame)?;
+        let created = image.endpoints.iter().map(|(number, _)| number);
+        created.chain(&image.forgotten).for_each(|number| index.use_up(EndpointKey(*number)));
         for (job, locations) in image.jobs.iter().zip(locations) {
             index.replay_job(job, locations).map_err(damage::damaged)?;
         }

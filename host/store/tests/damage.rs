@@ -680,6 +680,40 @@ async fn a_deletion_that_a_crash_interrupts_leaves_no_job_to_the_next_endpoint_o
     }
 }
 
+/// The first deletion is complete in the journal when the process dies; the second one, of an endpoint of
+/// the same name, is only begun.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_continued_although_the_journal_has_an_earlier_one_of_its_name() {
+    let e = endpoint("e");
+    let dir = tempfile::tempdir().unwrap();
+    let record = CatalogEntry::Endpoint(Endpoint::new(
+        e.clone(),
+        OwnerId::new("another").unwrap(),
+        TemplateId::new("t").unwrap(),
+        START,
+    ));
+    for life in 0..4 {
+        let store = Arc::new(open(dir.path()).unwrap());
+        if life == 0 {
+            catalog_of(store.clone()).await;
+            submit(&*store, job("kept")).await;
+        }
+        store.await_deletion(&e).await.unwrap();
+        assert_eq!(store.stats().jobs, 1, "life {life}");
+        store.write_catalog(vec![CatalogChange::Put(record.clone())]).await.unwrap();
+        for _ in 0..3 {
+            submit(&*store, job("e")).await;
+        }
+        store.write_catalog(vec![CatalogChange::Delete(record.key())]).await.unwrap();
+        if life % 2 == 0 {
+            store.delete_endpoint(&e).await.unwrap();
+        }
+    }
+    let store = open(dir.path()).unwrap();
+    let names: Vec<_> = store.endpoints().unwrap().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, [endpoint("kept")]);
+}
+
 #[tokio::test]
 async fn a_directory_of_an_interrupted_repair_is_not_opened() {
     let dir = tempfile::tempdir().unwrap();

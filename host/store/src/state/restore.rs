@@ -37,14 +37,21 @@ impl Index {
         if let Some(older) = self.names.insert(name, key) {
             self.begin_deletion(older);
         }
-        self.last_endpoint = self.last_endpoint.max(key.0);
+        self.use_up(key);
         self.endpoints.insert(key, endpoint);
+    }
+
+    /// The number of an endpoint that may be deleted must not be used again. Until the journal is
+    /// checkpointed, each start repeats the end of the deletion, which would otherwise remove the mark
+    /// of the next endpoint's deletion.
+    pub(crate) fn use_up(&mut self, key: EndpointKey) {
+        self.last_endpoint = self.last_endpoint.max(key.0);
     }
 
     /// Continues a deletion that a crash interrupted. False when the endpoint had no job, or all of them are
     /// removed.
     pub(crate) fn continue_deletion(&mut self, key: EndpointKey) -> bool {
-        self.last_endpoint = self.last_endpoint.max(key.0);
+        self.use_up(key);
         let Some(name) = self.endpoint_name(key) else { return false };
         // A newer endpoint of the name may have replaced it.
         if self.names.get(&name) == Some(&key) {
@@ -91,7 +98,7 @@ impl Index {
     ) {
         // A row outlives its job and its endpoint, so their numbers must not be used again.
         self.last_seq = self.last_seq.max(seq);
-        self.last_endpoint = self.last_endpoint.max(endpoint.0);
+        self.use_up(endpoint);
         let Some(name) = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.name) else {
             return;
         };
@@ -139,7 +146,7 @@ impl Index {
     /// Deletes the row of a webhook whose endpoint is missing. A row can outlive its endpoint, so the
     /// endpoint's number must not be used again.
     pub(crate) fn drop_delivery(&mut self, endpoint: EndpointKey, id: DeliveryId) {
-        self.last_endpoint = self.last_endpoint.max(endpoint.0);
+        self.use_up(endpoint);
         self.dropped_deliveries.push(id);
     }
 
