@@ -511,11 +511,17 @@ mod tests {
                         waits.push(share.acquire_many(count).boxed());
                     }
                 }
-                // Permits are granted when they are given back; the futures only fetch them.
-                waits.retain_mut(|wait| match wait.now_or_never() {
-                    Some(permit) => { held.push(permit); false }
-                    None => true,
-                });
+                // Permits are granted when they are given back or when a caller comes; the futures only
+                // fetch them. A caller that comes may make room in the order for an earlier one, whose
+                // future was polled before.
+                loop {
+                    let before = waits.len();
+                    waits.retain_mut(|wait| match wait.now_or_never() {
+                        Some(permit) => { held.push(permit); false }
+                        None => true,
+                    });
+                    if waits.len() == before { break }
+                }
                 let mut state = permits.0.state.lock();
                 let taken: u64 = held.iter().map(|permit| permit.count).sum();
                 prop_assert_eq!(state.free + taken, max as u64);
