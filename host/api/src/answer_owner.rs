@@ -7,8 +7,9 @@ use axum::body::HttpBody as _;
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
 
-/// Answers of at most this size have no owner, since the host does not count them.
-const SMALL_BYTES: u64 = 64 << 10;
+/// The host does not count answers of at most this size, so they have no owner: a connection's own
+/// buffers are of the same order.
+pub const SMALL_ANSWER_BYTES: usize = 64 << 10;
 
 /// The owner of the calling key, among the extensions of an answer that is large or of unknown size. An
 /// answer to a caller without a valid key has none.
@@ -18,7 +19,7 @@ pub struct AnswerOwner(pub OwnerId);
 /// Adds the owner to an answer, unless the answer is known to be small. The pieces of an answer of
 /// unknown size may be large.
 pub(crate) fn record(response: &mut Response, owner: Option<&OwnerId>) {
-    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES) {
+    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_ANSWER_BYTES as u64) {
         return;
     }
     if let Some(owner) = owner {

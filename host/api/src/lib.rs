@@ -41,7 +41,7 @@ mod whole_number;
 mod wire_time;
 
 pub use access::Access;
-pub use answer_owner::AnswerOwner;
+pub use answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
 pub use call_origin::CallOrigin;
 pub use rate_limit::RateLimits;
 pub use router::{Api, response_over_budget};

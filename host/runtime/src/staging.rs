@@ -17,6 +17,7 @@ use bytes::Bytes;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
 use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError, Staged};
@@ -28,10 +29,6 @@ use sha2::{Digest as _, Sha256};
 use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
 use crate::files;
-
-/// An owner's uploads hold at most this many times the bytes that are left free, while the host has
-/// several owners.
-const OWNER_TO_FREE: u64 = 3;
 
 /// The staged bytes of all files together, and those of each owner. A clone shares them.
 #[derive(Debug, Clone)]
@@ -99,7 +96,7 @@ impl StagedPart {
         let left =
             STAGED_BYTES_MAX.checked_sub(all.saturating_add(bytes)).ok_or(StageError::Full)?;
         let then = held.get(&self.owner).copied().unwrap_or(0) + bytes;
-        if tenancy.has_several_owners() && then > left.saturating_mul(OWNER_TO_FREE) {
+        if tenancy.has_several_owners() && !fair_share::admits(then, left) {
             return Err(StageError::Full);
         }
         held.insert(self.owner.clone(), then);

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_api::SMALL_ANSWER_BYTES;
 use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::tenancy::Tenancy;
@@ -29,9 +30,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Most bytes of answers that wait for their clients (256 MiB).
 const BYTES_MAX: usize = 256 << 20;
-
-/// Answers of at most this size are not counted: a connection's own buffers are of the same order.
-const SMALL_BYTES: usize = 64 << 10;
 
 /// A client that has read something within this time keeps its connection, unless the streams of its
 /// owner exceed the owner's share.
@@ -95,7 +93,7 @@ impl ResponseBudget {
         connection: &CancellationToken,
     ) -> Result<Option<BudgetPermit>, OverBudget> {
         let bytes = usize::try_from(bytes).map_err(|_| OverBudget)?;
-        if bytes <= SMALL_BYTES {
+        if bytes <= SMALL_ANSWER_BYTES {
             return Ok(None);
         }
         let mut waiting = self.answers.lock();
@@ -120,7 +118,7 @@ impl ResponseBudget {
         owner: Option<&OwnerId>,
         connection: &CancellationToken,
     ) -> Option<BudgetPermit> {
-        if bytes <= SMALL_BYTES {
+        if bytes <= SMALL_ANSWER_BYTES {
             return None;
         }
         let mut waiting = self.answers.lock();
@@ -408,8 +406,10 @@ mod tests {
     fn small_answers_are_not_counted() {
         let all = Arc::new(ResponseBudget::default());
         let connection = CancellationToken::new();
-        assert!(all.reserve_whole(SMALL_BYTES as u64, None, &connection).unwrap().is_none());
-        assert!(all.reserve_whole(SMALL_BYTES as u64 + 1, None, &connection).unwrap().is_some());
-        assert!(all.reserve_piece(SMALL_BYTES, None, &connection).is_none());
+        assert!(all.reserve_whole(SMALL_ANSWER_BYTES as u64, None, &connection).unwrap().is_none());
+        assert!(
+            all.reserve_whole(SMALL_ANSWER_BYTES as u64 + 1, None, &connection).unwrap().is_some()
+        );
+        assert!(all.reserve_piece(SMALL_ANSWER_BYTES, None, &connection).is_none());
     }
 }

@@ -389,15 +389,16 @@ fn heavy_of(owner: &str, name: &str) -> NewJob {
 
 /// A store on a disk with so many free MiB, which several owners share.
 fn shared_disk(mib: u64) -> (OnDisk, Arc<DiskSpaceGauge>, Tenancy) {
+    shared_disk_with(mib, support::settings())
+}
+
+/// The same with these settings.
+fn shared_disk_with(mib: u64, settings: Settings) -> (OnDisk, Arc<DiskSpaceGauge>, Tenancy) {
     let tenancy = Tenancy::default();
     tenancy.set_several_owners(true);
     let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
     disk_space.set(mib << 20, 0);
-    (
-        OnDisk::new(Settings { disk_space: disk_space.clone(), ..support::settings() }),
-        disk_space,
-        tenancy,
-    )
+    (OnDisk::new(Settings { disk_space: disk_space.clone(), ..settings }), disk_space, tenancy)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -451,12 +452,8 @@ async fn fill(t: &OnDisk, owner: &str) -> (usize, StoreError) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
-    let tenancy = Tenancy::default();
-    tenancy.set_several_owners(true);
-    let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
-    disk_space.set(1 << 40, 0);
-    let settings = Settings { host_waiting_jobs_max: 64, disk_space, ..support::settings() };
-    let mut t = OnDisk::new(settings);
+    let settings = Settings { host_waiting_jobs_max: 64, ..support::settings() };
+    let (mut t, _, tenancy) = shared_disk_with(1 << 20, settings);
     assert_eq!(fill(&t, "a").await, (48, StoreError::OwnerQueueFull { waiting: 48 }));
     assert_eq!(fill(&t, "b").await, (12, StoreError::OwnerQueueFull { waiting: 12 }));
     t.restart();
@@ -499,12 +496,8 @@ async fn complete_all(t: &OnDisk, owner: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kept_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
-    let tenancy = Tenancy::default();
-    tenancy.set_several_owners(true);
-    let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
-    disk_space.set(1 << 40, 0);
-    let settings = Settings { host_jobs_max: 64, disk_space, ..support::settings() };
-    let mut t = OnDisk::new(settings);
+    let settings = Settings { host_jobs_max: 64, ..support::settings() };
+    let (mut t, _, tenancy) = shared_disk_with(1 << 20, settings);
     assert_eq!(fill(&t, "a").await, (48, StoreError::OwnerJobsFull { jobs: 48 }));
     complete_all(&t, "a").await;
     assert_eq!(fill(&t, "a").await.0, 0, "ended jobs count until they are deleted");

@@ -26,13 +26,9 @@ pub(super) struct ComponentCharges {
 impl ComponentCharges {
     /// Counts the components that are on this disk already.
     pub(super) fn new(disk_space: Arc<DiskSpaceGauge>, shares: &OwnerShares) -> Self {
-        let charge = |owner: &OwnerId| {
-            let bytes = shares.component_disk_bytes(owner);
-            let account = DiskAccount::new(&disk_space, owner);
-            (bytes > 0).then(|| (owner.clone(), account.charge_existing(bytes)))
-        };
-        let of_owners = Mutex::new(shares.owners().filter_map(charge).collect());
-        Self { disk_space, of_owners }
+        let charges = Self { disk_space, ..Self::default() };
+        charges.update(shares);
+        charges
     }
 
     /// Refuses a change by which one of these owners has a further component, beyond its share of

@@ -170,9 +170,8 @@ impl Disks {
         Ok((!mounts.is_empty()).then(|| Files { mounts, io_limits: self.io_limits.job(owner, id) }))
     }
 
-    /// The mount of a volume, the same for all its jobs. The first call counts the volume's files
-    /// and those of the owner's other volumes, and completes the count even if its future is
-    /// dropped.
+    /// The mount of a volume, the same for all its jobs. The first call counts the volume's files,
+    /// and completes the count even if its future is dropped.
     async fn volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
         let known = self
             .volumes

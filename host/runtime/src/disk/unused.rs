@@ -118,8 +118,7 @@ impl UnusedVolumes {
     }
 
     async fn count_volume(&self, id: &VolumeId, owner: &OwnerId) {
-        let is_uncounted = || matches!(self.charges.lock().get(id), Some(Charge::Uncounted { .. }));
-        if !is_uncounted() {
+        if !matches!(self.charges.lock().get(id), Some(Charge::Uncounted { .. })) {
             return;
         }
         let (path, disk) = (self.dir.join(id.as_str()), self.disk.clone());
@@ -131,18 +130,15 @@ impl UnusedVolumes {
             Err(error) => Err(error),
         };
         let counted = blocking(count).await;
+        let mut charges = self.charges.lock();
         // A volume that was used or removed meanwhile has no charge.
-        if !is_uncounted() {
-            return;
-        }
+        let Some(charge) = charges.get_mut(id) else { return };
         let bytes = counted.unwrap_or_else(|error| {
             // No job can write to it either.
             warn!(%error, "network volume `{id}` cannot be counted: {error}");
             0
         });
-        if let Some(charge) = self.charges.lock().get_mut(id) {
-            *charge = Charge::Counted { _bytes: self.disk.account(owner).charge_existing(bytes) };
-        }
+        *charge = Charge::Counted { _bytes: self.disk.account(owner).charge_existing(bytes) };
     }
 }
 

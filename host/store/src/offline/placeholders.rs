@@ -31,8 +31,7 @@ const NAME_KEPT: usize = 100;
 /// # Errors
 /// Those of the tables.
 pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>> {
-    let bodies = catalog::read(to, seal)?;
-    let entries: Vec<_> = bodies.iter().filter_map(|body| catalog::parse(body).ok()).collect();
+    let entries = entries(to, seal)?;
     let mut templates: BTreeMap<TemplateId, Template> = BTreeMap::new();
     let mut sentences = Vec::new();
     for missing in missing_templates(&entries) {
@@ -76,7 +75,7 @@ pub(crate) fn add_endpoints(
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let mut taken = template_names(&catalog::read(to, seal)?);
+    let mut taken = template_names(entries(to, seal)?);
     let owners = owners_of_jobs(to)?;
     let mut sentences = Vec::new();
     for name in names {
@@ -114,9 +113,9 @@ pub(crate) fn add_endpoints(
 
 /// Ids and names that a new template may not have: those of the templates of this catalog, and the
 /// ids that its endpoints name.
-fn template_names(bodies: &[String]) -> HashSet<String> {
+fn template_names(entries: Vec<CatalogEntry>) -> HashSet<String> {
     let mut taken = HashSet::new();
-    for entry in bodies.iter().filter_map(|body| catalog::parse(body).ok()) {
+    for entry in entries {
         match entry {
             CatalogEntry::Template(template) => {
                 taken.extend([template.id.to_string(), template.name]);
@@ -165,9 +164,13 @@ pub(crate) fn kept_components(
     to: &Connection,
     seal: &Seal,
 ) -> rusqlite::Result<BTreeSet<ComponentDigest>> {
+    Ok(gristmill_core::catalog::kept_components(entries(to, seal)?))
+}
+
+/// The readable records of the catalog.
+fn entries(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<CatalogEntry>> {
     let bodies = catalog::read(to, seal)?;
-    let entries = bodies.iter().filter_map(|body| catalog::parse(body).ok());
-    Ok(gristmill_core::catalog::kept_components(entries.collect()))
+    Ok(bodies.iter().filter_map(|body| catalog::parse(body).ok()).collect())
 }
 
 fn placeholder(id: &TemplateId, endpoint: &Endpoint) -> Template {
