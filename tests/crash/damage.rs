@@ -119,11 +119,24 @@ async fn a_repair_without_any_record_keeps_the_jobs_and_the_files_of_handlers() 
     fs::rename(&data_dir, host.scratch().join("damaged")).unwrap();
     fs::rename(&new, &data_dir).unwrap();
     host.start_again();
-    assert!(data_dir.join("unnamed-components").join(handler).exists());
+    let unnamed = data_dir.join("unnamed-components").join(handler);
+    assert!(unnamed.exists());
     // The key is lost too: the start has created another one.
     let key = fs::read_to_string(data_dir.join("admin.key")).unwrap();
     let client = host.client().with_key(key.trim());
     assert_eq!(client.status("parked", &job).await.ok()["status"], "IN_QUEUE");
+
+    // A further repair keeps the file, unless it is damaged.
+    host.ask_to_end();
+    host.wait(PATIENCE);
+    let again = host.scratch().join("again");
+    let repaired = run(&["repair", "--output", again.to_str().unwrap()], &data_dir);
+    assert!(repaired.status.success(), "{repaired:?}");
+    assert!(again.join("unnamed-components").join(handler).exists());
+    fs::write(&unnamed, "damaged").unwrap();
+    let checked = run(&["check"], &data_dir);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert!(text(&checked.stdout).contains(unnamed.to_str().unwrap()), "{checked:?}");
 }
 
 /// Earlier versions wrote no mark when they began to delete an endpoint, so a kill in a deletion looks

@@ -270,6 +270,18 @@ mod tests {
         assert_eq!(disk_space.free_bytes(), 1_000);
     }
 
+    /// The bound of the return (900 here) is for measurements that were below the reserve, and no
+    /// measurement was. Otherwise a stream of small writes near the reserve would refuse all work.
+    #[test]
+    fn granted_bytes_do_not_raise_the_bound_of_the_return() {
+        let disk_space = DiskSpaceGauge::default();
+        disk_space.set(1_000, 800);
+        disk_space.grant(201);
+        assert!(!disk_space.admits_work());
+        disk_space.set(850, 800);
+        assert!(disk_space.admits_work());
+    }
+
     #[test]
     fn inodes_have_a_reserve_of_their_own() {
         let disk_space = DiskSpaceGauge::default();

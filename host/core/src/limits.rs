@@ -82,8 +82,13 @@ pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
 /// Largest `error` text of a job, in bytes. Longer texts are cut at a character boundary.
 pub const ERROR_BYTES_MAX: usize = 16 * KIB;
 
-/// Most bytes of a job's `error` that stay in memory while the job exists. The rest is on disk.
-pub const ERROR_IN_MEMORY_BYTES_MAX: usize = 512;
+/// Most bytes of a job's `error` that stay in memory while the job exists. The whole text of a longer
+/// error is on disk.
+pub const ERROR_IN_MEMORY_BYTES_MAX: usize = 64;
+
+/// Results of at most so many bytes are kept even when an endpoint's results have no room: then a job
+/// can end with the sentence that says so.
+pub const SMALL_RESULT_BYTES: usize = 512;
 
 /// Largest stream chunk, in bytes (1 MiB). A larger one is split.
 pub const CHUNK_BYTES_MAX: usize = MIB;

@@ -1,6 +1,7 @@
 //! `gristmill check` and `gristmill repair`: damage in a data directory that no host has open.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -63,7 +64,7 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let CheckArgs { data_dir, secrets_key } = args;
     let report = gristmill_store::check(data_dir, secrets_key.as_deref())?;
     let mut damage = report.damage;
-    let handlers = each_component(data_dir, |path, is_whole| {
+    let handlers = each_component(data_dir, |_, path, is_whole| {
         if !is_whole {
             damage.push(of_component(path));
         }
@@ -97,20 +98,22 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     builder.create(new.join(COMPONENTS)).with_context(cannot_make)?;
     // A start deletes the handlers that no record names, and these files may be their only copies.
     let unnamed_dir = new.join(UNNAMED_COMPONENTS);
-    let mut unnamed = 0;
-    each_component(data_dir, |path, is_whole| {
+    let mut unnamed = BTreeSet::new();
+    each_component(data_dir, |directory, path, is_whole| {
         if !is_whole {
             losses.push(of_component(path));
             return Ok(());
         }
-        if salvaged.kept_components.as_ref().is_none_or(|kept| is_among(path, kept)) {
+        let has_record =
+            || salvaged.kept_components.as_ref().is_none_or(|kept| is_among(path, kept));
+        if directory == COMPONENTS && has_record() {
             return copy(path, &new.join(COMPONENTS));
         }
-        unnamed += 1;
+        unnamed.extend(path.file_name().map(OsStr::to_owned));
         builder.create(&unnamed_dir).with_context(cannot_make)?;
         copy(path, &unnamed_dir)
     })?;
-    if unnamed > 0 {
+    if !unnamed.is_empty() {
         data_dir::sync(&unnamed_dir).with_context(cannot_make)?;
     }
     let admin_key = data_dir.join(ADMIN_KEY_FILE);
@@ -122,10 +125,11 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     list(&losses)?;
     let (jobs, lost) = (salvaged.jobs, places(losses.len()));
     output::note(format_args!("{jobs} jobs saved to {}; {lost} lost", new.display()));
-    if unnamed > 0 {
+    if !unnamed.is_empty() {
         output::note(format_args!(
-            "handlers that no record names ({unnamed}) are in {}: if you need them, upload them \
+            "handlers that no record names ({}) are in {}: if you need them, upload them \
              again with `gristmill handlers push`",
+            unnamed.len(),
             unnamed_dir.display()
         ));
     }
@@ -160,29 +164,31 @@ fn of_component(path: &Path) -> Damage {
     Damage { file: path.to_owned(), offset: None, details }
 }
 
-/// Passes each uploaded handler to `take`, with whether its bytes match its name. Returns their
-/// number.
+/// Passes each uploaded handler to `take`: the name of its directory, its path, and whether its bytes
+/// match its name. Returns their number.
 fn each_component(
     data_dir: &Path,
-    mut take: impl FnMut(&Path, bool) -> anyhow::Result<()>,
+    mut take: impl FnMut(&str, &Path, bool) -> anyhow::Result<()>,
 ) -> anyhow::Result<usize> {
-    let dir = data_dir.join(COMPONENTS);
-    let entries = match fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", dir.display())),
-    };
     let mut count = 0;
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // An upload in progress has another name.
-        let Some(digest) = name.strip_suffix(".wasm").filter(|digest| digest.len() == 64) else {
-            continue;
+    for directory in [COMPONENTS, UNNAMED_COMPONENTS] {
+        let dir = data_dir.join(directory);
+        let cannot_read = || format!("cannot read {}", dir.display());
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error).with_context(cannot_read),
         };
-        count += 1;
-        let sum = archive::sum_of(&path);
-        take(&path, sum.is_ok_and(|sum| sum == digest))?;
+        for entry in entries {
+            let path = entry.with_context(cannot_read)?.path();
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            // An upload in progress has another name.
+            let digest = name.strip_suffix(".wasm").filter(|digest| digest.len() == 64);
+            let Some(digest) = digest else { continue };
+            count += 1;
+            let sum = archive::sum_of(&path);
+            take(directory, &path, sum.is_ok_and(|sum| sum == digest))?;
+        }
     }
     Ok(count)
 }

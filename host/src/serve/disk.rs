@@ -61,7 +61,7 @@ impl Disk {
     /// disk is full. Blocks for some 10 µs.
     ///
     /// # Errors
-    /// When the directory cannot be created.
+    /// When the directory cannot be created, or its file system does not report its space.
     pub(crate) fn open(
         dir: &Path,
         reserve_bytes: Option<u64>,
@@ -71,7 +71,8 @@ impl Disk {
         std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
         builder.create(dir).with_context(|| format!("data directory `{}`", dir.display()))?;
         let disk = Self { dir: dir.to_owned(), reserve_bytes, disk_space };
-        disk.look();
+        let cannot_measure = || format!("cannot measure the disk of `{}`", dir.display());
+        disk.look().with_context(cannot_measure)?;
         Ok(disk)
     }
 
@@ -87,9 +88,8 @@ impl Disk {
             let mut before = Seen::default();
             while let Some(disk_space) = Weak::upgrade(&disk_space) {
                 let disk = Self { dir: dir.clone(), reserve_bytes, disk_space };
-                disk.look();
-                let now = Seen::of(&disk.disk_space);
-                now.report(before, &disk.disk_space);
+                let now = Seen::of(disk.look(), &disk.disk_space);
+                now.report(&before, &disk.disk_space);
                 if disk.disk_space.may_start_again() {
                     on_room();
                 }
@@ -104,10 +104,13 @@ impl Disk {
     }
 
     /// Sets the gauge, and frees or creates the ballast.
-    fn look(&self) {
+    ///
+    /// # Errors
+    /// When the file system does not report its space. The gauge continues to subtract the bytes that
+    /// are granted, so that new work is refused before a disk that cannot be measured is full.
+    fn look(&self) -> io::Result<()> {
         let granted = self.disk_space.granted_bytes();
-        // A failed measurement changes nothing: writes will report a lack of space.
-        let Ok(space) = Space::of(&self.dir) else { return };
+        let space = Space::of(&self.dir)?;
         let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
         self.disk_space.set_measured(space.free, reserve, granted);
         self.disk_space.set_inodes(space.inodes_free, inode_reserve(reserve, space));
@@ -127,6 +130,7 @@ impl Disk {
                 let _ = fs::remove_file(&ballast);
             }
         }
+        Ok(())
     }
 }
 
@@ -144,24 +148,31 @@ impl Space {
 }
 
 /// The last report.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Seen {
+    measured: io::Result<()>,
     admits: bool,
     may_start: bool,
 }
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { admits: true, may_start: true }
+        Self { measured: Ok(()), admits: true, may_start: true }
     }
 }
 
 impl Seen {
-    fn of(disk_space: &DiskSpaceGauge) -> Self {
-        Self { admits: disk_space.admits_work(), may_start: disk_space.has_space_to_start() }
+    fn of(measured: io::Result<()>, disk_space: &DiskSpaceGauge) -> Self {
+        let (admits, may_start) = (disk_space.admits_work(), disk_space.has_space_to_start());
+        Self { measured, admits, may_start }
     }
 
-    fn report(self, before: Self, disk_space: &DiskSpaceGauge) {
+    fn report(&self, before: &Self, disk_space: &DiskSpaceGauge) {
+        if before.measured.is_ok()
+            && let Err(error) = &self.measured
+        {
+            error!(%error, "the free space of the disk cannot be measured: {error}");
+        }
         let free = disk_space.free_bytes() >> 20;
         let (is_left, of_reserve) = match disk_space.shortage() {
             Shortage::Bytes => {
@@ -244,15 +255,18 @@ mod tests {
         let ballast = dir.join(BALLAST);
         assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
         let space_wait = disk.disk_space.wait_for_space();
-        disk.look();
+        disk.look().unwrap();
         assert!(!ballast.exists());
         drop(space_wait);
-        disk.look();
+        disk.look().unwrap();
         assert!(ballast.exists() && disk.disk_space.admits_work());
         let huge = open(u64::MAX / 2);
         assert!(!huge.disk_space.admits_work() && !huge.disk_space.has_space_to_start());
-        huge.look();
+        huge.look().unwrap();
         assert!(!huge.disk_space.admits_work());
         assert!(open(0).disk_space.admits_work());
+        fs::remove_dir_all(&dir).unwrap();
+        disk.disk_space.grant(disk.disk_space.free_bytes());
+        assert!(disk.look().is_err() && !disk.disk_space.admits_work(), "not measured");
     }
 }

@@ -9,17 +9,33 @@ use std::path::{Path, PathBuf};
 use gristmill_core::endpoint::SandboxLimits;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
 
-/// About the memory of a waiting job, whose input is on the disk.
-const WAITING_JOB_BYTES: u64 = 200;
+/// A number of jobs that a part of the machine's memory has room for.
+struct JobsInMemory {
+    /// The divisor of the available memory.
+    divisor: u64,
+    /// About the memory of a job.
+    job_bytes: u64,
+    /// Jobs for which there is always room.
+    min: u64,
+    /// The number when the memory is unknown.
+    default: usize,
+}
 
-/// Waiting jobs for which there is always room: 20 MB.
-const WAITING_JOBS_MIN: u64 = 100_000;
+/// Waiting jobs, whose inputs are on the disk. At least 20 MB.
+const WAITING_JOBS: JobsInMemory =
+    JobsInMemory { divisor: 8, job_bytes: 200, min: 100_000, default: QUEUE_JOBS_MAX };
 
-/// About the memory of an ended job, whose result is on the disk.
-const ENDED_JOB_BYTES: u64 = 330;
+/// Jobs in any status; an ended job, whose result is on the disk, takes most: 330 bytes, and 80 more
+/// with the beginning of a long error. At least 82 MB.
+const JOBS: JobsInMemory =
+    JobsInMemory { divisor: 4, job_bytes: 410, min: 200_000, default: 2 * QUEUE_JOBS_MAX };
 
-/// Jobs that are always kept: 66 MB.
-const JOBS_MIN: u64 = 200_000;
+impl JobsInMemory {
+    fn within(&self, available: Option<u64>) -> usize {
+        let jobs = available.map(|bytes| (bytes / self.divisor / self.job_bytes).max(self.min));
+        jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(self.default)
+    }
+}
 
 /// The default memory of all sandboxes together, in bytes: three quarters of the available memory.
 /// The rest is for the host itself, whose caches and buffers have separate bounds. Never less than
@@ -38,23 +54,13 @@ fn budget_of(available: Option<u64>) -> u64 {
 /// Most waiting jobs of the host: those for which an eighth of the available memory has room, which
 /// is 5,300,000 on a machine of 8 GiB.
 pub(super) fn waiting_jobs_max() -> usize {
-    waiting_jobs_in(available(Path::new("/")))
-}
-
-fn waiting_jobs_in(available: Option<u64>) -> usize {
-    let jobs = available.map(|bytes| (bytes / 8 / WAITING_JOB_BYTES).max(WAITING_JOBS_MIN));
-    jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(QUEUE_JOBS_MAX)
+    WAITING_JOBS.within(available(Path::new("/")))
 }
 
 /// Most jobs of the host in any status: those for which a quarter of the available memory has room
-/// when all of them have ended, which is 6,500,000 on a machine of 8 GiB.
+/// when all of them have ended, which is 5,200,000 on a machine of 8 GiB.
 pub(super) fn jobs_max() -> usize {
-    jobs_in(available(Path::new("/")))
-}
-
-fn jobs_in(available: Option<u64>) -> usize {
-    let jobs = available.map(|bytes| (bytes / 4 / ENDED_JOB_BYTES).max(JOBS_MIN));
-    jobs.and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(2 * QUEUE_JOBS_MAX)
+    JOBS.within(available(Path::new("/")))
 }
 
 /// Bytes that this process can have, with the file system's root at `root`.
@@ -141,15 +147,15 @@ mod tests {
 
     #[test]
     fn an_eighth_is_for_waiting_jobs() {
-        assert_eq!(waiting_jobs_in(Some(8 << 30)), 5_368_709);
-        assert_eq!(waiting_jobs_in(Some(100 * MIB)), 100_000);
-        assert_eq!(waiting_jobs_in(None), QUEUE_JOBS_MAX);
+        assert_eq!(WAITING_JOBS.within(Some(8 << 30)), 5_368_709);
+        assert_eq!(WAITING_JOBS.within(Some(100 * MIB)), 100_000);
+        assert_eq!(WAITING_JOBS.within(None), QUEUE_JOBS_MAX);
     }
 
     #[test]
     fn a_quarter_is_for_all_jobs() {
-        assert_eq!(jobs_in(Some(8 << 30)), 6_507_526);
-        assert_eq!(jobs_in(Some(100 * MIB)), 200_000);
-        assert_eq!(jobs_in(None), 2 * QUEUE_JOBS_MAX);
+        assert_eq!(JOBS.within(Some(8 << 30)), 5_237_764);
+        assert_eq!(JOBS.within(Some(100 * MIB)), 200_000);
+        assert_eq!(JOBS.within(None), 2 * QUEUE_JOBS_MAX);
     }
 }

@@ -2,7 +2,7 @@
 //! the disk are added to the job's pending change.
 
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
-use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
+use gristmill_core::limits::SMALL_RESULT_BYTES;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
@@ -142,7 +142,7 @@ impl Index {
     }
 
     /// Checks whether the endpoint and the owner of the running job may keep this many more bytes
-    /// of results. Results of the size of a sentence are always kept.
+    /// of results. Results of [`SMALL_RESULT_BYTES`] are always kept.
     ///
     /// # Errors
     /// The bound that is reached.
@@ -153,7 +153,7 @@ impl Index {
         result_bytes_max: u64,
         now: Timestamp,
     ) -> Result<(), ResultsFull> {
-        if bytes <= ERROR_IN_MEMORY_BYTES_MAX {
+        if bytes <= SMALL_RESULT_BYTES {
             return Ok(());
         }
         let Some((_, job)) = self.leased(lease, now) else { return Ok(()) };

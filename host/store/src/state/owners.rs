@@ -3,7 +3,7 @@
 //! the number of its jobs.
 //!
 //! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
-//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 330 bytes until
+//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 410 bytes at most until
 //! its retention is over. Each owner has [a share](fair_share) of both bounds while the host has
 //! several owners.
 //!
