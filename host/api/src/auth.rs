@@ -267,7 +267,7 @@ mod tests {
     use gristmill_core::time::Timestamp;
 
     use super::*;
-    use crate::unauthenticated::{ConnectionAuth, PeerAddress};
+    use crate::call_origin::{ConnectionAuth, PeerAddress};
 
     #[test]
     fn a_valid_key_is_recorded_for_its_connection_and_for_the_answer() {

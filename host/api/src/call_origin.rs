@@ -4,12 +4,47 @@
 //! **Cost.** Two allocations for each call, as many as the address and the connection would need in
 //! the request's extensions by themselves. No lock.
 
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::OwnerId;
 use gristmill_core::key::ApiKey;
 
-use crate::unauthenticated::{ConnectionAuth, PeerAddress};
+/// The address of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+impl PeerAddress {
+    /// The address by which calls and connections are counted: for an IPv6 address its /64, and for
+    /// an IPv4 address in IPv6 form the IPv4 address.
+    pub fn known_as(self) -> IpAddr {
+        match self.0.to_canonical() {
+            IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+            address => address,
+        }
+    }
+}
+
+/// Whether a connection has carried a call with a valid key. All calls of the connection have it in
+/// their [`CallOrigin`].
+#[derive(Debug, Default)]
+pub struct ConnectionAuth(AtomicBool);
+
+impl ConnectionAuth {
+    /// Whether there was such a call.
+    pub fn has_key(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Records a call with a valid key.
+    pub fn record_key(&self) {
+        // Read first, so that the calls of a busy connection do not all write to the same memory.
+        if !self.has_key() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 /// The origin of one call. [`Api::answer`](crate::Api::answer) adds it to the request's extensions.
 #[derive(Debug)]

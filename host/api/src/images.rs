@@ -2,7 +2,6 @@
 //! A component without any name is deleted, with its record and files.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image, View};
 use gristmill_core::digest::ComponentDigest;
@@ -10,12 +9,11 @@ use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::OwnerId;
 use gristmill_core::image::PushedManifest;
 use gristmill_core::key::ApiKey;
-use gristmill_core::limits::{NAME_BYTES_MAX, UPLOADS_WAITING_MAX};
-use gristmill_core::runtime::{AddComponentError, AddedComponent};
+use gristmill_core::limits::NAME_BYTES_MAX;
+use gristmill_core::runtime::AddedComponent;
 use tracing::{error, warn};
 
-use crate::error::{ApiError, ErrorCode};
-use crate::refusal::Refusal;
+use crate::error::ApiError;
 use crate::state::ApiState;
 
 /// Most endpoints that the refusal of a deletion names.
@@ -189,30 +187,6 @@ pub(crate) async fn remove_unused_components(state: &ApiState) {
     };
     if let Err(error) = state.components.remove_components(unused).await {
         error!("cannot remove the files of components that are not used: {error}");
-    }
-}
-
-/// The refusal of an upload whose owner has too many uploads that wait to be compiled. A compile
-/// takes seconds, and minutes at most.
-pub(crate) fn too_many_waiting(sentence: impl Into<String>) -> ApiError {
-    let refusal =
-        Refusal::at_one_time("upload", UPLOADS_WAITING_MAX).after(Duration::from_secs(10));
-    ApiError::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(refusal)
-}
-
-/// The refusal of an upload, for its client.
-pub(crate) fn refused(error: AddComponentError) -> ApiError {
-    match error {
-        AddComponentError::Rejected(reason) => ApiError::bad_request(reason),
-        AddComponentError::TooManyWaiting => too_many_waiting(error.to_string()),
-        AddComponentError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
-        AddComponentError::Failed(reason) => {
-            error!("an uploaded component could not be stored: {reason}");
-            ApiError::new(
-                ErrorCode::Internal,
-                "the component could not be compiled or kept; the host's log has the details",
-            )
-        }
     }
 }
 

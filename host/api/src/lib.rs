@@ -37,13 +37,14 @@ mod registry;
 mod router;
 mod state;
 mod unauthenticated;
+mod upload_refusal;
 mod whole_number;
 mod wire_time;
 
 pub use access::Access;
 pub use answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
-pub use call_origin::CallOrigin;
+pub use call_origin::{CallOrigin, ConnectionAuth, PeerAddress};
 pub use rate_limit::RateLimits;
 pub use router::{Api, response_over_budget};
 pub use state::{ApiState, Services};
-pub use unauthenticated::{AddressLimit, ConnectionAuth, PeerAddress};
+pub use unauthenticated::AddressLimit;

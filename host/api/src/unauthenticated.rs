@@ -9,7 +9,6 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::Extensions;
@@ -25,41 +24,6 @@ use crate::refusal::Refusal;
 
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
-
-/// The address of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeerAddress(pub IpAddr);
-
-impl PeerAddress {
-    /// The address by which calls and connections are counted: for an IPv6 address its /64, and for
-    /// an IPv4 address in IPv6 form the IPv4 address.
-    pub fn known_as(self) -> IpAddr {
-        match self.0.to_canonical() {
-            IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
-            address => address,
-        }
-    }
-}
-
-/// Whether a connection has carried a call with a valid key. All calls of the connection have it in
-/// their [`CallOrigin`].
-#[derive(Debug, Default)]
-pub struct ConnectionAuth(AtomicBool);
-
-impl ConnectionAuth {
-    /// Whether there was such a call.
-    pub fn has_key(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Records a call with a valid key.
-    pub fn record_key(&self) {
-        // Read first, so that the calls of a busy connection do not all write to the same memory.
-        if !self.has_key() {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-}
 
 /// The limit of each address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +109,7 @@ impl UnauthenticatedLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call_origin::PeerAddress;
 
     fn from(address: &str) -> Extensions {
         let mut request = Extensions::new();

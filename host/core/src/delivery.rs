@@ -9,7 +9,7 @@ use crate::id::{EndpointId, JobId, OwnerId};
 use crate::job::JobStatus;
 use crate::payload::Json;
 use crate::record::JobRecord;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::Timestamp;
 
 /// Newest ended deliveries that an endpoint's log keeps.

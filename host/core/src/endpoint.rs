@@ -13,7 +13,7 @@ use crate::egress::AllowedHosts;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::rate::OperationLimit;
-use crate::release::Releases;
+use crate::release::{Release, Releases};
 use crate::template::Template;
 use crate::time::Timestamp;
 use crate::volume::Volume;
@@ -74,6 +74,23 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// Adds the revisions of its template that the endpoint has not counted yet.
+    pub(crate) fn follow(endpoint: &mut Arc<Self>, template: &Template) {
+        let counted = endpoint.template_revision;
+        let Some(newer) = template.revision.checked_sub(counted).filter(|newer| *newer > 0) else {
+            return;
+        };
+        let endpoint = Arc::make_mut(endpoint);
+        if endpoint.owner == template.owner {
+            for release in template.releases.iter().filter(|release| release.version > counted) {
+                let version = endpoint.version.saturating_add(release.version - counted);
+                endpoint.releases.push_new(Release { version, ..release.clone() });
+            }
+        }
+        endpoint.version = endpoint.version.saturating_add(newer);
+        endpoint.template_revision = template.revision;
+    }
+
     /// The operations that have rate limits.
     pub const RATE_LIMITED: [&str; 9] = [
         "run",

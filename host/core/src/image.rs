@@ -2,22 +2,17 @@
 //! the manifests with which components are pushed and fetched.
 //!
 //! An image of a component has one layer, the component's bytes, as `wkg` and `oras` push it.
-//! [`Registries`] is the trait for calls to registries.
+//! [`Registries`](crate::registries::Registries) is the trait for calls to registries.
 
 use std::fmt;
 use std::str::FromStr;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
-use crate::disk_space::Shortage;
-use crate::id::OwnerId;
 use crate::limits::{
     COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
 };
-use crate::registry_auth::RegistryAuth;
-use crate::runtime::AddedComponent;
 
 /// Media type of a manifest.
 pub const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -230,44 +225,6 @@ fn is_repository(text: &str) -> bool {
             && !part.contains("..")
     };
     text.len() <= REPOSITORY_BYTES_MAX && text.split('/').all(is_part)
-}
-
-/// Fetches images from registries.
-#[async_trait]
-pub trait Registries: Send + Sync + fmt::Debug {
-    /// The image's component, checked, compiled and kept for the owner. Takes minutes at most.
-    ///
-    /// # Errors
-    /// [`FetchError`]; then nothing is stored.
-    async fn fetch(
-        &self,
-        image: &RemoteImage,
-        auth: Option<&RegistryAuth>,
-        owner: &OwnerId,
-    ) -> Result<AddedComponent, FetchError>;
-}
-
-/// Why an image was not fetched.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FetchError {
-    /// It may not be fetched, does not exist, or is not a component that runs here; one sentence.
-    #[error("{0}")]
-    Refused(String),
-    /// Too many uploads are in progress.
-    #[error("too many uploads are in progress; try again shortly")]
-    Full,
-    /// Too many components of the owner wait to be compiled; one sentence.
-    #[error("{0}")]
-    TooManyWaiting(String),
-    /// The image would exceed its owner's share of the disk; one sentence.
-    #[error("{0}")]
-    OwnerDiskFull(String),
-    /// The host's disk has no room.
-    #[error("{0}; it takes no images until there is room")]
-    NoSpace(Shortage),
-    /// The host's fault.
-    #[error("{0}")]
-    Host(String),
 }
 
 /// The content of a component's manifest.

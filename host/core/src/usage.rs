@@ -18,7 +18,7 @@ use async_trait::async_trait;
 
 use crate::id::{EndpointId, OwnerId, TemplateId};
 use crate::runtime::Usage;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::Timestamp;
 
 /// How many hours usage is kept: 400 days, so that a month can be compared with the same month a

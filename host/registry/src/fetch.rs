@@ -8,10 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use gristmill_core::id::OwnerId;
-use gristmill_core::image::{
-    BlobDigest, ComponentManifest, FetchError, MANIFEST_TYPE, Registries, RemoteImage,
-};
+use gristmill_core::image::{BlobDigest, ComponentManifest, MANIFEST_TYPE, RemoteImage};
 use gristmill_core::limits::IMAGE_MANIFEST_BYTES_MAX;
+use gristmill_core::registries::{FetchError, Registries};
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{AddComponentError, AddedComponent, Components, StageError, Staged};
 use gristmill_egress::{AGENT, AddressPolicy, Clients, innermost_cause, refused_address};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gristmill_core::fair_permits::{FairPermit, FairPermits};
 use gristmill_core::id::OwnerId;
-use gristmill_core::image::FetchError;
+use gristmill_core::registries::FetchError;
 use parking_lot::Mutex;
 
 /// Images that are fetched at one time; more wait.

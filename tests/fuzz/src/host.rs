@@ -15,13 +15,14 @@ use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, VolumeId, WorkerId};
-use gristmill_core::image::{FetchError, Registries, RemoteImage};
+use gristmill_core::image::RemoteImage;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
 use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
+use gristmill_core::registries::{FetchError, Registries};
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{
     AddedComponent, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime,

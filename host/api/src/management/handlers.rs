@@ -22,6 +22,7 @@ use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
 use crate::state::ApiState;
+use crate::upload_refusal;
 
 /// All image names of the key's owner, with their components.
 #[utoipa::path(
@@ -88,7 +89,8 @@ pub(crate) async fn upload(
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
     auth::check_again(&caller.0, &state)?;
-    let added = images::Named::Added(staged.add(&caller.0.owner).await.map_err(images::refused)?);
+    let added =
+        images::Named::Added(staged.add(&caller.0.owner).await.map_err(upload_refusal::refused)?);
     let named = async move { images::tag(&state, &caller.0, name, added, None).await };
     let (image, component) = complete(named).await??;
     Ok(Json(Handler::new(&image, &component)))

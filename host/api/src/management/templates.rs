@@ -8,11 +8,12 @@ use axum::extract::{RawQuery, Request, State};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
-use gristmill_core::image::{FetchError, RemoteImage};
+use gristmill_core::image::RemoteImage;
 use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::{
     ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, IMAGE_NAME_CHARS_MAX, PORTS_MAX, README_CHARS_MAX,
 };
+use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::AddedComponent;
 use gristmill_core::template::{Template, TemplateFilter};
 use gristmill_core::usage::Hour;
@@ -32,6 +33,7 @@ use crate::openapi::parameters::{PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
+use crate::upload_refusal;
 
 /// One template, if the caller may see it with the given flags.
 #[utoipa::path(
@@ -250,7 +252,7 @@ fn fetch_refused(image: &RemoteImage, error: FetchError) -> ApiError {
             ApiError::bad_request(format!("`imageName`: cannot fetch `{image}`: {reason}"))
         }
         FetchError::Full => ApiError::new(ErrorCode::Unavailable, error.to_string()),
-        FetchError::TooManyWaiting(sentence) => images::too_many_waiting(sentence),
+        FetchError::TooManyWaiting(sentence) => upload_refusal::too_many_waiting(sentence),
         FetchError::OwnerDiskFull(sentence) => ApiError::new(ErrorCode::QuotaExceeded, sentence),
         FetchError::NoSpace(_) => ApiError::new(ErrorCode::DiskFull, error.to_string()),
         FetchError::Host(reason) => {

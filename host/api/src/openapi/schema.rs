@@ -23,7 +23,6 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::billing::{self, Grouping};
-use crate::management::dto::RateLimit;
 use crate::queue::idempotency::KEY_CHARS_MAX;
 
 /// Defines types that represent a schema: `Name: "description" => object`.
@@ -83,7 +82,7 @@ schemas! {
     Readme: "A description in Markdown" => text().max_length(Some(README_CHARS_MAX));
     RateLimits: "Limits by operation" => ObjectBuilder::new()
         .property_names(Some(Schema::from(one_of(Endpoint::RATE_LIMITED))))
-        .additional_properties(Some(Ref::from_schema_name(RateLimit::name())))
+        .additional_properties(Some(Ref::from_schema_name("RateLimit")))
         .max_properties(Some(Endpoint::RATE_LIMITED.len()));
     DataCenter: "A place" => text().max_length(Some(NAME_CHARS_MAX));
     S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));

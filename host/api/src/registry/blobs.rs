@@ -8,7 +8,7 @@ use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::id::OwnerId;
-use gristmill_core::image::{BlobDigest, PushedManifest, parse_digest};
+use gristmill_core::image::{BlobDigest, parse_digest};
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::runtime::Staged;
@@ -17,9 +17,9 @@ use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
-use super::manifests::config_with;
+use super::stored_images::{config_of_image, images_of};
 use super::uploads::UploadInUse;
-use super::{Caller, answer, find, images_of, name};
+use super::{Caller, answer, name};
 use crate::body;
 use crate::error::ApiError;
 use crate::query::Query;
@@ -168,17 +168,6 @@ fn component_of_image(
     let mut images = images_of(&view, owner, name);
     let found = images.find(|(image, _)| image.digest == digest)?;
     Some(found.1.bytes)
-}
-
-/// The config with this digest, if an image with this name has it.
-pub(super) async fn config_of_image(
-    state: &ApiState,
-    caller: &Arc<ApiKey>,
-    name: &str,
-    digest: BlobDigest,
-) -> Result<Option<String>, ApiError> {
-    let look = move |manifest: &PushedManifest| config_with(manifest, digest);
-    find(state, caller, name, look).await
 }
 
 /// Whether an image with this name has this blob.

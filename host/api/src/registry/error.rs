@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::images;
+use crate::upload_refusal;
 
 /// A refusal with a code of the specification.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl From<gristmill_core::runtime::StageError> for RegistryError {
 
 impl From<gristmill_core::runtime::AddComponentError> for RegistryError {
     fn from(error: gristmill_core::runtime::AddComponentError) -> Self {
-        let error = images::refused(error);
+        let error = upload_refusal::refused(error);
         let is_theirs = error.code() == ErrorCode::BadRequest;
         let refused = Self::from(error);
         if is_theirs { refused.with_code(OciCode::ManifestInvalid) } else { refused }

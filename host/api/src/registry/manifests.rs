@@ -1,33 +1,30 @@
 //! `/v2/{name}/manifests` and `/v2/{name}/tags/list`: the components of images.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::catalog::{Component, Image, View};
+use gristmill_core::catalog::{Image, View};
 use gristmill_core::id::OwnerId;
 use gristmill_core::image::{
-    Blob, BlobDigest, CONFIG_TYPE, ComponentManifest, LAYER_TYPE, MANIFEST_TYPE, PushedManifest,
-    is_tag, parse_digest,
+    Blob, BlobDigest, ComponentManifest, MANIFEST_TYPE, PushedManifest, is_tag, parse_digest,
 };
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTES_MAX};
 use gristmill_core::runtime::Staged;
 use serde_json::{Value, json};
 
-use super::blobs::config_of_image;
 use super::error::{OciCode, RegistryError};
-use super::{Caller, answer, find, images_of, name, referrers};
+use super::stored_images::{config_of_image, find, images_of, manifest_of};
+use super::{Caller, answer, name, referrers};
 use crate::auth;
 use crate::complete::complete;
 use crate::error::ApiError;
 use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
-use crate::wire_time::rfc3339;
 
 /// `n` of a list of tags.
 const TAGS: Bounds = Bounds { min: 0, default: 1_000, max: 1_000 };
@@ -48,7 +45,9 @@ pub(super) async fn get(
             let view = state.catalog.view();
             let image = view.image(&key.owner, &format!("{name}:{reference}"));
             let component = image.and_then(|image| view.components.get(&image.digest));
-            image.zip(component).map(|(image, component)| of(image, component).into_owned())
+            image
+                .zip(component)
+                .map(|(image, component)| manifest_of(image, component).into_owned())
         }
     };
     let manifest = found.ok_or_else(|| unknown(&name, &reference))?;
@@ -196,7 +195,8 @@ async fn with_digest(
     let (view, key, name) = (state.catalog.view(), caller.clone(), name.to_owned());
     let search = move || {
         let images = images_of(&view, &key.owner, &name);
-        let meant = images.filter(|(image, component)| of(image, component).digest() == digest);
+        let meant =
+            images.filter(|(image, component)| manifest_of(image, component).digest() == digest);
         Ok(meant.map(|(image, _)| image.clone()).collect())
     };
     state.pages.write(caller, search).await
@@ -235,41 +235,12 @@ pub(super) async fn tags(
     Ok(response)
 }
 
-/// The manifest of an image: the pushed one, or the one that the host generates for an upload.
-pub(super) fn of<'i>(image: &'i Image, component: &Component) -> Cow<'i, PushedManifest> {
-    if let Some(pushed) = &image.manifest {
-        return Cow::Borrowed(pushed);
-    }
-    let digest = format!("{:?}", component.digest);
-    let config = json!({
-        "created": rfc3339(component.uploaded_at),
-        "architecture": "wasm",
-        "os": "wasip2",
-        "layerDigests": [digest],
-        "component": { "exports": component.exports, "imports": component.imports },
-    })
-    .to_string();
-    let config_digest = format!("{:?}", BlobDigest::of(config.as_bytes()));
-    let manifest = json!({
-        "schemaVersion": 2,
-        "mediaType": MANIFEST_TYPE,
-        "config": { "mediaType": CONFIG_TYPE, "digest": config_digest, "size": config.len() },
-        "layers": [{ "mediaType": LAYER_TYPE, "digest": digest, "size": component.bytes }],
-    });
-    Cow::Owned(PushedManifest::new(manifest.to_string(), config))
-}
-
 /// The text of a pushed config.
 async fn read_config(staged: &dyn Staged) -> Result<String, RegistryError> {
     let bytes = staged.read(IMAGE_CONFIG_BYTES_MAX).await.ok();
     bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok()).ok_or_else(|| {
         RegistryError::invalid(OciCode::ManifestInvalid, "the image's config is not UTF-8")
     })
-}
-
-/// The manifest's config, if that has this digest.
-pub(super) fn config_with(manifest: &PushedManifest, digest: BlobDigest) -> Option<String> {
-    (manifest.config_digest() == digest).then(|| manifest.config().to_owned())
 }
 
 /// Whether an image of this name has this component.

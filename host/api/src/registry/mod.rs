@@ -18,6 +18,7 @@ mod error;
 mod manifests;
 mod name;
 mod referrers;
+mod stored_images;
 pub(crate) mod uploads;
 
 use std::sync::Arc;
@@ -28,9 +29,6 @@ use axum::http::request::Parts;
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::{get, post, put};
-use gristmill_core::catalog::{Component, Image, View};
-use gristmill_core::id::OwnerId;
-use gristmill_core::image::PushedManifest;
 use gristmill_core::key::{ApiKey, Scope};
 
 pub(crate) use self::error::{RegistryError, reshape_refusal};
@@ -87,32 +85,6 @@ impl FromRequestParts<ApiState> for Caller {
 /// Confirms to a caller with a key that this is a registry.
 async fn base(State(_): State<ApiState>, _: Caller) -> Response {
     answer::empty_object()
-}
-
-/// The caller's images with one name, each with its component.
-fn images_of<'v>(
-    view: &'v View,
-    owner: &'v OwnerId,
-    name: &'v str,
-) -> impl Iterator<Item = (&'v Arc<Image>, &'v Component)> {
-    let mine = view.images_named(owner, name);
-    mine.filter_map(|image| Some((image, &**view.components.get(&image.digest)?)))
-}
-
-/// The first finding among the manifests of a name, which may be 10,000: searched apart from the threads
-/// that serve calls, when it is the caller's turn.
-async fn find<T: Send + 'static>(
-    state: &ApiState,
-    caller: &Arc<ApiKey>,
-    name: &str,
-    look: impl Fn(&PushedManifest) -> Option<T> + Send + 'static,
-) -> Result<Option<T>, ApiError> {
-    let (view, caller_key, name) = (state.catalog.view(), caller.clone(), name.to_owned());
-    let search = move || {
-        let mut images = images_of(&view, &caller_key.owner, &name);
-        Ok(images.find_map(|(image, component)| look(&manifests::of(image, component))))
-    };
-    state.pages.write(caller, search).await
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::error::{OciCode, RegistryError};
-use super::{Caller, answer, images_of, manifests};
+use super::stored_images::{images_of, manifest_of};
+use super::{Caller, answer};
 use crate::query::Query;
 use crate::state::ApiState;
 
@@ -79,7 +80,7 @@ impl Listing {
         let (wanted, last) = (query.text("artifactType"), query.text("last").unwrap_or_default());
         // Several tags may have the same manifest.
         let found: BTreeMap<String, Value> = images_of(view, owner, name)
-            .map(|(image, component)| manifests::of(image, component))
+            .map(|(image, component)| manifest_of(image, component))
             .filter_map(|manifest| {
                 let descriptor = descriptor(&manifest, digest, wanted.as_deref())?;
                 Some((manifest.digest().oci(), descriptor))

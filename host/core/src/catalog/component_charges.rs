@@ -14,7 +14,7 @@ use super::owner_share::OwnerShares;
 use crate::disk_share::{DiskAccount, DiskCharge};
 use crate::disk_space::DiskSpaceGauge;
 use crate::id::OwnerId;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 
 /// The charges of all owners.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::entry::CatalogEntry;
 use crate::endpoint::Endpoint;
 use crate::id::{EndpointId, TemplateId};
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 
 /// An endpoint whose template is not in the catalog. The API never lets that happen: a row was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

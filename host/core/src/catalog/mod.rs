@@ -36,7 +36,7 @@ use crate::endpoint::Deployment;
 use crate::fair_permits::{FairPermits, FairShare};
 use crate::id::{EndpointId, OwnerId};
 use crate::key::ApiKey;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::tenancy::Tenancy;
 use crate::time::Clock;
 

@@ -15,7 +15,7 @@ use std::io;
 use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 
 /// Most that one owner may have in the catalog. A component counts in full for each of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 //!
 //! **Promise.** A change writes the records that it names, and those of the templates whose component
 //! changes with an image. It writes no record of an endpoint because of the endpoint's template: an
-//! endpoint's record knows up to which revision of its template it has counted, and [`follow`] adds the
+//! endpoint's record knows up to which revision of its template it has counted, and
+//! [`follow`](Endpoint::follow) adds the
 //! rest, at each start too. So a change of a template costs one row, however many endpoints of however
 //! many owners run it, and no owner's records grow because of another owner's template.
 //!
@@ -178,21 +179,4 @@ fn decides_what_images_name(change: &CatalogChange) -> bool {
             matches!(key, CatalogKey::Image(_) | CatalogKey::Component(_))
         }
     }
-}
-
-/// Adds the revisions of its template that the endpoint has not counted yet.
-pub(super) fn follow(endpoint: &mut Arc<Endpoint>, template: &Template) {
-    let counted = endpoint.template_revision;
-    let Some(newer) = template.revision.checked_sub(counted).filter(|newer| *newer > 0) else {
-        return;
-    };
-    let endpoint = Arc::make_mut(endpoint);
-    if endpoint.owner == template.owner {
-        for release in template.releases.iter().filter(|release| release.version > counted) {
-            let version = endpoint.version.saturating_add(release.version - counted);
-            endpoint.releases.push_new(Release { version, ..release.clone() });
-        }
-    }
-    endpoint.version = endpoint.version.saturating_add(newer);
-    endpoint.template_revision = template.revision;
 }

@@ -9,7 +9,6 @@ use super::component::Component;
 use super::entry::{CatalogChange, CatalogEntry, CatalogKey, EntryRef};
 use super::image::{Image, ImageKey};
 use super::owner_share::{OwnerShares, Share};
-use super::versions::follow;
 use crate::digest::ComponentDigest;
 use crate::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
@@ -288,7 +287,7 @@ impl View {
         let template = template.cloned().unwrap_or_else(|| {
             Arc::new(Template::new(endpoint.template.clone(), endpoint.owner.clone(), ""))
         });
-        follow(&mut endpoint, &template);
+        Endpoint::follow(&mut endpoint, &template);
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         let incarnation =
             self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());

@@ -1,0 +1,122 @@
+//! The refusals and failures of the store.
+
+use crate::disk_space::Shortage;
+
+/// Why the store did not carry out a call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The endpoint was deleted during the call.
+    #[error("the endpoint was deleted")]
+    EndpointDeleted,
+    /// The endpoint's queue is at its bound.
+    #[error("the queue is full: {limit} jobs wait on this endpoint")]
+    QueueFull {
+        /// The bound, in jobs.
+        limit: usize,
+    },
+    /// The waiting jobs of all endpoints are at their bound in memory.
+    #[error("the host's queues are full: {limit} jobs wait, as many as the host has memory for")]
+    HostQueueFull {
+        /// The bound, in jobs.
+        limit: usize,
+    },
+    /// The waiting jobs of the owner have reached the owner's share of that bound.
+    #[error(
+        "the queues of this owner are full: {waiting} jobs of all its endpoints wait, as many as one owner \
+         may have beside the others now"
+    )]
+    OwnerQueueFull {
+        /// Waiting jobs of the owner.
+        waiting: usize,
+    },
+    /// The jobs of all endpoints, in any status, are at their bound in memory.
+    #[error(
+        "the host keeps {limit} jobs, as many as it has memory for; ended jobs are deleted when their \
+         retention is over"
+    )]
+    HostJobsFull {
+        /// The bound, in jobs.
+        limit: usize,
+    },
+    /// The jobs of the owner, in any status, have reached the owner's share of that bound.
+    #[error(
+        "the host keeps {jobs} jobs of this owner, as many as one owner may have beside the others now; \
+         ended jobs are deleted when their retention is over"
+    )]
+    OwnerJobsFull {
+        /// Jobs of the owner.
+        jobs: usize,
+    },
+    /// The inputs of the endpoint's waiting jobs have reached their bound on disk.
+    #[error(
+        "the queue is full: the inputs that wait on this endpoint would take more than {limit_mib} MiB"
+    )]
+    WaitingBytesFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The results that the endpoint keeps have reached their bound on disk.
+    #[error(
+        "the results of this endpoint take {limit_mib} MiB, the most that they may take; results are \
+         deleted when their retention is over"
+    )]
+    ResultBytesFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The webhook URLs of the owner's jobs have reached their bound in memory.
+    #[error(
+        "the queue is full: the different webhook URLs of this owner's jobs would take more than \
+         {limit_mib} MiB of memory; a URL that many jobs have counts once"
+    )]
+    WebhookUrlsFull {
+        /// The bound, in MiB.
+        limit_mib: u64,
+    },
+    /// The data of the owner has reached the owner's share of the disk.
+    #[error(
+        "this owner's jobs, results, waiting webhooks, files and handlers take {held_mib} MiB of the \
+         host's disk, as much as one owner may have beside the others now; delete files or handlers, \
+         or wait until results are deleted when their retention is over"
+    )]
+    OwnerDiskFull {
+        /// MiB that the owner's data takes.
+        held_mib: u64,
+    },
+    /// The change would give its owner more of the catalog than one owner may have.
+    #[error(
+        "the owner would have {asked} {unit}, and may have {max} (`serve --{option}`); delete objects that are \
+         not needed any more"
+    )]
+    OwnerFull {
+        /// The amount that the owner would have.
+        asked: u64,
+        /// The bound.
+        max: u64,
+        /// The unit of both numbers.
+        unit: &'static str,
+        /// The option that sets the bound.
+        option: &'static str,
+    },
+    /// A further component would exceed its owner's share of the disk.
+    #[error(
+        "this handler takes {more_mib} MiB of the host's disk with its compiled file, and the owner's jobs, \
+         results, waiting webhooks, files and handlers take {held_mib} MiB; together they exceed the \
+         owner's share of the disk; delete handlers or files that are not needed any more"
+    )]
+    OwnerComponentsFull {
+        /// MiB of the component's files.
+        more_mib: u64,
+        /// MiB that the owner's data takes.
+        held_mib: u64,
+    },
+    /// The disk has no room for new work.
+    #[error("{0}; it takes no new work until there is room")]
+    DiskFull(Shortage),
+    /// The store is closing down.
+    #[error("the store is closed")]
+    Closed,
+    /// A payload on the disk is damaged. The store continues to work.
+    #[error("{0}")]
+    Damaged(String),
+}
