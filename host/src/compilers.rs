@@ -5,7 +5,8 @@ use anyhow::Context as _;
 use etcetera::{BaseStrategy as _, choose_base_strategy};
 use gristmill_runtime::compile::Compiler;
 
-use crate::cli::COMPILE_COMMAND;
+/// The hidden subcommand in which components are compiled.
+pub(crate) const COMPILE_COMMAND: &str = "compile-component";
 
 /// A compiler for a host, which leaves half of the cores to jobs.
 ///

@@ -20,8 +20,9 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::shared::Shared;
+use crate::starter::Starter;
 use crate::worker_set::{Demand, WorkerSet};
-use crate::{expiry, scaler, worker};
+use crate::{expiry, scaler};
 
 /// The parts of a dispatcher.
 #[derive(Debug)]
@@ -57,22 +58,6 @@ pub enum Drained {
     Finished,
     /// Some jobs were stopped; they wait again, and lose only time.
     Requeued,
-}
-
-/// The parts that are needed to start a worker.
-#[derive(Debug, Clone)]
-pub(crate) struct Starter {
-    pub(crate) shared: Arc<Shared>,
-    guests: Handle,
-    workers: TaskTracker,
-}
-
-impl Starter {
-    /// Starts a worker that `set` counts already.
-    pub(crate) fn start(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>) {
-        let worker = worker::run(self.shared.clone(), endpoint.clone(), set.clone());
-        self.workers.spawn_on(worker, &self.guests);
-    }
 }
 
 impl Dispatcher {

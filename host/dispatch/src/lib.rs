@@ -18,6 +18,7 @@ mod dispatcher;
 mod expiry;
 mod scaler;
 mod shared;
+mod starter;
 mod worker;
 mod worker_set;
 

@@ -9,7 +9,7 @@ use gristmill_core::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
 
-use crate::dispatcher::Starter;
+use crate::starter::Starter;
 use crate::worker_set::{Demand, WorkerSet};
 
 /// Watches the queue until no waiting job could use another worker. The caller has marked the

@@ -29,7 +29,7 @@ use crate::compile::{CompileError, CompileTask, Compiled, Compiler, Finished};
 use crate::compile_turns::{Purpose, TooManyUploads, Turn};
 use crate::component::{Prepared, RejectedComponent, causes, check_preamble, names, prepare};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
-use crate::files::{self, Artifact, Unfinished};
+use crate::files::{self, Artifact, Unfinished, blocking};
 use crate::records::ArtifactRecords;
 use crate::staging::{StagedFile, StagedTotal};
 
@@ -492,13 +492,6 @@ async fn finish(compiled: Unfinished, hold: Arc<FileGuard>) -> io::Result<(Artif
         Ok((artifact, hold.artifacts.compiled_bytes(hold.digest)?))
     })
     .await
-}
-
-/// Runs file operations on a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 fn host_error(error: impl std::fmt::Display) -> LoadError {

@@ -22,12 +22,12 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tracing::warn;
 
-use crate::artifacts::blocking;
 use crate::compile_cache::CompileCache;
 use crate::compile_turns::{CompileTurns, Turn};
 use crate::component::{ComponentInfo, RejectedComponent, inspect};
 use crate::confine::{Confinement, confine};
 use crate::engine::{Kind, caching_engine, compile_engine};
+use crate::files::blocking;
 use crate::files::{self, Unfinished};
 
 /// Processor time of one compile, in seconds. The largest known components take 20.

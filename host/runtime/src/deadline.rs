@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::{Result, Store, StoreContextMut, UpdateDeadline};
 
 use crate::fair_yield::yield_to_all;
-use crate::state::State;
 
 /// Why an attempt is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +75,17 @@ impl Watch {
     }
 }
 
+/// The state of a store whose attempt is watched.
+pub(crate) trait Watched: 'static {
+    /// The watch of the present attempt.
+    fn watch(&self) -> &Watch;
+}
+
 /// Makes the store check its watch on every epoch tick, and let other jobs run.
-pub(crate) fn watch_epochs(store: &mut Store<State>) {
+pub(crate) fn watch_epochs<T: Watched>(store: &mut Store<T>) {
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|context: StoreContextMut<'_, State>| -> Result<_> {
-        if context.data().watch.halt().is_some() {
+    store.epoch_deadline_callback(|context: StoreContextMut<'_, T>| -> Result<_> {
+        if context.data().watch().halt().is_some() {
             return Ok(UpdateDeadline::Interrupt);
         }
         // Not the engine's own yield, which would wake the task at once: tokio would poll it again

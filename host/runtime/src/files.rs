@@ -1,4 +1,4 @@
-//! Files that exist completely or not at all.
+//! Files that exist completely or not at all, and operations on them that may block.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,6 +15,13 @@ const TEMPORARY: &str = ".tmp";
 
 /// Numbers the files being written, so that two writers of one path use different names.
 static WRITES: AtomicU64 = AtomicU64::new(0);
+
+/// Runs file operations on a thread that may block.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
 
 /// Creates a directory that only this user can access, with its parents.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {

@@ -49,6 +49,7 @@ mod staging;
 mod state;
 mod stdio;
 mod swap;
+mod upload;
 
 pub use compile::Compiler;
 pub use disk::Wiping;

@@ -25,7 +25,7 @@ use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tracing::error;
 
-use crate::artifacts::{Artifacts, Loaded, blocking};
+use crate::artifacts::{Artifacts, Loaded};
 use crate::attempt;
 use crate::compile::Compiler;
 use crate::component::causes;
@@ -34,14 +34,15 @@ use crate::deadline::{Halt, Watch};
 use crate::disk::{Disks, Files, Wiping};
 use crate::egress::Egress;
 use crate::engine::{Engines, Pool};
+use crate::files::blocking;
 use crate::idle::{Idle, IdleInstance};
 use crate::instance::Instance;
 use crate::outcome::ReportExt as _;
 use crate::permits::{Permit, Permits};
 use crate::records::ArtifactRecords;
-use crate::staging::StagedComponent;
 use crate::state::State;
 use crate::swap::SwapWatch;
+use crate::upload::StagedComponent;
 
 /// The settings of a sandbox.
 #[derive(Debug)]

@@ -12,7 +12,6 @@ use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::disk_share::DiskAccount;
@@ -20,15 +19,13 @@ use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::STAGED_BYTES_MAX;
-use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError, Staged};
+use gristmill_core::runtime::StageError;
 use gristmill_core::tenancy::Tenancy;
-use gristmill_core::time::{Clock as _, SystemClock};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-use crate::artifacts::{AddError, Artifacts, blocking};
 use crate::component::PREAMBLE_BYTES;
-use crate::files;
+use crate::files::{self, blocking};
 
 /// The staged bytes of all files together, and those of each owner. A clone shares them.
 #[derive(Debug, Clone)]
@@ -188,6 +185,11 @@ impl StagedFile {
         Ok(blocking(move || content.lock().write(&piece, taken)).await?)
     }
 
+    /// The file until it has its name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Number of bytes.
     pub(crate) fn len(&self) -> u64 {
         self.content.lock().taken.bytes
@@ -221,44 +223,6 @@ impl Drop for StagedFile {
         // After `keep_as` there is no file of this name. A file that cannot be removed now is
         // removed at the next start.
         let _ = files::remove(&self.path);
-    }
-}
-
-/// An upload that can become a component.
-#[derive(Debug)]
-pub(crate) struct StagedComponent {
-    pub(crate) file: StagedFile,
-    pub(crate) artifacts: Arc<Artifacts>,
-}
-
-#[async_trait]
-impl Staged for StagedComponent {
-    async fn write(&self, piece: Bytes) -> Result<(), StageError> {
-        self.file.write(piece).await
-    }
-
-    fn len(&self) -> u64 {
-        self.file.len()
-    }
-
-    fn digest(&self) -> ComponentDigest {
-        self.file.digest()
-    }
-
-    async fn read(&self, bytes_max: usize) -> io::Result<Bytes> {
-        let path = self.file.path.clone();
-        blocking(move || files::read_capped(&path, bytes_max).map(Bytes::from)).await
-    }
-
-    fn open(&self) -> io::Result<File> {
-        File::open(&self.file.path)
-    }
-
-    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<AddedComponent, AddComponentError> {
-        let Self { file, artifacts } = *self;
-        // Boxed: the future holds a compile and its files.
-        let added = Box::pin(artifacts.add(file, owner, SystemClock.now())).await;
-        added.map_err(AddError::into)
     }
 }
 

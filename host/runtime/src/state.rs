@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::pipe::ClosedInputStream;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use crate::deadline::{Watch, watch_epochs};
+use crate::deadline::{Watch, Watched, watch_epochs};
 use crate::disk::Files;
 use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
 use crate::limiter::Limiter;
@@ -119,6 +119,12 @@ impl State {
     pub(crate) fn fuel_max(&self) -> u64 {
         let derived = self.attempt.timeout_ms.saturating_mul(FUEL_PER_MS);
         self.attempt.deployment.endpoint.limits.fuel_max.unwrap_or(derived)
+    }
+}
+
+impl Watched for State {
+    fn watch(&self) -> &Watch {
+        &self.watch
     }
 }
 

@@ -43,8 +43,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-/// The hidden subcommand in which components are compiled.
-pub(crate) const COMPILE_COMMAND: &str = "compile-component";
+use crate::compilers::COMPILE_COMMAND;
 
 /// A self-hosted serverless platform whose handlers are WebAssembly components.
 #[derive(Debug, Parser)]
@@ -118,7 +117,7 @@ pub fn main() -> ExitCode {
 
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve(args) => crate::serve::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => crate::serve::run(&args.settings()?).map(|()| ExitCode::SUCCESS),
         Command::CompileComponent { args } => Ok(gristmill_runtime::compile::child_main(args)),
         Command::New(args) => new::new(&args),
         Command::Build(args) => block_on(build::run(args)),

@@ -17,6 +17,7 @@ mod manual_clock;
 mod memory;
 mod ready;
 mod response_budget;
+mod settings;
 mod telemetry;
 mod tls;
 mod unread;
@@ -62,9 +63,9 @@ use self::guest_runtimes::GuestRuntimes;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
 use self::response_budget::ResponseBudget;
+pub use self::settings::ServeSettings;
 use self::tls::Tls;
 pub use self::tls::TlsFiles;
-use crate::cli::serve::{ServeArgs, ServeSettings};
 use crate::{compilers, data_dir};
 
 /// The default brand, since the Rust SDK of this service requires the field with this name.
@@ -90,8 +91,8 @@ pub(crate) struct DevHook {
 /// # Errors
 /// The reason why the host cannot start, in one sentence; and a failure of the disk under the
 /// store, after which only a new start can trust the disk.
-pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    run_with(&args.settings()?, None)
+pub fn run(settings: &ServeSettings) -> anyhow::Result<()> {
+    run_with(settings, None)
 }
 
 /// The same with a hook for `gristmill dev`; the hook, not the host, reports that the host is

@@ -9,7 +9,7 @@ use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
 use super::log_queue::LogQueue;
-use crate::cli::serve::ServeSettings;
+use super::settings::ServeSettings;
 
 /// Interval of the reports of dropped lines.
 const DROPPED_EVERY: Duration = Duration::from_secs(5);

@@ -40,8 +40,7 @@ use tokio::sync::OnceCell;
 use tracing::error;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use crate::artifacts::blocking;
-use crate::files::create_private_dir;
+use crate::files::{blocking, create_private_dir};
 
 use self::data_disk::DataDisk;
 use self::io_limits::{IoLimits, JobIoLimits};

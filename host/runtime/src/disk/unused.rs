@@ -24,7 +24,7 @@ use tracing::warn;
 
 use super::data_disk::DataDisk;
 use super::mount;
-use crate::artifacts::blocking;
+use crate::files::blocking;
 
 /// Longest wait of a job for the count: the wait is part of the job's execution timeout, which is 5 s
 /// at least, and a million files take seconds.

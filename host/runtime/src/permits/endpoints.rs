@@ -12,20 +12,25 @@ use std::iter;
 
 use gristmill_core::id::EndpointId;
 
-use super::Waiter;
 use crate::round_robin::Queue;
 
 /// Most endpoints that are examined by their turns, and most sizes that are examined after these.
 const HEADS_MAX: usize = 32;
 
+/// A waiter for a permit of so many bytes, which it receives through its `grant`.
+pub(super) struct Waiter<G> {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    pub(super) grant: G,
+}
+
 /// The waiting endpoints of an owner.
-#[derive(Default)]
-pub(super) struct Endpoints {
+pub(super) struct Endpoints<G> {
     /// The first waiter of each endpoint, by the endpoint's turn.
     turns: BTreeMap<u64, Head>,
     /// The same first waiters: their bytes, and the turns of their endpoints.
     sizes: BTreeSet<(u64, u64)>,
-    queues: HashMap<EndpointId, Waiters>,
+    queues: HashMap<EndpointId, Waiters<G>>,
     next_turn: u64,
 }
 
@@ -35,20 +40,27 @@ struct Head {
 }
 
 /// The waiters of an endpoint; never empty.
-struct Waiters {
+struct Waiters<G> {
     turn: u64,
-    queue: VecDeque<Waiter>,
+    queue: VecDeque<Waiter<G>>,
 }
 
-impl Queue for Endpoints {
+impl<G> Default for Endpoints<G> {
+    fn default() -> Self {
+        let (turns, sizes, queues) = (BTreeMap::new(), BTreeSet::new(), HashMap::new());
+        Self { turns, sizes, queues, next_turn: 0 }
+    }
+}
+
+impl<G> Queue for Endpoints<G> {
     fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 }
 
-impl Endpoints {
+impl<G> Endpoints<G> {
     /// Adds a waiter.
-    pub(super) fn join(&mut self, endpoint: &EndpointId, waiter: Waiter) {
+    pub(super) fn join(&mut self, endpoint: &EndpointId, waiter: Waiter<G>) {
         if let Some(waiters) = self.queues.get_mut(endpoint) {
             waiters.queue.push_back(waiter);
         } else {
@@ -57,7 +69,7 @@ impl Endpoints {
     }
 
     /// Removes the first waiter of an endpoint. The endpoint's next turn is behind all others.
-    pub(super) fn serve(&mut self, endpoint: &EndpointId) -> Option<Waiter> {
+    pub(super) fn serve(&mut self, endpoint: &EndpointId) -> Option<Waiter<G>> {
         let mut queue = self.take(endpoint)?;
         let served = queue.pop_front();
         self.insert(endpoint.clone(), queue);
@@ -110,7 +122,7 @@ impl Endpoints {
     }
 
     /// Takes an endpoint out of the line.
-    fn take(&mut self, endpoint: &EndpointId) -> Option<VecDeque<Waiter>> {
+    fn take(&mut self, endpoint: &EndpointId) -> Option<VecDeque<Waiter<G>>> {
         let Waiters { turn, queue } = self.queues.remove(endpoint)?;
         if let Some(head) = self.turns.remove(&turn) {
             self.sizes.remove(&(head.bytes, turn));
@@ -119,13 +131,13 @@ impl Endpoints {
     }
 
     /// Puts an endpoint at the end of the line, unless its queue is empty.
-    fn insert(&mut self, endpoint: EndpointId, queue: VecDeque<Waiter>) {
+    fn insert(&mut self, endpoint: EndpointId, queue: VecDeque<Waiter<G>>) {
         let turn = self.next_turn;
         self.next_turn += 1;
         self.insert_at(turn, endpoint, queue);
     }
 
-    fn insert_at(&mut self, turn: u64, endpoint: EndpointId, queue: VecDeque<Waiter>) {
+    fn insert_at(&mut self, turn: u64, endpoint: EndpointId, queue: VecDeque<Waiter<G>>) {
         let Some(bytes) = queue.front().map(|waiter| waiter.bytes) else { return };
         self.turns.insert(turn, Head { endpoint: endpoint.clone(), bytes });
         self.sizes.insert((bytes, turn));
@@ -135,20 +147,17 @@ impl Endpoints {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot;
-
     use super::*;
 
     fn id(number: u64) -> EndpointId {
         EndpointId::new(&format!("e{number}")).unwrap()
     }
 
-    fn join(endpoints: &mut Endpoints, endpoint: u64, number: u64, bytes: u64) {
-        let grant = oneshot::channel().0;
-        endpoints.join(&id(endpoint), Waiter { number, bytes, grant });
+    fn join(endpoints: &mut Endpoints<()>, endpoint: u64, number: u64, bytes: u64) {
+        endpoints.join(&id(endpoint), Waiter { number, bytes, grant: () });
     }
 
-    fn heads(endpoints: &Endpoints) -> Vec<(EndpointId, u64)> {
+    fn heads(endpoints: &Endpoints<()>) -> Vec<(EndpointId, u64)> {
         endpoints.heads().map(|(endpoint, bytes)| (endpoint.clone(), bytes)).collect()
     }
 
@@ -162,7 +171,7 @@ mod tests {
         for (number, bytes) in [(100, 512), (101, 64), (102, 64)] {
             join(&mut endpoints, number, number, bytes);
         }
-        let behind = |endpoints: &Endpoints| heads(endpoints).split_off(HEADS_MAX);
+        let behind = |endpoints: &Endpoints<()>| heads(endpoints).split_off(HEADS_MAX);
         assert_eq!(behind(&endpoints), [(id(0), 4_096), (id(100), 512), (id(101), 64)]);
         assert_eq!(endpoints.serve(&id(101)).unwrap().number, 101);
         assert_eq!(behind(&endpoints), [(id(0), 4_096), (id(100), 512), (id(102), 64)]);

@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::capacity::Amount;
 use self::capacity::{Capacity, Fit};
-use self::endpoints::Endpoints;
+use self::endpoints::{Endpoints, Waiter};
 use self::holds::Holds;
 use crate::round_robin::RoundRobin;
 
@@ -48,7 +48,10 @@ struct Shared {
 }
 
 /// The waiters, by the turns of owners and of their endpoints.
-type Line = RoundRobin<OwnerId, Endpoints>;
+type Line = RoundRobin<OwnerId, Endpoints<Grant>>;
+
+/// Hands a waiter its permit.
+type Grant = oneshot::Sender<Permit>;
 
 struct State {
     capacity: Capacity,
@@ -59,12 +62,6 @@ struct State {
     holds: Holds,
     /// Whether a task examines the waiters again when a hold ends.
     is_watched: bool,
-}
-
-struct Waiter {
-    number: u64,
-    bytes: u64,
-    grant: oneshot::Sender<Permit>,
 }
 
 /// The right to one slot with so many bytes. Dropping it returns the slot.
@@ -302,7 +299,7 @@ impl State {
     }
 
     /// The next waiter that there is room for, with its owner; the room is taken.
-    fn next(&mut self) -> Option<(OwnerId, Waiter)> {
+    fn next(&mut self) -> Option<(OwnerId, Waiter<Grant>)> {
         if self.waiting == 0 {
             return None;
         }
