@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from . import http
+from . import _http_types as http_types
 from ._errors import Cancelled, EmitError
 from ._values import encode, well_formed
 
@@ -40,7 +40,7 @@ class Host(Protocol):
     def emit(self, output: str, metrics: str | None) -> None: ...
     def progress(self, value: str) -> None: ...
     def log(self, level: Level, message: str) -> None: ...
-    def http_send(self, request: http.Request) -> http.Response: ...
+    def http_send(self, request: http_types.Request) -> http_types.Response: ...
 
 
 class Context:
@@ -143,9 +143,9 @@ class Context:
         """:meth:`log` at ``error``: something failed. The job continues; raise to end it."""
         self.log("error", message)
 
-    def http_send(self, request: http.Request) -> http.Response:
+    def http_send(self, request: http_types.Request) -> http_types.Response:
         """Sends one HTTP request and waits for the whole answer; ``gristmill.http`` has shorter
-        forms. Raises :class:`http.Error`."""
+        forms. Raises :class:`gristmill.http.Error`."""
         return self._host.http_send(request)
 
 
