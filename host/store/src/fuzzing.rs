@@ -13,7 +13,7 @@ use crate::format::payload::InputBytes;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId};
 use crate::offline::job_of_row;
-use crate::state::job::{Attempt, Job, Row};
+use crate::state::job::{Attempt, Job, JobRow};
 use crate::state::owners::Owners;
 use crate::tables::jobs;
 use crate::tables::schema;
@@ -54,7 +54,7 @@ pub fn rows_of_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<[Vec<St
     let db = tables().map_err(text)?;
     for job in &image.jobs {
         let StateImage::New { fixed, row, .. } = &job.state else { continue };
-        let (Ok(decoded), Some(_)) = (Row::of(row), job.job_id()) else { continue };
+        let (Ok(decoded), Some(_)) = (JobRow::of(row), job.job_id()) else { continue };
         jobs::insert(&db, job, fixed, row).map_err(text)?;
         said.push(format!("{:?}", as_stored(&decoded)));
         read.push(format!("{:?}", first_job(&db).map_err(text)?.row));
@@ -153,7 +153,7 @@ fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32
 
 /// The row as the table stores it: numbers up to the table's greatest, and no attempt without a
 /// time.
-fn as_stored(row: &Row) -> Row {
+fn as_stored(row: &JobRow) -> JobRow {
     let number = |number: u64| integer(number).unsigned_abs();
     let time = |time: Timestamp| Timestamp::from_millis(number(time.as_millis()));
     let attempt = row.attempt.as_deref().map(|attempt| {
@@ -166,7 +166,7 @@ fn as_stored(row: &Row) -> Row {
         })
     });
     let has_time = |attempt: &Arc<Attempt>| attempt.started_at.or(attempt.finished_at).is_some();
-    Row {
+    JobRow {
         queue_position: number(row.queue_position),
         ttl_at: time(row.ttl_at),
         attempt: attempt.filter(has_time),

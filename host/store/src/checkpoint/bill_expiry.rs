@@ -15,11 +15,11 @@ const EXPIRED_EACH_HOUR: u32 = 2;
 
 /// When a part of the bill was deleted last, by the clock that never jumps.
 #[derive(Debug, Default)]
-pub(crate) struct Expiry {
+pub(crate) struct BillExpiry {
     last: Cell<Option<Duration>>,
 }
 
-impl Expiry {
+impl BillExpiry {
     /// The first hour that is kept, when rows begin with `oldest` and those before `first_kept` are
     /// too old.
     pub(crate) fn first_kept(&self, oldest: Hour, first_kept: Hour, elapsed: Duration) -> Hour {
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn hours_of_the_bill_expire_only_while_hours_pass() {
-        let expiry = Expiry::default();
+        let expiry = BillExpiry::default();
         let first_kept = |oldest, too_old, passed_s| {
             expiry.first_kept(Hour(oldest), Hour(too_old), Duration::from_secs(passed_s)).0
         };

@@ -10,7 +10,7 @@ use gristmill_core::disk_space::{Shortage, SpaceWait};
 use gristmill_core::store::StoreError;
 use tracing::{error, info};
 
-use crate::checkpoint::bill_expiry::Expiry;
+use crate::checkpoint::bill_expiry::BillExpiry;
 use crate::error::{Failure, OpenError};
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::Segment;
@@ -49,7 +49,7 @@ pub(crate) struct Database {
     noted: SegmentId,
     /// Set while a write waits for space.
     space_wait: Option<Stalled>,
-    pub(crate) bill_expiry: Expiry,
+    pub(crate) bill_expiry: BillExpiry,
 }
 
 /// A write that waits for space.
@@ -61,7 +61,7 @@ struct Stalled {
 }
 
 /// The next work.
-enum Work {
+enum DatabaseWork {
     Answer(Vec<DbRequest>),
     Checkpoint(Segment),
     Compact(SegmentId),
@@ -74,7 +74,7 @@ enum Work {
 impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
         let noted = shared.journal.end().segment;
-        let bill_expiry = Expiry::default();
+        let bill_expiry = BillExpiry::default();
         Self { shared, db, compacted: None, noted, space_wait: None, bill_expiry }
     }
 
@@ -98,21 +98,21 @@ impl Database {
         let mut is_tidy = false;
         loop {
             let work = self.next_work(is_tidy);
-            let is_answer = matches!(work, Work::Answer(_));
+            let is_answer = matches!(work, DatabaseWork::Answer(_));
             is_tidy = false;
             let done = match work {
-                Work::Answer(requests) => self.answer_all(requests),
-                Work::Checkpoint(segment) => self.checkpoint(&segment),
-                Work::Compact(segment) => self.compact(segment).map(|()| {
+                DatabaseWork::Answer(requests) => self.answer_all(requests),
+                DatabaseWork::Checkpoint(segment) => self.checkpoint(&segment),
+                DatabaseWork::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
                 }),
-                Work::Note(segment) => self.note(segment),
-                Work::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
-                Work::End(Phase::Drained) => {
+                DatabaseWork::Note(segment) => self.note(segment),
+                DatabaseWork::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
+                DatabaseWork::End(Phase::Drained) => {
                     let (end, now) = (self.shared.journal.end(), self.shared.clock.now());
                     return Ok(self.db.close(end, now)?);
                 }
-                Work::End(_) => return Ok(()),
+                DatabaseWork::End(_) => return Ok(()),
             };
             match done.and_then(|()| Ok(self.db.checkpoint_wal()?)) {
                 Ok(()) => self.record_success(is_answer),
@@ -157,33 +157,33 @@ impl Database {
     }
 
     /// Waits for work.
-    fn next_work(&self, is_tidy: bool) -> Work {
+    fn next_work(&self, is_tidy: bool) -> DatabaseWork {
         let mut index = self.shared.index();
         loop {
             if index.phase() == Phase::Closed {
-                return Work::End(Phase::Closed);
+                return DatabaseWork::End(Phase::Closed);
             }
             let requests = index.take_requests();
             if !requests.is_empty() {
-                return Work::Answer(requests);
+                return DatabaseWork::Answer(requests);
             }
             if index.phase() == Phase::Drained {
-                return Work::End(Phase::Drained);
+                return DatabaseWork::End(Phase::Drained);
             }
             let newest = self.shared.journal.end().segment;
             if newest != self.noted {
-                return Work::Note(newest);
+                return DatabaseWork::Note(newest);
             }
             if let Some(segment) = self.shared.journal.next_to_checkpoint() {
-                return Work::Checkpoint(segment);
+                return DatabaseWork::Checkpoint(segment);
             }
             let sparse = self.shared.journal.to_compact();
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
-                return Work::Compact(segment);
+                return DatabaseWork::Compact(segment);
             }
             let idle = if is_tidy { NOTE_TIME } else { Some(IDLE) };
             if self.shared.wait_database(&mut index, idle) == Waited::Idle {
-                return if is_tidy { Work::Note(newest) } else { Work::Tidy };
+                return if is_tidy { DatabaseWork::Note(newest) } else { DatabaseWork::Tidy };
             }
         }
     }

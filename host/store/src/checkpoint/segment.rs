@@ -26,7 +26,7 @@ use crate::journal::Segment;
 use crate::journal::frame::{Frame, Frames};
 use crate::journal::segment::JournalLocation;
 use crate::state::index::{Index, Phase};
-use crate::state::job::{Job, Row, Stored};
+use crate::state::job::{Job, JobRow, Stored};
 use crate::state::slab::JobKey;
 use crate::tables::chunks;
 use crate::tables::db::Sync;
@@ -52,8 +52,8 @@ struct JobWrites<'a> {
 }
 
 enum RowChange<'a> {
-    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, Row),
-    Update(Row),
+    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, JobRow),
+    Update(JobRow),
     Delete(Stored),
     /// The row has been written already.
     Nothing,

@@ -7,14 +7,14 @@ use crate::format::image::{
 };
 use crate::format::pages::{self, Page};
 use crate::format::payload::InputBytes;
-use crate::journal::checksum::{self, Piece};
+use crate::journal::checksum::{self, PayloadPart};
 use crate::seal::Seal;
 use crate::state::batch::{Batch, JobWrite, RowWrite};
 use crate::state::job::Stored;
 use crate::state::meters::UsageWrite;
 
 /// The image of a batch, and its payloads.
-pub(crate) fn encode<'a>(batch: &'a Batch, seal: &Seal) -> (BatchImage<'a>, Vec<Piece>) {
+pub(crate) fn encode<'a>(batch: &'a Batch, seal: &Seal) -> (BatchImage<'a>, Vec<PayloadPart>) {
     let mut payloads = Vec::with_capacity(5 * batch.jobs.len());
     let jobs = batch.jobs.iter().map(|write| job(write, seal, &mut payloads)).collect();
     let endpoints = batch.endpoints.iter().map(|(key, name)| (key.0, name.as_str()));
@@ -35,7 +35,7 @@ pub(crate) fn encode<'a>(batch: &'a Batch, seal: &Seal) -> (BatchImage<'a>, Vec<
 }
 
 /// The image of a changed job; its payloads are added to `payloads`.
-fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<Piece>) -> JobImage<'a> {
+fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) -> JobImage<'a> {
     let fixed = &write.fixed;
     let state = match &write.kind {
         RowWrite::Insert(new) => StateImage::New {

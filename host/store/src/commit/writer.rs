@@ -18,7 +18,7 @@ use crate::format::image::JobLocations;
 use crate::journal::AppendError;
 use crate::journal::Appended;
 use crate::journal::Appender;
-use crate::journal::checksum::Piece;
+use crate::journal::checksum::PayloadPart;
 use crate::shared::Shared;
 use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
@@ -32,8 +32,8 @@ pub(crate) struct Writer {
     appender: Appender,
 }
 
-/// The writer's next work.
-enum Work {
+/// The writer's next step.
+enum NextStep {
     Commit {
         batch: Box<Batch>,
         /// Jobs in the batch and in the backlog.
@@ -55,7 +55,7 @@ fn append(
     appender: &mut Appender,
     shared: &Shared,
     encoded_batch: &[u8],
-    payloads: &[Piece],
+    payloads: &[PayloadPart],
 ) -> Result<Appended, Failure> {
     let mut space_wait = None;
     let mut pauses = 0;
@@ -140,12 +140,12 @@ impl Writer {
             // Called without a taken batch, since the database may wait for a batch.
             self.shared.journal.wait_for_room();
             match self.next_work() {
-                Work::Commit { batch, jobs_in_flight } => {
+                NextStep::Commit { batch, jobs_in_flight } => {
                     let begun = Instant::now();
                     self.commit(*batch)?;
                     thread::sleep(pause(jobs_in_flight).saturating_sub(begun.elapsed()));
                 }
-                Work::End => return Ok(()),
+                NextStep::End => return Ok(()),
             }
         }
     }
@@ -156,20 +156,20 @@ impl Writer {
     }
 
     /// Waits for work.
-    fn next_work(&self) -> Work {
+    fn next_work(&self) -> NextStep {
         let max = self.batch_max();
         let mut index = self.shared.index();
         loop {
             match index.next_batch(max, self.shared.clock.now()) {
                 NextBatch::Commit { batch, jobs_in_flight } => {
-                    return Work::Commit { batch, jobs_in_flight };
+                    return NextStep::Commit { batch, jobs_in_flight };
                 }
                 NextBatch::Wait(time) => self.shared.wait(&mut index, time),
                 NextBatch::Drained => {
                     self.shared.wake_database();
-                    return Work::End;
+                    return NextStep::End;
                 }
-                NextBatch::Ended => return Work::End,
+                NextBatch::Ended => return NextStep::End,
             }
         }
     }

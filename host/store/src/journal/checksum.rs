@@ -37,13 +37,13 @@ pub(crate) fn checked_cow(bytes: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
 
 /// A part of the payloads of a frame.
 #[derive(Debug, Clone)]
-pub(crate) enum Piece {
+pub(crate) enum PayloadPart {
     Bytes(Bytes),
     /// The checksum of the preceding pieces, back to the previous checksum.
     Sum([u8; SUM_BYTES as usize]),
 }
 
-impl Deref for Piece {
+impl Deref for PayloadPart {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
@@ -54,15 +54,15 @@ impl Deref for Piece {
 }
 
 /// Adds a payload that consists of `parts`, and returns the bytes that it takes with its checksum.
-pub(crate) fn add(pieces: &mut Vec<Piece>, parts: impl IntoIterator<Item = Bytes>) -> u32 {
+pub(crate) fn add(pieces: &mut Vec<PayloadPart>, parts: impl IntoIterator<Item = Bytes>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     let mut len = SUM_BYTES;
     for part in parts {
         hasher.update(&part);
         len += u32::try_from(part.len()).expect("a payload is far below 4 GiB");
-        pieces.push(Piece::Bytes(part));
+        pieces.push(PayloadPart::Bytes(part));
     }
-    pieces.push(Piece::Sum(hasher.finalize().to_le_bytes()));
+    pieces.push(PayloadPart::Sum(hasher.finalize().to_le_bytes()));
     len
 }
 

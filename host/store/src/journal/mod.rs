@@ -39,7 +39,7 @@ use gristmill_core::runtime::is_no_space;
 use crate::damage::Damage;
 use crate::error::{Failure, OpenError};
 use crate::journal::blocks::BlockWriter;
-use crate::journal::checksum::Piece;
+use crate::journal::checksum::PayloadPart;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId};
@@ -540,7 +540,7 @@ impl Appender {
     pub(crate) fn append(
         &mut self,
         encoded_batch: &[u8],
-        payloads: &[Piece],
+        payloads: &[PayloadPart],
     ) -> Result<Appended, AppendError> {
         let too_large = || AppendError::Fatal(io::Error::other("a batch of 4 GiB"));
         let payload_bytes = payloads.iter().map(|piece| piece.len()).sum::<usize>();

@@ -27,7 +27,7 @@ use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 
-use self::state::{Job, Notifications, State, all_of};
+use self::state::{MemoryJob, Notifications, State, all_of};
 use crate::state::idempotency::IdempotencyRecord;
 
 /// Most jobs that one call of `expire` deletes.
@@ -204,7 +204,7 @@ impl JobStore for MemoryStore {
                 let owner = || new.incarnation.owner().clone();
                 state.idempotency_index.insert(&new.endpoint, owner, key, first);
             }
-            let job = Job {
+            let job = MemoryJob {
                 seq,
                 state: JobState::InQueue,
                 queue_position: state.last_queue_position,
@@ -377,7 +377,8 @@ impl JobStore for MemoryStore {
                 state.apply(id, event, now, notifications);
             }
             state.idempotency_index.expire(now, EXPIRE_JOBS_MAX);
-            let next = state.jobs.values().map(Job::purge_at).min().unwrap_or(Timestamp::NEVER);
+            let next =
+                state.jobs.values().map(MemoryJob::purge_at).min().unwrap_or(Timestamp::NEVER);
             NextExpiry(next.min(state.idempotency_index.next()))
         })
     }
@@ -392,7 +393,7 @@ impl JobStore for MemoryStore {
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
         self.read(|state, now| {
             let before = query.after.map_or(u64::MAX, |Cursor(seq)| seq);
-            let is_asked_for = |job: &&Job| {
+            let is_asked_for = |job: &&MemoryJob| {
                 job.new.endpoint == *endpoint && job.seq < before && job.purge_at() > now
             };
             let mut jobs: Vec<_> = state.jobs.values().filter(is_asked_for).collect();
@@ -486,7 +487,7 @@ impl JobStore for MemoryStore {
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
         self.read(|state, _| {
             let waits =
-                |job: &&Job| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
+                |job: &&MemoryJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
             let waiting = || state.jobs.values().filter(waits);
             let normal = || waiting().filter(|job| !job.new.policy.low_priority);
             let first = normal().min_by_key(|job| job.queue_position);

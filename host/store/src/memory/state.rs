@@ -18,12 +18,13 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageKey, UsageSum};
 
 use crate::state::idempotency::IdempotencyIndex;
+use crate::state::job::Lifetime;
 use crate::state::outbox::Outbox;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) is_closed: bool,
-    pub(super) jobs: BTreeMap<JobId, Job>,
+    pub(super) jobs: BTreeMap<JobId, MemoryJob>,
     /// Waiting jobs: normal before low priority, then by queue position.
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
     pub(super) last_queue_position: u64,
@@ -38,15 +39,8 @@ pub(super) struct State {
     pub(super) usage: BTreeMap<UsageKey, UsageSum>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Lifetime {
-    pub(super) completed: u64,
-    pub(super) failed: u64,
-    pub(super) retried: u64,
-}
-
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct MemoryJob {
     pub(super) new: NewJob,
     /// Grows from submission to submission.
     pub(super) seq: u64,
@@ -68,7 +62,7 @@ pub(super) struct Job {
     pub(super) chunks_delivered: u64,
 }
 
-impl Job {
+impl MemoryJob {
     pub(super) fn purge_at(&self) -> Timestamp {
         let kept_until = self.finished_at.map(|end| end.plus_millis(self.new.retention_ms));
         kept_until.map_or(self.ttl_at, |until| until.min(self.ttl_at))
@@ -134,14 +128,14 @@ impl State {
         endpoint: Option<&EndpointId>,
         id: JobId,
         now: Timestamp,
-    ) -> Option<&Job> {
+    ) -> Option<&MemoryJob> {
         let job = self.jobs.get(&id)?;
         let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
         (is_asked_for && job.purge_at() > now).then_some(job)
     }
 
     /// The running job that the lease names.
-    pub(super) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut Job> {
+    pub(super) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut MemoryJob> {
         self.live(None, lease.job, now)?;
         let job = self.jobs.get_mut(&lease.job)?;
         (job.state == JobState::InProgress { claim: lease.claim }).then_some(job)
@@ -234,7 +228,7 @@ impl State {
     }
 
     /// Which of a job's times has passed.
-    pub(super) fn expiry_of(job: &Job, now: Timestamp) -> JobEvent {
+    pub(super) fn expiry_of(job: &MemoryJob, now: Timestamp) -> JobEvent {
         if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
     }
 
@@ -294,7 +288,7 @@ impl State {
 
 /// The delivery of a job that has just ended, if it has a webhook.
 fn deliver(
-    job: &Job,
+    job: &MemoryJob,
     outbox: &mut Outbox<EndpointId>,
     bodies: &mut BTreeMap<DeliveryId, Json>,
 ) -> Option<Delivery> {

@@ -9,7 +9,7 @@ use gristmill_core::catalog::CatalogKey;
 use rusqlite::{Connection, params};
 
 /// A record's name and its body.
-type Row = (String, Vec<u8>);
+type RecordRow = (String, Vec<u8>);
 
 /// Copies the readable records. Returns a sentence for each kind with records that may be lost.
 ///
@@ -42,7 +42,7 @@ pub(super) fn copy(from: &Connection, to: &Connection) -> rusqlite::Result<Vec<S
 }
 
 /// The records of a kind, in this order of their names, up to the first one that cannot be read.
-fn read(from: &Connection, kind: &str, order: &str) -> (Vec<Row>, Option<rusqlite::Error>) {
+fn read(from: &Connection, kind: &str, order: &str) -> (Vec<RecordRow>, Option<rusqlite::Error>) {
     let mut found = Vec::new();
     let mut read = || {
         let sql = format!("SELECT name, body FROM catalog WHERE kind = ?1 ORDER BY name {order}");
@@ -57,7 +57,7 @@ fn read(from: &Connection, kind: &str, order: &str) -> (Vec<Row>, Option<rusqlit
     (found, damage)
 }
 
-fn write(to: &Connection, kind: &str, rows: &[Row]) -> rusqlite::Result<()> {
+fn write(to: &Connection, kind: &str, rows: &[RecordRow]) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO catalog (kind, name, body) VALUES (?1, ?2, ?3)";
     let mut statement = to.prepare_cached(sql)?;
     rows.iter()

@@ -15,7 +15,7 @@ use crate::format::image::{BatchImage, JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
 use crate::offline::inspect::Inspected;
 use crate::offline::job_of_row;
-use crate::state::job::Row;
+use crate::state::job::JobRow;
 use crate::state::owners::Owners;
 use crate::tables::catalog;
 use crate::tables::deleting::Endpoints;
@@ -236,10 +236,10 @@ type Superseded = HashSet<(u64, Kind)>;
 /// Adds the payloads that a frame replaces or removes.
 fn supersede(superseded: &mut Superseded, job: &JobImage<'_>, locations: &JobLocations) {
     let row = match &job.state {
-        StateImage::New { row, .. } | StateImage::Changed(row) => Row::of(row).ok(),
+        StateImage::New { row, .. } | StateImage::Changed(row) => JobRow::of(row).ok(),
         StateImage::Deleted { .. } => None,
     };
-    if locations.input.is_some() || !row.as_ref().is_some_and(Row::needs_input) {
+    if locations.input.is_some() || !row.as_ref().is_some_and(JobRow::needs_input) {
         superseded.insert((job.seq, Kind::Input));
     }
     if locations.output.is_some() || row.is_none() {

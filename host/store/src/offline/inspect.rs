@@ -17,7 +17,7 @@ use crate::error::OpenError;
 use crate::journal::JournalRecord;
 use crate::journal::scan::Scan;
 use crate::seal::Seal;
-use crate::tables::db::{Found, identify, read_journal_record, read_journal_record_of_6};
+use crate::tables::db::{FileContent, identify, read_journal_record, read_journal_record_of_6};
 use crate::tables::schema;
 
 /// A data directory, open for reading.
@@ -45,7 +45,7 @@ impl Inspected {
         fs::metadata(&file).map_err(in_dir)?;
         let lock = lock(dir)?;
         let db = open_to_read(dir, &file)?;
-        let Found::Store { version } = identify(&db, &file)? else {
+        let FileContent::Store { version } = identify(&db, &file)? else {
             return Err(OpenError::NotAStore { file });
         };
         let known = match version {

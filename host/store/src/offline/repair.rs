@@ -33,7 +33,7 @@ use crate::offline::job_of_row;
 use crate::offline::placeholders;
 use crate::private::make_private_dir;
 use crate::seal::Seal;
-use crate::state::job::Row;
+use crate::state::job::JobRow;
 use crate::state::owners::Owners;
 use crate::tables::catalog;
 use crate::tables::chunks;
@@ -326,13 +326,13 @@ impl<'a> Repair<'a> {
                 return Ok(Ok(()));
             }
             StateImage::New { fixed, row, .. } => {
-                if Row::of(row).is_err() {
+                if JobRow::of(row).is_err() {
                     return damaged("the state");
                 }
                 jobs::insert(to, job, fixed, row)?;
             }
             StateImage::Changed(row) => {
-                let Ok(decoded) = Row::of(row) else { return damaged("the state") };
+                let Ok(decoded) = JobRow::of(row) else { return damaged("the state") };
                 let sql = "SELECT count(*) FROM job WHERE seq = ?1";
                 let rows: i64 = to.query_row(sql, [integer(seq)], |row| row.get(0))?;
                 if rows == 0 {

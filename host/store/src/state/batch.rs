@@ -28,7 +28,7 @@ use crate::state::caches::ChunkCache;
 use crate::state::caches::PayloadCache;
 use crate::state::disk_usage::webhook_charge;
 use crate::state::index::{Endpoint, Index, Phase};
-use crate::state::job::{Job, Lifetime, NewRow, Row, Stored};
+use crate::state::job::{Job, JobRow, Lifetime, NewRow, Stored};
 use crate::state::meters::{MeterKey, UsageWrite};
 use crate::state::owners::OwnerKey;
 use crate::state::requests::DbRequest;
@@ -71,7 +71,7 @@ pub(crate) struct Batch {
 pub(crate) struct JobWrite {
     pub(crate) key: JobKey,
     pub(crate) fixed: Fixed,
-    pub(crate) row: Row,
+    pub(crate) row: JobRow,
     pub(crate) kind: RowWrite,
     /// Set for a new job, even if it was created and removed without ever having a row.
     pub(crate) idempotency: Option<Idempotency>,

@@ -35,7 +35,7 @@ use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
-use crate::state::job::{Change, Job, Millis, NewRow, PayloadLocations, Pending, Row, Stored};
+use crate::state::job::{Change, Job, JobRow, Millis, NewRow, PayloadLocations, Pending, Stored};
 use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
@@ -510,7 +510,7 @@ impl Index {
             created_at: now,
             retention_ms: Millis::new(job.retention_ms),
             execution_timeout_ms: Millis::new(job.policy.execution_timeout_ms),
-            row: Row {
+            row: JobRow {
                 status: Some(JobStatus::InQueue),
                 crashes: 0,
                 retries: 0,

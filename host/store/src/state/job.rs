@@ -58,7 +58,7 @@ pub(crate) struct Job {
     pub(crate) retention_ms: Millis,
     pub(crate) execution_timeout_ms: Millis,
     /// The decided state, on disk or not.
-    pub(crate) row: Row,
+    pub(crate) row: JobRow,
     /// State that is never written.
     pub(crate) live: Option<Box<Live>>,
     /// Set while the disk is behind `row`.
@@ -150,7 +150,7 @@ impl PayloadLocations {
 
 /// The columns of a job's row that can change.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct JobRow {
     /// `None` once the job is removed. Together with `last_claim` this is the whole [`JobState`].
     pub(crate) status: Option<JobStatus>,
     pub(crate) crashes: u8,
@@ -191,7 +191,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// The state that clients see meanwhile; `None` while the submission is not on disk.
-    pub(crate) visible: Option<Row>,
+    pub(crate) visible: Option<JobRow>,
     /// How urgent `change` is; `None` when a batch has taken all changes.
     pub(crate) queued: Option<Urgency>,
     /// The change that the next batch writes.
@@ -261,7 +261,7 @@ impl Millis {
     }
 }
 
-impl Row {
+impl JobRow {
     /// The row as it is written.
     pub(crate) fn image(&self) -> RowImage<'_> {
         let attempt = self.attempt.as_deref().map(|attempt| AttemptImage {
@@ -375,7 +375,7 @@ impl Row {
 
 impl Stored {
     /// The rows of a job whose row in the database is `row`.
-    pub(crate) fn of(row: &Row) -> Self {
+    pub(crate) fn of(row: &JobRow) -> Self {
         // The bytes of a failed job may belong to chunks only; deleting an output that does not exist is
         // cheap.
         let output = match row.status {
@@ -418,7 +418,7 @@ impl Job {
             created_at: Timestamp::from_millis(fixed.created_at),
             retention_ms: Millis::new(fixed.retention_ms),
             execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
-            row: Row::of(row)?,
+            row: JobRow::of(row)?,
             live: None,
             pending: None,
         })
@@ -434,7 +434,7 @@ impl Job {
     }
 
     /// The state that clients see; `None` while the submission is not on disk.
-    pub(crate) fn visible(&self) -> Option<&Row> {
+    pub(crate) fn visible(&self) -> Option<&JobRow> {
         match &self.pending {
             Some(pending) => pending.visible.as_ref(),
             None => Some(&self.row),
@@ -446,7 +446,7 @@ impl Job {
     }
 
     /// Like [`visible`](Self::visible), and `None` once the job's time is over.
-    pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&Row> {
+    pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&JobRow> {
         self.visible().filter(|row| row.purge_at(self.retention_ms) > now)
     }
 
@@ -484,7 +484,7 @@ impl Job {
     }
 
     /// The record of a row of this job.
-    pub(crate) fn record_of(&self, row: &Row, endpoint: &EndpointId) -> Option<JobRecord> {
+    pub(crate) fn record_of(&self, row: &JobRow, endpoint: &EndpointId) -> Option<JobRecord> {
         let status = row.status?;
         let attempt = row.attempt.as_deref();
         let progress = self.live.as_ref().and_then(|live| live.progress.clone());

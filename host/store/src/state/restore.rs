@@ -20,7 +20,7 @@ use crate::journal::segment::SegmentId;
 use crate::state::disk_usage::DiskUsage;
 use crate::state::idempotency::{Dropped, IdempotencyRecord};
 use crate::state::index::{Endpoint, Index};
-use crate::state::job::{Job, Row};
+use crate::state::job::{Job, JobRow};
 
 impl Index {
     /// Adds an endpoint that has a row.
@@ -271,7 +271,7 @@ impl Index {
                 let stored = before.map(|before| before.stored).unwrap_or_default();
                 Job { stored, ..Job::of(&new, &mut self.owners)? }
             }
-            (StateImage::Changed(row), Some(before)) => Job { row: Row::of(row)?, ..before },
+            (StateImage::Changed(row), Some(before)) => Job { row: JobRow::of(row)?, ..before },
             // The endpoint is deleted, and all its jobs with it.
             (StateImage::Changed(_), None) => return Ok(()),
         };

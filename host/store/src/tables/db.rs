@@ -103,7 +103,7 @@ impl Db {
         sync_log(dir).map_err(in_dir)?;
         let mut connection = Connection::open(&file)?;
         let found = identify(&connection, &file)?;
-        let is_new = found == Found::New;
+        let is_new = found == FileContent::New;
         configure(&connection)?;
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counter = wal_pages.clone();
@@ -133,7 +133,7 @@ impl Db {
             quick_check(&connection, &file)?;
         }
         let (journal, seen_at) = match found {
-            Found::Store { version: schema::VERSION_MIN } => {
+            FileContent::Store { version: schema::VERSION_MIN } => {
                 (read_journal_record_of_6(&connection)?, None)
             }
             _ => read_journal_record(&connection)?,
@@ -345,7 +345,7 @@ fn sync_log(dir: &Path) -> io::Result<()> {
 
 /// The content of a database file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileContent {
     /// New and empty.
     New,
     /// A job store of a version that is read.
@@ -354,7 +354,7 @@ pub(crate) enum Found {
 
 /// Identifies the file. Any file that is neither empty nor a job store of a readable version is
 /// refused, and not changed.
-pub(crate) fn identify(db: &Connection, file: &Path) -> Result<Found, OpenError> {
+pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, OpenError> {
     let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
     // Without shared memory; must be set before the first access in WAL mode.
     db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
@@ -367,9 +367,9 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<Found, OpenError>
     let found = number("user_version")?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     match (application, found) {
-        (0, 0) if tables == 0 => Ok(Found::New),
+        (0, 0) if tables == 0 => Ok(FileContent::New),
         (schema::APPLICATION_ID, version @ schema::VERSION_MIN..=schema::VERSION) => {
-            Ok(Found::Store { version })
+            Ok(FileContent::Store { version })
         }
         (schema::APPLICATION_ID, found) => Err(OpenError::UnknownSchema {
             file: file.to_owned(),

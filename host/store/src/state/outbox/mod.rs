@@ -40,7 +40,7 @@ impl Moment {
 /// The deliveries of all endpoints; a `K` identifies an endpoint.
 #[derive(Debug)]
 pub(crate) struct Outbox<K> {
-    rows: BTreeMap<DeliveryId, Row<K>>,
+    rows: BTreeMap<DeliveryId, DeliveryRow<K>>,
     /// Pending deliveries that [`Outbox::begin`] has not seen yet.
     arrived: VecDeque<DeliveryId>,
     /// Pending deliveries that wait until a time, by [`Clock::elapsed`].
@@ -58,7 +58,7 @@ pub(crate) struct Outbox<K> {
 }
 
 #[derive(Debug)]
-struct Row<K> {
+struct DeliveryRow<K> {
     endpoint: K,
     delivery: Delivery,
     target: Arc<str>,
@@ -154,7 +154,7 @@ impl<K: Ord + Clone> Outbox<K> {
             self.rows.remove(id);
         }
         let target = delivery.target().into();
-        let row = Row { endpoint, delivery, target, stage, body: None, charge: None };
+        let row = DeliveryRow { endpoint, delivery, target, stage, body: None, charge: None };
         self.rows.insert(id, row);
         dropped
     }
@@ -194,7 +194,7 @@ impl<K: Ord + Clone> Outbox<K> {
         if let Some(log) = self.logs.get_mut(&row.endpoint) {
             log.pending_url_bytes = log.pending_url_bytes.saturating_sub(row.delivery.url.len());
         }
-        let Row { endpoint, body, charge, .. } = row;
+        let DeliveryRow { endpoint, body, charge, .. } = row;
         let id = delivery.id;
         let dropped = self.add(endpoint, delivery);
         self.set_body(id, body);
@@ -215,7 +215,7 @@ impl<K: Ord + Clone> Outbox<K> {
 
     /// Removes a waiting row from the schedule. An attempt that is under way keeps its share until
     /// it ends.
-    fn unschedule(&mut self, row: &Row<K>) {
+    fn unschedule(&mut self, row: &DeliveryRow<K>) {
         match row.stage {
             Stage::Asleep(until) => {
                 self.asleep.remove(&(until, row.delivery.id));
@@ -232,7 +232,7 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// The position of a row in the schedule.
-    fn path(&self, row: &Row<K>) -> Option<Path<K>> {
+    fn path(&self, row: &DeliveryRow<K>) -> Option<Path<K>> {
         let owner = self.owners.get(&row.endpoint)?.clone();
         Some(Path { owner, endpoint: row.endpoint.clone(), target: row.target.clone() })
     }
