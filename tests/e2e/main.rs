@@ -54,6 +54,7 @@ mod silent_log;
 mod stream;
 mod stream_events;
 mod stream_sizes;
+mod structure;
 mod timeouts;
 mod ttl;
 mod unauthenticated;

@@ -1,0 +1,172 @@
+//! Checks the structure of the crates: no module imports another one that, directly or through
+//! further modules, imports it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+const CRATES: [&str; 9] = [
+    "host",
+    "host/api",
+    "host/core",
+    "host/dispatch",
+    "host/egress",
+    "host/registry",
+    "host/runtime",
+    "host/store",
+    "guest-sdk",
+];
+
+/// The modules of a crate by their paths, such as `["disk", "mount"]`, with their texts.
+type Modules = BTreeMap<Vec<String>, String>;
+
+/// Adds the modules below a directory. Modules of tests may import anything.
+fn read_modules(directory: &Path, path: &[String], modules: &mut Modules) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let file = entry.unwrap().path();
+        let stem = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        if file.is_dir() {
+            read_modules(&file, &[path, &[stem]].concat(), modules);
+        } else if file.extension().is_some_and(|extension| extension == "rs")
+            && !stem.ends_with("tests")
+        {
+            let is_parent = ["lib", "main", "mod"].contains(&stem.as_str());
+            let own = if is_parent { path.to_vec() } else { [path, &[stem]].concat() };
+            modules.entry(own).or_default().push_str(&code_of(&fs::read_to_string(file).unwrap()));
+        }
+    }
+}
+
+/// The text without comments, and without the tests at its end.
+fn code_of(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let lines = text[..end].lines().map(|line| line.split("//").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Reads a path such as `a::{b, c::D}` from the beginning of `text` into `paths`, each behind
+/// `prefix`, and returns the rest of the text.
+fn read_path<'a>(mut text: &'a str, prefix: &[String], paths: &mut Vec<Vec<String>>) -> &'a str {
+    let mut path = prefix.to_vec();
+    loop {
+        text = text.trim_start();
+        if let Some(mut group) = text.strip_prefix('{') {
+            loop {
+                group = group.trim_start();
+                if let Some(rest) = group.strip_prefix('}') {
+                    return rest;
+                }
+                let rest = read_path(group, &path, paths).trim_start();
+                let next = rest.find([',', '}']).map_or("", |at| &rest[at..]);
+                group = next.strip_prefix(',').unwrap_or(next);
+                if group.is_empty() {
+                    return group;
+                }
+            }
+        }
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+        if end > 0 {
+            path.push(text[..end].to_owned());
+        }
+        match text[end..].strip_prefix("::") {
+            Some(rest) => text = rest,
+            None => {
+                paths.push(path);
+                return &text[end..];
+            }
+        }
+    }
+}
+
+/// All paths in a module's text that begin in its crate.
+fn paths_of(module: &[String], text: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = ["crate::", "super::", "self::"].iter().filter_map(|k| rest.find(k)).min()
+    {
+        let is_start = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+        let mut paths = Vec::new();
+        let next = read_path(&rest[at..], &[], &mut paths);
+        rest = if is_start { next } else { &rest[at + 1..] };
+        found.extend(paths.into_iter().filter(|_| is_start).map(|path| {
+            let mut absolute = module.to_vec();
+            let is_relative =
+                |segment: &&String| ["crate", "super", "self"].contains(&segment.as_str());
+            for segment in path.iter().take_while(is_relative) {
+                match segment.as_str() {
+                    "crate" => absolute.clear(),
+                    "super" => drop(absolute.pop()),
+                    _ => {}
+                }
+            }
+            absolute.extend(path.iter().skip_while(is_relative).cloned());
+            absolute
+        }));
+    }
+    found
+}
+
+/// The modules that each module imports. The root of a crate only names its modules.
+fn imports(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
+    let module_of = |path: &[String]| {
+        (1..=path.len()).rev().find_map(|len| modules.get_key_value(&path[..len]))
+    };
+    let of_module = |(module, text): (&'_ Vec<String>, &String)| {
+        let paths = paths_of(module, text);
+        let found: BTreeSet<_> = paths
+            .iter()
+            .filter_map(|path| module_of(path))
+            .map(|(name, _)| name.as_slice())
+            .filter(|name| name != module)
+            .collect();
+        found
+    };
+    let named = modules.iter().filter(|(module, _)| !module.is_empty());
+    named.map(|module| (module.0.as_slice(), of_module(module))).collect()
+}
+
+/// The modules that are left when those without imports are removed again and again.
+fn circle(modules: &Modules) -> Vec<String> {
+    let mut left = imports(modules);
+    loop {
+        let names: BTreeSet<_> = left.keys().copied().collect();
+        let before = left.len();
+        left.retain(|_, imported| imported.iter().any(|name| names.contains(name)));
+        if left.len() == before {
+            return left.keys().map(|name| name.join("::")).collect();
+        }
+    }
+}
+
+#[test]
+fn no_crate_has_a_circle_of_imports() {
+    for name in CRATES {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+        let mut modules = Modules::new();
+        read_modules(&source, &[], &mut modules);
+        let found = circle(&modules);
+        assert!(
+            found.is_empty(),
+            "{name}: a circle of imports, and the modules that lead to it: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_circle_is_found() {
+    let modules = |texts: &[(&str, &str)]| -> Modules {
+        let path = |name: &str| name.split("::").map(str::to_owned).collect();
+        texts.iter().map(|(name, text)| (path(name), code_of(text))).collect()
+    };
+    let chain =
+        [("a", "use crate::{b::{self, B}, c};"), ("b", "use super::c::C;"), ("c", "// crate::a")];
+    assert_eq!(circle(&modules(&chain)), [""; 0]);
+    for last in ["use crate::a::A;", "fn f() { super::a::f(); }", "use super::{d, a::{A}};"] {
+        let texts = [chain[0], chain[1], ("c", last), ("d", "")];
+        assert_eq!(circle(&modules(&texts)), ["a", "b", "c"], "{last}");
+    }
+    let child = [("a", "use self::b::B;"), ("a::b", "use super::A;")];
+    assert_eq!(circle(&modules(&child)), ["a", "a::b"]);
+    let test = [("a", "use crate::b;"), ("b", "#[cfg(test)]\nmod tests {\nuse crate::a;\n}")];
+    assert_eq!(circle(&modules(&test)), [""; 0]);
+}
