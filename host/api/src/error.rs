@@ -257,7 +257,8 @@ impl From<StoreError> for ApiError {
             | StoreError::WaitingBytesFull { .. }
             | StoreError::ResultBytesFull { .. }
             | StoreError::OwnerDiskFull { .. }
-            | StoreError::WebhookUrlsFull { .. } => {
+            | StoreError::HostWebhooksFull { .. }
+            | StoreError::OwnerWebhooksFull { .. } => {
                 Self::new(ErrorCode::QueueFull, error.to_string())
             }
             StoreError::OwnerFull { .. } | StoreError::OwnerComponentsFull { .. } => {

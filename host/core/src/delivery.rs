@@ -208,6 +208,15 @@ pub enum NotSent {
         /// The bytes that the owner has.
         held_mib: u64,
     },
+    /// The memory for webhooks is full, or the owner has its share of it.
+    #[error(
+        "not sent: the webhooks of the job's owner that wait to be sent, and the webhook URLs of its \
+         jobs, take {held_mib} MiB of the host's memory, and there is no room for more"
+    )]
+    OwnerMemoryFull {
+        /// MiB that the owner's webhooks take.
+        held_mib: u64,
+    },
 }
 
 /// The state of a delivery.

@@ -54,7 +54,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
     /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
     /// [`OwnerDiskFull`](StoreError::OwnerDiskFull) at the owner's share of the disk,
-    /// [`WebhookUrlsFull`](StoreError::WebhookUrlsFull) at the bound of the owner's webhook URLs,
+    /// [`HostWebhooksFull`](StoreError::HostWebhooksFull) and
+    /// [`OwnerWebhooksFull`](StoreError::OwnerWebhooksFull) at the bound of the memory of all webhooks and
+    /// at the owner's share of it,
     /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 

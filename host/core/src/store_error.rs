@@ -64,14 +64,24 @@ pub enum StoreError {
         /// The bound, in MiB.
         limit_mib: u64,
     },
-    /// The webhook URLs of the owner's jobs have reached their bound in memory.
+    /// The webhooks of all owners are at their bound in memory.
     #[error(
-        "the queue is full: the different webhook URLs of this owner's jobs would take more than \
-         {limit_mib} MiB of memory; a URL that many jobs have counts once"
+        "the host is full: the different webhook URLs of all jobs and the webhooks that wait to be sent \
+         would take more than {limit_mib} MiB of memory; jobs without a webhook are accepted"
     )]
-    WebhookUrlsFull {
+    HostWebhooksFull {
         /// The bound, in MiB.
         limit_mib: u64,
+    },
+    /// The webhooks of the owner have reached the owner's share of that bound.
+    #[error(
+        "the different webhook URLs of this owner's jobs and its webhooks that wait to be sent take \
+         {held_mib} MiB of the host's memory, as much as one owner may have beside the others now; a URL \
+         that many jobs have counts once, and jobs without a webhook are accepted"
+    )]
+    OwnerWebhooksFull {
+        /// MiB that the owner's webhooks take.
+        held_mib: u64,
     },
     /// The data of the owner has reached the owner's share of the disk.
     #[error(

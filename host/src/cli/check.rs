@@ -104,9 +104,12 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
             losses.push(of_component(path));
             return Ok(());
         }
-        let has_record =
-            || salvaged.kept_components.as_ref().is_none_or(|kept| is_among(path, kept));
-        if directory == COMPONENTS && has_record() {
+        let has_record = match &salvaged.kept_components {
+            Some(kept) => is_among(path, kept),
+            // All records were read, so a start would not have kept others here.
+            None => directory == COMPONENTS,
+        };
+        if has_record {
             return copy(path, &new.join(COMPONENTS));
         }
         unnamed.extend(path.file_name().map(OsStr::to_owned));

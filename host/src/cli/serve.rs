@@ -185,7 +185,7 @@ pub struct ServeArgs {
     pub max_running_jobs: Option<u32>,
 
     /// Memory of all sandboxes together, in MiB. Each sandbox takes the `memoryMib` of its
-    /// endpoint; jobs wait until it is free [default: three quarters of the machine's memory, or of
+    /// endpoint; jobs wait until it is free [default: five eighths of the machine's memory, or of
     /// its control group's limit].
     #[arg(
         long,

@@ -167,6 +167,7 @@ async fn serve(
         queue_jobs_max: settings.waiting_jobs_max,
         host_waiting_jobs_max: memory::waiting_jobs_max(),
         host_jobs_max: memory::jobs_max(),
+        host_webhook_bytes_max: memory::webhook_bytes_max(),
         waiting_bytes_max: settings.waiting_bytes_max,
         result_bytes_max: settings.result_bytes_max,
         disk_space: disk_space.clone(),

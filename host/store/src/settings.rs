@@ -8,7 +8,7 @@ use gristmill_core::limits::QUEUE_JOBS_MAX;
 
 use crate::journal::Bounds;
 use crate::state::disk_usage::EndpointMax;
-use crate::state::owners::JobNumbers;
+use crate::state::owners::{JobNumbers, OwnersMax};
 
 /// Called with the reason when the store must end. Runs on the writer thread.
 pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
@@ -23,11 +23,16 @@ pub struct Settings {
     /// submissions return [`HostQueueFull`](gristmill_core::store::StoreError::HostQueueFull), and at an
     /// owner's share of it [`OwnerQueueFull`](gristmill_core::store::StoreError::OwnerQueueFull).
     pub host_waiting_jobs_max: usize,
-    /// Most jobs of all endpoints together, in any status; an ended job takes some 410 bytes of memory
+    /// Most jobs of all endpoints together, in any status; an ended job takes some 480 bytes of memory
     /// until its retention is over. Further submissions return
     /// [`HostJobsFull`](gristmill_core::store::StoreError::HostJobsFull), and at an owner's share of it
     /// [`OwnerJobsFull`](gristmill_core::store::StoreError::OwnerJobsFull).
     pub host_jobs_max: usize,
+    /// Most bytes of memory for the webhooks of all endpoints together: the URLs of jobs, and the pending
+    /// deliveries. Further submissions with a webhook return
+    /// [`HostWebhooksFull`](gristmill_core::store::StoreError::HostWebhooksFull), and at an owner's share
+    /// of it [`OwnerWebhooksFull`](gristmill_core::store::StoreError::OwnerWebhooksFull).
+    pub host_webhook_bytes_max: u64,
     /// Most bytes of waiting inputs of one endpoint. Further submissions return
     /// [`WaitingBytesFull`](gristmill_core::store::StoreError::WaitingBytesFull).
     pub waiting_bytes_max: u64,
@@ -77,6 +82,7 @@ impl Default for Settings {
             queue_jobs_max: QUEUE_JOBS_MAX,
             host_waiting_jobs_max: 4 * QUEUE_JOBS_MAX,
             host_jobs_max: 8 * QUEUE_JOBS_MAX,
+            host_webhook_bytes_max: 512 << 20,
             waiting_bytes_max: 16 << 30,
             result_bytes_max: 64 << 30,
             disk_space: Arc::default(),
@@ -106,8 +112,11 @@ impl Settings {
     }
 
     /// The bounds of all endpoints together.
-    pub(crate) fn job_numbers_max(&self) -> JobNumbers {
-        JobNumbers { waiting: self.host_waiting_jobs_max, kept: self.host_jobs_max }
+    pub(crate) fn owners_max(&self) -> OwnersMax {
+        OwnersMax {
+            jobs: JobNumbers { waiting: self.host_waiting_jobs_max, kept: self.host_jobs_max },
+            webhook_bytes: self.host_webhook_bytes_max,
+        }
     }
 
     /// The bounds of one endpoint.
@@ -134,6 +143,7 @@ impl std::fmt::Debug for Settings {
             .field("queue_jobs_max", &self.queue_jobs_max)
             .field("host_waiting_jobs_max", &self.host_waiting_jobs_max)
             .field("host_jobs_max", &self.host_jobs_max)
+            .field("host_webhook_bytes_max", &self.host_webhook_bytes_max)
             .field("waiting_bytes_max", &self.waiting_bytes_max)
             .field("result_bytes_max", &self.result_bytes_max)
             .field("write_buffer_bytes", &self.write_buffer_bytes)

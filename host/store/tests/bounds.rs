@@ -309,10 +309,14 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
     let lease = lease_of_more(&t).await;
     let rest = chunk(&format!("\"{}\"", "x".repeat(448_000)));
     assert_eq!(t.store().append_chunks(lease, vec![rest]).await, Ok(Fenced::Applied));
-    let tiny = json(&format!("\"{}\"", "x".repeat(400)));
+    let mut leases = Vec::new();
     for _ in 0..4 {
-        let tail = Chunk { output: tiny.clone(), metrics: None, part: None };
-        assert_eq!(t.store().append_chunks(lease, vec![tail]).await, Ok(Fenced::Applied));
+        leases.push(lease_of_more(&t).await);
+    }
+    let tiny = json(&format!("\"{}\"", "x".repeat(400)));
+    for lease in leases {
+        let finished = t.store().finish(lease, Outcome::Completed(tiny.clone())).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
     }
     let full = Err(StoreError::ResultBytesFull { limit_mib: 4 });
     assert_eq!(t.store().submit(job("a")).await, full);
@@ -561,6 +565,23 @@ async fn submit_with_webhook(t: &OnDisk, new: NewJob) -> Result<JobId, StoreErro
     t.store().submit(new).await.map(|_| id)
 }
 
+/// Records each pending delivery as delivered.
+async fn deliver_all(t: &OnDisk) {
+    let mut ended = Vec::new();
+    loop {
+        let due = t.store().begin_attempts(&ended, &|_| None).await.unwrap().due;
+        if due.is_empty() {
+            break;
+        }
+        ended = due.iter().map(|delivery| delivery.id).collect();
+        for id in &ended {
+            let recorded =
+                t.store().record_attempt(*id, AttemptReport::default(), AfterAttempt::Delivered);
+            recorded.await.unwrap();
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_of_webhooks_count_for_their_owner_until_their_deliveries_end() {
     let (mut t, disk_space, _) = shared_disk(80);
@@ -580,19 +601,7 @@ async fn bodies_of_webhooks_count_for_their_owner_until_their_deliveries_end() {
     t.restart();
     assert_eq!(held() >> 20, 59, "a start counts the same");
 
-    let mut ended = Vec::new();
-    loop {
-        let due = t.store().begin_attempts(&ended, &|_| None).await.unwrap().due;
-        if due.is_empty() {
-            break;
-        }
-        ended = due.iter().map(|delivery| delivery.id).collect();
-        for id in &ended {
-            let recorded =
-                t.store().record_attempt(*id, AttemptReport::default(), AfterAttempt::Delivered);
-            recorded.await.unwrap();
-        }
-    }
+    deliver_all(&t).await;
     assert!(held() < 1 << 20, "{}", held());
 }
 
@@ -621,6 +630,143 @@ async fn a_webhook_beyond_its_owners_share_of_the_disk_is_given_up_with_the_reas
     }
     let log = t.store().deliveries(&endpoint("a"), 1).await.unwrap();
     assert!(matches!(log[0].state, DeliveryState::Pending { .. }), "{log:?}");
+}
+
+/// Submits jobs with different webhook URLs until one is refused; returns their number and the refusal.
+async fn fill_with_urls(t: &OnDisk, owner: &str) -> (usize, StoreError) {
+    for count in 0.. {
+        let webhook = Some(format!("https://hooks.example/{owner}/{count}"));
+        let owner = OwnerId::new(owner).unwrap();
+        let name = endpoint(&format!("{owner}-{}", count % 7));
+        let new = NewJob { webhook, owner, endpoint: name, ..job("a") };
+        if let Err(refused) = t.store().submit(new).await {
+            return (count, refused);
+        }
+    }
+    unreachable!("the loop has no end")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_have_a_bound_in_memory_for_the_host_and_a_share_for_each_owner() {
+    let settings = Settings { host_webhook_bytes_max: 100_000, ..support::settings() };
+    let (mut t, _, tenancy) = shared_disk_with(1 << 20, settings);
+    let (count, refused) = fill_with_urls(&t, "a").await;
+    assert!(matches!(refused, StoreError::OwnerWebhooksFull { .. }), "{refused}");
+    assert!((300..600).contains(&count), "{count}");
+    assert!(t.store().submit(job("a")).await.is_ok(), "a job without a webhook");
+    assert!(fill_with_urls(&t, "b").await.0 > 50);
+    t.restart();
+    assert_eq!(fill_with_urls(&t, "a").await.0, 0, "a start counts the same");
+
+    // Jobs that are removed make room, and a single owner has no share.
+    for number in 0..7 {
+        t.store().purge(&endpoint(&format!("a-{number}"))).await.unwrap();
+    }
+    assert!(fill_with_urls(&t, "a").await.0 > 200);
+    tenancy.set_several_owners(false);
+    let (more, refused) = fill_with_urls(&t, "a").await;
+    assert!(matches!(refused, StoreError::HostWebhooksFull { .. }) && more > 0, "{more} {refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_without_room_in_memory_is_given_up_with_the_reason() {
+    let settings = Settings { host_webhook_bytes_max: 20_000, ..support::settings() };
+    let (mut t, ..) = shared_disk_with(1 << 20, settings);
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        ids.push(submit_with_webhook(&t, job("a")).await.unwrap());
+    }
+    for id in ids {
+        t.store().cancel(&endpoint("a"), id).await.unwrap();
+    }
+    let pending = async |t: &OnDisk| -> (usize, Vec<String>) {
+        let log = t.store().deliveries(&endpoint("a"), 99).await.unwrap();
+        let (pending, ended): (Vec<_>, Vec<_>) = log
+            .into_iter()
+            .partition(|delivery| matches!(delivery.state, DeliveryState::Pending { .. }));
+        (pending.len(), ended.into_iter().filter_map(|delivery| delivery.last.error).collect())
+    };
+    let (count, errors) = pending(&t).await;
+    assert!((12..20).contains(&count) && count + errors.len() == 40, "{count} {errors:?}");
+    assert!(errors[0].contains("of the host's memory, and there is no room"), "{errors:?}");
+    t.restart();
+    assert_eq!(pending(&t).await.0, count);
+    assert!(submit_with_webhook(&t, job("a")).await.is_err(), "a start counts the same");
+
+    deliver_all(&t).await;
+    assert_eq!(pending(&t).await.0, 0);
+    assert!(submit_with_webhook(&t, job("a")).await.is_ok());
+}
+
+/// Adds chunks of so many bytes to a running job until one is refused. Returns the number of chunks that
+/// were accepted, and the error of the job.
+async fn stream_until_refused(t: &OnDisk, lease: Lease, bytes: usize) -> (usize, String) {
+    for count in 0..10_000 {
+        let chunk = chunk(&format!("\"{}\"", "x".repeat(bytes - 2)));
+        if t.store().append_chunks(lease, vec![chunk]).await.unwrap() == Fenced::Stale {
+            t.store().flush().await.unwrap();
+            return (count, t.error(lease.job).await.unwrap());
+        }
+    }
+    panic!("no chunk was refused");
+}
+
+/// A handler emits its words one by one, so each of its chunks is small.
+#[tokio::test(flavor = "multi_thread")]
+async fn small_chunks_are_refused_at_the_bounds_of_results() {
+    let settings = Settings { result_bytes_max: 17 << 10, ..support::settings() };
+    let (t, disk_space, _) = shared_disk_with(1 << 20, settings.clone());
+    for (bytes, most) in [(400, 42), (100, 151), (3, 917)] {
+        submit(t.store(), job("a")).await;
+        let (count, error) = stream_until_refused(&t, t.claim().await, bytes).await;
+        assert!(error.contains("the results of this endpoint would take more than"), "{error}");
+        assert!((most - 1..=most).contains(&count), "{count} chunks of {bytes} bytes");
+        t.clock.advance(1_000 * 3_600_000);
+        t.store().expire().await.unwrap();
+    }
+    let settings = Settings { result_bytes_max: 1 << 30, ..settings };
+    let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..settings });
+    submit(t.store(), job("a")).await;
+    let lease = t.claim().await;
+    // Results may take nine times the free bytes.
+    let _others = DiskAccount::new(&disk_space, &job("a").owner).charge_existing(17 << 20);
+    disk_space.set((17 << 20) / 9 + 800, 0);
+    let (count, error) = stream_until_refused(&t, lease, 100).await;
+    assert!(count < 100 && error.contains("would exceed the owner's share"), "{count} {error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_is_refused_at_the_owners_share_of_the_disk() {
+    let (t, disk_space, _) = shared_disk(80);
+    let id = submit(t.store(), job("a")).await;
+    let failed = Outcome::Failed("no".to_owned());
+    assert_eq!(t.store().finish(t.claim().await, failed).await, Ok(Fenced::Applied));
+    let others = DiskAccount::new(&disk_space, &job("a").owner).charge_existing(20 << 20);
+    disk_space.set(1 << 20, 0);
+    let refused = t.store().retry(&endpoint("a"), id, None).await;
+    assert_eq!(refused, Err(StoreError::OwnerDiskFull { held_mib: 20 }));
+    drop(others);
+    assert_eq!(t.store().retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
+}
+
+/// The rest of the reserve is for ends, cancels and deletes.
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_wait_while_the_disk_has_no_space_to_start_jobs() {
+    let disk_space = Arc::new(DiskSpaceGauge::default());
+    let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..support::settings() });
+    let ids = [submit(t.store(), job("a")).await, submit(t.store(), job("a")).await];
+    let leases = [t.claim().await, t.claim().await];
+    disk_space.set(100, 1_000);
+    let first = t.store().append_chunks(leases[0], vec![chunk("1")]);
+    let second = t.store().append_chunks(leases[1], vec![chunk("2")]);
+    let cancel_and_free = async {
+        t.store().cancel(&endpoint("a"), ids[0]).await.unwrap();
+        while t.store().holds_lease(leases[0]).await.unwrap() {}
+        assert_eq!(t.store().job(&endpoint("a"), ids[1]).await.unwrap().unwrap().chunk_count, 0);
+        disk_space.set(2_000, 1_000);
+    };
+    let (first, second, ()) = tokio::join!(first, second, cancel_and_free);
+    assert_eq!((first, second), (Ok(Fenced::Stale), Ok(Fenced::Applied)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

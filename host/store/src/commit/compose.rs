@@ -48,10 +48,11 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
         let body = webhook_body(&call.record, output.as_ref(), &input, &call.url);
         let url = call.url.to_string();
         let delivery = Delivery::pending(call.id, &call.record, url, body.len() as u64);
-        write.delivery = Some(match call.room {
-            Ok(charge) => NewDelivery { delivery, body: Some(body.into()), charge: Some(charge) },
-            Err(why) => NewDelivery { delivery: delivery.refused(why), body: None, charge: None },
-        });
+        let (delivery, body, charge) = match call.room {
+            Ok(charge) => (delivery, Some(body.into()), Some(charge)),
+            Err(why) => (delivery.refused(why), None, None),
+        };
+        write.delivery = Some(NewDelivery { owner: call.owner, delivery, body, charge });
     }
     Ok(())
 }

@@ -19,6 +19,11 @@ pub(crate) const PAGE_BYTES: usize = 256 << 10;
 /// Bytes of a chunk's header in a page.
 const HEADER_BYTES: usize = 16;
 
+/// The bytes of chunks on disk. A chunk of one byte takes 17.
+pub(crate) fn stored_bytes(chunks: &[Chunk]) -> usize {
+    chunks.iter().map(|chunk| chunk.len() + HEADER_BYTES).sum()
+}
+
 /// Consecutive chunks of one job, as they were committed.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {

@@ -20,6 +20,7 @@ use gristmill_core::usage::{Hour, UsageKey, UsageSum};
 use crate::state::idempotency::IdempotencyIndex;
 use crate::state::job::Lifetime;
 use crate::state::outbox::Outbox;
+use crate::state::owners::OwnerKey;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -202,7 +203,7 @@ impl State {
                 Effect::StopAttempt => {}
                 Effect::SendWebhook => {
                     if let Some(delivery) = deliver(job, &mut self.outbox, &mut self.bodies) {
-                        self.outbox.add(job.new.endpoint.clone(), delivery);
+                        self.outbox.add(job.new.endpoint.clone(), OwnerKey::default(), delivery);
                         notifications.has_deliveries = true;
                     }
                 }

@@ -102,6 +102,7 @@ pub(crate) struct Fixed {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: DeliveryId,
+    pub(crate) owner: OwnerKey,
     pub(crate) url: Url,
     /// The job as it ended.
     pub(crate) record: JobRecord,
@@ -116,6 +117,8 @@ pub(crate) struct Call {
 /// A delivery that is added with the end of its job.
 #[derive(Debug)]
 pub(crate) struct NewDelivery {
+    /// The owner of its job.
+    pub(crate) owner: OwnerKey,
     pub(crate) delivery: Delivery,
     /// The bytes to send, unless the delivery is refused.
     pub(crate) body: Option<Bytes>,
@@ -344,11 +347,15 @@ impl Index {
             let room = if self.outbox.is_full(&job.endpoint) {
                 Err(NotSent::OutboxFull)
             } else {
-                webhook_charge(self.owners.account(job.owner), job.webhook_bytes() as u64)
+                let pending = self.outbox.pending_bytes(job.owner);
+                self.owners.check_delivery(job.owner, &url, pending).and_then(|()| {
+                    webhook_charge(self.owners.account(job.owner), job.webhook_bytes() as u64)
+                })
             };
             let id = self.outbox.next_id();
             Some(Call {
                 id,
+                owner: job.owner,
                 url,
                 record,
                 room,
@@ -402,13 +409,13 @@ impl Index {
             if write.row.status.is_none() {
                 to.payloads.remove(write.fixed.seq);
             }
-            if let Some(NewDelivery { delivery, charge, .. }) = write.delivery.take() {
+            if let Some(NewDelivery { owner, delivery, charge, .. }) = write.delivery.take() {
                 let id = delivery.id;
                 if self.is_deleting(write.fixed.endpoint) {
                     self.dropped_deliveries.push(id);
                 } else {
                     published.has_deliveries = true;
-                    let dropped = self.outbox.add(write.fixed.endpoint, delivery);
+                    let dropped = self.outbox.add(write.fixed.endpoint, owner, delivery);
                     self.dropped_deliveries.extend(dropped);
                     self.outbox.set_body(id, locations.body);
                     self.outbox.set_charge(id, charge);
@@ -497,7 +504,7 @@ impl Index {
         if !after.is_some_and(JobStatus::needs_input)
             && let Some(url) = job.webhook.take()
         {
-            self.owners.urls(job.owner).release(&url);
+            self.owners.release_url(job.owner, &url);
         }
         if after.is_none() {
             if let Some(endpoint) = self.endpoints.get_mut(&write.fixed.endpoint) {

@@ -2,13 +2,13 @@
 //! the disk are added to the job's pending change.
 
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
-use gristmill_core::limits::SMALL_RESULT_BYTES;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Metered;
 
 use crate::failure;
+use crate::format::pages::stored_bytes;
 use crate::state::backlog::Ack;
 use crate::state::backlog::{Backlog, Urgency};
 use crate::state::disk_usage::{DiskUsage, ResultsFull};
@@ -142,7 +142,7 @@ impl Index {
     }
 
     /// Checks whether the endpoint and the owner of the running job may keep this many more bytes
-    /// of results. Results of [`SMALL_RESULT_BYTES`] are always kept.
+    /// of results.
     ///
     /// # Errors
     /// The bound that is reached.
@@ -153,9 +153,6 @@ impl Index {
         result_bytes_max: u64,
         now: Timestamp,
     ) -> Result<(), ResultsFull> {
-        if bytes <= SMALL_RESULT_BYTES {
-            return Ok(());
-        }
         let Some((_, job)) = self.leased(lease, now) else { return Ok(()) };
         let (endpoint, owner) = (job.endpoint, job.owner);
         let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.disk_usage.kept);
@@ -189,7 +186,7 @@ impl Index {
         change.operations += 1;
         change.reserved += reserved;
         let count = chunks.len() as u64;
-        let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
+        let bytes = stored_bytes(&chunks) as u64;
         change.chunks.extend(chunks);
         let attempt = job.row.attempt_mut();
         attempt.chunk_count = first + count;

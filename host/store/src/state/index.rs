@@ -422,6 +422,8 @@ impl Index {
             others.remove(own);
             max.check(ready.len(), others, input_bytes)?;
             self.owners.check_waiting(job.owner)?;
+            // Each end of the job may add a webhook.
+            check_owner(self.owners.account(job.owner), input_bytes)?;
         }
         match self.decide(key, JobEvent::RetryRequested, now) {
             Ok(notice) => Ok((RetryAnswer::Queued, notice)),
@@ -465,7 +467,7 @@ impl Index {
         self.owners.check_new(owner)?;
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
         if let Some(url) = &webhook {
-            self.owners.urls(owner).check(url)?;
+            self.owners.check_webhook(owner, url, self.outbox.pending_bytes(owner))?;
         }
         self.last_seq += 1;
         self.last_queue_position += 1;
@@ -480,7 +482,7 @@ impl Index {
                 None => {}
             }
         }
-        let webhook = webhook.map(|url| self.owners.urls(owner).hold(url));
+        let webhook = webhook.map(|url| self.owners.hold_url(owner, url));
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,

@@ -3,9 +3,9 @@
 //! the number of its jobs.
 //!
 //! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
-//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 410 bytes at most until
-//! its retention is over. Each owner has [a share](fair_share) of both bounds while the host has
-//! several owners.
+//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 480 bytes at most until
+//! its retention is over. So have the webhooks: the URLs of jobs, and the pending deliveries. Each owner
+//! has [a share](fair_share) of these bounds while the host has several owners.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
 //! ever created, and each takes some 200 bytes.
@@ -13,16 +13,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gristmill_core::delivery::NotSent;
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::store::StoreError;
 
-use crate::state::urls::Urls;
+use crate::state::outbox::{PendingBytes, delivery_bytes};
+use crate::state::urls::{Url, Urls};
 
 /// The number of an owner, valid until the store is closed. It is never written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OwnerKey(u32);
 
 /// All owners of jobs since the store was opened.
@@ -32,7 +34,17 @@ pub(crate) struct Owners {
     all: Vec<Owner>,
     keys: HashMap<OwnerId, OwnerKey>,
     jobs: JobNumbers,
-    jobs_max: JobNumbers,
+    /// Bytes of the URLs of all owners.
+    url_bytes: u64,
+    max: OwnersMax,
+}
+
+/// The bounds of all owners together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct OwnersMax {
+    pub(crate) jobs: JobNumbers,
+    /// Bytes of memory for webhooks.
+    pub(crate) webhook_bytes: u64,
 }
 
 /// Numbers of jobs: of one owner, of all owners, or their bounds.
@@ -52,19 +64,19 @@ struct Owner {
     jobs: JobNumbers,
 }
 
-/// Whether there is room for a job.
+/// Whether there is room for more.
 enum Fit {
     Fits,
-    /// The jobs of all owners are at their bound.
+    /// All owners together are at the bound.
     HostFull,
     /// The owner has its share.
     OwnerFull,
 }
 
 impl Owners {
-    /// Without any owner, on this disk, and with room for so many jobs.
-    pub(crate) fn new(disk_space: Arc<DiskSpaceGauge>, jobs_max: JobNumbers) -> Self {
-        Self { disk_space, jobs_max, ..Self::default() }
+    /// Without any owner, on this disk, and with these bounds.
+    pub(crate) fn new(disk_space: Arc<DiskSpaceGauge>, max: OwnersMax) -> Self {
+        Self { disk_space, max, ..Self::default() }
     }
 
     /// The number of the owner; a new name gets a new number.
@@ -90,10 +102,74 @@ impl Owners {
         &self.get(key).account
     }
 
-    /// The webhook URLs of the owner's jobs.
-    pub(crate) fn urls(&mut self, key: OwnerKey) -> &mut Urls {
+    /// One more job of the owner holds the webhook URL. Returns the copy that all jobs share.
+    pub(crate) fn hold_url(&mut self, key: OwnerKey, url: Url) -> Url {
+        self.change_urls(key, |urls| urls.hold(url))
+    }
+
+    /// One job of the owner fewer holds the webhook URL.
+    pub(crate) fn release_url(&mut self, key: OwnerKey, url: &Url) {
+        self.change_urls(key, |urls| urls.release(url));
+    }
+
+    fn change_urls<T>(&mut self, key: OwnerKey, change: impl FnOnce(&mut Urls) -> T) -> T {
         let owner = self.all.get_mut(key.0 as usize);
-        &mut owner.expect("a number stands for an owner").urls
+        let urls = &mut owner.expect("a number stands for an owner").urls;
+        let before = urls.bytes();
+        let changed = change(urls);
+        self.url_bytes = self.url_bytes - before + urls.bytes();
+        changed
+    }
+
+    /// Refuses one more job with this webhook URL when the owner's webhooks have no room in memory.
+    ///
+    /// # Errors
+    /// [`StoreError::HostWebhooksFull`] and [`StoreError::OwnerWebhooksFull`].
+    pub(crate) fn check_webhook(
+        &self,
+        key: OwnerKey,
+        url: &Url,
+        pending: PendingBytes,
+    ) -> Result<(), StoreError> {
+        let more = self.get(key).urls.new_bytes(url) + delivery_bytes(url.len());
+        match self.fit_webhook(key, more, pending) {
+            Fit::Fits => Ok(()),
+            Fit::HostFull => {
+                Err(StoreError::HostWebhooksFull { limit_mib: self.max.webhook_bytes >> 20 })
+            }
+            Fit::OwnerFull => {
+                let held_mib = self.webhook_bytes(key, pending) >> 20;
+                Err(StoreError::OwnerWebhooksFull { held_mib })
+            }
+        }
+    }
+
+    /// Refuses one more pending delivery to this webhook URL.
+    ///
+    /// # Errors
+    /// [`NotSent::OwnerMemoryFull`].
+    pub(crate) fn check_delivery(
+        &self,
+        key: OwnerKey,
+        url: &Url,
+        pending: PendingBytes,
+    ) -> Result<(), NotSent> {
+        match self.fit_webhook(key, delivery_bytes(url.len()), pending) {
+            Fit::Fits => Ok(()),
+            Fit::HostFull | Fit::OwnerFull => {
+                Err(NotSent::OwnerMemoryFull { held_mib: self.webhook_bytes(key, pending) >> 20 })
+            }
+        }
+    }
+
+    /// Bytes of memory of the owner's webhooks.
+    fn webhook_bytes(&self, key: OwnerKey, pending: PendingBytes) -> u64 {
+        self.get(key).urls.bytes() + pending.of_owner
+    }
+
+    fn fit_webhook(&self, key: OwnerKey, more: u64, pending: PendingBytes) -> Fit {
+        let (own, all) = (self.webhook_bytes(key, pending), self.url_bytes + pending.of_all);
+        self.fit(own, more, all, self.max.webhook_bytes)
     }
 
     /// Refuses one more waiting job of the owner at the bound of all owners, or at the owner's share.
@@ -101,8 +177,8 @@ impl Owners {
     /// # Errors
     /// [`StoreError::HostQueueFull`] and [`StoreError::OwnerQueueFull`].
     pub(crate) fn check_waiting(&self, key: OwnerKey) -> Result<(), StoreError> {
-        let (waiting, limit) = (self.get(key).jobs.waiting, self.jobs_max.waiting);
-        match self.fit(waiting, self.jobs.waiting, limit) {
+        let (waiting, limit) = (self.get(key).jobs.waiting, self.max.jobs.waiting);
+        match self.fit_job(waiting, self.jobs.waiting, limit) {
             Fit::Fits => Ok(()),
             Fit::HostFull => Err(StoreError::HostQueueFull { limit }),
             Fit::OwnerFull => Err(StoreError::OwnerQueueFull { waiting }),
@@ -116,8 +192,8 @@ impl Owners {
     /// [`StoreError::OwnerJobsFull`].
     pub(crate) fn check_new(&self, key: OwnerKey) -> Result<(), StoreError> {
         self.check_waiting(key)?;
-        let (jobs, limit) = (self.get(key).jobs.kept, self.jobs_max.kept);
-        match self.fit(jobs, self.jobs.kept, limit) {
+        let (jobs, limit) = (self.get(key).jobs.kept, self.max.jobs.kept);
+        match self.fit_job(jobs, self.jobs.kept, limit) {
             Fit::Fits => Ok(()),
             Fit::HostFull => Err(StoreError::HostJobsFull { limit }),
             Fit::OwnerFull => Err(StoreError::OwnerJobsFull { jobs }),
@@ -125,11 +201,16 @@ impl Owners {
     }
 
     /// Whether an owner with `own` of `all` jobs may have one more.
-    fn fit(&self, own: usize, all: usize, max: usize) -> Fit {
-        let Some(free) = max.checked_sub(all + 1) else { return Fit::HostFull };
+    fn fit_job(&self, own: usize, all: usize, max: usize) -> Fit {
+        self.fit(own as u64, 1, all as u64, max as u64)
+    }
+
+    /// Whether an owner with `own` of `all` units may have `more` of them.
+    fn fit(&self, own: u64, more: u64, all: u64, max: u64) -> Fit {
+        let Some(free) = max.checked_sub(all + more) else { return Fit::HostFull };
         let is_admitted = !self.disk_space.has_several_owners()
             || own == 0
-            || fair_share::admits(own as u64 + 1, free as u64);
+            || fair_share::admits(own + more, free);
         if is_admitted { Fit::Fits } else { Fit::OwnerFull }
     }
 

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use gristmill_core::delivery::{Delivery, DeliveryId};
-use gristmill_core::disk_share::DiskCharge;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
@@ -21,6 +20,7 @@ use crate::state::disk_usage::DiskUsage;
 use crate::state::idempotency::{Dropped, IdempotencyRecord};
 use crate::state::index::{Endpoint, Index};
 use crate::state::job::{Job, JobRow};
+use crate::state::owners::OwnerKey;
 
 impl Index {
     /// Adds an endpoint that has a row.
@@ -135,8 +135,9 @@ impl Index {
         // The next endpoint of the name would sign the webhooks of the endpoint that is being
         // deleted.
         if self.names.get(&delivery.endpoint) == Some(&endpoint) {
-            let (id, charge) = (delivery.id, self.restored_charge(&delivery, owners));
-            self.dropped_deliveries.extend(self.outbox.add(endpoint, delivery));
+            let (id, owner) = (delivery.id, self.owner_of_delivery(&delivery, owners));
+            let charge = self.owners.account(owner).charge_existing(delivery.body_bytes);
+            self.dropped_deliveries.extend(self.outbox.add(endpoint, owner, delivery));
             self.outbox.set_charge(id, Some(charge));
         } else {
             self.dropped_deliveries.push(delivery.id);
@@ -152,19 +153,18 @@ impl Index {
 
     /// Counts the body of a delivery for the owner of its job. The body of a deleted job counts for
     /// the owner of the endpoint: another owner than the job's only if the operator submitted it.
-    fn restored_charge(
+    fn owner_of_delivery(
         &mut self,
         delivery: &Delivery,
         owners: &HashMap<EndpointId, OwnerId>,
-    ) -> DiskCharge {
-        let owner = match self.find(delivery.job) {
+    ) -> OwnerKey {
+        match self.find(delivery.job) {
             Some((_, job)) => job.owner,
             None => {
                 let operator = OwnerId::operator();
                 self.owners.key(owners.get(&delivery.endpoint).unwrap_or(&operator))
             }
-        };
-        self.owners.account(owner).charge_existing(delivery.body_bytes)
+        }
     }
 
     /// Continues the usage after the runs so far, with the rows of the newest hours.
@@ -196,7 +196,7 @@ impl Index {
     /// Adds a job that is already on disk.
     pub(crate) fn restore(&mut self, mut job: Job) {
         let webhook = job.webhook.take().filter(|_| job.row.needs_input());
-        job.webhook = webhook.map(|url| self.owners.urls(job.owner).hold(url));
+        job.webhook = webhook.map(|url| self.owners.hold_url(job.owner, url));
         self.last_seq = self.last_seq.max(job.seq);
         self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
         self.visible_jobs += 1;
@@ -232,7 +232,7 @@ impl Index {
         self.owners.recount_waiting(job.owner, job.row.status == Some(JobStatus::InQueue), false);
         self.owners.recount_kept(job.owner, true, false);
         if let Some(url) = &job.webhook {
-            self.owners.urls(job.owner).release(url);
+            self.owners.release_url(job.owner, url);
         }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);

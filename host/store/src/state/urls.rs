@@ -3,20 +3,15 @@
 //! Most jobs of an owner have the same URL, and a URL may have 2,048 bytes. A job holds its URL as
 //! long as its webhook may be sent, and the URL is removed with the last job that holds it.
 //!
-//! **Bounds.** [`BYTES_MAX`] bytes of an owner's URLs. **Cost.** One map lookup when a job with a
+//! **Bounds.** [`Owners`](crate::state::owners::Owners) bounds the bytes of all URLs. **Cost.** One map lookup when a job with a
 //! webhook is added, and one when it ends; nothing for other jobs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gristmill_core::store::StoreError;
-
 /// The URL of a webhook, shared by the jobs of an owner that have the same one
 /// ([`urls`](crate::state::urls)). A thin pointer: most jobs have no webhook, and each has this field.
 pub(crate) type Url = Arc<Box<str>>;
-
-/// Most bytes of one owner's URLs.
-const BYTES_MAX: u64 = 512 << 20;
 
 /// About the bytes of a URL in memory besides its text.
 const HEAD_BYTES: u64 = 128;
@@ -30,19 +25,14 @@ pub(crate) struct Urls {
 }
 
 impl Urls {
-    /// Refuses a new URL when the owner's jobs hold as many bytes of URLs as they may.
-    ///
-    /// # Errors
-    /// [`StoreError::WebhookUrlsFull`].
-    pub(crate) fn check(&self, url: &Url) -> Result<(), StoreError> {
-        self.check_within(url, BYTES_MAX)
+    /// About the bytes of these URLs in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    fn check_within(&self, url: &Url, bytes_max: u64) -> Result<(), StoreError> {
-        if self.bytes + bytes(url) <= bytes_max || self.held.contains_key(url) {
-            return Ok(());
-        }
-        Err(StoreError::WebhookUrlsFull { limit_mib: bytes_max >> 20 })
+    /// The bytes by which this URL would increase them.
+    pub(crate) fn new_bytes(&self, url: &Url) -> u64 {
+        if self.held.contains_key(url) { 0 } else { bytes(url) }
     }
 
     /// One more job holds the URL. Returns the copy that all jobs share.
@@ -100,17 +90,10 @@ mod tests {
     }
 
     #[test]
-    fn different_urls_are_bounded_and_known_ones_are_not_refused() {
+    fn a_known_url_takes_no_further_bytes() {
         let mut urls = Urls::default();
-        let max = 3 * (HEAD_BYTES + 1);
-        for text in ["a", "b", "c"] {
-            assert_eq!(urls.check_within(&url(text), max), Ok(()));
-            urls.hold(url(text));
-        }
-        let full = Err(StoreError::WebhookUrlsFull { limit_mib: 0 });
-        assert_eq!(urls.check_within(&url("d"), max), full);
-        assert_eq!(urls.check_within(&url("b"), max), Ok(()));
-        urls.release(&url("a"));
-        assert_eq!(urls.check_within(&url("d"), max), Ok(()));
+        assert_eq!(urls.new_bytes(&url("a")), 1 + HEAD_BYTES);
+        urls.hold(url("a"));
+        assert_eq!((urls.new_bytes(&url("a")), urls.new_bytes(&url("b"))), (0, 1 + HEAD_BYTES));
     }
 }

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use super::{SqliteStore, fenced};
 use crate::failure;
+use crate::format::pages::stored_bytes;
 use crate::format::payload::{Kind, Payload};
 use crate::shared::{answer, damaged};
 use crate::state::bulk_removal::Purged;
@@ -150,7 +151,10 @@ impl JobStore for SqliteStore {
     }
 
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
-        let bytes = chunks.iter().map(Chunk::len).sum();
+        if !self.wait_for_disk_space(lease).await? {
+            return Ok(Fenced::Stale);
+        }
+        let bytes = stored_bytes(&chunks);
         let reserved = self.shared.reserve(bytes).await?;
         let results_max = self.shared.settings.result_bytes_max;
         let is_applied = self.shared.change(|index, now| {

@@ -6,9 +6,11 @@ mod jobs;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobEvent;
+use gristmill_core::limits::SMALL_RESULT_BYTES;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome};
 use gristmill_core::signals::Signals;
@@ -37,6 +39,9 @@ use crate::state::requests::DbRequest;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::tables::db::Db;
+
+/// Interval at which chunks that wait for disk space look for it again.
+const DISK_SPACE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.
 ///
@@ -71,7 +76,7 @@ impl SqliteStore {
             &db,
             &journal,
             &uncheckpointed,
-            Owners::new(settings.disk_space.clone(), settings.job_numbers_max()),
+            Owners::new(settings.disk_space.clone(), settings.owners_max()),
             clock.now(),
         )?;
         drop(uncheckpointed);
@@ -204,6 +209,18 @@ impl SqliteStore {
         self.shared.read(|index, _| index.endpoints_with_jobs())
     }
 
+    /// Waits while the disk has no space to start jobs: the rest of the reserve is for the ends of
+    /// jobs, cancels, deletes and expiry. Returns false when the lease is not the current one.
+    async fn wait_for_disk_space(&self, lease: Lease) -> Result<bool, StoreError> {
+        while !self.shared.settings.disk_space.has_space_to_start() {
+            if !self.shared.change_live(|index, now| index.leased(lease, now).is_some())? {
+                return Ok(false);
+            }
+            tokio::time::sleep(DISK_SPACE_PAUSE).await;
+        }
+        Ok(true)
+    }
+
     /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is
     /// on disk.
     async fn finish_now(
@@ -222,7 +239,9 @@ impl SqliteStore {
             let is_applied = shared.change(|index, now| {
                 let (mut end, metered, ack) = attempt.take()?;
                 let results_max = shared.settings.result_bytes_max;
-                if let Err(full) = index.check_results(lease, end.len(), results_max, now) {
+                if end.len() > SMALL_RESULT_BYTES
+                    && let Err(full) = index.check_results(lease, end.len(), results_max, now)
+                {
                     end = end.without_results(full);
                 }
                 // The size of a webhook is only known under the lock, where a caller must not wait.

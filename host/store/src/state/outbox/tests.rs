@@ -52,7 +52,7 @@ impl Fixture {
     fn add(&mut self, endpoint: u8, url: &str) -> DeliveryId {
         let delivery = self.delivery(url);
         let id = delivery.id;
-        assert!(self.outbox.add(endpoint, delivery).is_empty());
+        assert!(self.outbox.add(endpoint, OwnerKey::default(), delivery).is_empty());
         id
     }
 
@@ -151,7 +151,7 @@ fn a_clock_that_was_set_back_before_a_start_delays_no_delivery_by_more_than_a_re
     for (attempts, delivery) in (0..).zip(&mut deliveries) {
         delivery.attempts = attempts;
         delivery.state = DeliveryState::Pending { due_at: later };
-        t.outbox.add(1, delivery.clone());
+        t.outbox.add(1, OwnerKey::default(), delivery.clone());
     }
     assert_eq!(t.begin(), (vec![deliveries[0].id], Some(10_000)), "no attempt was made of it");
     t.pass(10_000);
@@ -229,7 +229,7 @@ fn an_endpoint_is_full_while_too_many_deliveries_are_pending() {
     t.outbox.pending_max = 2;
     t.add(1, "http://a/");
     let refused = t.delivery("http://a/").refused(NotSent::OutboxFull);
-    t.outbox.add(1, refused);
+    t.outbox.add(1, OwnerKey::default(), refused);
     assert!(!t.outbox.is_full(&1), "one is on its way");
     let id = t.add(1, "http://a/");
     assert!(t.outbox.is_full(&1) && !t.outbox.is_full(&2));
