@@ -125,13 +125,17 @@ fn imports(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
     named.map(|module| (module.0.as_slice(), of_module(module))).collect()
 }
 
-/// The modules that are left when those without imports are removed again and again.
+/// The modules that are left when those without imports, and those that no other one imports, are
+/// removed again and again.
 fn circle(modules: &Modules) -> Vec<String> {
     let mut left = imports(modules);
     loop {
         let names: BTreeSet<_> = left.keys().copied().collect();
+        let imported: BTreeSet<_> = left.values().flatten().copied().collect();
         let before = left.len();
-        left.retain(|_, imported| imported.iter().any(|name| names.contains(name)));
+        left.retain(|module, imports| {
+            imported.contains(module) && imports.iter().any(|name| names.contains(name))
+        });
         if left.len() == before {
             return left.keys().map(|name| name.join("::")).collect();
         }
@@ -145,10 +149,7 @@ fn no_crate_has_a_circle_of_imports() {
         let mut modules = Modules::new();
         read_modules(&source, &[], &mut modules);
         let found = circle(&modules);
-        assert!(
-            found.is_empty(),
-            "{name}: a circle of imports, and the modules that lead to it: {found:?}"
-        );
+        assert!(found.is_empty(), "{name}: a circle of imports: {found:?}");
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod newest_usage;
 mod order;
 pub(crate) mod outbox;
 pub(crate) mod owners;
+mod pending_bytes;
 pub(crate) mod query;
 mod ready;
 mod remove_slice;

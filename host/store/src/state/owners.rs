@@ -20,7 +20,7 @@ use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::store::StoreError;
 
-use crate::state::outbox::{PendingBytes, delivery_bytes};
+use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 use crate::state::urls::{Url, Urls};
 
 /// The number of an owner, valid until the store is closed. It is never written.

@@ -28,19 +28,7 @@ use self::ended::Ended;
 use self::schedule::{Path, Schedule};
 use crate::journal::segment::JournalLocation;
 use crate::state::owners::OwnerKey;
-
-/// About the memory of a delivery to a URL of this length, in bytes: 0.7 KB were measured with a URL
-/// of 60 bytes, and 2.9 KB with one of 2,000.
-pub(crate) fn delivery_bytes(url_bytes: usize) -> u64 {
-    800 + url_bytes as u64
-}
-
-/// The memory of pending deliveries, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct PendingBytes {
-    pub(crate) of_owner: u64,
-    pub(crate) of_all: u64,
-}
+use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 
 /// The time by both measures.
 #[derive(Debug, Clone, Copy)]
