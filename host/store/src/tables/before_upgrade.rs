@@ -17,6 +17,7 @@ use std::sync::Arc;
 use gristmill_core::backup::{DATABASE, JOURNAL};
 use gristmill_core::runtime::is_no_space;
 use rustix::fs::statvfs;
+use tracing::info;
 
 use crate::error::{OpenError, SchemaUpgrade};
 use crate::private::{make_private_dir, open_private_file};
@@ -55,6 +56,15 @@ pub(crate) fn keep(
     if free < needed.saturating_add(SPARE_BYTES) {
         return Err(no_room());
     }
+    info!(
+        bytes = needed,
+        "the tables and the journal have schema version {}: copying {} MiB to `{}` before the \
+         upgrade to version {}",
+        upgrade.from,
+        needed >> 20,
+        copy.display(),
+        upgrade.to
+    );
     match fill(&unfinished, dir, database, &files) {
         Ok(()) => {}
         Err(error) if is_no_space(&error) => {
