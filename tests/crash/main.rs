@@ -17,3 +17,4 @@ mod management;
 mod recovery;
 mod rolling;
 mod torture;
+mod upgrade;

@@ -20,6 +20,7 @@ mod ledger;
 mod log;
 mod power;
 mod simulated;
+mod upgrade;
 mod workload;
 
 use std::path::{Path, PathBuf};

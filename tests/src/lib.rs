@@ -19,6 +19,7 @@ pub mod http2;
 mod local_server;
 mod process;
 mod receiver;
+pub mod recorded;
 mod scripted_server;
 mod sse;
 mod wait;

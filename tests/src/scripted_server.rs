@@ -43,7 +43,15 @@ pub struct ScriptedServer {
 impl ScriptedServer {
     /// Starts on a free port; the script gets the address, and each call's head.
     pub async fn start(script: impl Fn(SocketAddr, &str) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_on("127.0.0.1:0", script).await
+    }
+
+    /// The same on another address.
+    pub async fn start_on(
+        address: &str,
+        script: impl Fn(SocketAddr, &str) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let heads = Arc::<Mutex<Vec<String>>>::default();
         let (script, seen) = (Arc::new(script), Arc::clone(&heads));

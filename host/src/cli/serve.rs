@@ -20,7 +20,7 @@ use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
 use super::parse;
-use crate::serve::{AddressBound, ConnectionLimits, ServeSettings, TlsFiles};
+use crate::serve::{AddressBound, ConnectionLimits, ManualClockStart, ServeSettings, TlsFiles};
 
 /// Waiting inputs of one endpoint, in MiB; the minimum has room for the largest bodies.
 const WAITING_MIB: Bounds = Bounds { min: 64, default: 16_384, max: 1 << 24 };
@@ -363,9 +363,16 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_key: bool,
 
-    /// Stop the clock, and move it only by commands on standard input; for tests.
-    #[arg(long, hide = true)]
-    pub manual_clock: bool,
+    /// Stop the clock at this time, and move it only by commands on standard input; for tests.
+    #[arg(
+        long,
+        hide = true,
+        value_name = "now|MS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ManualClockStart::NOW
+    )]
+    pub manual_clock: Option<ManualClockStart>,
 }
 
 /// The configuration file: the options under their own names.
@@ -526,7 +533,7 @@ impl ServeArgs {
                 (s > 0).then(|| Duration::from_secs(s))
             },
             accepts_clock: self.accept_clock,
-            is_clock_manual: self.manual_clock,
+            manual_clock: self.manual_clock,
         })
     }
 }

@@ -72,7 +72,8 @@ impl Disk {
         builder.create(dir).with_context(|| format!("data directory `{}`", dir.display()))?;
         let disk = Self { dir: dir.to_owned(), reserve_bytes, disk_space };
         let cannot_measure = || format!("cannot measure the disk of `{}`", dir.display());
-        disk.look().with_context(cannot_measure)?;
+        // Without a new ballast: the store may refuse this directory, which then must not change.
+        disk.measure().with_context(cannot_measure)?;
         Ok(disk)
     }
 
@@ -106,25 +107,13 @@ impl Disk {
     /// Sets the gauge, and frees or creates the ballast.
     ///
     /// # Errors
-    /// When the file system does not report its space. The gauge continues to subtract the bytes that
-    /// are granted, so that new work is refused before a disk that cannot be measured is full.
+    /// Those of [`Disk::measure`].
     fn look(&self) -> io::Result<()> {
-        let granted = self.disk_space.granted_bytes();
-        let space = Space::of(&self.dir)?;
-        let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
-        self.disk_space.set_measured(space.free, reserve, granted);
-        self.disk_space.set_inodes(space.inodes_free, inode_reserve(reserve, space));
-        let ballast = self.dir.join(BALLAST);
-        let bytes = BALLAST_BYTES_MAX.min(reserve / 2);
-        let is_full = self.disk_space.has_waiting_writers() || space.free < bytes / 2;
-        let has_ballast = ballast.exists();
-        if is_full && has_ballast {
-            match fs::remove_file(&ballast) {
-                Ok(()) => warn!("the disk is full: freed the ballast `{}`", ballast.display()),
-                Err(error) => error!(%error, "the ballast cannot be freed: {error}"),
-            }
-        }
-        if !has_ballast && bytes > 0 && space.free > reserve.saturating_add(2 * bytes) {
+        let (space, reserve) = self.measure()?;
+        let (ballast, bytes) = (self.dir.join(BALLAST), ballast_bytes(reserve));
+        let has_room = space.free > reserve.saturating_add(2 * bytes)
+            && !self.disk_space.has_waiting_writers();
+        if bytes > 0 && has_room && !ballast.exists() {
             // Without a ballast, a start on a full disk may fail; there is no other effect.
             if make_ballast(&ballast, bytes).is_err() {
                 let _ = fs::remove_file(&ballast);
@@ -132,6 +121,35 @@ impl Disk {
         }
         Ok(())
     }
+
+    /// Sets the gauge, and frees the ballast if the disk is full. Returns the space and the reserve
+    /// in bytes.
+    ///
+    /// # Errors
+    /// When the file system does not report its space. The gauge continues to subtract the bytes that
+    /// are granted, so that new work is refused before a disk that cannot be measured is full.
+    fn measure(&self) -> io::Result<(Space, u64)> {
+        let granted = self.disk_space.granted_bytes();
+        let space = Space::of(&self.dir)?;
+        let reserve = self.reserve_bytes.unwrap_or_else(|| usual_reserve(space.all));
+        self.disk_space.set_measured(space.free, reserve, granted);
+        self.disk_space.set_inodes(space.inodes_free, inode_reserve(reserve, space));
+        let ballast = self.dir.join(BALLAST);
+        let is_full =
+            self.disk_space.has_waiting_writers() || space.free < ballast_bytes(reserve) / 2;
+        if is_full && ballast.exists() {
+            match fs::remove_file(&ballast) {
+                Ok(()) => warn!("the disk is full: freed the ballast `{}`", ballast.display()),
+                Err(error) => error!(%error, "the ballast cannot be freed: {error}"),
+            }
+        }
+        Ok((space, reserve))
+    }
+}
+
+/// The size of the ballast.
+fn ballast_bytes(reserve: u64) -> u64 {
+    BALLAST_BYTES_MAX.min(reserve / 2)
 }
 
 impl Space {
@@ -253,6 +271,8 @@ mod tests {
         let open = |reserve| Disk::open(&dir, Some(reserve), Arc::default()).unwrap();
         let disk = open(2 << 20);
         let ballast = dir.join(BALLAST);
+        assert!(!ballast.exists(), "a directory that the store may refuse is not changed");
+        disk.look().unwrap();
         assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
         let space_wait = disk.disk_space.wait_for_space();
         disk.look().unwrap();

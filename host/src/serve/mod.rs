@@ -62,6 +62,7 @@ use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
 pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
+pub use self::manual_clock::ManualClockStart;
 use self::response_budget::ResponseBudget;
 pub use self::settings::ServeSettings;
 use self::tls::Tls;
@@ -142,13 +143,15 @@ async fn serve(
     let mut stop_signals = StopSignals::new()?;
 
     let host_clock = match settings.clock_jump_max {
-        Some(jump_max) if !settings.is_clock_manual => Some(Arc::new(HostClock::new(jump_max))),
+        Some(jump_max) if settings.manual_clock.is_none() => {
+            Some(Arc::new(HostClock::new(jump_max)))
+        }
         _ => None,
     };
-    let clock: Arc<dyn Clock> = match &host_clock {
-        Some(clock) => clock.clone(),
-        None if settings.is_clock_manual => manual_clock::start()?,
-        None => Arc::new(SystemClock),
+    let clock: Arc<dyn Clock> = match (&host_clock, settings.manual_clock) {
+        (Some(clock), _) => clock.clone(),
+        (None, Some(start)) => manual_clock::start(start)?,
+        (None, None) => Arc::new(SystemClock),
     };
     let signals = Arc::new(Signals::default());
     let is_watched = dev_hook.is_some();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use gristmill_runtime::Pool;
-use gristmill_store::Recovery;
+use gristmill_store::{Recovery, SchemaUpgrade};
 use serde_json::json;
 
 /// The content of the line.
@@ -56,8 +56,14 @@ fn as_json(ready: &Ready<'_>) -> String {
         },
         "wasClean": recovery.was_clean,
     });
-    if let (Some(key), Some(fields)) = (ready.admin_key, line.as_object_mut()) {
-        fields.insert("adminKey".into(), key.into());
+    if let Some(fields) = line.as_object_mut() {
+        if let Some(upgrade @ SchemaUpgrade { from, to }) = recovery.upgraded {
+            let copy = ready.data_dir.join(upgrade.copy());
+            fields.insert("upgraded".into(), json!({ "from": from, "to": to, "copy": copy }));
+        }
+        if let Some(key) = ready.admin_key {
+            fields.insert("adminKey".into(), key.into());
+        }
     }
     json!({ "ready": line }).to_string()
 }
@@ -76,7 +82,17 @@ fn as_text(ready: &Ready<'_>) -> String {
             recovery.waiting, recovery.requeued, recovery.given_up
         );
     }
+    if let Some(SchemaUpgrade { from, to }) = recovery.upgraded {
+        line += &format!(", upgraded from schema {from} to {to}");
+    }
     line.push(')');
+    if let Some(upgrade) = recovery.upgraded {
+        line += &format!(
+            "\nthe tables and the journal before the upgrade are in {}: remove it once you need no \
+             way back",
+            ready.data_dir.join(upgrade.copy()).display()
+        );
+    }
     if let Some(key) = ready.admin_key {
         line += &format!(
             "\nadmin key, shown this once and kept in {}: {key}",

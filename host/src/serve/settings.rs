@@ -14,6 +14,7 @@ use gristmill_core::price::Prices;
 use gristmill_registry::RegistryHosts;
 
 use super::listener::ConnectionLimits;
+use super::manual_clock::ManualClockStart;
 use super::tls::TlsFiles;
 
 /// The checked settings of the host.
@@ -73,6 +74,6 @@ pub struct ServeSettings {
     pub clock_jump_max: Option<Duration>,
     /// Whether to accept the clock at this start, whatever it shows.
     pub accepts_clock: bool,
-    /// Whether standard input moves the clock.
-    pub is_clock_manual: bool,
+    /// The start of a clock that standard input moves, instead of the machine's clock.
+    pub manual_clock: Option<ManualClockStart>,
 }

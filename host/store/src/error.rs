@@ -61,6 +61,23 @@ pub enum OpenError {
         /// The newest version that this program reads; it writes this version.
         expected: i64,
     },
+    /// The disk has no room for the copy of the tables and the journal that an upgrade keeps.
+    #[error(
+        "data directory `{}` has schema version {}, and is not upgraded to version {}: before that \
+         the host copies its tables and its journal, which takes {} MiB, and the disk has {} MiB \
+         free",
+        dir.display(), upgrade.from, upgrade.to, mib(*needed), mib(*free)
+    )]
+    NoRoomForUpgrade {
+        /// The data directory.
+        dir: PathBuf,
+        /// The upgrade that was not made.
+        upgrade: SchemaUpgrade,
+        /// Bytes of the copy.
+        needed: u64,
+        /// Free bytes of the disk.
+        free: u64,
+    },
     /// The encryption key of the secrets is missing, or is not the one that they were encrypted
     /// with.
     #[error("key of the stored secrets `{}`: {details}", file.display())]
@@ -112,6 +129,11 @@ impl From<Damage> for OpenError {
     }
 }
 
+/// Bytes in MiB, rounded up.
+fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
+}
+
 /// The data directory that a file or the journal's directory belongs to.
 fn data_dir(file: &Path) -> &Path {
     let is_top = |dir: &Path| !dir.ends_with(gristmill_core::backup::JOURNAL);
@@ -161,4 +183,23 @@ pub struct Recovery {
     pub given_up: u64,
     /// Jobs whose ttl or retention passed while the host was down: they are deleted.
     pub expired: u64,
+    /// The upgrade of the directory by this start, if its schema version was older.
+    pub upgraded: Option<SchemaUpgrade>,
+}
+
+/// An upgrade of a data directory. The tables and the journal before it are in
+/// [`SchemaUpgrade::copy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaUpgrade {
+    /// The schema version before.
+    pub from: i64,
+    /// The schema version now.
+    pub to: i64,
+}
+
+impl SchemaUpgrade {
+    /// The name of the copy in the data directory.
+    pub fn copy(self) -> String {
+        format!("before-upgrade-{}", self.from)
+    }
 }

@@ -66,7 +66,7 @@ mod sync;
 mod tables;
 
 pub use damage::Damage;
-pub use error::{OpenError, Recovery};
+pub use error::{OpenError, Recovery, SchemaUpgrade};
 pub use memory::MemoryStore;
 pub use offline::check::{Report, check};
 pub use offline::repair::{Repaired, repair};

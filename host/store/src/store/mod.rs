@@ -71,7 +71,7 @@ impl SqliteStore {
         let db = Db::open(dir, settings.secrets_key.as_deref())?;
         let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
-        db.upgrade()?;
+        let upgraded = db.upgrade()?;
         let (mut index, end) = recover::load(
             &db,
             &journal,
@@ -80,7 +80,7 @@ impl SqliteStore {
             clock.now(),
         )?;
         drop(uncheckpointed);
-        let mut recovery = Recovery { was_clean: db.was_clean, ..Recovery::default() };
+        let mut recovery = Recovery { was_clean: db.was_clean, upgraded, ..Recovery::default() };
         let now = clock.now();
         if let (Some(max), Some(seen_at)) = (settings.clock_jump_max_ms, db.seen_at) {
             let jobs = index.overdue(now);

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::damage::Damage;
 use crate::dir_lock::{DirLock, LOCK};
 use crate::durable;
-use crate::error::OpenError;
+use crate::error::{OpenError, SchemaUpgrade};
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::journal::JournalEnd;
@@ -29,6 +29,7 @@ use crate::journal::segment::SegmentId;
 use crate::private::make_private_dir;
 use crate::private::open_private_file;
 use crate::seal::Seal;
+use crate::tables::before_upgrade;
 use crate::tables::catalog;
 use crate::tables::deleting;
 use crate::tables::frozen::{FrozenFile, OpenFile, Thaw};
@@ -75,6 +76,8 @@ pub(crate) struct Db {
     pub(crate) seen_at: Option<Timestamp>,
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
+    /// The upgrade that [`Db::upgrade`] makes, for a file of an older version.
+    upgrade: Option<SchemaUpgrade>,
     pub(crate) file: PathBuf,
     /// The file of the encryption key.
     pub(crate) key_file: PathBuf,
@@ -103,8 +106,6 @@ impl Db {
         sync_log(dir).map_err(in_dir)?;
         let mut connection = Connection::open(&file)?;
         let found = identify(&connection, &file)?;
-        let is_new = found == FileContent::New;
-        configure(&connection)?;
         let wal_pages = Arc::new(AtomicU64::new(0));
         let counter = wal_pages.clone();
         connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
@@ -113,30 +114,28 @@ impl Db {
         }))?;
         let in_dir_key = dir.join("secrets.key");
         let key_file = secrets_key.unwrap_or(&in_dir_key);
-        let seal = Seal::open(key_file, is_new)?;
-        if is_new {
+        let seal = Seal::open(key_file, found == FileContent::New)?;
+        if found == FileContent::New {
+            configure(&connection)?;
             create(&mut connection, &seal)?;
         }
         // The names of the files must survive as well as their content.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
-        let sql = "SELECT node, is_clean, sealed FROM meta";
-        let (node, was_clean, sealed): (_, bool, Vec<u8>) =
-            connection
-                .query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
-        if seal.open_text(&sealed, SEALED_WORD_PURPOSE).is_none() {
-            return Err(OpenError::SecretsKey {
-                file: key_file.to_owned(),
-                details: "it is not the key that this store's secrets were encrypted with".into(),
-            });
-        }
+        let (node, was_clean) = read_meta(&connection, &seal, key_file)?;
         if !was_clean {
             quick_check(&connection, &file)?;
         }
-        let (journal, seen_at) = match found {
-            FileContent::Store { version: schema::VERSION_MIN } => {
-                (read_journal_record_of_6(&connection)?, None)
-            }
-            _ => read_journal_record(&connection)?,
+        let upgrade = found.upgrade();
+        if let Some(upgrade) = upgrade {
+            before_upgrade::keep(dir, upgrade, &open_file)?;
+        }
+        if found != FileContent::New {
+            // Writes to the file.
+            configure(&connection)?;
+        }
+        let (journal, seen_at) = match upgrade {
+            Some(_) => (read_journal_record_of_6(&connection)?, None),
+            None => read_journal_record(&connection)?,
         };
         // From here on only the journal is synced for each change; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -149,6 +148,7 @@ impl Db {
             journal,
             seen_at,
             was_clean,
+            upgrade,
             file,
             key_file: key_file.to_owned(),
             copy: RefCell::default(),
@@ -159,14 +159,15 @@ impl Db {
     /// Brings a file of version 6 to this version, durably. To be called once the journal is open:
     /// until then a start that fails must leave a directory of version 6, in which segments without
     /// a header are no damage.
-    pub(crate) fn upgrade(&self) -> rusqlite::Result<()> {
+    pub(crate) fn upgrade(&self) -> rusqlite::Result<Option<SchemaUpgrade>> {
         self.transaction(Sync::Now, |db| {
-            if self.journal.is_upgraded {
+            if let Some(upgrade) = self.upgrade {
                 db.execute_batch(schema::UPGRADE_FROM_6)?;
-                db.pragma_update(None, "user_version", schema::VERSION)?;
+                db.pragma_update(None, "user_version", upgrade.to)?;
             }
             db.execute_batch(deleting::TABLE)
-        })
+        })?;
+        Ok(self.upgrade)
     }
 
     /// The connection, to read.
@@ -352,12 +353,29 @@ pub(crate) enum FileContent {
     Store { version: i64 },
 }
 
+impl FileContent {
+    /// The upgrade that a file of an older version needs.
+    fn upgrade(self) -> Option<SchemaUpgrade> {
+        match self {
+            Self::Store { version } if version < schema::VERSION => {
+                Some(SchemaUpgrade { from: version, to: schema::VERSION })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Identifies the file. Any file that is neither empty nor a job store of a readable version is
 /// refused, and not changed.
 pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, OpenError> {
     let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
     // Without shared memory; must be set before the first access in WAL mode.
     db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    // Dropping a store leaves the log as a crash would; `close` empties it. The log of a file that
+    // is refused stays, too.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    db.pragma_update(None, "trusted_schema", false)?;
+    db.pragma_update(None, "cell_size_check", true)?;
     let number = |name| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application =
         number("application_id").map_err(|error| match error.sqlite_error_code() {
@@ -381,6 +399,22 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
     }
 }
 
+/// Reads the file's row that describes it, and checks that `seal` is the one of its secrets. Returns
+/// the node, and whether the file was closed in order.
+fn read_meta(db: &Connection, seal: &Seal, key_file: &Path) -> Result<(NodeId, bool), OpenError> {
+    let sql = "SELECT node, is_clean, sealed FROM meta";
+    let (node, was_clean, sealed): (_, _, Vec<u8>) =
+        db.query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
+    if seal.open_text(&sealed, SEALED_WORD_PURPOSE).is_none() {
+        return Err(OpenError::SecretsKey {
+            file: key_file.to_owned(),
+            details: "it is not the key that this store's secrets were encrypted with".into(),
+        });
+    }
+    Ok((node, was_clean))
+}
+
+/// Sets the connection up to write. This may itself write to the file.
 pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     // The size of pages and the vacuum mode only matter for a new file.
     db.pragma_update(None, "page_size", 8_192)?;

@@ -1,0 +1,151 @@
+//! The comparison of the documents before and after an upgrade, and the differences that may be.
+
+use gristmill_tests::Client;
+use serde_json::{Value, json};
+
+use super::archive::{Document, Expected};
+
+/// A change of a field that is no loss. In paths, fields and values, `*` stands for anything within
+/// one segment or value.
+struct MayDiffer {
+    /// The schema versions of the directory.
+    versions: &'static [u64],
+    /// The path of the document, without its query.
+    path: &'static str,
+    /// The JSON pointer of the field in the document's `status`, `headers` and `body`.
+    field: &'static str,
+    /// The JSON text of the value before, or `nothing`.
+    before: &'static str,
+    /// The JSON text of the value after, or `nothing`.
+    after: &'static str,
+}
+
+const fn change(
+    versions: &'static [u64],
+    path: &'static str,
+    field: &'static str,
+    before: &'static str,
+    after: &'static str,
+) -> MayDiffer {
+    MayDiffer { versions, path, field, before, after }
+}
+
+/// All permitted differences, with their reasons.
+const MAY_DIFFER: &[MayDiffer] = &[
+    // Workers end with their process.
+    change(&[6, 7], "/v2/*/health", "/body/workers/*", "*", "*"),
+    // The job that was running waits again, as after each end of a host: it has no worker. The
+    // recorder paused its endpoint. A drain is no failed attempt, so only a crash counts as a retry.
+    change(&[6, 7], INTERRUPTED, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(&[6, 7], INTERRUPTED, "/body/executionTime", "*", "0"),
+    change(&[6, 7], INTERRUPTED, "/body/workerId", "*", "nothing"),
+    change(&[6, 7], INTERRUPTED, "/body/retries", "nothing", "1"),
+    change(&[6, 7], INTERRUPTED, "/body/reason", "nothing", PAUSED),
+    change(&[6, 7], REQUESTS, "/body/requests/0/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(&[6, 7], REQUESTS, "/body/requests/0/executionTime", "*", "0"),
+    change(&[6, 7], REQUESTS, "/body/requests/0/workerId", "*", "nothing"),
+    change(&[6, 7], "/v2/interrupted/health", "/body/jobs/inProgress", "1", "0"),
+    change(&[6, 7], "/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
+    change(&[6, 7], "/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
+    // Version 6 did not record when a job was queued again: its wait counts from its submission.
+    change(&[6], INTERRUPTED, "/body/delayTime", "0", "1000"),
+    change(&[6], REQUESTS, "/body/requests/0/delayTime", "0", "1000"),
+    // The hosts of version 6 had one owner, and did not name the attempt of a stream.
+    change(&[6], "/v1/keys", "/body/*/owner", "nothing", "\"default\""),
+    change(&[6], "/v2/*/stream/*", "/headers/x-stream-attempt", "nothing", "*"),
+];
+
+const INTERRUPTED: &str = "/v2/interrupted/status/*";
+const REQUESTS: &str = "/v2/interrupted/requests";
+const PAUSED: &str = "\"the endpoint is paused: workersMax is 0\"";
+
+/// Reads the documents again, and returns a line for each difference that is not in the table.
+/// `version` is the schema version of the recorded directory.
+pub(super) async fn differences(client: &Client, expected: &Expected, version: u64) -> Vec<String> {
+    let mut found = vec![];
+    for document in &expected.documents {
+        let after = read(client, expected, document).await;
+        let path = document.path.split('?').next().unwrap();
+        let may_differ = |field: &str, before: &str, after: &str| {
+            MAY_DIFFER.iter().any(|may| {
+                may.versions.contains(&version)
+                    && matches(may.path, path)
+                    && matches(may.field, field)
+                    && [(may.before, before), (may.after, after)]
+                        .iter()
+                        .all(|(wanted, found)| *wanted == "*" || wanted == found)
+            })
+        };
+        let key = document.key.as_deref().unwrap_or("admin");
+        for (field, before, after) in differing(document, &after) {
+            if !may_differ(&field, &before, &after) {
+                found.push(format!("{} ({key}) {field}: {before} -> {after}", document.path));
+            }
+        }
+    }
+    found
+}
+
+/// Reads the document again with the same key.
+pub(super) async fn read(client: &Client, expected: &Expected, document: &Document) -> Document {
+    let client = match &document.key {
+        Some(key) => client.with_key(&expected.keys[key]),
+        None => client.clone(),
+    };
+    let answer = client.get(&document.path).await;
+    let names = ["x-job-status", "x-stream-next", "x-stream-attempt", "link"];
+    let header = |name: &str| {
+        let value = answer.headers.get(name)?.to_str().ok()?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Document {
+        key: document.key.clone(),
+        path: document.path.clone(),
+        status: answer.status,
+        headers: names.into_iter().filter_map(header).collect(),
+        body: serde_json::from_str(&answer.text).unwrap_or(Value::Null),
+    }
+}
+
+/// The differing fields, with their values before and after.
+fn differing(before: &Document, after: &Document) -> Vec<(String, String, String)> {
+    let fields = |document: &Document| json!({ "status": document.status, "headers": document.headers, "body": document.body });
+    let mut found = vec![];
+    compare("", Some(&fields(before)), Some(&fields(after)), &mut found);
+    found
+}
+
+fn compare(
+    pointer: &str,
+    before: Option<&Value>,
+    after: Option<&Value>,
+    found: &mut Vec<(String, String, String)>,
+) {
+    match (before, after) {
+        (Some(Value::Object(a)), Some(Value::Object(b))) => {
+            let further = b.keys().filter(|name| !a.contains_key(*name));
+            for name in a.keys().chain(further) {
+                compare(&format!("{pointer}/{name}"), a.get(name), b.get(name), found);
+            }
+        }
+        (Some(Value::Array(a)), Some(Value::Array(b))) => {
+            for n in 0..a.len().max(b.len()) {
+                compare(&format!("{pointer}/{n}"), a.get(n), b.get(n), found);
+            }
+        }
+        (a, b) if a == b => {}
+        (a, b) => found.push((pointer.to_owned(), short(a), short(b))),
+    }
+}
+
+fn short(value: Option<&Value>) -> String {
+    let text = value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    text.chars().take(200).collect()
+}
+
+/// Whether the pattern matches, segment by segment.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.split('/'), text.split('/'));
+    pattern.clone().count() == text.clone().count()
+        && pattern.zip(text).all(|(wanted, found)| wanted == "*" || wanted == found)
+}
