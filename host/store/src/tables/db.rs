@@ -28,7 +28,7 @@ use crate::journal::JournalRecord;
 use crate::journal::segment::SegmentId;
 use crate::private::make_private_dir;
 use crate::private::open_private_file;
-use crate::seal::Seal;
+use crate::seal::{Seal, Word};
 use crate::tables::catalog;
 use crate::tables::deleting;
 use crate::tables::frozen::{FrozenFile, OpenFile, Thaw};
@@ -48,9 +48,6 @@ const VACUUM_PAGES: i64 = 1_024;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-
-/// The purpose of a text that only the right key decrypts.
-const SEALED_WORD_PURPOSE: &str = "meta";
 
 /// Whether a commit waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +73,8 @@ pub(crate) struct Db {
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
     pub(crate) file: PathBuf,
-    /// The file of the encryption key.
-    pub(crate) key_file: PathBuf,
+    /// The word of the key file when the file was opened.
+    pub(crate) word: Word,
     /// Ends the copy of the file that is being made, if there is one.
     copy: RefCell<Thaw>,
     /// The last field: it is closed after the connection.
@@ -123,12 +120,7 @@ impl Db {
         let (node, was_clean, sealed): (_, bool, Vec<u8>) =
             connection
                 .query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
-        if seal.open_text(&sealed, SEALED_WORD_PURPOSE).is_none() {
-            return Err(OpenError::SecretsKey {
-                file: key_file.to_owned(),
-                details: "it is not the key that this store's secrets were encrypted with".into(),
-            });
-        }
+        let word = seal.read_word(&sealed)?;
         if !was_clean {
             quick_check(&connection, &file)?;
         }
@@ -150,7 +142,7 @@ impl Db {
             seen_at,
             was_clean,
             file,
-            key_file: key_file.to_owned(),
+            word,
             copy: RefCell::default(),
             open_file,
         })
@@ -252,6 +244,15 @@ impl Db {
             }
             Ok(())
         })
+    }
+
+    /// Writes the word that shows which keys the directory needs. On stable storage when this
+    /// returns, together with all earlier changes.
+    pub(crate) fn write_word(&self, word: Word) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            db.execute("UPDATE meta SET sealed = ?1", [self.seal.seal_word(word)])
+        })?;
+        Ok(())
     }
 
     /// Moves everything into the file and freezes it; `None` when it is frozen already. The inner
@@ -435,7 +436,7 @@ fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     transaction.execute_batch(deleting::TABLE)?;
     transaction.execute(
         "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
-        params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PURPOSE)],
+        params![u16::from_be_bytes([high, low]), seal.seal_word(Word::SETTLED)],
     )?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
