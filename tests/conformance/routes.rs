@@ -94,6 +94,7 @@ pub(crate) fn management_routes() -> Vec<Route> {
         admin(Method::POST, "/v1/keys", Some(json!({ "name": "n", "scopes": ["read"] }))),
         admin(Method::DELETE, "/v1/keys/nosuchkey", None),
         admin(Method::GET, "/v1/backup", None),
+        admin(Method::POST, "/v1/secrets/rotate", None),
     ]
 }
 

@@ -347,3 +347,44 @@ fn a_start_on_a_full_disk_without_a_ballast_ends_and_loses_nothing() {
         assert_eq!(host.client().status("paused", &job).await.ok()["status"], "IN_QUEUE");
     });
 }
+
+/// A rotation of the key of stored secrets on a full disk changes nothing or waits for space, and
+/// succeeds once there is space.
+#[test]
+fn a_rotation_on_a_full_disk_changes_nothing_or_waits_for_space() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        let settings = json!({ "workersMax": 0, "env": { "TOKEN": "token" } });
+        host.deploy(&guests::echo(), "parked", settings).await;
+        let (client, data) = (host.client(), host.data_dir());
+        let keys = || fs::read_to_string(data.join("secrets.key")).unwrap();
+        let old = keys();
+        fill(&data);
+        eventually("the ballast is freed", async || (!data.join("ballast").exists()).then_some(()))
+            .await;
+        fs::rename(data.join("filler"), data.join("filler-before")).unwrap();
+        fill(&data);
+        let request = client.request(reqwest::Method::POST, "/v1/secrets/rotate");
+        let mut rotating = tokio::spawn(async move { client.send(request).await });
+        let refused = tokio::time::timeout(Duration::from_secs(3), &mut rotating).await;
+        println!("on the full disk: {refused:?}");
+        if let Ok(refused) = &refused {
+            assert!(is_disk_full(refused.as_ref().unwrap()), "{refused:?}");
+            assert_eq!(keys(), old);
+        }
+        host.kill9();
+        fs::remove_file(data.join("filler-before")).unwrap();
+        host.start_again();
+        let left = keys();
+        let of_start = left.lines().next().unwrap().to_owned();
+        let one = async || (keys().lines().count() == 1).then_some(());
+        eventually("the end of a rotation that had begun", one).await;
+        assert_eq!(keys().trim(), of_start);
+        empty(&data);
+        host.client().post_empty("/v1/secrets/rotate").await.ok();
+        assert_ne!(keys().trim(), of_start);
+        host.kill9();
+        host.start_again();
+        let endpoint = host.client().get("/v1/endpoints/parked").await.ok();
+        assert_eq!(endpoint["env"]["TOKEN"], "token");
+    });
+}

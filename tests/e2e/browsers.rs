@@ -25,6 +25,7 @@ async fn a_website_starts_no_job_and_no_backup_on_a_host_without_keys() {
         }
         let run = client.path(&endpoint, "run");
         from_site(&client, Method::POST, &run, site).await.refused(401);
+        from_site(&client, Method::POST, "/v1/secrets/rotate", site).await.refused(401);
     }
     assert_eq!(client.health(&endpoint).await["jobs"]["completed"], 0);
     // The documentation page, a typed address, and every other program.

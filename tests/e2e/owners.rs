@@ -55,6 +55,7 @@ async fn only_an_admin_makes_keys_and_admin_keys_are_the_operators() {
     miller.get("/v1/keys").await.refused(401);
     miller.get("/metrics").await.refused(401);
     miller.get("/v1/backup").await.refused(401);
+    miller.post_empty("/v1/secrets/rotate").await.refused(401);
 }
 
 #[tokio::test]

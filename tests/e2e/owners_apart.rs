@@ -32,7 +32,9 @@ enum Access {
 /// declares how it separates owners.
 fn access(operation: &str) -> Access {
     match operation.trim_start_matches("Sdk") {
-        "Backup" | "GetMetrics" | "ListKeys" | "CreateKey" | "RevokeKey" => Access::Operator,
+        "Backup" | "RotateSecretsKey" | "GetMetrics" | "ListKeys" | "CreateKey" | "RevokeKey" => {
+            Access::Operator
+        }
         "ListTemplates"
         | "ListEndpoints"
         | "ListHandlers"

@@ -15,28 +15,28 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde_json::{Value, json};
 
 /// Runs a command with the host's address and admin key.
-async fn gristmill(host: &TestHost, arguments: &[&str]) -> Output {
+pub(crate) async fn gristmill(host: &TestHost, arguments: &[&str]) -> Output {
     let mut command = tokio::process::Command::from(command());
     command.env("GRISTMILL_URL", host.url()).env("GRISTMILL_API_KEY", host.admin_key());
     command.args(arguments).kill_on_drop(true).output().await.unwrap()
 }
 
-fn assert_done(output: &Output) {
+pub(crate) fn assert_done(output: &Output) {
     assert!(output.status.success(), "{}", said(output));
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-async fn back_up(host: &TestHost, options: &[&str]) -> PathBuf {
+pub(crate) async fn back_up(host: &TestHost, options: &[&str]) -> PathBuf {
     let file = host.scratch().join("backup.tar");
     let arguments = [&["backup", "--output", file.to_str().unwrap()], options].concat();
     assert_done(&gristmill(host, &arguments).await);
     file
 }
 
-async fn restore(host: &TestHost, backup: &Path, data_dir: &Path) -> Output {
+pub(crate) async fn restore(host: &TestHost, backup: &Path, data_dir: &Path) -> Output {
     let [backup, data_dir] = [backup, data_dir].map(|path| path.to_str().unwrap());
     gristmill(host, &["restore", backup, "--data-dir", data_dir]).await
 }

@@ -1,4 +1,4 @@
-//! The edge of the host: TLS, the bounds of connections, and backups, through the real binary.
+//! The edge of the host: TLS, the bounds of connections, backups, and the key of stored secrets, through the real binary.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,4 +17,5 @@ mod early_answers;
 mod half_close;
 mod heads;
 mod http2;
+mod rotation;
 mod tls;

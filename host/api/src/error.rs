@@ -249,6 +249,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::EndpointDeleted => Self::not_found(error.to_string()),
+            StoreError::UnknownCursor => Self::bad_request(error.to_string()),
             StoreError::QueueFull { .. }
             | StoreError::HostQueueFull { .. }
             | StoreError::OwnerQueueFull { .. }

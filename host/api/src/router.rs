@@ -170,8 +170,8 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<ApiState> {
     use management::{
-        backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, templates,
-        volumes, webhooks,
+        backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, secrets,
+        templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -193,6 +193,7 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .routes(routes!(keys::revoke))
         .routes(routes!(billing::endpoints))
         .routes(routes!(backup::backup))
+        .routes(routes!(secrets::rotate))
         .split_for_parts();
     let routes = routes
         // Separate fallbacks, so that their refusals have a `message` too.

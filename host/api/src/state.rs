@@ -12,6 +12,7 @@ use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
 use gristmill_core::registries::Registries;
 use gristmill_core::runtime::{Components, Runtime, Volumes};
+use gristmill_core::secrets::SecretsStore;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::usage::UsageStore;
@@ -49,6 +50,7 @@ pub struct Parts {
     pub(crate) template_totals: Totals,
     pub(crate) prices: Prices,
     pub(crate) backups: Arc<dyn BackupSource>,
+    pub(crate) secrets: Arc<dyn SecretsStore>,
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
     pub(crate) bodies: BodyReader,
@@ -96,6 +98,8 @@ pub struct Services {
     pub usage: Arc<dyn UsageStore>,
     /// The source of backups.
     pub backups: Arc<dyn BackupSource>,
+    /// The store, for the key of its secrets.
+    pub secrets: Arc<dyn SecretsStore>,
 }
 
 impl ApiState {
@@ -119,6 +123,7 @@ impl ApiState {
             registries,
             volumes,
             backups,
+            secrets,
             ..
         } = services;
         Self(Arc::new(Parts {
@@ -137,6 +142,7 @@ impl ApiState {
             template_totals: Totals::default(),
             prices,
             backups,
+            secrets,
             backup_turn: Arc::new(Semaphore::new(1)),
             bodies: BodyReader::default(),
             checks: Checks::default(),

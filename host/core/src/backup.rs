@@ -75,6 +75,12 @@ pub enum BackupError {
     /// Another one is being made.
     #[error("another backup is being made; try again when it is done")]
     Busy,
+    /// The backup would need two keys, and would have none.
+    #[error(
+        "the key of stored secrets is being replaced; try again when that is done, or include the key \
+         (`--with-secrets-key`)"
+    )]
+    Rotating,
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,

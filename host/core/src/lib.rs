@@ -40,6 +40,7 @@ pub mod registries;
 pub mod registry_auth;
 pub mod release;
 pub mod runtime;
+pub mod secrets;
 pub mod signals;
 pub mod store;
 mod store_error;

@@ -123,6 +123,12 @@ pub enum StoreError {
     /// The disk has no room for new work.
     #[error("{0}; it takes no new work until there is room")]
     DiskFull(Shortage),
+    /// The cursor of a list is not of this store, or its key has been replaced since.
+    #[error(
+        "`cursor` is not of this host, or was made before the key of stored secrets was replaced; \
+         begin again with the first page"
+    )]
+    UnknownCursor,
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,

@@ -30,6 +30,7 @@ mod registry_auths;
 mod requests;
 mod resource;
 mod run;
+mod secrets;
 pub mod serve;
 mod stream;
 mod submit;
@@ -91,6 +92,7 @@ enum Command {
     Keys(keys::KeysArgs),
     Billing(Box<billing::BillingArgs>),
     Volumes(volumes::VolumesArgs),
+    Secrets(secrets::SecretsArgs),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
     Check(check::CheckArgs),
@@ -141,6 +143,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => block_on(keys::keys(args)),
         Command::Billing(args) => block_on(billing::billing(*args)),
         Command::Volumes(args) => block_on(volumes::volumes(args)),
+        Command::Secrets(args) => block_on(secrets::secrets(args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
         Command::Check(args) => check::check(&args),
@@ -217,6 +220,7 @@ mod tests {
             "billing",
             "billing --from 2026-01-01 --bucket week --group template --json",
             "backup --output b.tar --with-secrets-key --ca-cert ca.pem",
+            "secrets rotate --json",
             "restore b.tar --data-dir d",
             "check --data-dir d --secrets-key k",
             "repair --data-dir d --output e",
@@ -276,6 +280,7 @@ mod tests {
             "billing --bucket minute",
             "billing --group job",
             "backup",
+            "secrets",
             "restore b.tar",
             "check",
             "repair --data-dir d",

@@ -20,6 +20,9 @@ use super::{Answer, Client, ClientError, EventStream, with_query};
 /// Most time for an upload, including compiling.
 const UPLOAD_TIME_MAX: Duration = Duration::from_mins(15);
 
+/// Most time for replacing the key of stored secrets. The host reads all waiting inputs.
+const ROTATION_TIME_MAX: Duration = Duration::from_hours(24);
+
 /// An upload is sent in pieces of this size, so that its progress can be shown.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -268,6 +271,15 @@ pub(crate) struct NewKey<'a> {
     pub(crate) expires_in_seconds: Option<u64>,
 }
 
+/// The answer to a replacement of the key of stored secrets.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RotatedSecrets {
+    /// Records that were encrypted again.
+    pub(crate) records: u64,
+    /// Jobs whose `s3Config` was encrypted again.
+    pub(crate) jobs: u64,
+}
+
 /// A key in the host's documents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -363,6 +375,12 @@ impl Client {
             .header(CONTENT_LENGTH, len)
             .body(reqwest::Body::wrap_stream(futures::stream::iter(pieces)));
         self.send(request).await
+    }
+
+    /// Replaces the key of stored secrets; returns once they are encrypted with the new key.
+    pub(crate) async fn rotate_secrets_key(&self) -> Result<Answer, ClientError> {
+        let url = self.url(&["v1", "secrets", "rotate"]);
+        self.send(self.request(Method::POST, url).timeout(ROTATION_TIME_MAX)).await
     }
 
     /// All objects of a kind that match the query, as one array.

@@ -32,7 +32,7 @@ pub(crate) use events::EventStream;
 pub(crate) use management::{
     BillingRecord, Deployed, EndpointDocument, HandlerDocument, KeyDocument, Kind, NewKey,
     NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, ReuseDocument,
-    TemplateDocument, Upload, VolumeDocument,
+    RotatedSecrets, TemplateDocument, Upload, VolumeDocument,
 };
 pub(crate) use queue::{
     HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,

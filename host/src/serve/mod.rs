@@ -248,6 +248,7 @@ async fn serve(
         deliveries: store.clone(),
         logs,
         usage: store.clone(),
+        secrets: store.clone(),
         backups: Arc::new(HostBackup {
             store: store.clone(),
             catalog,

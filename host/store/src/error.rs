@@ -153,6 +153,9 @@ pub(crate) enum Failure {
     /// The database refused a statement.
     #[error("database: {0}")]
     Database(#[from] rusqlite::Error),
+    /// The key file cannot be written.
+    #[error("key of the stored secrets: {0}")]
+    KeyFile(io::Error),
     /// The other thread of the store has ended.
     #[error("the store has ended")]
     Ended,
@@ -163,7 +166,7 @@ impl Failure {
     /// when there is space.
     pub(crate) fn is_no_space(&self) -> bool {
         match self {
-            Self::Journal(error) => is_no_space(error),
+            Self::Journal(error) | Self::KeyFile(error) => is_no_space(error),
             Self::Database(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
             Self::Damaged(_) | Self::Ended => false,
         }

@@ -28,6 +28,7 @@ use gristmill_core::runtime::{
     AddedComponent, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime,
     RuntimeLoad, StageError, Staged, Volumes,
 };
+use gristmill_core::secrets::{RotateError, Rotated, SecretsStore};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::template::Template;
@@ -107,6 +108,13 @@ impl Volumes for Nothing {
 
     async fn remove_volume(&self, _: &VolumeId) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[async_trait]
+impl SecretsStore for Nothing {
+    async fn rotate_secrets_key(&self) -> Result<Rotated, RotateError> {
+        Err(RotateError::Closed)
     }
 }
 
@@ -216,6 +224,7 @@ impl Host {
             deliveries: store.clone(),
             usage: store.clone(),
             backups: Arc::new(Nothing),
+            secrets: Arc::new(Nothing),
         };
         let api = Api::new(ApiState::new(
             services,

@@ -85,7 +85,9 @@ pub(crate) async fn backup(
 impl From<BackupError> for ApiError {
     fn from(error: BackupError) -> Self {
         match error {
-            BackupError::Busy => Self::new(ErrorCode::Unavailable, error.to_string()),
+            BackupError::Busy | BackupError::Rotating => {
+                Self::new(ErrorCode::Unavailable, error.to_string())
+            }
             BackupError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }

@@ -1,5 +1,5 @@
 //! The management API: handlers, templates, credentials for registries, endpoints with their
-//! webhooks and logs, network volumes, keys, billing, and the backup.
+//! webhooks and logs, network volumes, keys, billing, the backup, and the key of stored secrets.
 
 pub(crate) mod dto;
 pub(crate) mod input;
@@ -14,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod registry_auths;
 pub(crate) mod releases;
+pub(crate) mod secrets;
 pub(crate) mod templates;
 pub(crate) mod volumes;
 pub(crate) mod webhooks;

@@ -37,6 +37,8 @@ sets! {
     CompileRefused: ConcurrencyLimited;
     /// Another backup is being made, or the host ends.
     BackupRefused: BadRequest Unavailable;
+    /// The key of stored secrets is being replaced already, or its file cannot be replaced.
+    RotationRefused: Conflict DiskFull Unavailable;
     /// The submission's key was used with another operation or body.
     KeyReused: IdempotencyMismatch;
     /// Too many unauthenticated calls come from one address.

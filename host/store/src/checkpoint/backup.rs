@@ -16,6 +16,9 @@ impl Database {
     /// Opens the files of a backup. A fault of one of them is returned to the caller, and does not
     /// end the store.
     pub(crate) fn backup(&self, with_secrets_key: bool) -> rusqlite::Result<Files> {
+        if self.needs_several_keys() && !with_secrets_key {
+            return Ok(Err(BackupError::Rotating));
+        }
         Ok(match self.db.freeze()? {
             None => Err(BackupError::Busy),
             Some(Err(error)) => Err(error.into()),
@@ -38,7 +41,7 @@ impl Database {
             content: Box::new(segment),
         }));
         if with_secrets_key {
-            let file = std::fs::File::open(&self.db.key_file)?;
+            let file = std::fs::File::open(self.db.seal.file())?;
             let bytes = file.metadata()?.len();
             files.push(BackupFile { name: SECRETS_KEY.to_owned(), bytes, content: Box::new(file) });
         }

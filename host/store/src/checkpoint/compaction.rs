@@ -8,7 +8,7 @@ use std::io;
 
 use crate::checkpoint::database::Database;
 use crate::error::Failure;
-use crate::format::payload::Kind;
+use crate::format::payload::{InputBytes, Kind};
 use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::state::slab::JobKey;
 use crate::tables::db::Sync;
@@ -16,6 +16,9 @@ use crate::tables::payloads;
 
 /// Jobs that are examined under one hold of the lock.
 const SLICE: usize = 1_000;
+
+/// The same for a rotation of the key, which may move the inputs of all of them.
+const SLICE_OF_ROTATION: usize = 64;
 
 /// A payload that moves.
 struct Kept {
@@ -28,25 +31,49 @@ struct Kept {
 impl Database {
     /// Moves all payloads that are still needed in a segment.
     pub(crate) fn compact(&mut self, segment: SegmentId) -> Result<(), Failure> {
-        let mut from = 0;
-        loop {
-            let (kept, next) = self.kept_in(segment, from);
+        let mut from = Some(0);
+        while let Some(index) = from {
+            let (kept, next) = self.kept(index, SLICE, |_, location| location.segment == segment);
             for kept in kept {
                 self.move_kept(&kept)?;
             }
             self.db.checkpoint_wal()?;
             self.serve_requests()?;
-            match next {
-                Some(next) => from = next,
-                None => return Ok(()),
-            }
+            from = next;
         }
+        Ok(())
     }
 
-    /// The payloads of some jobs in the segment, and the index of the job to continue with.
-    fn kept_in(&self, segment: SegmentId, from: usize) -> (Vec<Kept>, Option<usize>) {
+    /// Moves the inputs with encrypted settings in segments up to `last`, of some jobs from the
+    /// `from`th on. Returns the index of the job to continue with.
+    pub(crate) fn move_inputs_with_settings(
+        &mut self,
+        last: SegmentId,
+        from: usize,
+    ) -> Result<Option<usize>, Failure> {
+        let is_old =
+            |kind, location: JournalLocation| kind == Kind::Input && location.segment <= last;
+        let (kept, next) = self.kept(from, SLICE_OF_ROTATION, is_old);
+        for kept in kept {
+            let end = self.shared.journal.read_end(kept.location, InputBytes::LENGTH_BYTES)?;
+            if end.is_some_and(|end| end.iter().any(|byte| *byte != 0)) {
+                self.move_kept(&kept)?;
+                self.serve_requests()?;
+            }
+        }
+        Ok(next)
+    }
+
+    /// The payloads in the journal of up to `jobs` jobs, as far as `is_wanted`, and the index of the
+    /// job to continue with.
+    fn kept(
+        &self,
+        from: usize,
+        jobs: usize,
+        is_wanted: impl Fn(Kind, JournalLocation) -> bool,
+    ) -> (Vec<Kept>, Option<usize>) {
         let index = self.shared.index();
-        let (jobs, next) = index.slice_of_jobs(from, SLICE);
+        let (jobs, next) = index.slice_of_jobs(from, jobs);
         let mut found = Vec::new();
         for (key, job) in jobs {
             // A job that is being removed releases the segment by itself.
@@ -54,7 +81,7 @@ impl Database {
                 let kept = job
                     .payload_locations
                     .kept()
-                    .filter(|(_, location)| location.segment == segment);
+                    .filter(|(kind, location)| is_wanted(*kind, *location));
                 found.extend(kept.map(|(kind, location)| Kept {
                     key,
                     seq: job.seq,

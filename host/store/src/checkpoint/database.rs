@@ -11,6 +11,7 @@ use gristmill_core::store::StoreError;
 use tracing::{error, info};
 
 use crate::checkpoint::bill_expiry::BillExpiry;
+use crate::checkpoint::rotation::Rotation;
 use crate::error::{Failure, OpenError};
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::Segment;
@@ -50,6 +51,10 @@ pub(crate) struct Database {
     /// Set while a write waits for space.
     space_wait: Option<Stalled>,
     pub(crate) bill_expiry: BillExpiry,
+    /// The rotation of the key of stored secrets that is being carried out.
+    pub(crate) rotation: Option<Rotation>,
+    #[cfg(test)]
+    pub(crate) watch: Option<(std::sync::mpsc::Sender<String>, std::sync::mpsc::Receiver<()>)>,
 }
 
 /// A write that waits for space.
@@ -65,6 +70,8 @@ enum DatabaseWork {
     Answer(Vec<DbRequest>),
     Checkpoint(Segment),
     Compact(SegmentId),
+    /// Carry out the next step of a rotation of the key.
+    Rotate,
     /// Record the newest segment, and the time.
     Note(SegmentId),
     Tidy,
@@ -75,7 +82,18 @@ impl Database {
     pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
         let noted = shared.journal.end().segment;
         let bill_expiry = BillExpiry::default();
-        Self { shared, db, compacted: None, noted, space_wait: None, bill_expiry }
+        let rotation = Rotation::to_complete(db.word);
+        Self {
+            shared,
+            db,
+            compacted: None,
+            noted,
+            space_wait: None,
+            bill_expiry,
+            rotation,
+            #[cfg(test)]
+            watch: None,
+        }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -106,6 +124,7 @@ impl Database {
                 DatabaseWork::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
                 }),
+                DatabaseWork::Rotate => self.rotate(),
                 DatabaseWork::Note(segment) => self.note(segment),
                 DatabaseWork::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
                 DatabaseWork::End(Phase::Drained) => {
@@ -157,7 +176,7 @@ impl Database {
     }
 
     /// Waits for work.
-    fn next_work(&self, is_tidy: bool) -> DatabaseWork {
+    fn next_work(&mut self, is_tidy: bool) -> DatabaseWork {
         let mut index = self.shared.index();
         loop {
             if index.phase() == Phase::Closed {
@@ -177,11 +196,18 @@ impl Database {
             if let Some(segment) = self.shared.journal.next_to_checkpoint() {
                 return DatabaseWork::Checkpoint(segment);
             }
+            if let Some(rotation) = &mut self.rotation {
+                if rotation.is_ready(&mut index) {
+                    return DatabaseWork::Rotate;
+                }
+                self.shared.wake_writer();
+            }
             let sparse = self.shared.journal.to_compact();
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }
-            let idle = if is_tidy { NOTE_TIME } else { Some(IDLE) };
+            // A rotation asks the writer again if its disk was full.
+            let idle = if is_tidy && self.rotation.is_none() { NOTE_TIME } else { Some(IDLE) };
             if self.shared.wait_database(&mut index, idle) == Waited::Idle {
                 return if is_tidy { DatabaseWork::Note(newest) } else { DatabaseWork::Tidy };
             }
@@ -225,7 +251,7 @@ impl Database {
         no_space
     }
 
-    fn answer(&self, request: DbRequest) -> Result<(), Failure> {
+    fn answer(&mut self, request: DbRequest) -> Result<(), Failure> {
         let db = self.db.connection();
         // A dropped receiver means that the caller does not need the answer any more.
         match request {
@@ -264,6 +290,9 @@ impl Database {
             DbRequest::Backup { with_secrets_key, answer } => {
                 let _ = answer.send(self.backup(with_secrets_key)?);
             }
+            DbRequest::Rotate { answer } => self.begin_rotation(answer)?,
+            #[cfg(test)]
+            DbRequest::WatchRotation { steps, go } => self.watch = Some((steps, go)),
             #[cfg(test)]
             DbRequest::JobRows { answer } => {
                 let count = "SELECT (SELECT count(*) FROM job) + (SELECT count(*) FROM input)

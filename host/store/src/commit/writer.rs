@@ -39,6 +39,8 @@ enum NextStep {
         /// Jobs in the batch and in the backlog.
         jobs_in_flight: usize,
     },
+    /// Begin a new segment of the journal, for the database's thread.
+    BeginSegment,
     End,
 }
 
@@ -145,9 +147,26 @@ impl Writer {
                     self.commit(*batch)?;
                     thread::sleep(pause(jobs_in_flight).saturating_sub(begun.elapsed()));
                 }
+                NextStep::BeginSegment => self.begin_segment()?,
                 NextStep::End => return Ok(()),
             }
         }
+    }
+
+    /// Without space no segment is begun, and the database's thread asks again.
+    fn begin_segment(&mut self) -> Result<(), Failure> {
+        let begun = match self.appender.begin_segment() {
+            Err(AppendError::NoSpace(error)) => {
+                error!("the journal has no space for a new segment: {error}");
+                None
+            }
+            begun => Some(begun?),
+        };
+        self.shared.index().answer_new_segment(begun);
+        if begun.is_some() {
+            self.shared.wake_database();
+        }
+        Ok(())
     }
 
     fn batch_max(&self) -> BatchMax {
@@ -164,6 +183,7 @@ impl Writer {
                 NextBatch::Commit { batch, jobs_in_flight } => {
                     return NextStep::Commit { batch, jobs_in_flight };
                 }
+                NextBatch::BeginSegment => return NextStep::BeginSegment,
                 NextBatch::Wait(time) => self.shared.wait(&mut index, time),
                 NextBatch::Drained => {
                     self.shared.wake_database();

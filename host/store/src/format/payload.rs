@@ -67,6 +67,9 @@ pub(crate) struct InputBytes {
 const LENGTH_BYTES: usize = 4;
 
 impl InputBytes {
+    /// Bytes at the end of an input that are zero if it has no settings.
+    pub(crate) const LENGTH_BYTES: u32 = LENGTH_BYTES as u32;
+
     pub(crate) fn of(input: &Payload, seal: &Seal, seq: u64) -> Self {
         let sealed = input.s3_config.as_ref().map_or_else(Vec::new, |s3| {
             let text = serde_json::to_vec(s3.as_ref()).expect("a struct of strings is JSON");
@@ -109,7 +112,7 @@ pub(crate) fn open_s3(sealed: &[u8], seal: &Seal, seq: u64) -> Option<Arc<S3Conf
 }
 
 /// The purpose that the encryption binds a job's object-storage settings to.
-fn s3_place(seq: u64) -> String {
+pub(crate) fn s3_place(seq: u64) -> String {
     format!("input.s3 {seq}")
 }
 

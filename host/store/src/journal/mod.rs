@@ -299,6 +299,26 @@ impl Journal {
         first.filter(|_| is_long).map(|(_, segment)| segment.clone())
     }
 
+    /// The first segment up to `last` that is not checkpointed. A later segment must have begun.
+    pub(crate) fn uncheckpointed_up_to(&self, last: SegmentId) -> Option<Segment> {
+        let segments = self.segments();
+        let first = segments.used.range(after(segments.checkpointed)..).next();
+        first.filter(|(id, _)| **id <= last).map(|(_, segment)| segment.clone())
+    }
+
+    /// The last `count` bytes of a payload, unchecked; `None` when the segment was overwritten, or
+    /// the payload is shorter.
+    pub(crate) fn read_end(
+        &self,
+        location: JournalLocation,
+        count: u32,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let Some((file, has_sums)) = self.file_of(location) else { return Ok(None) };
+        let end = location.len - if has_sums { checksum::SUM_BYTES.min(location.len) } else { 0 };
+        let Some(from) = end.checked_sub(count) else { return Ok(None) };
+        file.read(location.at + from, count).map(Some)
+    }
+
     /// A segment in which few bytes are held, if there are many such segments: these bytes should
     /// move.
     pub(crate) fn to_compact(&self) -> Option<SegmentId> {
@@ -576,6 +596,22 @@ impl Appender {
         open.frames += 1;
         self.journal.segments().open_end = end;
         Ok(Appended { payloads, is_first: open.frames == 1 })
+    }
+}
+
+impl Appender {
+    /// Begins a new segment, unless the newest one has no frame yet. All earlier frames are in
+    /// earlier segments than the returned one.
+    ///
+    /// # Errors
+    /// [`AppendError`]; after [`NoSpace`](AppendError::NoSpace) nothing has changed.
+    pub(crate) fn begin_segment(&mut self) -> Result<SegmentId, AppendError> {
+        let open = match &self.open {
+            Some(open) if open.frames == 0 => return Ok(open.header.id),
+            Some(open) => self.journal.begin(open.at)?,
+            None => self.journal.begin(self.end_before)?,
+        };
+        Ok(self.open.insert(open).header.id)
     }
 }
 

@@ -52,6 +52,9 @@ pub fn check(dir: &Path, secrets_key: Option<&Path>) -> Result<Report, OpenError
     let mut inspected = Inspected::open(dir, secrets_key)?;
     let damage = std::mem::take(&mut inspected.journal.damage);
     let mut report = Report { damage, ..Report::default() };
+    if let Err(error) = inspected.check_keys() {
+        report.add(&inspected.file, None, error.to_string());
+    }
     let mut endpoints = Endpoints::default();
     let superseded = report.check_frames(&inspected, &mut endpoints)?;
     let of_tables = report.check_tables(&inspected, endpoints);

@@ -59,6 +59,18 @@ impl Inspected {
         let seal = key.exists().then(|| Seal::open(key, false)).transpose()?;
         Ok(Self { db, file, journal_dir, journal, known, version, seal, _lock: lock })
     }
+
+    /// Checks that the key file has all keys that the directory needs; without a key file there is
+    /// nothing to check. A host does not start while this fails.
+    ///
+    /// # Errors
+    /// [`OpenError::SecretsKey`], also when the text that shows the keys is damaged, and the error of
+    /// the tables.
+    pub(crate) fn check_keys(&self) -> Result<(), OpenError> {
+        let Some(seal) = &self.seal else { return Ok(()) };
+        let word: Vec<u8> = self.db.query_row("SELECT sealed FROM meta", (), |row| row.get(0))?;
+        seal.read_word(&word).map(drop)
+    }
 }
 
 fn lock(dir: &Path) -> Result<Option<DirLock>, OpenError> {

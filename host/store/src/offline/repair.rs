@@ -77,13 +77,16 @@ pub struct Repaired {
 ///
 /// # Errors
 /// [`OpenError`] when nothing can be saved: the first page of the tables, which records the last
-/// checkpoint, is unreadable, or `output` cannot be written.
+/// checkpoint, is unreadable, the key file does not have all keys that the directory needs, or
+/// `output` cannot be written.
 pub fn repair(
     dir: &Path,
     output: &Path,
     secrets_key: Option<&Path>,
 ) -> Result<Repaired, OpenError> {
     let inspected = Inspected::open(dir, secrets_key)?;
+    // Records that only a missing key decrypts are no damage.
+    inspected.check_keys()?;
     let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
     make_private_dir(output).map_err(in_output)?;
     let file = output.join(DATABASE);

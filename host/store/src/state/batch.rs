@@ -31,7 +31,7 @@ use crate::state::index::{Endpoint, Index, Phase};
 use crate::state::job::{Job, JobRow, Lifetime, NewRow, Stored};
 use crate::state::meters::{MeterKey, UsageWrite};
 use crate::state::owners::OwnerKey;
-use crate::state::requests::DbRequest;
+use crate::state::requests::{DbRequest, NewSegment};
 use crate::state::slab::JobKey;
 use crate::state::urls::Url;
 
@@ -210,6 +210,8 @@ pub(crate) enum NextBatch {
         /// Changed jobs, in the batch or after it.
         jobs_in_flight: usize,
     },
+    /// The database's thread has asked for a new segment of the journal.
+    BeginSegment,
     /// Nothing is due before this time is over, or before the writer is woken.
     Wait(Option<Duration>),
     /// The store is closing, and everything is written.
@@ -223,6 +225,10 @@ impl Index {
     pub(crate) fn next_batch(&mut self, max: BatchMax, now: Timestamp) -> NextBatch {
         if self.phase == Phase::Closed {
             return NextBatch::Ended;
+        }
+        if self.new_segment == NewSegment::Asked {
+            self.new_segment = NewSegment::Beginning;
+            return NextBatch::BeginSegment;
         }
         if self.backlog.len() < max.jobs {
             self.remove_slice(now);

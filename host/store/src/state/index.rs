@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::payload::Payload;
+use crate::journal::segment::SegmentId;
 use crate::state::backlog::Ack;
 use crate::state::backlog::Write;
 use crate::state::backlog::{Backlog, Urgency};
@@ -41,7 +42,7 @@ use crate::state::order::Order;
 use crate::state::outbox::Outbox;
 use crate::state::owners::{OwnerKey, Owners};
 use crate::state::ready::Ready;
-use crate::state::requests::DbRequest;
+use crate::state::requests::{DbRequest, NewSegment};
 use crate::state::slab::{JobKey, Slab};
 use crate::state::urls::Url;
 
@@ -74,6 +75,8 @@ pub(crate) struct Index {
     pub(super) requests: Vec<DbRequest>,
     /// Whether the database's thread waits for the batch that is being written.
     pub(super) is_commit_awaited: bool,
+    /// The request to the writer to begin a new segment of the journal.
+    pub(super) new_segment: NewSegment,
     /// Removals of many jobs, which the writer carries out slice by slice.
     pub(super) bulk_removals: VecDeque<BulkRemoval>,
     /// Endpoints that are being deleted.
@@ -162,6 +165,7 @@ impl Index {
             expiry: Expiry::default(),
             backlog: Backlog::default(),
             requests: Vec::new(),
+            new_segment: NewSegment::No,
             is_commit_awaited: false,
             bulk_removals: VecDeque::new(),
             deleting_endpoints: Vec::new(),
@@ -229,6 +233,24 @@ impl Index {
     /// Adds a request to the database's thread.
     pub(crate) fn push_request(&mut self, request: DbRequest) {
         self.requests.push(request);
+    }
+
+    /// The segment that the writer has begun on request. Without a request, makes one.
+    pub(crate) fn take_new_segment(&mut self) -> Option<SegmentId> {
+        match self.new_segment {
+            NewSegment::No => self.new_segment = NewSegment::Asked,
+            NewSegment::Asked | NewSegment::Beginning => {}
+            NewSegment::Begun(segment) => {
+                self.new_segment = NewSegment::No;
+                return Some(segment);
+            }
+        }
+        None
+    }
+
+    /// Records the answer to the request; `None` when no segment could be begun.
+    pub(crate) fn answer_new_segment(&mut self, begun: Option<SegmentId>) {
+        self.new_segment = begun.map_or(NewSegment::No, NewSegment::Begun);
     }
 
     /// Whether the database's thread waits for the batch that is being written, from now on.

@@ -1,4 +1,4 @@
-//! The calls about the catalog, usage and webhooks.
+//! The calls about the catalog, usage, webhooks, the key of stored secrets, and backups.
 
 use std::ops::Range;
 
@@ -10,6 +10,7 @@ use gristmill_core::delivery::{
 };
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::payload::Json;
+use gristmill_core::secrets::{RotateError, Rotated, SecretsStore};
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use tokio::sync::oneshot;
@@ -127,7 +128,17 @@ impl DeliveryStore for SqliteStore {
     }
 }
 
-#[async_trait::async_trait]
+#[async_trait]
+impl SecretsStore for SqliteStore {
+    async fn rotate_secrets_key(&self) -> Result<Rotated, RotateError> {
+        let (answer, rotated) = oneshot::channel();
+        let request = DbRequest::Rotate { answer };
+        self.shared.request(request).map_err(|_| RotateError::Closed)?;
+        rotated.await.map_err(|_| RotateError::Closed)?
+    }
+}
+
+#[async_trait]
 impl BackupSource for SqliteStore {
     async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError> {
         let (answer, files) = oneshot::channel();

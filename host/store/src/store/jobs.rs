@@ -307,9 +307,12 @@ impl JobStore for SqliteStore {
     }
 
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
-        let cursors = self.shared.seal.cursors();
+        let seal = &self.shared.seal;
         let mut jobs = vec![];
-        let mut next = Some(query.after.map_or(u64::MAX, |after| cursors.reveal(after)));
+        let mut next = Some(match query.after {
+            Some(after) => seal.reveal(after).ok_or(StoreError::UnknownCursor)?,
+            None => u64::MAX,
+        });
         for _ in 0..LIST_VISITS_MAX {
             let Some(before) = next else { break };
             let look = |index: &Index, now| index.list(endpoint, query, before, &mut jobs, now);
@@ -322,7 +325,7 @@ impl JobStore for SqliteStore {
             }
             tokio::task::yield_now().await;
         }
-        Ok(JobPage { jobs, next: next.map(|location| cursors.hide(location)) })
+        Ok(JobPage { jobs, next: next.map(|location| seal.hide(location)) })
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {

@@ -29,7 +29,7 @@ pub(crate) fn seal(seal: &Seal, entry: &CatalogRow, body: &str) -> Vec<u8> {
     seal.seal(body.as_bytes(), &purpose(entry.kind, &entry.name))
 }
 
-fn purpose(kind: &str, name: &str) -> String {
+pub(crate) fn purpose(kind: &str, name: &str) -> String {
     format!("catalog {kind} {name}")
 }
 

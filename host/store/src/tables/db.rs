@@ -28,7 +28,7 @@ use crate::journal::JournalRecord;
 use crate::journal::segment::SegmentId;
 use crate::private::make_private_dir;
 use crate::private::open_private_file;
-use crate::seal::Seal;
+use crate::seal::{Seal, Word};
 use crate::tables::before_upgrade;
 use crate::tables::catalog;
 use crate::tables::deleting;
@@ -49,9 +49,6 @@ const VACUUM_PAGES: i64 = 1_024;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-
-/// The purpose of a text that only the right key decrypts.
-const SEALED_WORD_PURPOSE: &str = "meta";
 
 /// Whether a commit waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +76,8 @@ pub(crate) struct Db {
     /// The upgrade that [`Db::upgrade`] makes, for a file of an older version.
     upgrade: Option<SchemaUpgrade>,
     pub(crate) file: PathBuf,
-    /// The file of the encryption key.
-    pub(crate) key_file: PathBuf,
+    /// The word of the key file when the file was opened.
+    pub(crate) word: Word,
     /// Ends the copy of the file that is being made, if there is one.
     copy: RefCell<Thaw>,
     /// The last field: it is closed after the connection.
@@ -121,7 +118,7 @@ impl Db {
         }
         // The names of the files must survive as well as their content.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
-        let (node, was_clean) = read_meta(&connection, &seal, key_file)?;
+        let (node, was_clean, word) = read_meta(&connection, &seal)?;
         if !was_clean {
             quick_check(&connection, &file)?;
         }
@@ -150,7 +147,7 @@ impl Db {
             was_clean,
             upgrade,
             file,
-            key_file: key_file.to_owned(),
+            word,
             copy: RefCell::default(),
             open_file,
         })
@@ -253,6 +250,15 @@ impl Db {
             }
             Ok(())
         })
+    }
+
+    /// Writes the word that shows which keys the directory needs. On stable storage when this
+    /// returns, together with all earlier changes.
+    pub(crate) fn write_word(&self, word: Word) -> rusqlite::Result<()> {
+        self.transaction(Sync::Now, |db| {
+            db.execute("UPDATE meta SET sealed = ?1", [self.seal.seal_word(word)])
+        })?;
+        Ok(())
     }
 
     /// Moves everything into the file and freezes it; `None` when it is frozen already. The inner
@@ -399,19 +405,14 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
     }
 }
 
-/// Reads the file's row that describes it, and checks that `seal` is the one of its secrets. Returns
-/// the node, and whether the file was closed in order.
-fn read_meta(db: &Connection, seal: &Seal, key_file: &Path) -> Result<(NodeId, bool), OpenError> {
+/// Reads the file's row that describes it, and checks that `seal` has the key of its secrets. Returns
+/// the node, whether the file was closed in order, and the word of the key.
+fn read_meta(db: &Connection, seal: &Seal) -> Result<(NodeId, bool, Word), OpenError> {
     let sql = "SELECT node, is_clean, sealed FROM meta";
     let (node, was_clean, sealed): (_, _, Vec<u8>) =
         db.query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
-    if seal.open_text(&sealed, SEALED_WORD_PURPOSE).is_none() {
-        return Err(OpenError::SecretsKey {
-            file: key_file.to_owned(),
-            details: "it is not the key that this store's secrets were encrypted with".into(),
-        });
-    }
-    Ok((node, was_clean))
+    let word = seal.read_word(&sealed)?;
+    Ok((node, was_clean, word))
 }
 
 /// Sets the connection up to write. This may itself write to the file.
@@ -469,7 +470,7 @@ fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     transaction.execute_batch(deleting::TABLE)?;
     transaction.execute(
         "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
-        params![u16::from_be_bytes([high, low]), seal.seal(b"gristmill", SEALED_WORD_PURPOSE)],
+        params![u16::from_be_bytes([high, low]), seal.seal_word(Word::SETTLED)],
     )?;
     transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;

@@ -14,6 +14,7 @@ pub(crate) mod frozen;
 pub(crate) mod idempotency;
 pub(crate) mod jobs;
 pub(crate) mod payloads;
+pub(crate) mod renew;
 pub(crate) mod schema;
 pub(crate) mod sql;
 pub(crate) mod usage;

@@ -1,0 +1,60 @@
+//! `POST /v1/secrets/rotate`: replaces the key that the stored secrets are encrypted with. Only for
+//! keys with the scope `admin`.
+//!
+//! **Bounds.** One replacement at a time; the call waits for its end, and the replacement continues
+//! without the call.
+
+use axum::Json;
+use axum::extract::State;
+use gristmill_core::key::Scope;
+use gristmill_core::secrets::{RotateError, Rotated};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::auth::ManagementCaller;
+use crate::error::{ApiError, ErrorCode};
+use crate::openapi::refusals::RotationRefused;
+use crate::openapi::tag;
+use crate::state::ApiState;
+
+/// The secrets that were encrypted with the new key.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RotatedSecrets {
+    /// Records: templates, endpoints, handlers, credentials of registries, volumes and keys.
+    records: u64,
+    /// Jobs whose `s3Config` was encrypted again.
+    jobs: u64,
+}
+
+/// Replaces the key of stored secrets, and encrypts them with the new key.
+///
+/// The host works meanwhile. The answer comes when no stored secret needs the old key any more. If
+/// the call ends before, the host continues.
+#[utoipa::path(
+    post, path = "/secrets/rotate", operation_id = "RotateSecretsKey", tag = tag::HOST,
+    responses((status = 200, description = "The secrets that were encrypted again", body = RotatedSecrets), RotationRefused),
+)]
+pub(crate) async fn rotate(
+    State(state): State<ApiState>,
+    caller: ManagementCaller,
+) -> Result<Json<RotatedSecrets>, ApiError> {
+    caller.require(Scope::Admin)?;
+    let Rotated { records, jobs } = state.secrets.rotate_secrets_key().await?;
+    Ok(Json(RotatedSecrets { records, jobs }))
+}
+
+impl From<RotateError> for ApiError {
+    fn from(error: RotateError) -> Self {
+        let code = match error {
+            RotateError::Busy | RotateError::KeyFile(_) => ErrorCode::Conflict,
+            RotateError::DiskFull => ErrorCode::DiskFull,
+            RotateError::OldKeyStays(_) => ErrorCode::Internal,
+            RotateError::Closed => {
+                let sentence = "the host is shutting down; if the replacement has begun, the next start \
+                                completes it";
+                return Self::new(ErrorCode::Unavailable, sentence);
+            }
+        };
+        Self::new(code, error.to_string())
+    }
+}
