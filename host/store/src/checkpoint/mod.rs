@@ -6,6 +6,7 @@ mod backup;
 mod bill_expiry;
 mod compaction;
 pub(crate) mod database;
-pub(crate) mod rotation;
+pub(crate) mod rotate;
+mod rotation;
 pub(crate) mod segment;
 mod usage;

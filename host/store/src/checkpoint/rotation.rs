@@ -19,37 +19,30 @@
 //! are answered. No job waits for it. Cost: a checkpoint of the journal, and reading all inputs'
 //! rows; a text is written again once or twice.
 
-use std::io;
-
-use gristmill_core::runtime::is_no_space;
 use gristmill_core::secrets::{RotateError, Rotated};
 use tokio::sync::oneshot;
-use tracing::{info, warn};
+use tracing::info;
 
-use crate::checkpoint::database::Database;
-use crate::error::Failure;
 use crate::journal::segment::SegmentId;
 use crate::seal::Word;
 use crate::state::index::Index;
-use crate::tables::db::{Db, Sync};
-use crate::tables::renew;
 
-type Answer = oneshot::Sender<Result<Rotated, RotateError>>;
+pub(super) type Answer = oneshot::Sender<Result<Rotated, RotateError>>;
 
 /// A rotation that has begun.
 #[derive(Debug)]
 pub(crate) struct Rotation {
-    step: Step,
+    pub(super) step: Step,
     /// Whether the key file changes at the end.
-    changes_file: bool,
-    done: Rotated,
+    pub(super) changes_file: bool,
+    pub(super) done: Rotated,
     /// `None`: a start continues the rotation.
-    answer: Option<Answer>,
+    pub(super) answer: Option<Answer>,
 }
 
 /// The next step.
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     /// Record that several keys are needed.
     Begin,
     /// Wait for a new segment of the journal.
@@ -91,163 +84,3 @@ impl Rotation {
         true
     }
 }
-
-impl Database {
-    /// Begins a rotation. A refusal changes nothing.
-    pub(crate) fn begin_rotation(&mut self, answer: Answer) -> Result<(), Failure> {
-        if self.rotation.is_some() {
-            let _ = answer.send(Err(RotateError::Busy));
-            return Ok(());
-        }
-        match self.make_key() {
-            Ok(()) => {
-                info!("the key of stored secrets is being replaced");
-                self.rotation = Some(Rotation {
-                    step: Step::Begin,
-                    changes_file: true,
-                    done: Rotated::default(),
-                    answer: Some(answer),
-                });
-                return Ok(());
-            }
-            Err(Refused::KeyFile(error)) => {
-                let file = self.db.seal.file().display();
-                warn!("the key of stored secrets cannot be replaced: `{file}`: {error}");
-                drop(answer.send(Err(RotateError::KeyFile(format!("`{file}`: {error}")))));
-            }
-            Err(Refused::NoSpace) => drop(answer.send(Err(RotateError::DiskFull))),
-            Err(Refused::Failed(error)) => return Err(error),
-        }
-        Ok(())
-    }
-
-    /// Records the rotation, and writes the key file with a new key.
-    fn make_key(&self) -> Result<(), Refused> {
-        let Db { seal, .. } = &self.db;
-        seal.check_file().map_err(Refused::of)?;
-        self.db.write_word(Word { is_current: true, changes_file: true })?;
-        let begun = seal.begin_rotation();
-        // A file that was replaced before the error stays: the next start completes the rotation.
-        if begun.is_err() && seal.check_file().is_ok() {
-            self.db.write_word(Word::SETTLED)?;
-        }
-        begun.map_err(Refused::of)
-    }
-
-    /// Carries out the next step of the rotation, or a slice of it. After an error for lack of
-    /// space, the same step is to be repeated.
-    pub(crate) fn rotate(&mut self) -> Result<(), Failure> {
-        let Some(Rotation { step, changes_file, .. }) = &self.rotation else { return Ok(()) };
-        let (step, changes_file) = (step.clone(), *changes_file);
-        #[cfg(test)]
-        if let Some((steps, go)) = &self.watch {
-            let _ = steps.send(format!("{step:?}"));
-            let _ = go.recv();
-        }
-        let mut done = Rotated::default();
-        let next = match step {
-            Step::Begin => {
-                self.db.write_word(Word { is_current: false, changes_file })?;
-                Step::NewSegment
-            }
-            Step::NewSegment => Step::NewSegment,
-            Step::Checkpoint(last) => match self.shared.journal.uncheckpointed_up_to(last) {
-                Some(segment) => {
-                    self.checkpoint(&segment)?;
-                    Step::Checkpoint(last)
-                }
-                None => Step::Move(last, 0),
-            },
-            Step::Move(last, from) => match self.move_inputs_with_settings(last, from)? {
-                Some(next) => Step::Move(last, next),
-                None => Step::Catalog(Default::default()),
-            },
-            Step::Catalog(row) => {
-                let write = |db: &_| renew::catalog(db, &self.db.seal, &row);
-                let slice = self.db.transaction(Sync::Later, write)?;
-                done.records = slice.count;
-                slice.next.map_or(Step::Inputs(0), Step::Catalog)
-            }
-            Step::Inputs(row) => {
-                let write = |db: &_| renew::inputs(db, &self.db.seal, row);
-                let slice = self.db.transaction(Sync::Later, write)?;
-                done.jobs = slice.count;
-                slice.next.map_or(Step::Encrypted, Step::Inputs)
-            }
-            Step::Encrypted => {
-                self.db.write_word(Word { is_current: true, changes_file })?;
-                Step::KeyFile
-            }
-            Step::KeyFile => return self.end_rotation(changes_file),
-        };
-        if let Some(rotation) = &mut self.rotation {
-            rotation.step = next;
-            rotation.done.records += done.records;
-            rotation.done.jobs += done.jobs;
-        }
-        Ok(())
-    }
-
-    fn end_rotation(&mut self, changes_file: bool) -> Result<(), Failure> {
-        let seal = &self.db.seal;
-        let ended = if changes_file { seal.end_rotation() } else { Ok(()) };
-        let ended = match ended {
-            Err(error) if is_no_space(&error) => return Err(Failure::KeyFile(error)),
-            Err(error) => Err(format!("`{}`: {error}", seal.file().display())),
-            Ok(()) => Ok(self.db.write_word(Word::SETTLED)?),
-        };
-        let Some(Rotation { done, answer, .. }) = self.rotation.take() else { return Ok(()) };
-        match &ended {
-            Ok(()) => info!(
-                "the key of stored secrets was replaced: {} records and the s3Config of {} jobs were \
-                 encrypted again",
-                done.records, done.jobs
-            ),
-            Err(error) => warn!("{}", RotateError::OldKeyStays(error.clone())),
-        }
-        let further_keys = self.db.seal.keys_in_file() - 1;
-        if further_keys > 0 && !changes_file {
-            let file = self.db.seal.file().display();
-            info!("`{file}` has {further_keys} keys behind the first one that can be removed");
-        }
-        if let Some(answer) = answer {
-            let _ = answer.send(ended.map(|()| done).map_err(RotateError::OldKeyStays));
-        }
-        Ok(())
-    }
-
-    /// Whether texts may be encrypted with several keys.
-    pub(crate) fn needs_several_keys(&self) -> bool {
-        let is_encrypted = |rotation: &Rotation| matches!(rotation.step, Step::KeyFile);
-        self.rotation.as_ref().is_some_and(|rotation| !is_encrypted(rotation))
-    }
-}
-
-/// Why no rotation has begun.
-enum Refused {
-    KeyFile(io::Error),
-    NoSpace,
-    Failed(Failure),
-}
-
-impl Refused {
-    fn of(error: io::Error) -> Self {
-        if is_no_space(&error) { Self::NoSpace } else { Self::KeyFile(error) }
-    }
-}
-
-impl From<Failure> for Refused {
-    fn from(error: Failure) -> Self {
-        if error.is_no_space() { Self::NoSpace } else { Self::Failed(error) }
-    }
-}
-
-impl From<rusqlite::Error> for Refused {
-    fn from(error: rusqlite::Error) -> Self {
-        Failure::from(error).into()
-    }
-}
-
-#[cfg(test)]
-#[path = "rotation_tests.rs"]
-mod tests;

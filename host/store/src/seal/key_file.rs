@@ -10,7 +10,10 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{KEY_BYTES, KEYS_MAX};
+const KEY_BYTES: usize = 32;
+
+/// Most keys in a file, and most keys that a process keeps.
+pub(super) const KEYS_MAX: usize = 8;
 
 /// Most bytes of a key file that are read.
 const FILE_BYTES_MAX: u64 = 4 << 10;

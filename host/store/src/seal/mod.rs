@@ -21,15 +21,11 @@ use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{Key, KeyInit as _, XChaCha20Poly1305, XNonce};
 use gristmill_core::listing::{Cursor, CursorKey};
 
-use self::key_file::KeyText;
+use self::key_file::{KEYS_MAX, KeyText};
 use crate::error::OpenError;
 use crate::sync::Mutex;
 
-const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
-
-/// Most keys in a file, and most keys that a process keeps.
-pub(crate) const KEYS_MAX: usize = 8;
 
 /// The purpose of the word.
 const WORD_PURPOSE: &str = "meta";

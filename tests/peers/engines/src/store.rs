@@ -1,0 +1,109 @@
+//! Our store, through its public API.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{JobStore, NextExpiry};
+use gristmill_core::time::{Clock, Timestamp};
+use gristmill_store::{Settings, SqliteStore};
+
+use crate::engines::LOG_BYTES;
+
+/// A clock that advances by a millisecond with each ended job, so that a retention of `kept`
+/// milliseconds keeps this number of ended jobs.
+#[derive(Debug)]
+struct JobClock {
+    ended: AtomicU64,
+    begun: Instant,
+}
+
+const EPOCH_MS: u64 = 1_800_000_000_000;
+
+impl Clock for JobClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(EPOCH_MS + self.ended.load(Relaxed))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn sleep_until(
+        &self,
+        _: Timestamp,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'static>> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(5)))
+    }
+}
+
+pub struct Store {
+    store: SqliteStore,
+    clock: Arc<JobClock>,
+    endpoint: EndpointId,
+    owner: OwnerId,
+    worker: [WorkerId; 1],
+    kept: u64,
+}
+
+impl Store {
+    pub fn open(dir: &Path, kept: u64) -> (Arc<Self>, u64) {
+        let clock = Arc::new(JobClock { ended: AtomicU64::new(0), begun: Instant::now() });
+        let settings = Settings::with_journal(LOG_BYTES);
+        let signals = Arc::new(Signals::default());
+        let (store, _) = SqliteStore::open(dir, clock.clone(), signals, settings).unwrap();
+        let waiting = store.stats().jobs;
+        let it = Self {
+            store,
+            clock,
+            endpoint: EndpointId::new("bench").unwrap(),
+            owner: OwnerId::new("owner").unwrap(),
+            worker: [WorkerId::new("worker").unwrap()],
+            kept,
+        };
+        (Arc::new(it), waiting)
+    }
+
+    pub async fn submit(&self, payload: &Bytes) {
+        let job = NewJob {
+            id: JobId::generate(Submission::Sync, self.store.node()),
+            endpoint: self.endpoint.clone(),
+            owner: self.owner.clone(),
+            input: Json::from_stored(payload.clone()),
+            policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 1 << 40, low_priority: false },
+            retention_ms: self.kept,
+            webhook: None,
+            s3_config: None,
+            may_linger: false,
+            waiting_jobs_max: None,
+            idempotency: None,
+            incarnation: EndpointIncarnation::default(),
+        };
+        let _ = self.store.submit(job).await.unwrap();
+    }
+
+    pub async fn run(&self, result: &Bytes) {
+        let job = self.store.claim(&self.endpoint, &self.worker).await.unwrap().pop().unwrap();
+        std::hint::black_box(&job.input);
+        let outcome = Outcome::Completed(Json::from_stored(result.clone()));
+        let _ = self.store.finish(job.lease, outcome).await.unwrap();
+        self.clock.ended.fetch_add(1, Relaxed);
+    }
+
+    pub async fn expire(&self) -> bool {
+        let NextExpiry(next) = self.store.expire().await.unwrap();
+        next <= self.clock.now()
+    }
+
+    pub fn commits(&self) -> u64 {
+        self.store.stats().commits
+    }
+}
