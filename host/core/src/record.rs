@@ -242,8 +242,8 @@ pub struct JobRecord {
     pub attempt: Claim,
     /// How many chunks of this attempt a client may read.
     pub chunk_count: u64,
-    /// For a COMPLETED job: bytes of its chunks, with their metrics, and of its handler's output. 0
-    /// for any other job.
+    /// For a COMPLETED job: bytes of its chunks as they are stored, with their metrics and headers, and
+    /// of its handler's output. 0 for any other job.
     pub result_bytes: u64,
     /// How many chunks `/stream` has delivered.
     pub chunks_delivered: u64,

@@ -17,6 +17,7 @@ use gristmill_core::stream::OutputList;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageKey, UsageSum};
 
+use crate::format::pages::stored_bytes;
 use crate::state::idempotency::IdempotencyIndex;
 use crate::state::job::Lifetime;
 use crate::state::outbox::Outbox;
@@ -74,8 +75,7 @@ impl MemoryJob {
     }
 
     pub(super) fn result_bytes(&self) -> u64 {
-        let chunks = self.chunks.iter().map(Chunk::len).sum::<usize>();
-        (chunks + self.output.as_ref().map_or(0, Json::len)) as u64
+        (stored_bytes(&self.chunks) + self.output.as_ref().map_or(0, Json::len)) as u64
     }
 
     pub(super) fn ready_key(&self) -> (EndpointId, bool, u64) {

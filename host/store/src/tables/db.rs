@@ -103,12 +103,6 @@ impl Db {
         sync_log(dir).map_err(in_dir)?;
         let mut connection = Connection::open(&file)?;
         let found = identify(&connection, &file)?;
-        let wal_pages = Arc::new(AtomicU64::new(0));
-        let counter = wal_pages.clone();
-        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
-            counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
-            Ok(())
-        }))?;
         let in_dir_key = dir.join("secrets.key");
         let key_file = secrets_key.unwrap_or(&in_dir_key);
         let seal = Seal::open(key_file, found == FileContent::New)?;
@@ -130,6 +124,13 @@ impl Db {
             // Writes to the file.
             configure(&connection)?;
         }
+        // After `configure`: the pragma `wal_autocheckpoint` removes the hook.
+        let wal_pages = Arc::new(AtomicU64::new(0));
+        let counter = wal_pages.clone();
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
+            Ok(())
+        }))?;
         let (journal, seen_at) = match upgrade {
             Some(_) => (read_journal_record_of_6(&connection)?, None),
             None => read_journal_record(&connection)?,
