@@ -175,10 +175,11 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
 
 /// A store on a disk that can end as by a kill, or in order.
 struct Disk {
-    dir: TempDir,
     clock: Arc<ManualClock>,
     settings: fn() -> Settings,
     store: Option<SqliteStore>,
+    /// Dropped last: the store may still write to it.
+    dir: TempDir,
 }
 
 impl Disk {

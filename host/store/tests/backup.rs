@@ -39,9 +39,10 @@ use tokio::task::JoinSet;
 const WAL_BYTES: u64 = 48 << 20;
 
 struct Disk {
-    dir: TempDir,
     clock: Arc<ManualClock>,
     store: Arc<SqliteStore>,
+    /// Dropped last: the store may still write to it.
+    dir: TempDir,
 }
 
 impl Disk {

@@ -74,10 +74,11 @@ async fn a_retry_forgets_a_long_error(t: Fixture) {
 
 /// A store in a directory, which can end without being closed.
 struct OnDisk {
-    dir: TempDir,
     settings: Settings,
     store: Option<SqliteStore>,
     clock: Arc<ManualClock>,
+    /// Dropped last: the store may still write to it.
+    dir: TempDir,
 }
 
 impl OnDisk {

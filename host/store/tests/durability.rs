@@ -41,10 +41,11 @@ use tokio::task::JoinSet;
 
 /// A data directory with a store that can be ended and opened again.
 struct Disk {
-    dir: TempDir,
     clock: Arc<ManualClock>,
     signals: Arc<Signals>,
     store: Option<SqliteStore>,
+    /// Dropped last: the store may still write to it.
+    dir: TempDir,
 }
 
 impl Disk {

@@ -56,10 +56,11 @@ async fn large_pages_of_chunks_are_read_apart_from_the_calling_task() {
 }
 
 struct Disk {
-    dir: TempDir,
     clock: Arc<ManualClock>,
     settings: Settings,
     store: Option<Arc<SqliteStore>>,
+    /// Dropped last: the store may still write to it.
+    dir: TempDir,
 }
 
 impl Disk {

@@ -157,7 +157,6 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// Both stores on one clock, and the results that were observed.
 struct Pair {
-    dir: tempfile::TempDir,
     clock: Arc<ManualClock>,
     memory: MemoryStore,
     sqlite: Option<SqliteStore>,
@@ -165,6 +164,8 @@ struct Pair {
     is_tight: bool,
     jobs: Vec<(EndpointId, JobId)>,
     leases: Vec<Lease>,
+    /// The last field: a rotation may continue until the store is dropped, and needs the directory.
+    dir: tempfile::TempDir,
 }
 
 impl Pair {
@@ -175,7 +176,7 @@ impl Pair {
             MemoryStore::new(NodeId(7), clock.clone(), signals).with_queue_jobs_max(QUEUE_JOBS_MAX);
         let dir = tempfile::tempdir().unwrap();
         let (jobs, leases) = (Vec::new(), Vec::new());
-        let mut pair = Self { dir, clock, memory, sqlite: None, is_tight, jobs, leases };
+        let mut pair = Self { clock, memory, sqlite: None, is_tight, jobs, leases, dir };
         pair.reopen();
         pair
     }

@@ -55,8 +55,8 @@ impl View {
     }
 
     /// Each component that a record names, with the owners who need it. A release keeps a component only
-    /// for owners of the component, in whose shares it counts: an endpoint cannot go back to a handler of
-    /// another owner's template.
+    /// for the component's owners, since it counts in their shares: an endpoint cannot go back to a
+    /// handler of another owner's template.
     pub(super) fn users_of_components(&self) -> HashMap<ComponentDigest, BTreeSet<OwnerId>> {
         let mut users: HashMap<_, BTreeSet<_>> = HashMap::new();
         let mut needs = |owner: &OwnerId, component: ComponentDigest| {

@@ -221,7 +221,7 @@ pub(crate) enum NextBatch {
 }
 
 impl Index {
-    /// The changes that are due at `now`, of which one slice of a bulk removal may be the cause.
+    /// The changes that are due at `now`. One slice of a bulk removal may be carried out first.
     pub(crate) fn next_batch(&mut self, max: BatchMax, now: Timestamp) -> NextBatch {
         if self.phase == Phase::Closed {
             return NextBatch::Ended;

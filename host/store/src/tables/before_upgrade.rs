@@ -29,7 +29,7 @@ const SPARE_BYTES: u64 = 4 << 20;
 /// Bytes of one write.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Copies the tables, of which `database` is the file, and the journal. Replaces an earlier copy,
+/// Copies the tables, with their open file `database`, and the journal. Replaces an earlier copy,
 /// which belongs to a start that did not reach the upgrade, or to an upgrade that was taken back.
 /// Nothing may change these files meanwhile.
 ///
