@@ -106,6 +106,12 @@ impl DiskSpaceGauge {
             && self.free_bytes() >= self.reserve_bytes()
     }
 
+    /// Whether running jobs may add chunks to their streams. Unlike the start of a job, a chunk is
+    /// refused as soon as the bytes that were granted reach a quarter of the reserve.
+    pub fn admits_chunks(&self) -> bool {
+        self.has_space_to_start() && self.free_bytes() >= self.reserve_bytes() / START_DIVISOR
+    }
+
     /// Whether waiting jobs may start.
     pub fn has_space_to_start(&self) -> bool {
         !self.is_short.load(Ordering::Relaxed) && !self.has_waiting_writers()
@@ -260,6 +266,11 @@ mod tests {
         disk_space.grant(1);
         assert_eq!((disk_space.free_bytes(), disk_space.admits_work()), (799, false));
         assert!(disk_space.may_start_jobs(), "running jobs may use the reserve");
+        disk_space.grant(599);
+        assert!(disk_space.admits_chunks() && disk_space.free_bytes() == 200);
+        disk_space.grant(1);
+        assert!(disk_space.may_start_jobs() && !disk_space.admits_chunks());
+        disk_space.take_back(600);
         // Bytes that are granted during a measurement count until the next one.
         let granted = disk_space.granted_bytes();
         disk_space.grant(50);

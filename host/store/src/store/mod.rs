@@ -209,10 +209,10 @@ impl SqliteStore {
         self.shared.read(|index, _| index.endpoints_with_jobs())
     }
 
-    /// Waits while the disk has no space to start jobs: the rest of the reserve is for the ends of
+    /// Waits while the disk has no space for chunks: the rest of the reserve is for the ends of
     /// jobs, cancels, deletes and expiry. Returns false when the lease is not the current one.
     async fn wait_for_disk_space(&self, lease: Lease) -> Result<bool, StoreError> {
-        while !self.shared.settings.disk_space.has_space_to_start() {
+        while !self.shared.settings.disk_space.admits_chunks() {
             if !self.shared.change_live(|index, now| index.leased(lease, now).is_some())? {
                 return Ok(false);
             }
