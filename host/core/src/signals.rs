@@ -80,10 +80,14 @@ impl Signals {
     }
 
     /// Wakes all listeners to jobs, although no job has changed, so that they check their other
-    /// reasons to stop waiting.
+    /// reasons to stop waiting. They wake in the order of their jobs' ids, so that a simulation of
+    /// the host can be repeated.
     pub fn wake_all(&self) {
         for shard in &self.watchers {
-            shard.lock().values().for_each(|watchers| watchers.notify.notify_waiters());
+            let shard = shard.lock();
+            let mut watched: Vec<_> = shard.iter().collect();
+            watched.sort_unstable_by_key(|(id, _)| **id);
+            watched.into_iter().for_each(|(_, watchers)| watchers.notify.notify_waiters());
         }
     }
 
