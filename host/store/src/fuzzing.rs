@@ -11,7 +11,7 @@ use crate::format::image::{BatchImage, JobLocations, StateImage};
 use crate::format::pages;
 use crate::format::payload::InputBytes;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
-use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId};
+use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId, SegmentVersion};
 use crate::offline::job_of_row;
 use crate::state::job::{Attempt, Job, JobRow};
 use crate::state::owners::Owners;
@@ -19,12 +19,25 @@ use crate::tables::jobs;
 use crate::tables::schema;
 use crate::tables::sql::integer;
 
-/// Decodes a frame and encodes it again.
+/// The encoding of a frame.
+#[derive(Debug, Clone, Copy)]
+pub enum Encoding {
+    /// Of schema version 7: fields by position.
+    Positional,
+    /// Of the newest version: fields with numbers.
+    Numbered,
+}
+
+/// Decodes a frame and encodes it again, with numbers.
 ///
 /// # Errors
 /// The decoder's error.
-pub fn rewrite_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<Vec<u8>, String> {
-    Ok(decode(encoded_batch, payload_bytes)?.0.encode())
+pub fn rewrite_frame(
+    encoded_batch: &[u8],
+    encoding: Encoding,
+    payload_bytes: u32,
+) -> Result<Vec<u8>, String> {
+    Ok(decode(encoded_batch, encoding, payload_bytes)?.0.encode())
 }
 
 /// The positions of a frame's payloads, in the order of the frame: offset and length.
@@ -33,9 +46,10 @@ pub fn rewrite_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<Vec<u8>
 /// The decoder's error.
 pub fn payloads_of_frame(
     encoded_batch: &[u8],
+    encoding: Encoding,
     payload_bytes: u32,
 ) -> Result<Vec<(u32, u32)>, String> {
-    let (_, locations) = decode(encoded_batch, payload_bytes)?;
+    let (_, locations) = decode(encoded_batch, encoding, payload_bytes)?;
     let each = |locations: JobLocations| {
         let JobLocations { input, output, pages, body } = locations;
         let pages = pages.into_iter().map(|(_, page)| Some(page));
@@ -48,8 +62,12 @@ pub fn payloads_of_frame(
 ///
 /// # Errors
 /// The decoder's error, or the database's.
-pub fn rows_of_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2], String> {
-    let (image, _) = decode(encoded_batch, payload_bytes)?;
+pub fn rows_of_frame(
+    encoded_batch: &[u8],
+    encoding: Encoding,
+    payload_bytes: u32,
+) -> Result<[Vec<String>; 2], String> {
+    let (image, _) = decode(encoded_batch, encoding, payload_bytes)?;
     let (mut said, mut read) = (Vec::new(), Vec::new());
     let db = tables().map_err(text)?;
     for job in &image.jobs {
@@ -185,16 +203,20 @@ pub fn forget_newest_segment(dir: &Path) {
 
 fn decode(
     encoded_batch: &[u8],
+    encoding: Encoding,
     payload_bytes: u32,
 ) -> Result<(BatchImage<'_>, Vec<JobLocations>), String> {
     let payloads = JournalLocation { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
-    BatchImage::decode(encoded_batch, payloads, false).map_err(|error| error.to_string())
+    let version = match encoding {
+        Encoding::Positional => SegmentVersion::Two,
+        Encoding::Numbered => SegmentVersion::Three,
+    };
+    BatchImage::decode(encoded_batch, payloads, version).map_err(|error| error.to_string())
 }
 
 fn tables() -> rusqlite::Result<Connection> {
-    let db = Connection::open_in_memory()?;
-    db.execute_batch(schema::TABLES)?;
-    db.execute_batch(crate::tables::deleting::TABLE)?;
+    let mut db = Connection::open_in_memory()?;
+    schema::migrate(&mut db, 0)?;
     Ok(db)
 }
 

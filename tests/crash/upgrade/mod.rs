@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use archive::{Expected, PartlyRead, Repeat, Secrets, Webhook};
 
 /// The schema version that this host writes.
-const SCHEMA_VERSION: u64 = 7;
+const SCHEMA_VERSION: u64 = 8;
 
 /// The wait between two attempts of a webhook, in milliseconds.
 const RETRY_INTERVAL_MS: u64 = 10_000;
@@ -46,12 +46,12 @@ async fn a_directory_of_version_6_is_upgraded_after_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_7_is_opened_after_an_orderly_end() {
+async fn a_directory_of_version_7_is_upgraded_after_an_orderly_end() {
     loses_nothing(7, "version-7-closed.tar.gz").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_7_is_opened_after_a_crash() {
+async fn a_directory_of_version_7_is_upgraded_after_a_crash() {
     loses_nothing(7, "version-7-killed.tar.gz").await;
 }
 

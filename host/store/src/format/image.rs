@@ -2,21 +2,24 @@
 //! named here. All values are absolute, so a frame can be applied any number of times, as long as
 //! frames are applied in order.
 //!
-//! The encoding is postcard's: numbers take as many bytes as they need, and texts are borrowed from
-//! the frame.
+//! The encoding is CBOR with a number for each field. **To change it:** a new field gets the next
+//! number and `skip_if` or `default`, so that frames without it can still be read; the number of a
+//! field that is removed is not used again; no field changes its type. Frames of schema versions 6
+//! and 7 have another encoding: [`positional`]. Texts are borrowed from the frame.
 
 use std::io;
 
 use gristmill_core::delivery::{Delivery, DeliveryState};
 use gristmill_core::id::JobId;
 use gristmill_core::time::Timestamp;
-use serde::{Deserialize, Serialize};
+use minicbor::{Decode, Encode};
 
 use crate::damage::damaged;
 use crate::format::EndpointKey;
+use crate::format::positional;
 use crate::journal::checksum::SUM_BYTES;
 use crate::journal::frame::Frame;
-use crate::journal::segment::JournalLocation;
+use crate::journal::segment::{JournalLocation, SegmentVersion};
 
 /// The code of a pending delivery.
 pub(crate) const PENDING: u8 = 0;
@@ -25,69 +28,87 @@ pub(crate) const PENDING: u8 = 0;
 pub(crate) type IdBytes = [u8; 19];
 
 /// A batch.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Encode, Decode)]
 pub(crate) struct BatchImage<'a> {
     /// Endpoints that are new, by number.
-    #[serde(borrow)]
+    #[b(0)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) endpoints: Vec<(u32, &'a str)>,
     /// Endpoints whose counts have changed: completed, failed and retried jobs so far.
+    #[n(1)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) counts: Vec<(u32, [u64; 3])>,
     /// Rows of usage that have changed.
-    #[serde(borrow)]
+    #[b(2)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) usage: Vec<UsageImage<'a>>,
-    #[serde(borrow)]
+    #[b(3)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobImage<'a>>,
     /// Deliveries after an attempt.
-    #[serde(borrow)]
+    #[b(4)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) attempts: Vec<DeliveryImage<'a>>,
+    #[n(5)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) dropped_deliveries: Vec<u64>,
+    #[n(6)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) forgotten: Vec<u32>,
+    #[n(7)]
     pub(crate) dropped_records_up_to: Option<u64>,
 }
 
-/// Values of a job's row that version 6 did not have. They follow the other content of a frame, by
-/// the number of the job, and are left out where all of them are the default: frames of version 6
-/// end before them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RowExtension {
-    /// When the job was queued again, if it was.
-    pub(crate) queued_at: Option<u64>,
-    /// Bytes of the attempt's chunks and output.
-    pub(crate) result_bytes: u64,
-}
-
 /// The usage so far in an hour, or in a part of one.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Encode, Decode)]
 pub(crate) struct UsageImage<'a> {
+    #[b(0)]
     pub(crate) endpoint: &'a str,
+    #[b(1)]
     pub(crate) template: &'a str,
+    #[b(2)]
     pub(crate) owner: &'a str,
+    #[n(3)]
     pub(crate) hour: u32,
+    #[n(4)]
     pub(crate) run: u32,
     /// In the order of [`UsageSum`](gristmill_core::usage::UsageSum)'s fields.
+    #[n(5)]
     pub(crate) sum: [u64; 9],
 }
 
 /// A job that has changed.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Encode, Decode)]
 pub(crate) struct JobImage<'a> {
+    #[n(0)]
     pub(crate) seq: u64,
+    #[n(1)]
+    #[cbor(with = "minicbor::bytes")]
     pub(crate) id: IdBytes,
+    #[n(2)]
     pub(crate) endpoint: u32,
-    #[serde(borrow)]
+    #[b(3)]
     pub(crate) state: StateImage<'a>,
     /// Its idempotency record, if it has one.
+    #[n(4)]
     pub(crate) idempotency: Option<IdempotencyImage>,
     /// Length of the new output.
+    #[n(5)]
     pub(crate) output: Option<u32>,
     /// The chunks and the output of an earlier attempt are deleted.
+    #[n(6)]
+    #[cbor(skip_if = "is_default")]
     pub(crate) clears_result: bool,
     /// New pages of chunks: index of the first chunk, and length.
+    #[n(7)]
+    #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) pages: Vec<(u64, u32)>,
     /// A new webhook.
-    #[serde(borrow)]
+    #[b(8)]
     pub(crate) delivery: Option<DeliveryImage<'a>>,
     /// Whether its bytes are among the payloads.
+    #[n(9)]
+    #[cbor(skip_if = "is_default")]
     pub(crate) has_body: bool,
 }
 
@@ -103,84 +124,143 @@ pub(crate) struct NewJobImage<'a> {
 }
 
 /// The change of a job.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
 pub(crate) enum StateImage<'a> {
     /// The job is new.
+    #[n(0)]
     New {
-        #[serde(borrow)]
+        #[b(0)]
         fixed: FixedImage<'a>,
-        #[serde(borrow)]
+        #[b(1)]
         row: RowImage<'a>,
         /// Length of its input, unless that is not needed any more.
+        #[n(2)]
         input: Option<u32>,
     },
     /// The job has changed.
-    Changed(#[serde(borrow)] RowImage<'a>),
+    #[n(1)]
+    Changed(#[b(0)] RowImage<'a>),
     /// The job is deleted. The flags name the parts that the database may have.
-    Deleted { job: bool, output: bool, chunks: bool },
+    #[n(2)]
+    Deleted {
+        #[n(0)]
+        job: bool,
+        #[n(1)]
+        output: bool,
+        #[n(2)]
+        chunks: bool,
+    },
 }
 
 /// An idempotency record.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Encode, Decode)]
 pub(crate) struct IdempotencyImage {
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
     pub(crate) key: [u8; 16],
+    #[n(1)]
+    #[cbor(with = "minicbor::bytes")]
     pub(crate) content: [u8; 16],
+    #[n(2)]
     pub(crate) at: u64,
 }
 
 /// The columns of a job's row that never change.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Encode, Decode)]
 pub(crate) struct FixedImage<'a> {
+    #[b(0)]
     pub(crate) owner: &'a str,
+    #[n(1)]
     pub(crate) low_priority: bool,
+    #[n(2)]
     pub(crate) execution_timeout_ms: u64,
+    #[n(3)]
     pub(crate) ttl_ms: u64,
+    #[n(4)]
     pub(crate) retention_ms: u64,
+    #[n(5)]
     pub(crate) created_at: u64,
+    #[b(6)]
     pub(crate) webhook: Option<&'a str>,
 }
 
 /// The columns of a job's row that can change.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Encode, Decode)]
 pub(crate) struct RowImage<'a> {
+    #[n(0)]
     pub(crate) state: u8,
+    #[n(1)]
     pub(crate) claim: u32,
+    #[n(2)]
     pub(crate) crashes: u8,
+    #[n(3)]
     pub(crate) retries: u16,
+    #[n(4)]
     pub(crate) queue_position: u64,
+    #[n(5)]
     pub(crate) ttl_at: u64,
-    #[serde(borrow)]
+    #[b(6)]
     pub(crate) attempt: Option<AttemptImage<'a>>,
-    #[serde(skip)]
-    pub(crate) extension: RowExtension,
+    /// When the job was queued again, if it was.
+    #[n(7)]
+    pub(crate) queued_at: Option<u64>,
+    /// Bytes of the attempt's chunks and output.
+    #[n(8)]
+    #[cbor(skip_if = "is_default")]
+    pub(crate) result_bytes: u64,
 }
 
 /// The results of the last attempt.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Encode, Decode)]
 pub(crate) struct AttemptImage<'a> {
+    #[n(0)]
     pub(crate) started_at: Option<u64>,
+    #[n(1)]
     pub(crate) finished_at: Option<u64>,
+    #[b(2)]
     pub(crate) worker: Option<&'a str>,
+    #[b(3)]
     pub(crate) error: Option<&'a str>,
+    #[n(4)]
+    #[cbor(skip_if = "is_default")]
     pub(crate) chunk_count: u64,
 }
 
 /// The present state of a delivery.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Encode, Decode)]
 pub(crate) struct DeliveryImage<'a> {
+    #[n(0)]
     pub(crate) id: u64,
+    #[n(1)]
     pub(crate) endpoint: u32,
+    #[n(2)]
+    #[cbor(with = "minicbor::bytes")]
     pub(crate) job: IdBytes,
+    #[b(3)]
     pub(crate) job_status: &'a str,
+    #[n(4)]
     pub(crate) job_retries: u32,
+    #[b(5)]
     pub(crate) url: &'a str,
+    #[n(6)]
     pub(crate) body_bytes: u64,
+    #[n(7)]
     pub(crate) created_at: u64,
+    #[n(8)]
     pub(crate) state: u8,
+    #[n(9)]
     pub(crate) at: u64,
+    #[n(10)]
     pub(crate) attempts: u32,
+    #[n(11)]
     pub(crate) last_status: Option<u16>,
+    #[b(12)]
     pub(crate) last_error: Option<&'a str>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl<'a> DeliveryImage<'a> {
@@ -213,15 +293,7 @@ pub(crate) fn state_columns(state: DeliveryState) -> (u8, Timestamp) {
     }
 }
 
-impl<'a> JobImage<'a> {
-    /// Its row, unless the job is deleted.
-    fn row(&self) -> Option<&RowImage<'a>> {
-        match &self.state {
-            StateImage::New { row, .. } | StateImage::Changed(row) => Some(row),
-            StateImage::Deleted { .. } => None,
-        }
-    }
-
+impl JobImage<'_> {
     pub(crate) fn job_id(&self) -> Option<JobId> {
         JobId::from_bytes(&self.id).ok()
     }
@@ -261,26 +333,7 @@ pub(crate) struct JobLocations {
 impl<'a> BatchImage<'a> {
     /// Encodes the batch.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = postcard::to_allocvec(self).expect("an image is plain data");
-        let rows = self.jobs.iter().filter_map(|job| Some((job.seq, job.row()?.extension)));
-        let extensions: Vec<_> =
-            rows.filter(|(_, extension)| *extension != RowExtension::default()).collect();
-        if !extensions.is_empty() {
-            bytes = postcard::to_extend(&extensions, bytes).expect("an image is plain data");
-        }
-        bytes
-    }
-
-    /// Adds the values behind the other content of a frame to the rows of its jobs. Both are in the
-    /// order of the jobs.
-    fn add_extensions(&mut self, extensions: &[(u64, RowExtension)]) {
-        let mut jobs = self.jobs.iter_mut();
-        for (seq, extension) in extensions {
-            let Some(job) = jobs.find(|job| job.seq == *seq) else { return };
-            if let StateImage::New { row, .. } | StateImage::Changed(row) = &mut job.state {
-                row.extension = *extension;
-            }
-        }
+        minicbor::to_vec(self).expect("an image is plain data")
     }
 
     /// Decodes a frame, with the locations of the jobs' payloads.
@@ -289,24 +342,23 @@ impl<'a> BatchImage<'a> {
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame cannot be decoded. Its
     /// checksum was right, so another program wrote it.
     pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobLocations>)> {
-        Self::decode(frame.encoded_batch(), frame.payloads, frame.has_sums())
+        Self::decode(frame.encoded_batch(), frame.payloads, frame.version())
     }
 
-    /// Decodes a frame with payloads at `payloads`, each followed by a checksum if `has_sums`.
+    /// Decodes a frame of a segment of `version` with payloads at `payloads`.
     pub(crate) fn decode(
         encoded_batch: &'a [u8],
         payloads: JournalLocation,
-        has_sums: bool,
+        version: SegmentVersion,
     ) -> io::Result<(Self, Vec<JobLocations>)> {
-        let other = |error| damaged(format!("a frame of another version: {error}"));
-        let (mut image, rest): (Self, _) =
-            postcard::take_from_bytes(encoded_batch).map_err(other)?;
-        if !rest.is_empty() {
-            image.add_extensions(
-                &postcard::from_bytes::<Vec<(u64, RowExtension)>>(rest).map_err(other)?,
-            );
-        }
+        let image = match version {
+            SegmentVersion::One | SegmentVersion::Two => positional::decode(encoded_batch),
+            SegmentVersion::Three => decode_numbered(encoded_batch),
+        };
+        let image: Self = image
+            .map_err(|details| damaged(format!("a frame that cannot be decoded: {details}")))?;
         let mut at = payloads;
+        let has_sums = version.has_sums();
         let locations = image.jobs.iter().map(|job| job.locations(&mut at, has_sums)).collect();
         if at.at != payloads.at + payloads.len {
             return Err(damaged("a frame's payloads have another length than it states"));
@@ -321,6 +373,16 @@ impl<'a> BatchImage<'a> {
     ) -> impl Iterator<Item = JobLocations> + use<'_, 'a> {
         let mut at = payloads;
         self.jobs.iter().map(move |job| job.locations(&mut at, true))
+    }
+}
+
+/// Decodes a batch with numbered fields.
+fn decode_numbered<'a>(encoded_batch: &'a [u8]) -> Result<BatchImage<'a>, String> {
+    let mut decoder = minicbor::Decoder::new(encoded_batch);
+    let image = decoder.decode().map_err(|error| error.to_string())?;
+    match encoded_batch.len() - decoder.position() {
+        0 => Ok(image),
+        rest => Err(format!("{rest} bytes follow it")),
     }
 }
 
@@ -347,7 +409,168 @@ mod tests {
         let encoded_batch = image.encode();
         for len in [0, 9, 10, 11] {
             let payloads = JournalLocation { segment: SegmentId(1), at: 100, len };
-            assert!(BatchImage::decode(&encoded_batch, payloads, true).is_err(), "{len}");
+            assert!(
+                BatchImage::decode(&encoded_batch, payloads, SegmentVersion::NEWEST).is_err(),
+                "{len}"
+            );
         }
     }
+
+    /// A batch with a value in each field.
+    fn full_batch() -> BatchImage<'static> {
+        let attempt = AttemptImage {
+            started_at: Some(1),
+            finished_at: Some(1_700_000_000_000),
+            worker: Some("w"),
+            error: Some("e"),
+            chunk_count: 300,
+        };
+        let row = RowImage {
+            state: 3,
+            claim: 70_000,
+            crashes: 1,
+            retries: 2,
+            queue_position: 3,
+            ttl_at: 4,
+            attempt: Some(attempt),
+            queued_at: Some(5),
+            result_bytes: 6,
+        };
+        let fixed = FixedImage {
+            owner: "o",
+            low_priority: true,
+            execution_timeout_ms: 7,
+            ttl_ms: 8,
+            retention_ms: 9,
+            created_at: 10,
+            webhook: Some("h"),
+        };
+        let delivery = || DeliveryImage {
+            id: 11,
+            endpoint: 12,
+            job: [13; 19],
+            job_status: "FAILED",
+            job_retries: 14,
+            url: "u",
+            body_bytes: 15,
+            created_at: 16,
+            state: 1,
+            at: 17,
+            attempts: 18,
+            last_status: Some(500),
+            last_error: Some("x"),
+        };
+        let job = |seq, state| JobImage {
+            seq,
+            id: [20; 19],
+            endpoint: 21,
+            state,
+            idempotency: Some(IdempotencyImage { key: [22; 16], content: [23; 16], at: 24 }),
+            output: Some(25),
+            clears_result: true,
+            pages: vec![(26, 27)],
+            delivery: Some(delivery()),
+            has_body: true,
+        };
+        BatchImage {
+            endpoints: vec![(28, "n")],
+            counts: vec![(29, [30, 31, 32])],
+            usage: vec![UsageImage {
+                endpoint: "n",
+                template: "t",
+                owner: "o",
+                hour: 33,
+                run: 34,
+                sum: [35, 36, 37, 38, 39, 40, 41, 42, 43],
+            }],
+            jobs: vec![
+                job(44, StateImage::New { fixed, row, input: Some(45) }),
+                job(46, StateImage::Changed(row)),
+                job(47, StateImage::Deleted { job: true, output: false, chunks: true }),
+            ],
+            attempts: vec![delivery()],
+            dropped_deliveries: vec![48],
+            forgotten: vec![49],
+            dropped_records_up_to: Some(50),
+        }
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The same bytes must be read by all later versions: a change here needs a version of its own.
+    #[test]
+    fn a_batch_has_the_bytes_that_are_on_disk() {
+        let batch = full_batch();
+        let bytes = batch.encode();
+        assert_eq!(hex(&bytes), ON_DISK);
+        let decoded = decode_numbered(&bytes).unwrap();
+        assert_eq!(format!("{decoded:?}"), format!("{batch:?}"));
+        assert_eq!(
+            hex(&BatchImage::default().encode()),
+            "80",
+            "fields without a value are left out"
+        );
+    }
+
+    #[test]
+    fn fields_that_are_added_later_have_a_default() {
+        #[derive(Encode)]
+        struct LaterUsage<'a> {
+            #[n(0)]
+            endpoint: &'a str,
+            #[n(1)]
+            template: &'a str,
+            #[n(2)]
+            owner: &'a str,
+            #[n(3)]
+            hour: u32,
+            #[n(4)]
+            run: u32,
+            #[n(5)]
+            sum: [u64; 9],
+            #[n(6)]
+            tags: Vec<(&'a str, &'a str)>,
+        }
+        #[derive(Decode)]
+        struct LaterBatch {
+            #[n(7)]
+            dropped_records_up_to: Option<u64>,
+            #[n(8)]
+            #[cbor(default)]
+            added: Vec<u64>,
+        }
+        let (endpoint, template, owner, sum) = ("n", "t", "o", [1; 9]);
+        let tags = vec![("k", "v")];
+        let later = LaterUsage { endpoint, template, owner, hour: 1, run: 2, sum, tags };
+        let bytes = minicbor::to_vec(later).unwrap();
+        let known: UsageImage<'_> = minicbor::decode(&bytes).unwrap();
+        assert_eq!((known.owner, known.sum), (owner, sum));
+        let batch: LaterBatch = minicbor::decode(&full_batch().encode()).unwrap();
+        assert_eq!((batch.dropped_records_up_to, batch.added), (Some(50), vec![]));
+    }
+
+    #[test]
+    fn a_batch_that_is_cut_or_continued_is_refused() {
+        let bytes = full_batch().encode();
+        for len in 0..bytes.len() {
+            assert!(decode_numbered(&bytes[..len]).is_err(), "{len}");
+        }
+        assert!(decode_numbered(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    const ON_DISK: &str = "\
+        888182181c616e8182181d83181e181f18208186616e6174616f182118228918231824182518261827182818\
+        29182a182b838a182c531414141414141414141414141414141414141415840087616ff50708090a61688903\
+        1a000111700102030485011b0000018bcfe568006177616519012c0506182d83501616161616161616161616\
+        1616161616501717171717171717171717171717171718181819f58182181a181b8d0b0c530d0d0d0d0d0d0d\
+        0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f46178f58a182e5314141414141414\
+        14141414141414141414141415820189031a000111700102030485011b0000018bcfe568006177616519012c\
+        0506835016161616161616161616161616161616501717171717171717171717171717171718181819f58182\
+        181a181b8d0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901\
+        f46178f58a182f5314141414141414141414141414141414141414158402f5f4f58350161616161616161616\
+        16161616161616501717171717171717171717171717171718181819f58182181a181b8d0b0c530d0d0d0d0d\
+        0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f46178f5818d0b0c530d0d0d0d\
+        0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f461788118308118311832";
 }

@@ -7,6 +7,7 @@
 pub(crate) mod image;
 pub(crate) mod pages;
 pub(crate) mod payload;
+mod positional;
 
 use gristmill_core::job::JobStatus;
 

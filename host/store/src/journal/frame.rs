@@ -10,7 +10,7 @@ use std::io;
 
 use crate::journal::checksum;
 use crate::journal::segment::{
-    BLOCK_BYTES, HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId,
+    BLOCK_BYTES, HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId, SegmentVersion,
 };
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of the encoded
@@ -105,7 +105,7 @@ pub(crate) fn head<'a>(
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
     file: &'a SegmentFile,
-    has_sums: bool,
+    version: SegmentVersion,
     /// The whole frame, or the part before its payloads.
     bytes: Vec<u8>,
     batch_bytes: u32,
@@ -129,15 +129,15 @@ impl Frame<'_> {
             Some(bytes) => bytes.into(),
             None => Cow::from(self.file.read(location.at, location.len)?),
         };
-        if !self.has_sums {
+        if !self.version.has_sums() {
             return Ok(bytes);
         }
         checksum::checked_cow(bytes).ok_or_else(|| self.file.damaged_payload(location))
     }
 
-    /// Whether each payload is followed by a checksum.
-    pub(crate) fn has_sums(&self) -> bool {
-        self.has_sums
+    /// The version of its segment.
+    pub(crate) fn version(&self) -> SegmentVersion {
+        self.version
     }
 
     fn in_memory(&self, location: JournalLocation) -> Option<&[u8]> {
@@ -154,7 +154,7 @@ pub(crate) struct Frames<'a> {
     file_len: u64,
     segment: SegmentId,
     salt: u64,
-    has_sums: bool,
+    version: SegmentVersion,
     number: u32,
     at: u32,
     /// Whether large payloads are not read and not checked again.
@@ -164,9 +164,9 @@ pub(crate) struct Frames<'a> {
 impl<'a> Frames<'a> {
     pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
         let file_len = file.len()?;
-        let Header { id: segment, salt, has_sums, .. } = header;
+        let Header { id: segment, salt, version, .. } = header;
         let (number, at) = (0, HEADER_BYTES);
-        Ok(Self { file, file_len, segment, salt, has_sums, number, at, was_checked: false })
+        Ok(Self { file, file_len, segment, salt, version, number, at, was_checked: false })
     }
 
     /// The frames of a segment that was checked before, and ends at `end`.
@@ -228,8 +228,8 @@ impl<'a> Frames<'a> {
         let payloads = JournalLocation { segment: self.segment, at, len: head.payloads };
         self.at = extent.end;
         self.number += 1;
-        let (file, has_sums) = (self.file, self.has_sums);
-        Ok(Some(Frame { file, has_sums, bytes, batch_bytes: head.batch_bytes, payloads }))
+        let (file, version) = (self.file, self.version);
+        Ok(Some(Frame { file, version, bytes, batch_bytes: head.batch_bytes, payloads }))
     }
 }
 
@@ -237,7 +237,8 @@ impl<'a> Frames<'a> {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99, has_sums: false };
+    const HEADER: Header =
+        Header { id: SegmentId(1), end_before: 0, salt: 99, version: SegmentVersion::One };
 
     fn write(file: &SegmentFile, salt: u64, number: u32, at: u32, payload: &[u8]) -> u32 {
         let encoded_batch = format!("frame {number}");

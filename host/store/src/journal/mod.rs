@@ -42,7 +42,9 @@ use crate::journal::blocks::BlockWriter;
 use crate::journal::checksum::PayloadPart;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
-use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId};
+use crate::journal::segment::{
+    HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId, SegmentVersion,
+};
 use crate::private::make_private_dir;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -232,19 +234,19 @@ impl Journal {
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
     pub(crate) fn read(&self, location: JournalLocation) -> io::Result<Option<Bytes>> {
-        let Some((file, has_sums)) = self.file_of(location) else { return Ok(None) };
+        let Some((file, version)) = self.file_of(location) else { return Ok(None) };
         let bytes = Bytes::from(file.read(location.at, location.len)?);
-        if !has_sums {
+        if !version.has_sums() {
             return Ok(Some(bytes));
         }
         let payload = checksum::checked(&bytes).ok_or_else(|| file.damaged_payload(location))?;
         Ok(Some(bytes.slice_ref(payload)))
     }
 
-    fn file_of(&self, location: JournalLocation) -> Option<(Arc<SegmentFile>, bool)> {
+    fn file_of(&self, location: JournalLocation) -> Option<(Arc<SegmentFile>, SegmentVersion)> {
         let segments = self.segments();
         let segment = segments.used.get(&location.segment)?;
-        Some((segment.file.clone(), segment.header.has_sums))
+        Some((segment.file.clone(), segment.header.version))
     }
 
     /// Protects the bytes at `locations` from being overwritten.
@@ -313,8 +315,9 @@ impl Journal {
         location: JournalLocation,
         count: u32,
     ) -> io::Result<Option<Vec<u8>>> {
-        let Some((file, has_sums)) = self.file_of(location) else { return Ok(None) };
-        let end = location.len - if has_sums { checksum::SUM_BYTES.min(location.len) } else { 0 };
+        let Some((file, version)) = self.file_of(location) else { return Ok(None) };
+        let end = location.len
+            - if version.has_sums() { checksum::SUM_BYTES.min(location.len) } else { 0 };
         let Some(from) = end.checked_sub(count) else { return Ok(None) };
         file.read(location.at + from, count).map(Some)
     }
@@ -395,7 +398,8 @@ impl Journal {
         let next = segments.last.0.checked_add(1);
         let next = next.ok_or_else(|| AppendError::Fatal(io::Error::other("2^32 segments")))?;
         let salt = rand::random();
-        let header = Header { id: SegmentId(next), end_before, salt, has_sums: true };
+        let header =
+            Header { id: SegmentId(next), end_before, salt, version: SegmentVersion::NEWEST };
         if let Err(error) = file.begin(header) {
             // Nothing refers to the file yet, and an incomplete header counts as none.
             segments.free.push(file);

@@ -106,7 +106,7 @@ impl Scan {
             }
             Err(error) => return Err(error),
         };
-        if header.has_sums {
+        if header.version.has_sums() {
             let Some(len) = checksum::checked(&bytes).map(<[u8]>::len) else {
                 return Ok(Err(damaged("damaged payload")));
             };

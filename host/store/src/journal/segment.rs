@@ -44,16 +44,40 @@ pub(crate) struct Header {
     /// Part of every checksum, so that frames of an earlier use of the file, and client bytes that
     /// look like a frame, do not pass for frames of this one.
     pub(crate) salt: u64,
-    /// Whether each payload is followed by a checksum. True except for segments of schema version
-    /// 6.
-    pub(crate) has_sums: bool,
+    pub(crate) version: SegmentVersion,
 }
 
-/// The first bytes of segments with a checksum behind each payload.
-const MAGIC: &[u8; 8] = b"grmlseg2";
+/// The version of a segment's frames. A segment of an older version is read, and never continued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SegmentVersion {
+    /// Of schema version 6: batches by position, and payloads without checksums.
+    One,
+    /// Of schema version 7: a checksum behind each payload.
+    Two,
+    /// Of schema version 8: batches with numbered fields.
+    Three,
+}
 
-/// The first bytes of segments without.
-const MAGIC_WITHOUT_SUMS: &[u8; 8] = b"grmlseg1";
+impl SegmentVersion {
+    pub(crate) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Three];
+
+    /// The version that is written.
+    pub(crate) const NEWEST: Self = Self::Three;
+
+    /// The first bytes of the segment.
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::One => b"grmlseg1",
+            Self::Two => b"grmlseg2",
+            Self::Three => b"grmlseg3",
+        }
+    }
+
+    /// Whether each payload is followed by a checksum.
+    pub(crate) fn has_sums(self) -> bool {
+        self != Self::One
+    }
+}
 
 /// Bytes that a disk writes as one unit, or a multiple of that.
 pub(crate) const BLOCK_BYTES: u32 = 4_096;
@@ -66,7 +90,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES as usize];
         let (rest, checksum) = bytes.split_at_mut(24);
         let fields = [
-            &if self.has_sums { *MAGIC } else { *MAGIC_WITHOUT_SUMS }[..],
+            &self.version.magic()[..],
             &self.id.0.to_le_bytes(),
             &self.end_before.to_le_bytes(),
             &self.salt.to_le_bytes(),
@@ -93,10 +117,9 @@ impl Header {
             id: SegmentId(u32::from_le_bytes(*id)),
             end_before: u32::from_le_bytes(*end_before),
             salt: u64::from_le_bytes(*salt),
-            has_sums: magic == MAGIC,
+            version: SegmentVersion::ALL.into_iter().find(|version| version.magic() == magic)?,
         };
-        let is_known = [MAGIC, MAGIC_WITHOUT_SUMS].contains(&magic);
-        (is_known && header.encode() == *bytes).then_some(header)
+        (header.encode() == *bytes).then_some(header)
     }
 }
 
@@ -274,10 +297,10 @@ mod tests {
             id: SegmentId(3),
             end_before: 77,
             salt: 0x1234_5678_9abc_def0,
-            has_sums: true,
+            version: SegmentVersion::NEWEST,
         };
-        let old = Header { has_sums: false, ..header };
-        for header in [old, header] {
+        for version in SegmentVersion::ALL {
+            let header = Header { version, ..header };
             file.begin(header).unwrap();
             assert_eq!(file.header().unwrap(), Some(header));
         }

@@ -102,7 +102,7 @@ fn is_whole(file: &SegmentFile, salt: u64, head: &Candidate) -> io::Result<bool>
 mod tests {
     use super::*;
     use crate::journal::frame;
-    use crate::journal::segment::{HEADER_BYTES, SegmentId};
+    use crate::journal::segment::{HEADER_BYTES, SegmentId, SegmentVersion};
 
     fn frame(salt: u64, number: u32, payload: &[u8]) -> Vec<u8> {
         let head = frame::head(salt, number, b"says", [payload].into_iter());
@@ -113,7 +113,8 @@ mod tests {
     fn a_frame_after_damage_is_found_and_nothing_else_is_mistaken_for_one() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
-        let header = Header { id: SegmentId(1), end_before: 0, salt: 7, has_sums: true };
+        let header =
+            Header { id: SegmentId(1), end_before: 0, salt: 7, version: SegmentVersion::NEWEST };
         file.fill(0, 3 << 20).unwrap();
         let find = |from| find_frame(&file, header, 4, from).unwrap();
         assert_eq!(find(HEADER_BYTES), None, "zeros");
@@ -138,7 +139,8 @@ mod tests {
     fn frame_heads_in_payloads_do_not_slow_the_search_without_bound() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
-        let header = Header { id: SegmentId(1), end_before: 0, salt: 7, has_sums: true };
+        let header =
+            Header { id: SegmentId(1), end_before: 0, salt: 7, version: SegmentVersion::NEWEST };
         let head = [9, 9, 9, 9, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 7, 0];
         file.write(&head.repeat(100_000), HEADER_BYTES).unwrap();
         assert_eq!(find_frame(&file, header, 4, HEADER_BYTES).unwrap(), None);

@@ -125,9 +125,9 @@ impl Report {
             let offset = page_of(&complaint).map(|page| (page - 1) * u64::from(page_bytes));
             self.add(file, offset, complaint);
         }
-        let is_newest = *version == schema::VERSION;
-        self.check_jobs(db, file, is_newest)?;
-        if is_newest {
+        let has_checksums = *version >= schema::CHECKSUMS_SINCE;
+        self.check_jobs(db, file, has_checksums)?;
+        if has_checksums {
             for table in PAYLOAD_TABLES {
                 self.check_payloads(db, file, table)?;
             }
@@ -171,10 +171,10 @@ impl Report {
         &mut self,
         db: &Connection,
         file: &Path,
-        is_newest: bool,
+        has_checksums: bool,
     ) -> rusqlite::Result<()> {
         let mut owners = Owners::default();
-        let older = (!is_newest).then(jobs::select_jobs_of_6);
+        let older = (!has_checksums).then(jobs::select_jobs_of_6);
         let mut statement = db.prepare(older.as_deref().unwrap_or(jobs::SELECT_JOBS))?;
         let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {

@@ -17,8 +17,7 @@ use crate::error::OpenError;
 use crate::journal::JournalRecord;
 use crate::journal::scan::Scan;
 use crate::seal::Seal;
-use crate::tables::db::{FileContent, identify, read_journal_record, read_journal_record_of_6};
-use crate::tables::schema;
+use crate::tables::db::{FileContent, identify, read_journal_record};
 
 /// A data directory, open for reading.
 pub(crate) struct Inspected {
@@ -48,10 +47,7 @@ impl Inspected {
         let FileContent::Store { version } = identify(&db, &file)? else {
             return Err(OpenError::NotAStore { file });
         };
-        let known = match version {
-            schema::VERSION => read_journal_record(&db)?.0,
-            _ => read_journal_record_of_6(&db)?,
-        };
+        let known = read_journal_record(&db, version)?.0;
         let journal_dir = dir.join(JOURNAL);
         let journal = Scan::open(&journal_dir, known).map_err(in_dir)?;
         let in_dir_key = dir.join(SECRETS_KEY);

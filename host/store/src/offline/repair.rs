@@ -90,9 +90,10 @@ pub fn repair(
     let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
     make_private_dir(output).map_err(in_output)?;
     let file = output.join(DATABASE);
-    let to = Connection::open(&file)?;
+    let mut to = Connection::open(&file)?;
     to.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     configure(&to)?;
+    schema::migrate(&mut to, 0)?;
     let mut repair = Repair {
         to: &to,
         inspected: &inspected,
@@ -102,10 +103,6 @@ pub fn repair(
         has_lost_records: false,
     };
     let transaction = to.unchecked_transaction()?;
-    to.execute_batch(schema::TABLES)?;
-    to.execute_batch(deleting::TABLE)?;
-    to.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
-    to.pragma_update(None, "user_version", schema::VERSION)?;
     repair.copy_meta()?;
     for (table, key) in TABLES {
         repair.copy_table(table, key)?;

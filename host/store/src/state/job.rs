@@ -17,7 +17,6 @@ use crate::format::EndpointKey;
 use crate::format::image::AttemptImage;
 use crate::format::image::JobLocations;
 use crate::format::image::NewJobImage;
-use crate::format::image::RowExtension;
 use crate::format::image::RowImage;
 use crate::format::payload::{Kind, Payload};
 use crate::format::status_code;
@@ -271,10 +270,6 @@ impl JobRow {
             error: attempt.error.as_deref(),
             chunk_count: attempt.chunk_count,
         });
-        let extension = RowExtension {
-            queued_at: self.queued_again_at().map(Timestamp::as_millis),
-            result_bytes: self.result_bytes(),
-        };
         RowImage {
             state: status_code(self.status),
             claim: self.last_claim.0,
@@ -283,7 +278,8 @@ impl JobRow {
             queue_position: self.queue_position,
             ttl_at: self.ttl_at.as_millis(),
             attempt,
-            extension,
+            queued_at: self.queued_again_at().map(Timestamp::as_millis),
+            result_bytes: self.result_bytes(),
         }
     }
 
@@ -292,16 +288,15 @@ impl JobRow {
     /// # Errors
     /// The value that is invalid.
     pub(crate) fn of(image: &RowImage<'_>) -> Result<Self, String> {
-        let RowExtension { queued_at, result_bytes } = image.extension;
         let attempt = match &image.attempt {
             Some(attempt) => Some(Arc::new(Attempt {
-                queued_at: queued_at.map(Timestamp::from_millis),
+                queued_at: image.queued_at.map(Timestamp::from_millis),
                 started_at: attempt.started_at.map(Timestamp::from_millis),
                 finished_at: attempt.finished_at.map(Timestamp::from_millis),
                 worker: attempt.worker.map(WorkerId::new).transpose().map_err(text)?,
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
-                result_bytes,
+                result_bytes: image.result_bytes,
             })),
             None => None,
         };

@@ -68,7 +68,7 @@ impl SqliteStore {
         signals: Arc<Signals>,
         settings: Settings,
     ) -> Result<(Self, Recovery), OpenError> {
-        let db = Db::open(dir, settings.secrets_key.as_deref())?;
+        let mut db = Db::open(dir, settings.secrets_key.as_deref())?;
         let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         let upgraded = db.upgrade()?;

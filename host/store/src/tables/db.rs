@@ -131,10 +131,8 @@ impl Db {
             counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
             Ok(())
         }))?;
-        let (journal, seen_at) = match upgrade {
-            Some(_) => (read_journal_record_of_6(&connection)?, None),
-            None => read_journal_record(&connection)?,
-        };
+        let version = upgrade.map_or(schema::VERSION, |upgrade| upgrade.from);
+        let (journal, seen_at) = read_journal_record(&connection, version)?;
         // From here on only the journal is synced for each change; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
@@ -154,18 +152,15 @@ impl Db {
         })
     }
 
-    /// Brings a file of version 6 to this version, durably. To be called once the journal is open:
-    /// until then a start that fails must leave a directory of version 6, in which segments without
-    /// a header are no damage.
-    pub(crate) fn upgrade(&self) -> rusqlite::Result<Option<SchemaUpgrade>> {
-        self.transaction(Sync::Now, |db| {
-            if let Some(upgrade) = self.upgrade {
-                db.execute_batch(schema::UPGRADE_FROM_6)?;
-                db.pragma_update(None, "user_version", upgrade.to)?;
-            }
-            db.execute_batch(deleting::TABLE)
-        })?;
-        Ok(self.upgrade)
+    /// Brings a file of an older version to this version, durably. To be called once the journal is
+    /// open: until then a start that fails must leave a directory of the old version. In one of
+    /// version 6, segments without a header are no damage.
+    pub(crate) fn upgrade(&mut self) -> rusqlite::Result<Option<SchemaUpgrade>> {
+        let Some(upgrade) = self.upgrade else { return Ok(None) };
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        schema::migrate(&mut self.connection, upgrade.from)?;
+        self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        Ok(Some(upgrade))
     }
 
     /// The connection, to read.
@@ -354,7 +349,7 @@ fn sync_log(dir: &Path) -> io::Result<()> {
 /// The content of a database file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileContent {
-    /// New and empty.
+    /// New and empty: without tables, or without the row that is written once they exist.
     New,
     /// A job store of a version that is read.
     Store { version: i64 },
@@ -393,6 +388,7 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     match (application, found) {
         (0, 0) if tables == 0 => Ok(FileContent::New),
+        (schema::APPLICATION_ID, schema::VERSION) if is_unused(db)? => Ok(FileContent::New),
         (schema::APPLICATION_ID, version @ schema::VERSION_MIN..=schema::VERSION) => {
             Ok(FileContent::Store { version })
         }
@@ -442,10 +438,14 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The tables' record of the journal, and the newest time that the host has recorded.
+/// The record of the journal in tables of `version`, and the newest time that the host has recorded.
 pub(crate) fn read_journal_record(
     db: &Connection,
+    version: i64,
 ) -> rusqlite::Result<(JournalRecord, Option<Timestamp>)> {
+    if version < schema::CHECKSUMS_SINCE {
+        return Ok((read_journal_record_of_6(db)?, None));
+    }
     let sql = "SELECT settled, journal_last, journal_end, seen_at FROM meta";
     db.query_row(sql, (), |row| {
         let checkpointed = SegmentId(row.get(0)?);
@@ -457,25 +457,29 @@ pub(crate) fn read_journal_record(
 }
 
 /// The record of the journal in tables of version 6.
-pub(crate) fn read_journal_record_of_6(db: &Connection) -> rusqlite::Result<JournalRecord> {
+fn read_journal_record_of_6(db: &Connection) -> rusqlite::Result<JournalRecord> {
     let checkpointed =
         db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;
     Ok(JournalRecord { checkpointed, last: checkpointed, end: None, is_upgraded: true })
 }
 
+/// Whether the creation of the file was interrupted: it has tables and nothing in them.
+fn is_unused(db: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM meta) AND NOT EXISTS (SELECT 1 FROM catalog) \
+               AND NOT EXISTS (SELECT 1 FROM endpoint) AND NOT EXISTS (SELECT 1 FROM job)";
+    db.query_row(sql, (), |row| row.get(0))
+}
+
 fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
     // The last bytes of a UUIDv7 are random.
     let [.., high, low] = *Uuid::now_v7().as_bytes();
-    let transaction = db.transaction()?;
-    transaction.execute_batch(schema::TABLES)?;
-    transaction.execute_batch(deleting::TABLE)?;
-    transaction.execute(
+    let version = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    schema::migrate(db, version)?;
+    db.execute(
         "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
         params![u16::from_be_bytes([high, low]), seal.seal_word(Word::SETTLED)],
     )?;
-    transaction.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", schema::VERSION)?;
-    transaction.commit()
+    Ok(())
 }
 
 fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {

@@ -15,10 +15,6 @@ use crate::format::EndpointKey;
 use crate::format::image::{BatchImage, StateImage};
 use crate::tables::sql;
 
-/// The table of the marks. A directory of version 7 without it gets it when it is opened.
-pub(crate) const TABLE: &str =
-    "CREATE TABLE IF NOT EXISTS deleting (endpoint INTEGER PRIMARY KEY) STRICT;";
-
 /// Marks endpoints.
 pub(crate) fn mark(db: &Connection, endpoints: &[EndpointKey]) -> rusqlite::Result<()> {
     let sql = "INSERT OR IGNORE INTO deleting (endpoint) VALUES (?1)";

@@ -4,7 +4,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
 use crate::format::image::{
-    AttemptImage, FixedImage, IdBytes, JobImage, NewJobImage, RowExtension, RowImage, StateImage,
+    AttemptImage, FixedImage, IdBytes, JobImage, NewJobImage, RowImage, StateImage,
 };
 use crate::tables::sql::{integer, invalid};
 
@@ -93,8 +93,8 @@ fn bind_changing(
     statement.raw_bind_parameter(10, attempt.and_then(|attempt| attempt.worker))?;
     statement.raw_bind_parameter(11, attempt.and_then(|attempt| attempt.error))?;
     statement.raw_bind_parameter(12, integer(attempt.map_or(0, |attempt| attempt.chunk_count)))?;
-    statement.raw_bind_parameter(13, integer(row.extension.result_bytes))?;
-    statement.raw_bind_parameter(14, row.extension.queued_at.map(integer))
+    statement.raw_bind_parameter(13, integer(row.result_bytes))?;
+    statement.raw_bind_parameter(14, row.queued_at.map(integer))
 }
 
 /// Reads a row of [`SELECT_JOBS`].
@@ -106,7 +106,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
     let time = |column| row.get::<_, Option<i64>>(column).map(|time| time.map(i64::unsigned_abs));
     let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
     let id = IdBytes::try_from(row.get_ref(1)?.as_blob()?);
-    let extension = RowExtension { queued_at: time(22)?, result_bytes: number(21)? };
+    let queued_at = time(22)?;
     let attempt = AttemptImage {
         started_at: time(13)?,
         finished_at: time(14)?,
@@ -114,7 +114,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
         error: text(16)?,
         chunk_count: number(17)?,
     };
-    let times = [extension.queued_at, attempt.started_at, attempt.finished_at];
+    let times = [queued_at, attempt.started_at, attempt.finished_at];
     Ok(NewJobImage {
         seq: number(0)?,
         id: id.map_err(|error| invalid(1, Type::Blob, error))?,
@@ -136,7 +136,8 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             queue_position: number(11)?,
             ttl_at: number(12)?,
             attempt: times.iter().any(Option::is_some).then_some(attempt),
-            extension,
+            queued_at,
+            result_bytes: number(21)?,
         },
         input_bytes: u32::try_from(number(20)?).unwrap_or(u32::MAX),
     })

@@ -1,0 +1,56 @@
+-- The tables of version 6, the oldest version that is read.
+
+CREATE TABLE meta (
+  id INTEGER PRIMARY KEY CHECK (id = 1), node INTEGER NOT NULL, is_clean INTEGER NOT NULL,
+  sealed BLOB NOT NULL, settled INTEGER NOT NULL
+) STRICT;
+CREATE TABLE endpoint (
+  seq INTEGER PRIMARY KEY, name TEXT NOT NULL,
+  completed INTEGER NOT NULL, failed INTEGER NOT NULL, retried INTEGER NOT NULL
+) STRICT;
+CREATE TABLE job (
+  seq INTEGER PRIMARY KEY, id BLOB NOT NULL, endpoint INTEGER NOT NULL, owner TEXT NOT NULL,
+  low_priority INTEGER NOT NULL, execution_timeout_ms INTEGER NOT NULL, ttl_ms INTEGER NOT NULL,
+  retention_ms INTEGER NOT NULL, created_at INTEGER NOT NULL, webhook TEXT,
+  state INTEGER NOT NULL, claim INTEGER NOT NULL, crashes INTEGER NOT NULL,
+  retries INTEGER NOT NULL, place INTEGER NOT NULL, ttl_at INTEGER NOT NULL,
+  started_at INTEGER, finished_at INTEGER, worker TEXT, error TEXT, chunk_count INTEGER NOT NULL
+) STRICT;
+CREATE TABLE input (
+  seq INTEGER PRIMARY KEY, body BLOB NOT NULL, s3 BLOB
+) STRICT;
+CREATE TABLE output (seq INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE kept (
+  seq INTEGER NOT NULL, kind INTEGER NOT NULL, segment INTEGER NOT NULL, at INTEGER NOT NULL,
+  len INTEGER NOT NULL, PRIMARY KEY (seq, kind)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE chunk (
+  seq INTEGER NOT NULL, first INTEGER NOT NULL, body BLOB NOT NULL,
+  PRIMARY KEY (seq, first)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE delivery (
+  seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, job BLOB NOT NULL, job_status TEXT NOT NULL,
+  job_retries INTEGER NOT NULL, url TEXT NOT NULL, body_bytes INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, state INTEGER NOT NULL, at INTEGER NOT NULL,
+  attempts INTEGER NOT NULL, last_status INTEGER, last_error TEXT
+) STRICT;
+CREATE TABLE delivery_body (
+  seq INTEGER PRIMARY KEY, body BLOB NOT NULL
+) STRICT;
+CREATE TABLE repeat (
+  seq INTEGER PRIMARY KEY, endpoint INTEGER NOT NULL, key BLOB NOT NULL, content BLOB NOT NULL,
+  job BLOB NOT NULL, at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE usage (
+  hour INTEGER NOT NULL, endpoint TEXT NOT NULL, template TEXT NOT NULL, owner TEXT NOT NULL,
+  run INTEGER NOT NULL, jobs INTEGER NOT NULL, wall_ms INTEGER NOT NULL, cpu_us INTEGER NOT NULL,
+  fuel INTEGER NOT NULL, memory_bytes_peak INTEGER NOT NULL, memory_mib_ms INTEGER NOT NULL,
+  bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, chunks INTEGER NOT NULL,
+  PRIMARY KEY (hour, endpoint, template, owner, run)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE catalog (
+  kind TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+PRAGMA application_id = 1198681452;
+PRAGMA user_version = 6;
