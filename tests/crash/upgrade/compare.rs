@@ -33,20 +33,20 @@ const fn change(
 /// All permitted differences, with their reasons.
 const MAY_DIFFER: &[MayDiffer] = &[
     // Workers end with their process.
-    change(&[6, 7], "/v2/*/health", "/body/workers/*", "*", "*"),
+    change(ALL, "/v2/*/health", "/body/workers/*", "*", "*"),
     // The job that was running waits again, as after each end of a host: it has no worker. The
     // recorder paused its endpoint. A drain is no failed attempt, so only a crash counts as a retry.
-    change(&[6, 7], INTERRUPTED, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
-    change(&[6, 7], INTERRUPTED, "/body/executionTime", "*", "0"),
-    change(&[6, 7], INTERRUPTED, "/body/workerId", "*", "nothing"),
-    change(&[6, 7], INTERRUPTED, "/body/retries", "nothing", "1"),
-    change(&[6, 7], INTERRUPTED, "/body/reason", "nothing", PAUSED),
-    change(&[6, 7], REQUESTS, "/body/requests/0/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
-    change(&[6, 7], REQUESTS, "/body/requests/0/executionTime", "*", "0"),
-    change(&[6, 7], REQUESTS, "/body/requests/0/workerId", "*", "nothing"),
-    change(&[6, 7], "/v2/interrupted/health", "/body/jobs/inProgress", "1", "0"),
-    change(&[6, 7], "/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
-    change(&[6, 7], "/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
+    change(ALL, INTERRUPTED, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(ALL, INTERRUPTED, "/body/executionTime", "*", "0"),
+    change(ALL, INTERRUPTED, "/body/workerId", "*", "nothing"),
+    change(ALL, INTERRUPTED, "/body/retries", "nothing", "1"),
+    change(ALL, INTERRUPTED, "/body/reason", "nothing", PAUSED),
+    change(ALL, REQUESTS, "/body/requests/0/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(ALL, REQUESTS, "/body/requests/0/executionTime", "*", "0"),
+    change(ALL, REQUESTS, "/body/requests/0/workerId", "*", "nothing"),
+    change(ALL, "/v2/interrupted/health", "/body/jobs/inProgress", "1", "0"),
+    change(ALL, "/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
+    change(ALL, "/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
     // Version 6 did not record when a job was queued again: its wait counts from its submission.
     change(&[6], INTERRUPTED, "/body/delayTime", "0", "1000"),
     change(&[6], REQUESTS, "/body/requests/0/delayTime", "0", "1000"),
@@ -54,6 +54,9 @@ const MAY_DIFFER: &[MayDiffer] = &[
     change(&[6], "/v1/keys", "/body/*/owner", "nothing", "\"default\""),
     change(&[6], "/v2/*/stream/*", "/headers/x-stream-attempt", "nothing", "*"),
 ];
+
+/// The versions of all recorded directories.
+const ALL: &[u64] = &[6, 7, 8];
 
 const INTERRUPTED: &str = "/v2/interrupted/status/*";
 const REQUESTS: &str = "/v2/interrupted/requests";

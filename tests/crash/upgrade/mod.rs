@@ -55,9 +55,19 @@ async fn a_directory_of_version_7_is_upgraded_after_a_crash() {
     loses_nothing(7, "version-7-killed.tar.gz").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_version_8_is_opened_after_an_orderly_end() {
+    loses_nothing(8, "version-8-closed.tar.gz").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_version_8_is_opened_after_a_crash() {
+    loses_nothing(8, "version-8-killed.tar.gz").await;
+}
+
 #[test]
 fn a_directory_of_a_newer_version_is_refused_and_not_changed() {
-    for archive in ["version-7-closed.tar.gz", "version-7-killed.tar.gz"] {
+    for archive in ["version-8-closed.tar.gz", "version-8-killed.tar.gz"] {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         unpack(archive, &data);
