@@ -13,6 +13,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer, SubmitAnswer};
 use gristmill_core::template::Template;
@@ -228,7 +229,7 @@ impl Caller {
             owner: OwnerId::new("owner").unwrap(),
             input: payload(&id.to_string(), bytes),
             policy,
-            retention_ms: 60_000,
+            retention: Retention::by_default(60_000),
             webhook: None,
             s3_config: None,
             may_linger: is_sync,

@@ -44,6 +44,7 @@ mod registry;
 mod registry_fetch;
 mod registry_foreign;
 mod registry_rules;
+mod retention;
 mod reuse;
 mod sandbox;
 mod sandbox_memory;

@@ -14,6 +14,7 @@ use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::rate::OperationLimit;
 use crate::release::{Release, Releases};
+use crate::retention::ChosenRetention;
 use crate::template::Template;
 use crate::time::Timestamp;
 use crate::volume::Volume;
@@ -59,6 +60,9 @@ pub struct Endpoint {
     /// Most waiting jobs; `None`: the host's default.
     #[serde(default)]
     pub waiting_jobs_max: Option<u32>,
+    /// How long its jobs are kept after their end. Records of older hosts have none.
+    #[serde(default)]
+    pub retention: ChosenRetention,
     /// Limits of operations, in place of the host's, by the names in [`Endpoint::RATE_LIMITED`].
     #[serde(default)]
     pub rate_limits: BTreeMap<String, OperationLimit>,
@@ -129,6 +133,7 @@ impl Endpoint {
             limits: SandboxLimits::default(),
             reuse: Reuse::default(),
             waiting_jobs_max: None,
+            retention: ChosenRetention::NONE,
             rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
             env: BTreeMap::new(),

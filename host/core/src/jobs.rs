@@ -20,6 +20,7 @@ use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
 use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
 use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPosition};
+use crate::retention::Retention;
 use crate::signals::Signals;
 use crate::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
@@ -145,7 +146,8 @@ impl Jobs {
         }
         let default_timeout_ms = deployment.endpoint.execution_timeout_ms;
         let policy = request.policy.resolve(default_timeout_ms, self.strictness)?;
-        let (submission, retention_ms) = match request.mode {
+        let chosen = request.policy.resolve_retention(self.strictness)?;
+        let (submission, default_ms) = match request.mode {
             SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
             SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
         };
@@ -158,7 +160,10 @@ impl Jobs {
                 owner: request.owner,
                 input: request.input,
                 policy,
-                retention_ms,
+                retention: Retention {
+                    default_ms,
+                    chosen: chosen.or(deployment.endpoint.retention),
+                },
                 webhook: request.webhook,
                 s3_config: request.s3_config,
                 may_linger: submission == Submission::Sync,

@@ -39,6 +39,7 @@ pub mod record;
 pub mod registries;
 pub mod registry_auth;
 pub mod release;
+pub mod retention;
 pub mod runtime;
 pub mod secrets;
 pub mod signals;

@@ -166,6 +166,10 @@ pub const RETENTION_ASYNC_MS: u64 = 1_800_000;
 /// the call's `wait` when that is longer.
 pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 
+/// A retention that an endpoint or a submission chooses, in milliseconds (1 minute to 30 days).
+pub const RETENTION_MS: Bounds =
+    Bounds { min: 60_000, default: RETENTION_ASYNC_MS, max: 2_592_000_000 };
+
 /// A job whose host died this often while it ran is FAILED instead of queued again.
 pub const CRASHES_MAX: u8 = 3;
 

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS, TTL_MS};
+use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS, TTL_MS};
+use crate::retention::ChosenRetention;
 
 /// How long a job may wait and run, and whether it may start workers. The values are always inside
 /// their bounds.
@@ -25,6 +26,8 @@ pub struct PolicyRequest {
     pub ttl_ms: Option<u64>,
     /// `policy.lowPriority`.
     pub low_priority: Option<bool>,
+    /// `policy.retention`.
+    pub retention: ChosenRetention,
 }
 
 /// The treatment of numbers outside their bounds.
@@ -59,11 +62,7 @@ impl PolicyRequest {
         execution_timeout_ms: u64,
         strictness: Strictness,
     ) -> Result<Policy, PolicyOutOfBounds> {
-        let check = |field, bounds: Bounds, value: u64| match strictness {
-            _ if bounds.contains(value) => Ok(value),
-            Strictness::Clamp => Ok(bounds.clamp(value)),
-            Strictness::Refuse => Err(PolicyOutOfBounds { field, bounds, value }),
-        };
+        let check = |field, bounds, value| strictness.check(field, bounds, value);
         let timeout = self.execution_timeout_ms.unwrap_or(execution_timeout_ms);
         let ttl = self.ttl_ms.unwrap_or(TTL_MS.default);
         Ok(Policy {
@@ -72,6 +71,39 @@ impl PolicyRequest {
             low_priority: self.low_priority.unwrap_or(false),
         })
     }
+
+    /// Checks the bounds of the chosen retentions.
+    ///
+    /// # Errors
+    /// As for [`resolve`](Self::resolve).
+    pub fn resolve_retention(
+        self,
+        strictness: Strictness,
+    ) -> Result<ChosenRetention, PolicyOutOfBounds> {
+        self.retention.try_map(|name, ms| {
+            let field = match name {
+                "completed" => "retention.completed",
+                "failed" => "retention.failed",
+                _ => "retention.cancelled",
+            };
+            strictness.check(field, RETENTION_MS, ms)
+        })
+    }
+}
+
+impl Strictness {
+    fn check(
+        self,
+        field: &'static str,
+        bounds: Bounds,
+        value: u64,
+    ) -> Result<u64, PolicyOutOfBounds> {
+        match self {
+            _ if bounds.contains(value) => Ok(value),
+            Self::Clamp => Ok(bounds.clamp(value)),
+            Self::Refuse => Err(PolicyOutOfBounds { field, bounds, value }),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +111,12 @@ mod tests {
     use super::*;
 
     fn request(timeout: Option<u64>, ttl: Option<u64>) -> PolicyRequest {
-        PolicyRequest { execution_timeout_ms: timeout, ttl_ms: ttl, low_priority: None }
+        PolicyRequest {
+            execution_timeout_ms: timeout,
+            ttl_ms: ttl,
+            low_priority: None,
+            ..PolicyRequest::default()
+        }
     }
 
     #[test]
@@ -114,5 +151,29 @@ mod tests {
         }
         let clamped = request(Some(1), Some(u64::MAX)).resolve(600_000, Strictness::Clamp).unwrap();
         assert_eq!((clamped.execution_timeout_ms, clamped.ttl_ms), (5_000, DAYS_7));
+    }
+
+    #[test]
+    fn retentions_outside_their_bounds_are_refused_or_clamped() {
+        const MINUTE: u64 = 60_000;
+        const DAY: u64 = 86_400_000;
+        for (value, nearest) in [(MINUTE - 1, MINUTE), (30 * DAY + 1, 30 * DAY), (0, MINUTE)] {
+            let chosen = |field: &str| ChosenRetention {
+                completed_ms: (field == "completed").then_some(value),
+                failed_ms: (field == "failed").then_some(value),
+                cancelled_ms: (field == "cancelled").then_some(value),
+            };
+            for field in ["completed", "failed", "cancelled"] {
+                let request =
+                    PolicyRequest { retention: chosen(field), ..PolicyRequest::default() };
+                let refused = request.resolve_retention(Strictness::Refuse).unwrap_err();
+                let expected =
+                    format!("policy.retention.{field} must be 60000 to 2592000000 ms, not {value}");
+                assert_eq!(refused.to_string(), expected);
+                let clamped = request.resolve_retention(Strictness::Clamp).unwrap();
+                let values = [clamped.completed_ms, clamped.failed_ms, clamped.cancelled_ms];
+                assert_eq!(values.into_iter().flatten().collect::<Vec<_>>(), [nearest]);
+            }
+        }
     }
 }

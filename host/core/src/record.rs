@@ -9,6 +9,7 @@ use crate::job::{Claim, JobStatus, Verdict};
 use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use crate::payload::Json;
 use crate::policy::Policy;
+use crate::retention::Retention;
 use crate::time::Timestamp;
 
 /// A submission that was checked and may be stored.
@@ -24,8 +25,8 @@ pub struct NewJob {
     pub input: Json,
     /// Timeout, ttl and priority.
     pub policy: Policy,
-    /// How long the result is kept after the job ended, in milliseconds.
-    pub retention_ms: u64,
+    /// How long it is kept after its end.
+    pub retention: Retention,
     /// The URL to call when the job ends.
     pub webhook: Option<String>,
     /// The submission's object-storage settings, for the handler only.

@@ -19,6 +19,7 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, Templat
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
@@ -117,7 +118,7 @@ impl Fixture {
             owner: OwnerId::new("o").unwrap(),
             input: Json::null(),
             policy: Policy { execution_timeout_ms: 1_000, ttl_ms: 86_400_000, low_priority: false },
-            retention_ms: 60_000,
+            retention: Retention::by_default(60_000),
             webhook: Some(webhook.to_owned()),
             s3_config: None,
             may_linger: false,

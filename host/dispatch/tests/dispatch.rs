@@ -20,6 +20,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, JobRecord, NewJob};
+use gristmill_core::retention::Retention;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Reservation, Runtime, RuntimeLoad, Usage,
 };
@@ -165,7 +166,7 @@ impl Bench {
             owner: OwnerId::new("o").unwrap(),
             input,
             policy,
-            retention_ms: 60_000,
+            retention: Retention::by_default(60_000),
             webhook: None,
             s3_config: None,
             may_linger: false,

@@ -20,6 +20,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::SystemClock;
@@ -183,7 +184,7 @@ fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
         owner: OwnerId::new("owner").unwrap(),
         input: payload.clone(),
         policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false },
-        retention_ms: 60_000,
+        retention: Retention::by_default(60_000),
         webhook: None,
         s3_config: None,
         may_linger: false,

@@ -23,7 +23,7 @@ pub struct Settings {
     /// submissions return [`HostQueueFull`](gristmill_core::store::StoreError::HostQueueFull), and at an
     /// owner's share of it [`OwnerQueueFull`](gristmill_core::store::StoreError::OwnerQueueFull).
     pub host_waiting_jobs_max: usize,
-    /// Most jobs of all endpoints together, in any status; an ended job takes some 480 bytes of memory
+    /// Most jobs of all endpoints together, in any status; an ended job takes some 512 bytes of memory
     /// until its retention is over. Further submissions return
     /// [`HostJobsFull`](gristmill_core::store::StoreError::HostJobsFull), and at an owner's share of it
     /// [`OwnerJobsFull`](gristmill_core::store::StoreError::OwnerJobsFull).

@@ -12,6 +12,7 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -60,7 +61,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         s3_config: None,
         idempotency: None,
         policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 60_000, low_priority: false },
-        retention_ms: 60_000,
+        retention: Retention::by_default(60_000),
         may_linger: false,
         waiting_jobs_max: None,
         incarnation: EndpointIncarnation::default(),

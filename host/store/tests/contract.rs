@@ -20,6 +20,7 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_ERROR};
+use gristmill_core::retention::{ChosenRetention, Retention};
 use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError};
 use gristmill_core::time::Timestamp;
@@ -47,6 +48,8 @@ contract!(
     a_job_past_its_ttl_is_not_handed_out,
     results_are_kept_for_their_retention,
     the_ttl_ends_a_retention,
+    a_chosen_retention_replaces_the_default_and_the_ttl,
+    a_retry_of_an_old_job_begins_another_ttl,
     a_ttl_is_shortened_and_never_lengthened,
     many_jobs_expire_in_slices,
     a_purge_removes_the_waiting_jobs,
@@ -400,6 +403,68 @@ async fn the_ttl_ends_a_retention(t: Fixture) {
     t.clock.advance(50_000);
     let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
     assert_eq!(t.record("a", id).await.unwrap().purge_at, START.plus_millis(60_000));
+}
+
+/// A month for failed jobs, an hour for completed ones; cancelled jobs have the default.
+fn with_chosen_retention(new: NewJob) -> NewJob {
+    let chosen = ChosenRetention {
+        completed_ms: Some(3_600_000),
+        failed_ms: Some(MONTH_MS),
+        cancelled_ms: None,
+    };
+    NewJob { retention: Retention { chosen, ..new.retention }, ..new }
+}
+
+const MONTH_MS: u64 = 2_592_000_000;
+
+async fn a_chosen_retention_replaces_the_default_and_the_ttl(t: Fixture) {
+    let a = endpoint("a");
+    let new = || with_chosen_retention(with_ttl(job("a"), 60_000));
+    for (outcome, kept_ms) in [
+        (Some(Outcome::Completed(json("1"))), 3_600_000),
+        (Some(Outcome::Failed("no".to_owned())), MONTH_MS),
+        (Some(Outcome::TimedOut), MONTH_MS),
+        // The rest of the ttl.
+        (None, 10_000),
+    ] {
+        let id = t.submit_job(new()).await;
+        let lease = t.claim("a").await.lease;
+        t.clock.advance(50_000);
+        match outcome {
+            Some(outcome) => drop(t.store.finish(lease, outcome).await.unwrap()),
+            None => drop(t.store.cancel(&a, id).await.unwrap()),
+        }
+        let purge_at = t.store.now().plus_millis(kept_ms);
+        assert_eq!(t.record("a", id).await.unwrap().purge_at, purge_at);
+        t.clock.advance(kept_ms - 1);
+        t.store.expire().await.unwrap();
+        assert!(t.record("a", id).await.is_some());
+        t.clock.advance(1);
+        assert!(t.record("a", id).await.is_none());
+        t.store.expire().await.unwrap();
+        assert_eq!(t.store.stats().jobs, 0);
+    }
+    // A caller can still delete such a job early.
+    let id = t.submit_job(new()).await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::Failed("no".to_owned())).await.unwrap();
+    t.store.shorten_ttl(&a, id, 5_000).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().purge_at, t.store.now().plus_millis(5_000));
+}
+
+async fn a_retry_of_an_old_job_begins_another_ttl(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit_job(with_chosen_retention(with_ttl(job("a"), 60_000))).await;
+    let lease = t.claim("a").await.lease;
+    let _ = t.store.finish(lease, Outcome::Failed("no".to_owned())).await.unwrap();
+    t.clock.advance(MONTH_MS - 1);
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
+    assert_eq!(t.record("a", id).await.unwrap().purge_at, t.store.now().plus_millis(60_000));
+    let claimed = t.claim("a").await;
+    assert_eq!(claimed.input, job("a").input, "the input is kept as long as the job");
+    t.clock.advance(59_999);
+    let _ = t.store.finish(claimed.lease, Outcome::Failed("no".to_owned())).await.unwrap();
+    assert_eq!(t.record("a", id).await.unwrap().purge_at, t.store.now().plus_millis(MONTH_MS));
 }
 
 async fn a_ttl_is_shortened_and_never_lengthened(t: Fixture) {

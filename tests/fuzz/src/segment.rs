@@ -20,6 +20,7 @@ use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, JobRecord, NewJob, Outcome, S3Config};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -357,7 +358,7 @@ impl Store {
                 ttl_ms: 86_400_000,
                 low_priority: false,
             },
-            retention_ms: 1_800_000,
+            retention: Retention::by_default(1_800_000),
             webhook: None,
             s3_config: None,
             may_linger: false,

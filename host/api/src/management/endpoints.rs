@@ -8,9 +8,12 @@ use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::key::{ApiKey, Scope};
-use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS};
+use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS};
+use gristmill_core::retention::ChosenRetention;
 
-use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint, ReuseInput, ScalerType};
+use super::dto::{
+    self, EndpointInput, EndpointWithSecret, NewEndpoint, RetentionInput, ReuseInput, ScalerType,
+};
 use super::input::Named;
 use super::input::{self, bounded, bounded_u32};
 use super::owned::{find_owned, random_id};
@@ -221,6 +224,10 @@ fn apply_patch(view: &View, current: Endpoint, input: EndpointInput) -> Result<E
             Some(jobs) => Some(bounded_u32("maxWaitingJobs", Endpoint::WAITING_JOBS_MAX, jobs)?),
             None => current.waiting_jobs_max,
         },
+        retention: match input.retention {
+            Some(given) => retention(current.retention, &given)?,
+            None => current.retention,
+        },
         rate_limits: match input.rate_limits {
             Some(limits) => dto::rate_limits(limits)?,
             None => current.rate_limits,
@@ -253,6 +260,22 @@ fn check_template(
         )));
     }
     Ok(())
+}
+
+fn retention(
+    current: ChosenRetention,
+    given: &RetentionInput,
+) -> Result<ChosenRetention, ApiError> {
+    let chosen = |field, given, current| match given {
+        None => Ok(current),
+        Some(0) => Ok(None),
+        Some(ms) => bounded(field, RETENTION_MS, ms).map(Some),
+    };
+    Ok(ChosenRetention {
+        completed_ms: chosen("retention.completed", given.completed, current.completed_ms)?,
+        failed_ms: chosen("retention.failed", given.failed, current.failed_ms)?,
+        cancelled_ms: chosen("retention.cancelled", given.cancelled, current.cancelled_ms)?,
+    })
 }
 
 fn reuse(current: Reuse, given: &ReuseInput) -> Result<Reuse, ApiError> {

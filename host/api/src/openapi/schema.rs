@@ -12,8 +12,8 @@ use gristmill_core::limits::{
     ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, ENV_NAME_CHARS_MAX,
     ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HOST_PATTERN_BYTES_MAX,
     IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, NAME_BYTES_MAX, NAME_CHARS_MAX,
-    PORTS_MAX, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, S3_FIELD_CHARS_MAX, TTL_MS,
-    WEBHOOK_URL_BYTES_MAX,
+    PORTS_MAX, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, S3_FIELD_CHARS_MAX,
+    TTL_MS, WEBHOOK_URL_BYTES_MAX,
 };
 use gristmill_core::volume::{MountPath as VolumePath, Volume};
 use utoipa::openapi::schema::{
@@ -119,6 +119,10 @@ schemas! {
     ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
     Ttl: "Lifetime of a job from its submission, in milliseconds" =>
         integer(TTL_MS).default(Some(TTL_MS.default.into()));
+    Retention: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
+        integer(RETENTION_MS);
+    RetentionInput: "How long such a job is kept after its end, in milliseconds (up to 30 days); 0 restores the default" =>
+        integer(Bounds { min: 0, ..RETENTION_MS });
     WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(Scaling::WORKERS_MAX);
     WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
         integer(Scaling::WORKERS_MAX);

@@ -9,6 +9,7 @@ use gristmill_core::limits::{JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, WEBHOOK_URL_B
 use gristmill_core::payload::{Json, is_nested_deeper};
 use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
+use gristmill_core::retention::ChosenRetention;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -77,6 +78,27 @@ struct PolicyBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<bool>)]
     low_priority: Option<&'a RawValue>,
+    /// By default those of the endpoint.
+    #[serde(borrow)]
+    #[schema(value_type = Option<RetentionBody<'_>>)]
+    retention: Option<&'a RawValue>,
+}
+
+/// How long a job is kept after its end, by the way in which it ends.
+#[derive(Deserialize, Default, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Retention)]
+struct RetentionBody<'a> {
+    #[serde(borrow)]
+    #[schema(value_type = Option<schema::Retention>)]
+    completed: Option<&'a RawValue>,
+    /// Also for jobs that time out.
+    #[serde(borrow)]
+    #[schema(value_type = Option<schema::Retention>)]
+    failed: Option<&'a RawValue>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<schema::Retention>)]
+    cancelled: Option<&'a RawValue>,
 }
 
 /// Object-storage settings, for the handler.
@@ -190,10 +212,17 @@ fn policy(raw: Option<&RawValue>) -> Result<PolicyRequest, ApiError> {
         let value: Option<WholeNumber> = optional(raw, field, MILLISECONDS)?;
         Ok(value.map(|WholeNumber(ms)| u64::try_from(ms.max(0)).unwrap_or(u64::MAX)))
     };
+    let kept: RetentionBody<'_> =
+        optional_object(body.retention, "policy.retention")?.unwrap_or_default();
     Ok(PolicyRequest {
         execution_timeout_ms: millis(body.execution_timeout, "policy.executionTimeout")?,
         ttl_ms: millis(body.ttl, "policy.ttl")?,
         low_priority: optional(body.low_priority, "policy.lowPriority", "true or false")?,
+        retention: ChosenRetention {
+            completed_ms: millis(kept.completed, "policy.retention.completed")?,
+            failed_ms: millis(kept.failed, "policy.retention.failed")?,
+            cancelled_ms: millis(kept.cancelled, "policy.retention.cancelled")?,
+        },
     })
 }
 
@@ -266,6 +295,11 @@ mod tests {
             (r#"{"input":{},"s3Config":["a","b","c","d"]}"#, "`s3Config` must be an object"),
             (r#"{"input":{},"policy":{"ttl":"1"}}"#, "`policy.ttl` must be an integer"),
             (r#"{"input":{},"policy":{"ttl":1.5}}"#, "`policy.ttl` must be an integer"),
+            (r#"{"input":{},"policy":{"retention":[1]}}"#, "`policy.retention` must be an object"),
+            (
+                r#"{"input":{},"policy":{"retention":{"failed":"1 day"}}}"#,
+                "`policy.retention.failed` must be an integer",
+            ),
             (r#"{"input":{},"policy":{"lowPriority":1}}"#, "`policy.lowPriority` must be true"),
             (r#"{"input":{},"s3Config":{"accessId":1}}"#, "`s3Config.accessId` must be a string"),
         ];

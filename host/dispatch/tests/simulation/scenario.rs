@@ -16,6 +16,7 @@ use gristmill_core::jobs::Jobs;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::{Policy, Strictness};
 use gristmill_core::record::{Lease, NewJob};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
@@ -317,7 +318,7 @@ impl Scenario {
             owner: OwnerId::new("o").unwrap(),
             input: Json::from_value(&script),
             policy,
-            retention_ms: 86_400_000,
+            retention: Retention::by_default(86_400_000),
             webhook: None,
             s3_config: None,
             may_linger: false,

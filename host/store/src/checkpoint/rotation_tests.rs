@@ -17,6 +17,7 @@ use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome, S3Config};
+use gristmill_core::retention::Retention;
 use gristmill_core::secrets::{RotateError, Rotated, SecretsStore as _};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
@@ -63,7 +64,7 @@ fn job(number: usize, bytes: usize) -> NewJob {
         webhook: None,
         s3_config: Some(secret(number)),
         policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 1_000_000, low_priority: false },
-        retention_ms: 60_000,
+        retention: Retention::by_default(60_000),
         may_linger: false,
         waiting_jobs_max: None,
         idempotency: None,

@@ -44,9 +44,12 @@ fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) ->
                 low_priority: fixed.low_priority,
                 execution_timeout_ms: fixed.execution_timeout_ms,
                 ttl_ms: new.ttl_ms,
-                retention_ms: fixed.retention_ms,
+                retention_ms: fixed.retention.default_ms,
                 created_at: fixed.created_at.as_millis(),
                 webhook: new.webhook.as_deref().map(|url| &**url),
+                retention_completed_ms: fixed.retention.chosen.completed_ms,
+                retention_failed_ms: fixed.retention.chosen.failed_ms,
+                retention_cancelled_ms: fixed.retention.chosen.cancelled_ms,
             },
             row: write.row.image(),
             input: write.row.needs_input().then(|| {

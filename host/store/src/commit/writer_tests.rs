@@ -12,6 +12,7 @@ use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -98,7 +99,7 @@ fn job() -> NewJob {
         owner: OwnerId::new("o").unwrap(),
         input: Json::null(),
         policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 10_000, low_priority: false },
-        retention_ms: 60_000,
+        retention: Retention::by_default(60_000),
         webhook: None,
         s3_config: None,
         may_linger: false,

@@ -177,6 +177,9 @@ impl<'a> From<FixedFields<'a>> for FixedImage<'a> {
             retention_ms: fixed.retention_ms,
             created_at: fixed.created_at,
             webhook: fixed.webhook,
+            retention_completed_ms: None,
+            retention_failed_ms: None,
+            retention_cancelled_ms: None,
         }
     }
 }

@@ -66,8 +66,10 @@ pub(super) struct MemoryJob {
 
 impl MemoryJob {
     pub(super) fn purge_at(&self) -> Timestamp {
-        let kept_until = self.finished_at.map(|end| end.plus_millis(self.new.retention_ms));
-        kept_until.map_or(self.ttl_at, |until| until.min(self.ttl_at))
+        match (self.finished_at, self.state.status()) {
+            (Some(end), Some(status)) => self.new.retention.purge_at(status, end, self.ttl_at),
+            _ => self.ttl_at,
+        }
     }
 
     pub(super) fn attempt(&self) -> Claim {
@@ -168,6 +170,8 @@ impl State {
             self.last_queue_position += 1;
             job.queue_position = self.last_queue_position;
             job.crashes = 0;
+            let ttl_ms = job.new.policy.ttl_ms;
+            job.ttl_at = job.new.retention.ttl_after_retry(ttl_ms, job.ttl_at, now);
         }
         let lifetime = self.lifetime.entry(job.new.endpoint.clone()).or_default();
         let mut is_gone = false;
@@ -182,7 +186,12 @@ impl State {
                 Effect::Dequeue => {
                     self.ready.remove(&job.ready_key());
                 }
-                Effect::StartRetention => job.finished_at = Some(now),
+                Effect::StartRetention => {
+                    job.finished_at = Some(now);
+                    if let Some(status) = state.status() {
+                        job.ttl_at = job.new.retention.ttl_after_end(status, job.ttl_at, now);
+                    }
+                }
                 Effect::ClearResult => {
                     job.started_at = None;
                     job.finished_at = None;

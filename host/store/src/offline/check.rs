@@ -126,7 +126,7 @@ impl Report {
             self.add(file, offset, complaint);
         }
         let has_checksums = *version >= schema::CHECKSUMS_SINCE;
-        self.check_jobs(db, file, has_checksums)?;
+        self.check_jobs(db, file, *version)?;
         if has_checksums {
             for table in PAYLOAD_TABLES {
                 self.check_payloads(db, file, table)?;
@@ -167,15 +167,9 @@ impl Report {
         Ok(())
     }
 
-    fn check_jobs(
-        &mut self,
-        db: &Connection,
-        file: &Path,
-        has_checksums: bool,
-    ) -> rusqlite::Result<()> {
+    fn check_jobs(&mut self, db: &Connection, file: &Path, version: i64) -> rusqlite::Result<()> {
         let mut owners = Owners::default();
-        let older = (!has_checksums).then(jobs::select_jobs_of_6);
-        let mut statement = db.prepare(older.as_deref().unwrap_or(jobs::SELECT_JOBS))?;
+        let mut statement = db.prepare(&jobs::select_jobs_of(version))?;
         let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {
             self.jobs += 1;

@@ -12,6 +12,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{JobCounts, JobRecord};
+use gristmill_core::retention::Retention;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Bill, UsageSum};
 
@@ -94,7 +95,7 @@ pub(crate) struct Fixed {
     pub(crate) endpoint: EndpointKey,
     pub(crate) low_priority: bool,
     pub(crate) execution_timeout_ms: u64,
-    pub(crate) retention_ms: u64,
+    pub(crate) retention: Retention,
     pub(crate) created_at: Timestamp,
 }
 
@@ -542,7 +543,7 @@ fn fixed(job: &Job) -> Fixed {
         endpoint: job.endpoint,
         low_priority: job.low_priority,
         execution_timeout_ms: job.execution_timeout_ms.get(),
-        retention_ms: job.retention_ms.get(),
+        retention: job.retention.get(),
         created_at: job.created_at,
     }
 }

@@ -58,6 +58,7 @@ impl Index {
                 // A client retries the job: it waits at the end of the queue, and earlier crashes
                 // of the host do not count.
                 job.row.crashes = 0;
+                job.row.ttl_at = job.retention.ttl_after_retry(job.row.ttl_at, now);
                 self.last_queue_position += 1;
                 job.row.queue_position = self.last_queue_position;
             }
@@ -279,7 +280,13 @@ fn carry_out(
                 notice = Some(ReadyNotice { endpoint, job: job.id, may_start_worker });
             }
             Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.queue_position, key),
-            Effect::StartRetention => job.row.attempt_mut().finished_at = Some(now),
+            Effect::StartRetention => {
+                job.row.attempt_mut().finished_at = Some(now);
+                if let Some(status) = job.row.status {
+                    let retention = job.retention.get();
+                    job.row.ttl_at = retention.ttl_after_end(status, job.row.ttl_at, now);
+                }
+            }
             Effect::ClearResult => clear_result(job),
             Effect::CountCompleted => lifetime(job).completed += 1,
             Effect::CountFailed => lifetime(job).failed += 1,

@@ -36,7 +36,9 @@ use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
-use crate::state::job::{Change, Job, JobRow, Millis, NewRow, PayloadLocations, Pending, Stored};
+use crate::state::job::{
+    Change, Job, JobRetention, JobRow, Millis, NewRow, PayloadLocations, Pending, Stored,
+};
 use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
@@ -532,7 +534,7 @@ impl Index {
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             created_at: now,
-            retention_ms: Millis::new(job.retention_ms),
+            retention: JobRetention::new(job.retention, job.policy.ttl_ms),
             execution_timeout_ms: Millis::new(job.policy.execution_timeout_ms),
             row: JobRow {
                 status: Some(JobStatus::InQueue),

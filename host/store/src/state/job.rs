@@ -10,11 +10,13 @@ use gristmill_core::job::{Claim, JobState, JobStatus};
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, JobRecord};
+use gristmill_core::retention::{ChosenRetention, Retention};
 use gristmill_core::time::Timestamp;
 
 use crate::failure;
 use crate::format::EndpointKey;
 use crate::format::image::AttemptImage;
+use crate::format::image::FixedImage;
 use crate::format::image::JobLocations;
 use crate::format::image::NewJobImage;
 use crate::format::image::RowImage;
@@ -54,7 +56,7 @@ pub(crate) struct Job {
     /// The locations of its visible payloads that are in the journal.
     pub(crate) payload_locations: PayloadLocations,
     pub(crate) created_at: Timestamp,
-    pub(crate) retention_ms: Millis,
+    pub(crate) retention: JobRetention,
     pub(crate) execution_timeout_ms: Millis,
     /// The decided state, on disk or not.
     pub(crate) row: JobRow,
@@ -260,6 +262,72 @@ impl Millis {
     }
 }
 
+/// How long a job is kept after its end. Most jobs have only the default.
+#[derive(Debug, Clone)]
+pub(crate) struct JobRetention {
+    default_ms: Millis,
+    chosen: Option<Box<Chosen>>,
+}
+
+/// 16 bytes for each job that has them. 0: not chosen.
+#[derive(Debug, Clone, Copy)]
+struct Chosen {
+    completed: Millis,
+    failed: Millis,
+    cancelled: Millis,
+    /// The ttl of the submission: a retry of an old job begins another one.
+    ttl: Millis,
+}
+
+impl Chosen {
+    fn retention(&self) -> ChosenRetention {
+        let chosen = |ms: Millis| Some(ms.get()).filter(|ms| *ms > 0);
+        ChosenRetention {
+            completed_ms: chosen(self.completed),
+            failed_ms: chosen(self.failed),
+            cancelled_ms: chosen(self.cancelled),
+        }
+    }
+}
+
+impl JobRetention {
+    pub(crate) fn new(retention: Retention, ttl_ms: u64) -> Self {
+        let Retention { default_ms, chosen } = retention;
+        let is_chosen = chosen != ChosenRetention::NONE;
+        let millis = |ms: Option<u64>| Millis::new(ms.unwrap_or(0));
+        let chosen = is_chosen.then(|| {
+            Box::new(Chosen {
+                completed: millis(chosen.completed_ms),
+                failed: millis(chosen.failed_ms),
+                cancelled: millis(chosen.cancelled_ms),
+                ttl: Millis::new(ttl_ms),
+            })
+        });
+        Self { default_ms: Millis::new(default_ms), chosen }
+    }
+
+    pub(crate) fn get(&self) -> Retention {
+        let chosen = self.chosen.as_ref().map_or(ChosenRetention::NONE, |it| it.retention());
+        Retention { default_ms: self.default_ms.get(), chosen }
+    }
+
+    /// The end of the ttl of a job that is retried now.
+    pub(crate) fn ttl_after_retry(&self, ttl_at: Timestamp, now: Timestamp) -> Timestamp {
+        let Some(chosen) = &self.chosen else { return ttl_at };
+        self.get().ttl_after_retry(chosen.ttl.get(), ttl_at, now)
+    }
+}
+
+/// The retention of a job as it was written.
+fn retention_of(fixed: &FixedImage<'_>) -> Retention {
+    let chosen = ChosenRetention {
+        completed_ms: fixed.retention_completed_ms,
+        failed_ms: fixed.retention_failed_ms,
+        cancelled_ms: fixed.retention_cancelled_ms,
+    };
+    Retention { default_ms: fixed.retention_ms, chosen }
+}
+
 impl JobRow {
     /// The row as it is written.
     pub(crate) fn image(&self) -> RowImage<'_> {
@@ -362,9 +430,12 @@ impl JobRow {
     }
 
     /// When the job is deleted: at the end of its ttl or of its retention, whichever is first.
-    pub(crate) fn purge_at(&self, retention_ms: Millis) -> Timestamp {
+    pub(crate) fn purge_at(&self, retention: &JobRetention) -> Timestamp {
         let finished_at = self.attempt.as_ref().and_then(|attempt| attempt.finished_at);
-        finished_at.map_or(self.ttl_at, |end| self.ttl_at.min(end.plus_millis(retention_ms.get())))
+        match (finished_at, self.status) {
+            (Some(end), Some(status)) => retention.get().purge_at(status, end, self.ttl_at),
+            _ => self.ttl_at,
+        }
     }
 }
 
@@ -411,7 +482,7 @@ impl Job {
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             created_at: Timestamp::from_millis(fixed.created_at),
-            retention_ms: Millis::new(fixed.retention_ms),
+            retention: JobRetention::new(retention_of(fixed), fixed.ttl_ms),
             execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
             row: JobRow::of(row)?,
             live: None,
@@ -442,7 +513,7 @@ impl Job {
 
     /// Like [`visible`](Self::visible), and `None` once the job's time is over.
     pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&JobRow> {
-        self.visible().filter(|row| row.purge_at(self.retention_ms) > now)
+        self.visible().filter(|row| row.purge_at(&self.retention) > now)
     }
 
     /// Whether its removal is being written to the journal.
@@ -452,7 +523,7 @@ impl Job {
     }
 
     pub(crate) fn purge_at(&self) -> Timestamp {
-        self.row.purge_at(self.retention_ms)
+        self.row.purge_at(&self.retention)
     }
 
     /// Approximate bytes of the webhook at its end: the input, and the output or the chunks.
@@ -499,7 +570,7 @@ impl Job {
             chunk_count: row.chunk_count(),
             result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
             chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
-            purge_at: row.purge_at(self.retention_ms),
+            purge_at: row.purge_at(&self.retention),
         })
     }
 }
@@ -511,6 +582,6 @@ mod tests {
     #[test]
     fn a_job_is_small() {
         println!("a job in memory: {} bytes", size_of::<Job>());
-        assert!(size_of::<Job>() <= 144);
+        assert!(size_of::<Job>() <= 152);
     }
 }

@@ -3,7 +3,7 @@
 //! the number of its jobs.
 //!
 //! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
-//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 480 bytes at most until
+//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 512 bytes at most until
 //! its retention is over. So have the webhooks: the URLs of jobs, and the pending deliveries. Each owner
 //! has [a share](fair_share) of these bounds while the host has several owners.
 //!

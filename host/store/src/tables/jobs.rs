@@ -6,26 +6,37 @@ use rusqlite::{Connection, Statement, params};
 use crate::format::image::{
     AttemptImage, FixedImage, IdBytes, JobImage, NewJobImage, RowImage, StateImage,
 };
+use crate::tables::schema;
 use crate::tables::sql::{integer, invalid};
 
 /// The columns of the table `job`, in the order in which [`read`] takes them.
 pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
      ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner, input_bytes, \
-     result_bytes, queued_at, ttl_ms FROM job \
+     result_bytes, queued_at, ttl_ms, retention_completed_ms, retention_failed_ms, \
+     retention_cancelled_ms FROM job \
      ORDER BY seq";
 
-/// [`SELECT_JOBS`] for tables of version 6, which lack the newest columns.
-pub(crate) fn select_jobs_of_6() -> String {
-    SELECT_JOBS.replace("input_bytes, result_bytes, queued_at", "0, 0, NULL")
+/// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
+pub(crate) fn select_jobs_of(version: i64) -> String {
+    let mut sql = SELECT_JOBS.to_owned();
+    if version < schema::CHOSEN_RETENTION_SINCE {
+        for column in ["retention_completed_ms", "retention_failed_ms", "retention_cancelled_ms"] {
+            sql = sql.replace(column, "NULL");
+        }
+    }
+    if version < schema::CHECKSUMS_SINCE {
+        sql = sql.replace("input_bytes, result_bytes, queued_at", "0, 0, NULL");
+    }
+    sql
 }
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
-     input_bytes) \
+     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21, ?22, ?23, ?24)";
+     ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
@@ -54,6 +65,9 @@ pub(crate) fn insert(
     statement.raw_bind_parameter(22, integer(fixed.created_at))?;
     statement.raw_bind_parameter(23, fixed.webhook)?;
     statement.raw_bind_parameter(24, input_bytes)?;
+    statement.raw_bind_parameter(25, fixed.retention_completed_ms.map(integer))?;
+    statement.raw_bind_parameter(26, fixed.retention_failed_ms.map(integer))?;
+    statement.raw_bind_parameter(27, fixed.retention_cancelled_ms.map(integer))?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -103,13 +117,13 @@ fn bind_changing(
 /// When a column has another type or range. Other values are checked by those who use them.
 pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobImage<'a>> {
     let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-    let time = |column| row.get::<_, Option<i64>>(column).map(|time| time.map(i64::unsigned_abs));
+    let optional = |column| row.get::<_, Option<i64>>(column).map(|it| it.map(i64::unsigned_abs));
     let text = |column| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
     let id = IdBytes::try_from(row.get_ref(1)?.as_blob()?);
-    let queued_at = time(22)?;
+    let queued_at = optional(22)?;
     let attempt = AttemptImage {
-        started_at: time(13)?,
-        finished_at: time(14)?,
+        started_at: optional(13)?,
+        finished_at: optional(14)?,
         worker: text(15)?,
         error: text(16)?,
         chunk_count: number(17)?,
@@ -127,6 +141,9 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             retention_ms: number(5)?,
             created_at: number(6)?,
             webhook: text(18)?,
+            retention_completed_ms: optional(24)?,
+            retention_failed_ms: optional(25)?,
+            retention_cancelled_ms: optional(26)?,
         },
         row: RowImage {
             state: row.get(7)?,

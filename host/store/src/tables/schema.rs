@@ -50,6 +50,9 @@ pub(crate) const VERSION_MIN: i64 = 6;
 /// The first version with checksums of payloads, the end of the journal, and the time in `meta`.
 pub(crate) const CHECKSUMS_SINCE: i64 = 7;
 
+/// The first version whose jobs can have chosen retentions.
+pub(crate) const CHOSEN_RETENTION_SINCE: i64 = 8;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
 const MIGRATIONS: [(&str, &str); 3] = [

@@ -21,6 +21,7 @@ use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, NewJob, StreamPosition};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -111,7 +112,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         owner: OwnerId::new("owner").unwrap(),
         input: json(r#"{"n":1}"#),
         policy: Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: TTL_MS, low_priority: false },
-        retention_ms: RETENTION_ASYNC_MS,
+        retention: Retention::by_default(RETENTION_ASYNC_MS),
         webhook: None,
         s3_config: None,
         may_linger: false,
@@ -123,7 +124,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
 
 pub(crate) fn sync_job(endpoint: &str) -> NewJob {
     let id = JobId::generate(Submission::Sync, NodeId(7));
-    NewJob { id, retention_ms: RETENTION_SYNC_MS_MIN, ..job(endpoint) }
+    NewJob { id, retention: Retention::by_default(RETENTION_SYNC_MS_MIN), ..job(endpoint) }
 }
 
 pub(crate) fn low_priority(mut job: NewJob) -> NewJob {

@@ -11,6 +11,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, NextExpiry};
 use gristmill_core::time::{Clock, Timestamp};
@@ -79,7 +80,7 @@ impl Store {
             owner: self.owner.clone(),
             input: Json::from_stored(payload.clone()),
             policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 1 << 40, low_priority: false },
-            retention_ms: self.kept,
+            retention: Retention::by_default(self.kept),
             webhook: None,
             s3_config: None,
             may_linger: false,

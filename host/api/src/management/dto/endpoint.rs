@@ -6,6 +6,7 @@ use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::endpoint::{self, Metering, Scaler};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::rate::OperationLimit;
+use gristmill_core::retention::ChosenRetention;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -49,6 +50,9 @@ pub(crate) struct EndpointInput {
     #[schema(value_type = Option<schema::ExecutionTimeout>)]
     #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) execution_timeout_ms: Option<u64>,
+    /// How long its jobs are kept after their end. A submission can choose another time.
+    #[serde(default, deserialize_with = "object")]
+    pub(crate) retention: Option<RetentionInput>,
     #[schema(value_type = Option<schema::MemoryMib>)]
     #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) memory_mib: Option<u64>,
@@ -104,6 +108,7 @@ pub(crate) struct Endpoint {
     max_waiting_jobs: Option<u32>,
     rate_limits: BTreeMap<String, RateLimit>,
     execution_timeout_ms: u64,
+    retention: EndpointRetention,
     memory_mib: u64,
     #[schema(value_type = schema::Metering)]
     metering: Metering,
@@ -128,6 +133,45 @@ pub(crate) struct Endpoint {
 pub(crate) enum ScalerType {
     QueueDelay,
     RequestCount,
+}
+
+/// How long an endpoint's jobs are kept after their end; a field that is left out keeps its value.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RetentionInput {
+    #[schema(value_type = Option<schema::RetentionInput>)]
+    #[serde(default, deserialize_with = "whole_number::optional")]
+    pub(crate) completed: Option<u64>,
+    /// Also for jobs that time out.
+    #[schema(value_type = Option<schema::RetentionInput>)]
+    #[serde(default, deserialize_with = "whole_number::optional")]
+    pub(crate) failed: Option<u64>,
+    #[schema(value_type = Option<schema::RetentionInput>)]
+    #[serde(default, deserialize_with = "whole_number::optional")]
+    pub(crate) cancelled: Option<u64>,
+}
+
+/// How long an endpoint's jobs are kept after their end. Absent: 30 minutes, or 1 minute for
+/// `runsync`, and no longer than the ttl.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct EndpointRetention {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema::Retention)]
+    completed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema::Retention)]
+    failed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema::Retention)]
+    cancelled: Option<u64>,
+}
+
+impl From<ChosenRetention> for EndpointRetention {
+    fn from(chosen: ChosenRetention) -> Self {
+        let ChosenRetention { completed_ms, failed_ms, cancelled_ms } = chosen;
+        Self { completed: completed_ms, failed: failed_ms, cancelled: cancelled_ms }
+    }
 }
 
 /// The bounds of an instance's reuse; a field that is left out keeps its value.
@@ -235,6 +279,7 @@ impl From<&endpoint::Endpoint> for Endpoint {
                 .map(|(operation, limit)| (operation.clone(), limit.into()))
                 .collect(),
             execution_timeout_ms: endpoint.execution_timeout_ms,
+            retention: endpoint.retention.into(),
             memory_mib: endpoint.limits.memory_bytes_max >> 20,
             metering: endpoint.limits.metering,
             reuse: endpoint.reuse.into(),

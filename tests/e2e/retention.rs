@@ -1,0 +1,80 @@
+//! `retention` of an endpoint and `policy.retention` of a submission: how long jobs are kept after
+//! their end.
+
+use gristmill_tests::{TestHost, guests};
+use serde_json::{Value, json};
+
+const MINUTE: u64 = 60_000;
+const DAY: u64 = 86_400_000;
+
+#[tokio::test]
+async fn failed_jobs_are_kept_listed_and_retried_after_weeks() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let settings = json!({ "retention": { "failed": 30 * DAY, "cancelled": 5 * MINUTE } });
+    let endpoint = host.deploy(&guests::playground(), "kept", settings).await;
+    let failed = client.submit(&endpoint, json!({ "op": "fail" })).await;
+    client.until(&endpoint, &failed, "FAILED").await;
+    let completed = client.submit(&endpoint, json!({ "op": "echo" })).await;
+    client.until(&endpoint, &completed, "COMPLETED").await;
+    // The submission comes before its endpoint.
+    let policy = json!({ "retention": { "failed": MINUTE, "completed": 2 * DAY } });
+    let input = |op| json!({ "op": op });
+    let short = client.submit_with(&endpoint, input("fail"), policy.clone()).await;
+    client.until(&endpoint, &short, "FAILED").await;
+    let long = client.submit_with(&endpoint, input("echo"), policy).await;
+    client.until(&endpoint, &long, "COMPLETED").await;
+
+    host.advance(MINUTE);
+    client.status(&endpoint, &short).await.refused(404);
+    host.advance(29 * MINUTE);
+    client.status(&endpoint, &completed).await.refused(404);
+    // Later than the ttl of both jobs.
+    host.advance(2 * DAY - 31 * MINUTE);
+    assert_eq!(client.status(&endpoint, &long).await.ok()["status"], "COMPLETED");
+    host.advance(MINUTE);
+    client.status(&endpoint, &long).await.refused(404);
+
+    host.advance(27 * DAY);
+    let listed = client.get(&client.path(&endpoint, "requests?status=FAILED")).await.ok();
+    assert_eq!(listed["requests"][0]["id"], failed, "{listed}");
+    client.retry(&endpoint, &failed).await.ok();
+    client.until(&endpoint, &failed, "FAILED").await;
+    host.advance(30 * DAY - 1);
+    assert_eq!(client.status(&endpoint, &failed).await.ok()["retries"], 1);
+    host.advance(1);
+    client.status(&endpoint, &failed).await.refused(404);
+}
+
+#[tokio::test]
+async fn the_retention_of_an_endpoint_is_changed_field_by_field() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let endpoint = host.deploy(&guests::echo(), "chosen", json!({})).await;
+    let path = format!("/v1/endpoints/{endpoint}");
+    let shown = async || client.get(&path).await.ok()["retention"].clone();
+    assert_eq!(shown().await, json!({}));
+    let change =
+        async |retention: Value| client.patch(&path, &json!({ "retention": retention })).await;
+    change(json!({ "failed": DAY, "completed": MINUTE })).await.ok();
+    change(json!({ "cancelled": 30 * DAY })).await.ok();
+    let all = json!({ "completed": MINUTE, "failed": DAY, "cancelled": 30 * DAY });
+    assert_eq!(shown().await, all);
+    change(json!({ "failed": 0 })).await.ok();
+    assert_eq!(shown().await, json!({ "completed": MINUTE, "cancelled": 30 * DAY }));
+
+    for (retention, sentence) in [
+        (json!({ "failed": MINUTE - 1 }), "`retention.failed` must be 60000 to 2592000000"),
+        (json!({ "completed": 30 * DAY + 1 }), "`retention.completed` must be 60000 to 2592000000"),
+        (json!({ "timedOut": DAY }), "unknown field `timedOut`"),
+        (json!([DAY]), "retention"),
+    ] {
+        let refused = change(retention).await.refused(400);
+        assert!(refused.contains(sentence), "{refused}");
+    }
+    let policy = json!({ "retention": { "cancelled": 30 * DAY + 1 } });
+    let body = json!({ "input": {}, "policy": policy });
+    let refused = client.post(&client.path(&endpoint, "run"), &body).await.refused(400);
+    let sentence = "policy.retention.cancelled must be 60000 to 2592000000 ms, not 2592000001";
+    assert!(refused.contains(sentence), "{refused}");
+}
