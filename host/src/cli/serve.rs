@@ -247,7 +247,13 @@ mod tests {
             assert!(shown.contains(&format!("\n1 | {line}\n")), "{line}: {shown}");
             assert!(shown.contains(allowed), "{line}: {shown}");
         }
-        assert_eq!(complaint("tls-cert = \"a\""), "tls-cert and tls-key must be given together");
+        for line in ["tls-cert = \"a\"", "tls-key = \"a\""] {
+            let shown = complaint(line);
+            assert!(shown.starts_with("cannot use the configuration file /"), "{shown}");
+            assert!(shown.ends_with(": tls-cert and tls-key must be given together"), "{shown}");
+        }
+        let half = ServeSettings { tls_cert: Some("a".into()), ..ServeSettings::default() };
+        assert!(half.check().is_err(), "a host with half of a pair would serve without TLS");
         let missing = format!("{:#}", from_flags(&["--config", "/no/such/file"]).unwrap_err());
         assert!(
             missing.starts_with("cannot use the configuration file /no/such/file: "),
@@ -316,12 +322,11 @@ mod tests {
             names.insert(name.to_owned());
             let [first, second] = samples(option);
             let flag = |text: &str| from_partial_flags(&[&format!("--{name}={text}")]).unwrap();
-            let same = |line: &String| {
-                ServeSettings::from_toml(line).is_ok_and(|settings| settings == flag(&first))
-            };
+            let read = |line: &String| toml::from_str::<ServeSettings>(line);
+            let same = |line: &String| read(line).is_ok_and(|settings| settings == flag(&first));
             let line = lines(name, &first).into_iter().find(same);
             let line = line.unwrap_or_else(|| panic!("--{name} cannot be set in the file"));
-            let below = ServeSettings::from_toml(&line).unwrap();
+            let below = read(&line).unwrap();
             let over = args(command(), &[]).unwrap();
             assert_eq!(below.clone().overridden_by(&over.matches).unwrap(), below, "{name}");
             let over = command().mut_args(|option| option.requires(Resettable::Reset));

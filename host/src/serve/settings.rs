@@ -292,9 +292,13 @@ impl ServeSettings {
     ///
     /// # Errors
     /// When the text is not TOML, has an unknown key, or a value out of bounds. The error shows the
-    /// line and what is allowed.
+    /// line and what is allowed. Also when it has a certificate without a key, or a key without a
+    /// certificate.
     pub(crate) fn from_toml(text: &str) -> anyhow::Result<Self> {
-        Ok(toml::from_str(text)?)
+        let settings: Self = toml::from_str(text)?;
+        // clap checks the same for the flags.
+        settings.check_tls()?;
+        Ok(settings)
     }
 
     /// These settings, unless the command line or the environment has others.
@@ -318,15 +322,20 @@ impl ServeSettings {
     /// # Errors
     /// Names the options that contradict each other.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.tls_cert.is_some() == self.tls_key.is_some(),
-            "tls-cert and tls-key must be given together"
-        );
+        self.check_tls()?;
         ensure!(
             !self.no_key || self.listen.ip().is_loopback(),
             "no-key needs a loopback address to listen on, such as 127.0.0.1:8080, not {}: \
              every caller that reaches it may do everything",
             self.listen
+        );
+        Ok(())
+    }
+
+    fn check_tls(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.tls_cert.is_some() == self.tls_key.is_some(),
+            "tls-cert and tls-key must be given together"
         );
         Ok(())
     }
