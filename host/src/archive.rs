@@ -2,13 +2,13 @@
 //! out of the directory.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use data_encoding::HEXLOWER;
 use gristmill_core::backup::{CHECKSUMS, COMPONENTS, DATABASE, JOURNAL, SECRETS_KEY, is_name};
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
@@ -131,14 +131,13 @@ fn copy(from: &mut impl Read, mut to: impl Write) -> io::Result<String> {
         hash.update(bytes);
         to.write_all(bytes)?;
     }
-    Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(HEXLOWER.encode(&hash.finalize()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     const GRAIN: &str = "e10b2b8e";

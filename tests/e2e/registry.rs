@@ -1,5 +1,6 @@
 //! The host as a registry, driven by a third-party client and, where that is not enough, by hand.
 
+use data_encoding::HEXLOWER;
 use gristmill_tests::{Answer, Client, TestHost, eventually, guests, shared_host};
 use oci_client::client::{ClientConfig, ClientProtocol, Config, ImageLayer};
 use oci_client::secrets::RegistryAuth;
@@ -42,8 +43,7 @@ pub(crate) async fn push(
 }
 
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
 /// The OCI error that a call was refused with.

@@ -7,15 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use gristmill_tests::{Reply, ScriptedServer, TestHost, eventually, shared_host};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
 use crate::handlers::echo;
-
-fn sha256(bytes: &[u8]) -> String {
-    let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
-}
+use crate::registry::digest;
 
 fn template(id: &str, image: &str, auth: &str) -> Value {
     json!({ "id": id, "name": id, "imageName": image, "containerRegistryAuthId": auth })
@@ -69,7 +64,7 @@ async fn a_template_runs_an_image_of_another_host() {
     // The digest is the manifest's, and the fetched one must match.
     let path = "/v2/remote/manifests/1";
     let manifest = registry.client.get(path).await.text;
-    let by_digest = format!("{}/remote@{}", registry.address(), sha256(manifest.as_bytes()));
+    let by_digest = format!("{}/remote@{}", registry.address(), digest(manifest.as_bytes()));
     create("d", &by_digest, &auth).await.ok();
     // It survives a restart, and the end of the registry.
     let mut host = host;
@@ -127,7 +122,7 @@ struct Image {
 impl Image {
     fn new(label: &str) -> Arc<Self> {
         let component = echo(label);
-        let blob = sha256(&component);
+        let blob = digest(&component);
         let manifest = json!({
             "schemaVersion": 2,
             "config": { "mediaType": "x", "digest": blob, "size": 2 },
@@ -203,7 +198,7 @@ async fn downloads_must_match_the_named_digests() {
     let registry = ScriptedServer::start(move |_, head| image.reply(head)).await;
     let host = host_that_allows(&registry.host());
     create(&host, &registry, "").await.ok();
-    let wrong = format!("{}/mill:v1@{}", registry.host(), sha256(b"x"));
+    let wrong = format!("{}/mill:v1@{}", registry.host(), digest(b"x"));
     let answer = host.client().post("/v1/templates", &template("w", &wrong, "")).await;
     assert!(answer.refused(400).contains("no such image"), "{answer:?}");
 }

@@ -3,22 +3,23 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use gristmill_tests::{Answer, Client, SseEvent, guests, parse_events, shared_host};
+use gristmill::sse::Event;
+use gristmill_tests::{Answer, Client, guests, parse_events, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-fn data(event: &SseEvent) -> Value {
+fn data(event: &Event) -> Value {
     serde_json::from_str(&event.data).unwrap()
 }
 
 /// Checks the answer's type and its last event, and returns the chunks' events.
-fn chunk_events(answer: &Answer, job: &str, status: &str) -> Vec<SseEvent> {
+fn chunk_events(answer: &Answer, job: &str, status: &str) -> Vec<Event> {
     assert_eq!(answer.status, 200, "{answer:?}");
     let media_type = answer.header("content-type").unwrap_or_default();
     assert!(media_type.starts_with("text/event-stream"), "{answer:?}");
     let mut events = parse_events(&answer.text);
     let end = events.pop().unwrap_or_default();
-    assert_eq!(end.event, "end", "{answer:?}");
+    assert_eq!(end.kind, "end", "{answer:?}");
     assert_eq!(data(&end)["status"], status);
     assert_eq!(data(&end)["id"], job);
     events
@@ -62,7 +63,7 @@ async fn events_come_while_the_job_runs() {
         if seen.iter().any(|event| event.id.is_some()) {
             first.get_or_insert_with(|| begun.elapsed());
         }
-        if seen.iter().any(|event| event.event == "end") {
+        if seen.iter().any(|event| event.kind == "end") {
             last.get_or_insert_with(|| begun.elapsed());
         }
     }
@@ -89,7 +90,7 @@ async fn the_end_of_a_failed_job_says_why() {
 }
 
 /// All events of a job's stream for a reader whose last event was `last`.
-async fn resumed(client: &Client, endpoint: &str, job: &str, last: Option<&str>) -> Vec<SseEvent> {
+async fn resumed(client: &Client, endpoint: &str, job: &str, last: Option<&str>) -> Vec<Event> {
     let path = client.path(endpoint, &format!("stream/{job}?from=0"));
     let mut request = client.request(Method::GET, &path).header("accept", "text/event-stream");
     if let Some(last) = last {
@@ -99,7 +100,7 @@ async fn resumed(client: &Client, endpoint: &str, job: &str, last: Option<&str>)
     chunk_events(&answer, job, "FAILED")
 }
 
-fn ids(events: &[SseEvent]) -> Vec<&str> {
+fn ids(events: &[Event]) -> Vec<&str> {
     events.iter().filter_map(|event| event.id.as_deref()).collect()
 }
 
@@ -123,7 +124,7 @@ async fn a_reader_of_an_earlier_attempt_gets_the_next_one_from_its_start() {
     host.client.until(&endpoint, &job, "FAILED").await;
     for last in ["1", "3", "1-1", "7-1"] {
         let events = resumed(&host.client, &endpoint, &job, Some(last)).await;
-        assert_eq!(events[0].event, "restart", "{last}");
+        assert_eq!(events[0].kind, "restart", "{last}");
         assert_eq!(data(&events[0]), json!({ "id": job, "attempt": 2 }));
         assert_eq!(ids(&events), ["2-0", "2-1", "2-2", "2-3"], "{last}");
         assert_eq!(data(&events[1])["metrics"]["stream_index"], 0);
@@ -154,7 +155,7 @@ async fn an_event_stream_goes_on_with_the_next_attempt_of_a_job_that_waits() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     host.client.patch(&settings, &json!({ "workersMax": 1 })).await.ok();
     let events = reader.await.unwrap();
-    let restarts = events.iter().filter(|event| event.event == "restart").count();
+    let restarts = events.iter().filter(|event| event.kind == "restart").count();
     assert_eq!((restarts, ids(&events)), (1, vec!["2-0", "2-1", "2-2", "2-3"]));
 }
 

@@ -32,6 +32,6 @@ pub use local_server::LocalServer;
 pub use process::{binary, command};
 pub use receiver::{ReceivedCall, Receiver};
 pub use scripted_server::{Reply, ScriptedServer};
-pub use sse::{SseEvent, parse_events};
+pub use sse::parse_events;
 pub use wait::{PATIENCE, eventually, percentile};
 pub use wire::{Wire, WireAnswer, next_answer};

@@ -1,83 +1,135 @@
-//! `GET /metrics`: the host's counters as Prometheus text. They cover all owners, so only the
-//! operator's keys with the scope `manage` may read them.
-
-use std::fmt::Write as _;
+//! `GET /metrics`: the host's counters in the OpenMetrics text format, which Prometheus reads. They
+//! cover all owners, so only the operator's keys with the scope `manage` may read them.
+//!
+//! `prometheus-client` writes the text: it escapes, and adds the units' and counters' endings. The
+//! values are read when a scraper calls, so a job costs nothing here.
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::key::Scope;
+use gristmill_core::runtime::RuntimeLoad;
+use gristmill_core::store::StoreStats;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
 
 use crate::auth::ManagementCaller;
 use crate::error::ApiError;
 use crate::openapi::tag;
 use crate::state::ApiState;
 
-/// The host's counters as Prometheus text.
+/// The type of the text.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The host's counters as OpenMetrics text.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "GetMetrics", tag = tag::HOST,
-    responses((status = 200, description = "Counters and gauges", body = String, content_type = "text/plain; version=0.0.4")),
+    responses((status = 200, description = "Counters and gauges", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")),
 )]
 pub(crate) async fn metrics(
     State(state): State<ApiState>,
     caller: ManagementCaller,
 ) -> Result<impl IntoResponse, ApiError> {
     caller.require_of_operator(Scope::Manage)?;
-    let store = state.store.stats();
-    let load = state.runtime.load();
     let endpoints = state.catalog.view().deployments.len() as u64;
-    let rows = [
-        (
-            "gristmill_store_commits_total",
-            "counter",
-            "Store transactions, one fsync each",
-            store.commits,
-        ),
-        (
-            "gristmill_store_operations_total",
-            "counter",
-            "Changes in those transactions",
-            store.operations,
-        ),
-        ("gristmill_jobs", "gauge", "Jobs that exist", store.jobs),
-        (
-            "gristmill_disk_free_bytes",
-            "gauge",
-            "Free space of the data directory's file system",
-            state.disk_space.free_bytes(),
-        ),
-        (
-            "gristmill_disk_reserve_bytes",
-            "gauge",
-            "Free space below which new work is refused",
-            state.disk_space.reserve_bytes(),
-        ),
-        (
-            "gristmill_disk_free_inodes",
-            "gauge",
-            "Free inodes of the data directory's file system; 0 where there is no fixed number",
-            state.disk_space.free_inodes(),
-        ),
-        (
-            "gristmill_disk_reserve_inodes",
-            "gauge",
-            "Free inodes below which new work is refused",
-            state.disk_space.reserve_inodes(),
-        ),
-        ("gristmill_endpoints", "gauge", "Endpoints that exist", endpoints),
-        ("gristmill_sandboxes_running", "gauge", "Sandboxes that run a job", load.running),
-        (
-            "gristmill_sandboxes_idle",
-            "gauge",
-            "Idle instances that wait for their next job",
-            load.idle,
-        ),
-        ("gristmill_sandboxes_waiting", "gauge", "Workers that wait for a sandbox", load.waiting),
-    ];
+    let registry =
+        registry(state.store.stats(), state.runtime.load(), &state.disk_space, endpoints);
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)))
+}
+
+/// The present values of all metrics. The encoder adds the ending `_total` to the name of a counter.
+fn registry(
+    store: StoreStats,
+    load: RuntimeLoad,
+    disk: &DiskSpaceGauge,
+    endpoints: u64,
+) -> Registry {
+    let mut registry = Registry::with_prefix("gristmill");
+    let mut counter = |name, help, value: u64| {
+        registry.register(name, help, ConstCounter::new(value));
+    };
+    counter("store_commits", "Store transactions, one fsync each", store.commits);
+    counter("store_operations", "Changes in those transactions", store.operations);
+    let mut gauge = |name, help, value: u64| {
+        registry.register(name, help, ConstGauge::new(value));
+    };
+    gauge("jobs", "Jobs that exist", store.jobs);
+    gauge("disk_free_bytes", "Free space of the data directory's file system", disk.free_bytes());
+    gauge("disk_reserve_bytes", "Free space below which new work is refused", disk.reserve_bytes());
+    gauge(
+        "disk_free_inodes",
+        "Free inodes of the data directory's file system; 0 where there is no fixed number",
+        disk.free_inodes(),
+    );
+    gauge(
+        "disk_reserve_inodes",
+        "Free inodes below which new work is refused",
+        disk.reserve_inodes(),
+    );
+    gauge("endpoints", "Endpoints that exist", endpoints);
+    gauge("sandboxes_running", "Sandboxes that run a job", load.running);
+    gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
+    gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
+    registry
+}
+
+fn text(registry: &Registry) -> String {
     let mut text = String::new();
-    for (name, kind, help, value) in rows {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+    // Writing to a String cannot fail.
+    let _ = encode(&mut text, registry);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::tenancy::Tenancy;
+
+    use super::*;
+
+    #[test]
+    fn each_metric_has_its_name_its_type_and_its_value() {
+        let store = StoreStats { commits: 1, operations: u64::MAX, jobs: 3 };
+        let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
+        let text = text(&registry(store, load, &DiskSpaceGauge::new(Tenancy::default()), 4));
+        let expected = "\
+            # HELP gristmill_store_commits Store transactions, one fsync each.\n\
+            # TYPE gristmill_store_commits counter\n\
+            gristmill_store_commits_total 1\n\
+            # HELP gristmill_store_operations Changes in those transactions.\n\
+            # TYPE gristmill_store_operations counter\n\
+            gristmill_store_operations_total 18446744073709551615\n\
+            # HELP gristmill_jobs Jobs that exist.\n\
+            # TYPE gristmill_jobs gauge\n\
+            gristmill_jobs 3\n";
+        assert!(text.starts_with(expected), "{text}");
+        let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let names: Vec<_> = samples.iter().map(|line| line.split_once(' ').unwrap().0).collect();
+        let all = [
+            "gristmill_store_commits_total",
+            "gristmill_store_operations_total",
+            "gristmill_jobs",
+            "gristmill_disk_free_bytes",
+            "gristmill_disk_reserve_bytes",
+            "gristmill_disk_free_inodes",
+            "gristmill_disk_reserve_inodes",
+            "gristmill_endpoints",
+            "gristmill_sandboxes_running",
+            "gristmill_sandboxes_idle",
+            "gristmill_sandboxes_waiting",
+        ];
+        assert_eq!(names, all);
+        assert_eq!(
+            samples[7..],
+            [
+                "gristmill_endpoints 4",
+                "gristmill_sandboxes_running 5",
+                "gristmill_sandboxes_idle 6",
+                "gristmill_sandboxes_waiting 7"
+            ]
+        );
+        assert!(text.ends_with("# EOF\n"), "{text}");
     }
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text))
 }

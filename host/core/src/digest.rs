@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 /// SHA-256 of an uploaded component; its permanent name.
@@ -35,7 +36,7 @@ impl ComponentDigest {
 
 impl fmt::Display for ComponentDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        HEXLOWER.encode_display(&self.0).fmt(f)
     }
 }
 
@@ -49,19 +50,12 @@ impl FromStr for ComponentDigest {
     type Err = InvalidDigest;
 
     fn from_str(text: &str) -> Result<Self, InvalidDigest> {
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != 32 || !rest.is_empty() {
+        let mut digest = [0; 32];
+        // The library panics on a text of another length.
+        if text.len() != 2 * digest.len() {
             return Err(InvalidDigest);
         }
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Ok(byte - b'0'),
-            b'a'..=b'f' => Ok(byte - b'a' + 10),
-            _ => Err(InvalidDigest),
-        };
-        let mut digest = [0; 32];
-        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
+        HEXLOWER.decode_mut(text.as_bytes(), &mut digest).map_err(|_| InvalidDigest)?;
         Ok(Self(digest))
     }
 }
@@ -89,8 +83,25 @@ mod tests {
         let text = digest.to_string();
         assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(text.parse(), Ok(digest));
-        for wrong in ["", &text[1..], &text.to_uppercase(), &format!("{text}00")] {
-            assert_eq!(wrong.parse::<ComponentDigest>(), Err(InvalidDigest));
+        assert_eq!(format!("{digest:?}"), format!("sha256:{text}"));
+        let wrong = [
+            String::new(),
+            text[1..].to_owned(),
+            text.to_uppercase(),
+            format!("{text}00"),
+            format!("{}g", &text[1..]),
+            format!(" {}", &text[1..]),
+            format!("é{}", &text[2..]),
+            "é".repeat(64),
+            "0".repeat(10 << 20),
+        ];
+        for wrong in wrong {
+            assert_eq!(
+                wrong.parse::<ComponentDigest>(),
+                Err(InvalidDigest),
+                "{} bytes",
+                wrong.len()
+            );
         }
     }
 }

@@ -4,6 +4,9 @@
 //! nano-credits, without floating point. An amount is the exact sum of all items, rounded once,
 //! half up, to a millionth of a credit. The sum of the amounts of a year's days may therefore
 //! differ from the amount of the year by at most a millionth for each day.
+//!
+//! **Own code**, because `rust_decimal` has 28 digits: an exact part of a GiB needs 30, and the
+//! greatest usage at the greatest price 35.
 
 use std::fmt;
 use std::str::FromStr;

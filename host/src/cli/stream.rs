@@ -163,7 +163,7 @@ impl Follower {
             };
             match event.kind.as_str() {
                 "end" => return Ok(Followed::End(read(&event.data)?)),
-                "" | "message" => on_update(StreamUpdate::Chunk(Chunk::read(&event.data)?))?,
+                "message" => on_update(StreamUpdate::Chunk(Chunk::read(&event.data)?))?,
                 "restart" => on_update(StreamUpdate::Restart)?,
                 // Kinds of a later version.
                 _ => continue,

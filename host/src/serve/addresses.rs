@@ -24,12 +24,12 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The bounded addresses, and their bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AddressBound {
+pub(crate) struct AddressBound {
     /// Most connections without a valid key from one address; at least 1.
-    pub connections_max: u32,
+    pub(crate) connections_max: u32,
     /// Whether loopback addresses are bounded too. A reverse proxy on this machine has such an
     /// address for all of its clients, and other local programs are trusted more than the network.
-    pub is_for_loopback: bool,
+    pub(crate) is_for_loopback: bool,
 }
 
 /// The connections without a valid key.

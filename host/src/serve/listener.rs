@@ -42,15 +42,15 @@ const OTHER_FILES_MAX: u64 = 1_024;
 
 /// The operator's settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// Most connections at one time. More wait in the kernel's backlog.
-    pub connections_max: u32,
+    pub(crate) connections_max: u32,
     /// Whether the operator has set `connections_max`.
-    pub is_set: bool,
+    pub(crate) is_set: bool,
     /// Their bound for one address without a valid key.
-    pub of_address: AddressBound,
+    pub(crate) of_address: AddressBound,
     /// A connection without a call for this long is closed.
-    pub idle_wait: Duration,
+    pub(crate) idle_wait: Duration,
 }
 
 impl ConnectionLimits {

@@ -33,10 +33,12 @@ use futures::future::LocalBoxFuture;
 use gristmill_api::{Access, Api, ApiState, Services};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::egress::AllowedHosts;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job_event_notice::JobListener;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::logs::Logs;
+use gristmill_core::price::Prices;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
@@ -45,7 +47,7 @@ use gristmill_core::time::{Clock, SystemClock};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_egress::AddressPolicy;
-use gristmill_registry::Fetcher;
+use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::{Sandbox, SandboxSettings};
 use gristmill_store::{Damage, OpenError, SqliteStore};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -55,18 +57,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-pub use self::addresses::AddressBound;
 use self::backup::HostBackup;
 use self::clock::HostClock;
 use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
-pub use self::listener::ConnectionLimits;
 use self::listener::Connections;
 pub use self::manual_clock::ManualClockStart;
 use self::response_budget::ResponseBudget;
-pub use self::settings::ServeSettings;
+pub use self::settings::{Brand, LogFilter, ServeSettings, Within};
 use self::tls::Tls;
-pub use self::tls::TlsFiles;
 use crate::{compilers, data_dir};
 
 /// The default brand, since the Rust SDK of this service requires the field with this name.
@@ -102,6 +101,8 @@ pub fn run(settings: &ServeSettings) -> anyhow::Result<()> {
 /// # Errors
 /// Errors of [`run`], and of the hook.
 pub(crate) fn run_with(settings: &ServeSettings, dev_hook: Option<DevHook>) -> anyhow::Result<()> {
+    settings.check()?;
+    let prices = settings.read_prices()?;
     let log = telemetry::start(settings)?;
     let open_files_max = allow_open_files();
     let api = tokio::runtime::Builder::new_multi_thread()
@@ -111,7 +112,7 @@ pub(crate) fn run_with(settings: &ServeSettings, dev_hook: Option<DevHook>) -> a
         .context("cannot start the threads that serve HTTP")?;
     let guests = GuestRuntimes::start()?;
     api.spawn(log.report_dropped());
-    let outcome = api.block_on(serve(settings, open_files_max, &guests, dev_hook));
+    let outcome = api.block_on(serve(settings, prices, open_files_max, &guests, dev_hook));
     guests.shutdown();
     api.shutdown_background();
     outcome
@@ -131,6 +132,7 @@ fn allow_open_files() -> u64 {
 
 async fn serve(
     settings: &ServeSettings,
+    prices: Prices,
     open_files_max: u64,
     guests: &GuestRuntimes,
     dev_hook: Option<DevHook>,
@@ -139,10 +141,10 @@ async fn serve(
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let tls = settings.tls.clone().map(Tls::start).transpose()?;
+    let tls = settings.tls().map(Tls::start).transpose()?;
     let mut stop_signals = StopSignals::new()?;
 
-    let host_clock = match settings.clock_jump_max {
+    let host_clock = match settings.clock_jump_max() {
         Some(jump_max) if settings.manual_clock.is_none() => {
             Some(Arc::new(HostClock::new(jump_max)))
         }
@@ -164,15 +166,16 @@ async fn serve(
     }
     let tenancy = Tenancy::default();
     let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
-    let disk = Disk::open(&settings.data_dir, settings.disk_reserve_bytes, disk_space.clone())?;
+    let reserve_bytes = settings.disk_reserve_mib.map(Within::mib_as_bytes);
+    let disk = Disk::open(&settings.data_dir, reserve_bytes, disk_space.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
     let store_settings = gristmill_store::Settings {
-        queue_jobs_max: settings.waiting_jobs_max,
+        queue_jobs_max: settings.max_waiting_jobs.as_u32() as usize,
         host_waiting_jobs_max: memory::waiting_jobs_max(),
         host_jobs_max: memory::jobs_max(),
         host_webhook_bytes_max: memory::webhook_bytes_max(),
-        waiting_bytes_max: settings.waiting_bytes_max,
-        result_bytes_max: settings.result_bytes_max,
+        waiting_bytes_max: settings.max_waiting_mib.mib_as_bytes(),
+        result_bytes_max: settings.max_result_mib.mib_as_bytes(),
         disk_space: disk_space.clone(),
         secrets_key: settings.secrets_key.clone(),
         on_fatal: Arc::new(move |reason| {
@@ -180,9 +183,9 @@ async fn serve(
             // The receiver is dropped when the host is stopping anyway.
             let _ = failed.send(anyhow!("the store failed: {reason}"));
         }),
-        ..gristmill_store::Settings::with_journal(settings.journal_bytes)
+        ..gristmill_store::Settings::with_journal(settings.journal_mib.mib_as_bytes())
     };
-    let guard = host_clock.filter(|_| !settings.accepts_clock);
+    let guard = host_clock.filter(|_| !settings.accept_clock);
     let open = |clock_jump_max_ms| {
         let store_settings =
             gristmill_store::Settings { clock_jump_max_ms, ..store_settings.clone() };
@@ -197,7 +200,7 @@ async fn serve(
     };
     let store = Arc::new(store);
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
-    let catalog = catalog.with_bounds(settings.owner_bounds).with_tenancy(tenancy);
+    let catalog = catalog.with_bounds(settings.owner_bounds()).with_tenancy(tenancy);
     let catalog = Arc::new(catalog.with_disk_space(disk_space.clone()));
     let response_budget = Arc::new(ResponseBudget::new(catalog.tenancy()));
     check_endpoints(&store, &catalog, &settings.data_dir).await?;
@@ -222,14 +225,16 @@ async fn serve(
         guests: guests.normal.handle().clone(),
     });
     disk.watch(start_waiting_jobs(&catalog, &dispatcher))?;
+    let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
     let deliverer = Deliverer::start(DeliveryParts {
         store: store.clone(),
         catalog: catalog.clone(),
         signals: signals.clone(),
         clock: clock.clone(),
-        sender: Arc::new(HttpSender::new(settings.webhook_allow.clone(), addresses.clone())),
+        sender: Arc::new(HttpSender::new(webhook_allow, addresses.clone())),
     });
-    let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness));
+    let jobs =
+        Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness()));
     let services = Services {
         clock: clock.clone(),
         jobs: jobs.clone(),
@@ -237,7 +242,7 @@ async fn serve(
         workers: dispatcher.clone(),
         components: sandbox.clone(),
         registries: Arc::new(Fetcher::new(
-            settings.registry_allow.clone(),
+            RegistryHosts::new(&settings.registry_allow),
             addresses,
             sandbox.clone(),
         )),
@@ -255,13 +260,13 @@ async fn serve(
             data_dir: settings.data_dir.clone(),
         }),
     };
-    let brand = settings.brand.as_deref().unwrap_or(DEFAULT_BRAND);
-    let access = match settings.needs_no_key {
+    let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
+    let access = match settings.no_key {
         true => Access::without_keys(OwnerId::operator(), clock.now()),
         false => Access::with_keys(),
     };
     let limits = settings.rate_limits.clone();
-    let state = ApiState::new(services, access, limits, brand, settings.prices);
+    let state = ApiState::new(services, access, limits, brand, prices);
 
     let addr = listener.local_addr().context("cannot read the address that was bound")?;
     let ready = ready::Ready {
@@ -272,7 +277,7 @@ async fn serve(
         recovery,
         started_in: started.elapsed(),
         admin_key: new_key.as_ref().map(|key| key.reveal()),
-        as_json: settings.is_json,
+        as_json: settings.json,
     };
     let work = match work {
         Some(work) => work(addr),
@@ -283,7 +288,7 @@ async fn serve(
     };
 
     let stop = CancellationToken::new();
-    let (api, limits) = (Api::new(state), settings.connections.within(open_files_max));
+    let (api, limits) = (Api::new(state), settings.connections().within(open_files_max));
     let serving = listener::serve(listener, tls, api, limits, response_budget, stop.clone());
     let serving = tokio::spawn(serving);
     let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
@@ -361,11 +366,13 @@ fn sandbox(
 ) -> anyhow::Result<Sandbox> {
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
     let settings = SandboxSettings {
-        running_jobs_max: settings.running_jobs_max,
-        memory_bytes_max: settings.sandbox_memory_bytes.unwrap_or_else(memory::default_budget),
+        running_jobs_max: settings.max_running_jobs.as_u32(),
+        memory_bytes_max: settings
+            .max_sandbox_memory_mib
+            .map_or_else(memory::default_budget, Within::mib_as_bytes),
         low_priority_threads: Some(guests.low_priority.handle().clone()),
         addresses,
-        private_hosts: settings.handler_allow.clone(),
+        private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
         explains_traps: is_watched,
         disk_space,
         tenancy: catalog.tenancy(),
@@ -416,9 +423,9 @@ async fn shut_down(
     store: &dyn JobStore,
     serving: tokio::task::JoinHandle<Connections>,
 ) {
-    info!("stopping: running jobs have {} s", settings.drain_timeout.as_secs());
+    info!("stopping: running jobs have {} s", settings.drain_timeout);
     jobs.stop_accepting();
-    let drained = dispatcher.drain(settings.drain_timeout).await;
+    let drained = dispatcher.drain(settings.drain_timeout.as_seconds()).await;
     deliverer.drain().await;
     jobs.stop_waiting();
     if let Ok(connections) = serving.await {

@@ -1,79 +1,393 @@
-//! The checked settings of a host, which the command line combines from flags, the environment and
-//! the configuration file.
+//! The settings of a host: each option is one field, which names its flag, its variable of the
+//! environment, its key in the configuration file, its bounds and its default.
+//!
+//! The command line overrides the environment, the environment overrides the file, and the file
+//! overrides the defaults. clap makes the first two steps, and
+//! [`ServeSettings::overridden_by`] the third, by clap's own update of a value.
+
+mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
+use clap::builder::{BoolishValueParser, Resettable};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use gristmill_api::RateLimits;
 use gristmill_core::catalog::OwnerBounds;
-use gristmill_core::egress::AllowedHosts;
+use gristmill_core::egress::HostPattern;
+use gristmill_core::limits::QUEUE_JOBS_MAX;
 use gristmill_core::network::Network;
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
-use gristmill_registry::RegistryHosts;
+use gristmill_registry::RegistryPattern;
+use serde::Deserialize;
 
+pub use self::values::{Brand, LogFilter, Within};
+use super::addresses::AddressBound;
 use super::listener::ConnectionLimits;
 use super::manual_clock::ManualClockStart;
 use super::tls::TlsFiles;
 
-/// The checked settings of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Most MiB of an option: 16 TiB.
+const MIB_MAX: u64 = 1 << 24;
+
+/// A number of connections.
+type Connections = Within<1, 1_000_000>;
+
+/// Connections at one time, unless the operator sets their number.
+const CONNECTIONS_DEFAULT: u32 = 20_000;
+
+/// The divisor of all connections for the bound of one address without a valid key.
+const ADDRESS_PART: u32 = 16;
+
+/// The settings of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ServeSettings {
-    /// The address to listen on.
+    /// Address and port to listen on; port 0 takes a free one.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "GRISTMILL_LISTEN",
+        default_value = "127.0.0.1:8080"
+    )]
     pub listen: SocketAddr,
-    /// The data directory.
+
+    /// The directory for all data; created if it does not exist.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "GRISTMILL_DATA_DIR",
+        default_value = "./gristmill-data"
+    )]
     pub data_dir: PathBuf,
-    /// The file of the key of stored secrets, unless it is in the data directory.
+
+    /// The file with the key that stored secrets are encrypted with; created with a new data
+    /// directory [default: secrets.key in the data directory].
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_SECRETS_KEY")]
     pub secrets_key: Option<PathBuf>,
-    /// The certificate for HTTPS; without it, HTTP.
-    pub tls: Option<TlsFiles>,
-    /// The bounds of connections.
-    pub connections: ConnectionLimits,
-    /// Bytes of the journal that may wait for the database.
-    pub journal_bytes: u64,
-    /// Whether the ready line and the log are JSON.
-    pub is_json: bool,
-    /// The treatment of a policy out of bounds.
-    pub strictness: Strictness,
-    /// A valid log filter.
-    pub log: String,
-    /// Jobs that may run at one time.
-    pub running_jobs_max: u32,
-    /// Bytes of all sandboxes together, unless that depends on the machine.
-    pub sandbox_memory_bytes: Option<u64>,
-    /// Jobs that may wait on one endpoint.
-    pub waiting_jobs_max: usize,
-    /// Bytes of waiting inputs of one endpoint.
-    pub waiting_bytes_max: u64,
-    /// Bytes of results that one endpoint may keep.
-    pub result_bytes_max: u64,
-    /// Most of the catalog that one owner may have.
-    pub owner_bounds: OwnerBounds,
-    /// Free bytes of the disk below which new work is refused; `None`: by the size of the disk.
-    pub disk_reserve_bytes: Option<u64>,
-    /// How long a drain waits for running jobs.
-    pub drain_timeout: Duration,
-    /// The operator's brand, if it is set.
-    pub brand: Option<String>,
-    /// Limits of the queue API; only the configuration file can change them.
-    pub rate_limits: RateLimits,
-    /// Receivers of webhooks whose addresses need not be public.
-    pub webhook_allow: AllowedHosts,
-    /// Hosts with private addresses that handlers of every owner may call.
-    pub handler_allow: AllowedHosts,
-    /// The prices of usage.
-    pub prices: Prices,
-    /// Registries whose addresses need not be public, or that are called without TLS.
-    pub registry_allow: RegistryHosts,
-    /// Networks of public addresses that requests may not reach.
+
+    /// A TOML file with any of these options, without the leading dashes.
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_CONFIG")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+
+    /// The certificate for HTTPS, followed by the certificates between it and its root, as PEM.
+    /// Read again when the file changes, and on SIGHUP.
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_TLS_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, as PEM.
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_TLS_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Connections at one time; further ones wait until an open one is closed [default: 20000].
+    // Each is an open file.
+    #[arg(long, value_name = "N", env = "GRISTMILL_MAX_CONNECTIONS")]
+    pub max_connections: Option<Connections>,
+
+    /// Connections at one time from one address without a valid key; a further one closes the
+    /// oldest of them. Without this option loopback addresses have no bound [default: a sixteenth
+    /// of max-connections].
+    #[arg(long, value_name = "N", env = "GRISTMILL_MAX_ADDRESS_CONNECTIONS")]
+    pub max_address_connections: Option<Connections>,
+
+    /// How long a connection may be without a call before it is closed, in seconds.
+    // The default is longer than that of common proxies, so that they do not send a call on a
+    // connection that is being closed.
+    #[arg(long, value_name = "SECONDS", env = "GRISTMILL_IDLE_TIMEOUT", default_value = "75")]
+    pub idle_timeout: Within<1, 3_600>,
+
+    /// Print the ready line and the log as JSON.
+    #[arg(
+        long,
+        env = "GRISTMILL_JSON",
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    pub json: bool,
+
+    /// Use the nearest allowed value for a policy out of bounds, instead of refusing the job.
+    #[arg(
+        long,
+        env = "GRISTMILL_LENIENT_POLICY",
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    pub lenient_policy: bool,
+
+    /// The log filter: a level, or a list such as `info,gristmill_dispatch=debug,handler=off`.
+    #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", default_value = "info")]
+    pub log: LogFilter,
+
+    /// Jobs that may run at one time, on all endpoints together.
+    // Each reserves address space, not memory.
+    #[arg(long, value_name = "N", env = "GRISTMILL_MAX_RUNNING_JOBS", default_value = "256")]
+    pub max_running_jobs: Within<1, 4_096>,
+
+    /// Memory of all sandboxes together, in MiB. Each sandbox takes the `memoryMib` of its
+    /// endpoint; jobs wait until it is free [default: five eighths of the machine's memory, or of
+    /// its control group's limit].
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_SANDBOX_MEMORY_MIB")]
+    pub max_sandbox_memory_mib: Option<Within<1, MIB_MAX>>,
+
+    /// Jobs that may wait on one endpoint; further ones are refused with 429.
+    #[arg(
+        long,
+        value_name = "N",
+        env = "GRISTMILL_MAX_WAITING_JOBS", default_value_t = Within::exactly::<{ QUEUE_JOBS_MAX as u64 }>())]
+    pub max_waiting_jobs: Within<1, { QUEUE_JOBS_MAX as u64 }>,
+
+    /// Size of the inputs of one endpoint's waiting jobs, in MiB; beyond it, submissions are
+    /// refused with 429.
+    // The minimum has room for the largest bodies.
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_WAITING_MIB", default_value = "16384")]
+    pub max_waiting_mib: Within<64, MIB_MAX>,
+
+    /// Size of one endpoint's kept results and of the inputs of jobs that can be retried, in MiB;
+    /// beyond it, submissions are refused with 429, and a job that would add more is FAILED.
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_RESULT_MIB", default_value = "65536")]
+    pub max_result_mib: Within<64, MIB_MAX>,
+
+    /// Most templates, endpoints, images, components, volumes and credentials of one owner, together,
+    /// and most keys; a change beyond it is refused with 400.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "GRISTMILL_MAX_OWNER_RECORDS", default_value_t = Within::exactly::<{ OwnerBounds::RECORDS.default }>())]
+    pub max_owner_records: Within<{ OwnerBounds::RECORDS.min }, { OwnerBounds::RECORDS.max }>,
+
+    /// Size of these records of one owner in memory, in MiB, and size of the owner's keys; a change
+    /// beyond it is refused with 400.
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_OWNER_RECORD_MIB", default_value_t = Within::exactly::<{ OwnerBounds::RECORD_MIB.default }>())]
+    pub max_owner_record_mib:
+        Within<{ OwnerBounds::RECORD_MIB.min }, { OwnerBounds::RECORD_MIB.max }>,
+
+    /// Size of one owner's uploaded components on disk, in MiB, without their compiled files; an
+    /// upload beyond it is refused with 400.
+    #[arg(
+        long,
+        value_name = "MIB",
+        env = "GRISTMILL_MAX_OWNER_COMPONENT_MIB", default_value_t = Within::exactly::<{ OwnerBounds::COMPONENT_MIB.default }>())]
+    pub max_owner_component_mib:
+        Within<{ OwnerBounds::COMPONENT_MIB.min }, { OwnerBounds::COMPONENT_MIB.max }>,
+
+    /// Free space of the data directory's disk below which new work is refused with 503, in MiB;
+    /// 0: none [default: 1024, or 2 % of the disk if that is more; at most 10 % of it].
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_DISK_RESERVE_MIB")]
+    pub disk_reserve_mib: Option<Within<0, MIB_MAX>>,
+
+    /// Size of the journal that may wait for a checkpoint into the database, in MiB; up to twice as
+    /// much when the database is slow. A larger journal takes more disk and saves work, since jobs
+    /// that are deleted before their checkpoint never reach the database.
+    // The minimum is four segments with room for a usual batch.
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_JOURNAL_MIB", default_value = "1024")]
+    pub journal_mib: Within<16, 65_536>,
+
+    /// Seconds that running jobs have after SIGTERM.
+    #[arg(long, value_name = "SECONDS", env = "GRISTMILL_DRAIN_TIMEOUT", default_value = "30")]
+    pub drain_timeout: Within<0, 3_600>,
+
+    /// The largest jump of an unsynchronised clock that the host follows, in seconds; 0 follows any
+    /// jump. At a start, the difference between the clock and the newest time in the store counts
+    /// too, if waiting jobs would be deleted.
+    #[arg(long, value_name = "SECONDS", env = "GRISTMILL_MAX_CLOCK_JUMP", default_value = "3600")]
+    pub max_clock_jump: Within<0, 315_360_000>,
+
+    /// Accept the clock at this start, however far it is from the newest time in the store.
+    #[arg(long)]
+    #[serde(skip)]
+    pub accept_clock: bool,
+
+    /// Completes the names of the field and the query parameter for platform templates:
+    /// `is<BRAND>`, `include<BRAND>Templates`.
+    #[arg(long, value_name = "BRAND", env = "GRISTMILL_BRAND")]
+    pub brand: Option<Brand>,
+
+    /// A receiver of webhooks whose address need not be public: `HOST`, `HOST:PORT` or `*.DOMAIN`.
+    /// May be repeated; in the environment, separate the values with commas.
+    #[arg(long, value_name = "HOST", env = "GRISTMILL_WEBHOOK_ALLOW", value_delimiter = ',')]
+    pub webhook_allow: Vec<HostPattern>,
+
+    /// A host with a private address that handlers of every owner may call, if their endpoint lists
+    /// it in `allowedHosts`: `HOST`, `HOST:PORT` or `*.DOMAIN`. Endpoints of the operator need no
+    /// entry here. May be repeated; in the environment, separate the values with commas.
+    #[arg(long, value_name = "HOST", env = "GRISTMILL_HANDLER_ALLOW", value_delimiter = ',')]
+    pub handler_allow: Vec<HostPattern>,
+
+    /// A TOML file with the prices of usage, in credits: `job`, `wall-second`, `gb-second`,
+    /// `cpu-second`, `giga-fuel`, `gb-in`, `gb-out` [default: everything is free].
+    #[arg(long, value_name = "FILE", env = "GRISTMILL_PRICES")]
+    pub prices: Option<PathBuf>,
+
+    /// A registry whose address need not be public: `HOST`, `HOST:PORT` or `*.DOMAIN`; with the
+    /// prefix `http://`, a registry without TLS. May be repeated; in the environment, separate the
+    /// values with commas.
+    #[arg(long, value_name = "REGISTRY", env = "GRISTMILL_REGISTRY_ALLOW", value_delimiter = ',')]
+    pub registry_allow: Vec<RegistryPattern>,
+
+    /// A network of public addresses that webhooks, image fetches and handlers may not reach, such
+    /// as `9.0.0.0/8` or `2001:db8::/32`. `--webhook-allow`, `--registry-allow` and an endpoint's
+    /// `!private` override it. May be repeated; in the environment, separate the values with
+    /// commas.
+    #[arg(long, value_name = "CIDR", env = "GRISTMILL_EGRESS_DENY", value_delimiter = ',')]
     pub egress_deny: Vec<Network>,
-    /// Whether no call needs a key. Then the host listens on a loopback address.
-    pub needs_no_key: bool,
-    /// The largest jump of a clock that is not synchronised; `None` for any.
-    pub clock_jump_max: Option<Duration>,
-    /// Whether to accept the clock at this start, whatever it shows.
-    pub accepts_clock: bool,
-    /// The start of a clock that standard input moves, instead of the machine's clock.
+
+    /// Answer calls without a key, with every permission, to try the host on your own machine.
+    /// Requires a loopback address; calls must name it as their host and must not come from another
+    /// website. Cannot be set in the environment, where it could open a host by accident.
+    #[arg(
+        long,
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    pub no_key: bool,
+
+    /// Stop the clock at this time, and move it only by commands on standard input; for tests.
+    #[arg(
+        long,
+        hide = true,
+        value_name = "now|MS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ManualClockStart::NOW
+    )]
+    #[serde(skip)]
     pub manual_clock: Option<ManualClockStart>,
+
+    /// Limits of the queue API: the table `rate-limits` of the configuration file, with a table for
+    /// each operation.
+    #[arg(skip)]
+    pub rate_limits: RateLimits,
+}
+
+impl Default for ServeSettings {
+    /// The defaults, whatever the environment contains.
+    fn default() -> Self {
+        let command = Self::augment_args(Command::new("serve"));
+        let command = command.mut_args(|option| option.env(Resettable::Reset));
+        // Cannot fail: every option has a default or is optional.
+        let matches = command.get_matches_from(["serve"]);
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+impl ServeSettings {
+    /// The settings of a configuration file, and the defaults of all others.
+    ///
+    /// # Errors
+    /// When the text is not TOML, has an unknown key, or a value out of bounds. The error shows the
+    /// line and what is allowed. Also when it has a certificate without a key, or a key without a
+    /// certificate.
+    pub(crate) fn from_toml(text: &str) -> anyhow::Result<Self> {
+        let settings: Self = toml::from_str(text)?;
+        // clap checks the same for the flags.
+        settings.check_tls()?;
+        Ok(settings)
+    }
+
+    /// These settings, unless the command line or the environment has others.
+    ///
+    /// # Errors
+    /// None, if `matches` comes from the same options.
+    pub(crate) fn overridden_by(mut self, matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = matches.clone();
+        for id in matches.ids() {
+            if matches.value_source(id.as_str()) == Some(ValueSource::DefaultValue) {
+                // Cannot fail, since the id is known.
+                let _ = given.try_clear_id(id.as_str());
+            }
+        }
+        self.update_from_arg_matches(&given)?;
+        Ok(self)
+    }
+
+    /// Checks the settings that depend on each other.
+    ///
+    /// # Errors
+    /// Names the options that contradict each other.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.check_tls()?;
+        ensure!(
+            !self.no_key || self.listen.ip().is_loopback(),
+            "no-key needs a loopback address to listen on, such as 127.0.0.1:8080, not {}: \
+             every caller that reaches it may do everything",
+            self.listen
+        );
+        Ok(())
+    }
+
+    fn check_tls(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.tls_cert.is_some() == self.tls_key.is_some(),
+            "tls-cert and tls-key must be given together"
+        );
+        Ok(())
+    }
+
+    /// The files of the certificate for HTTPS; without them, the host serves HTTP.
+    pub(crate) fn tls(&self) -> Option<TlsFiles> {
+        Some(TlsFiles { cert: self.tls_cert.clone()?, key: self.tls_key.clone()? })
+    }
+
+    /// The bounds of connections.
+    pub(crate) fn connections(&self) -> ConnectionLimits {
+        let connections_max = self.max_connections.map_or(CONNECTIONS_DEFAULT, Within::as_u32);
+        let of_address = self.max_address_connections.map(Within::as_u32);
+        ConnectionLimits {
+            connections_max,
+            is_set: self.max_connections.is_some(),
+            of_address: AddressBound {
+                connections_max: of_address
+                    .unwrap_or_else(|| (connections_max / ADDRESS_PART).max(1)),
+                is_for_loopback: of_address.is_some(),
+            },
+            idle_wait: self.idle_timeout.as_seconds(),
+        }
+    }
+
+    /// The treatment of a policy out of bounds.
+    pub(crate) fn strictness(&self) -> Strictness {
+        if self.lenient_policy { Strictness::Clamp } else { Strictness::Refuse }
+    }
+
+    /// Most of the catalog that one owner may have.
+    pub(crate) fn owner_bounds(&self) -> OwnerBounds {
+        OwnerBounds {
+            records_max: self.max_owner_records.get(),
+            record_bytes_max: self.max_owner_record_mib.mib_as_bytes(),
+            component_bytes_max: self.max_owner_component_mib.mib_as_bytes(),
+            kept_workers_max: self.max_running_jobs.get(),
+        }
+    }
+
+    /// The largest jump of a clock that is not synchronised; `None` for any.
+    pub(crate) fn clock_jump_max(&self) -> Option<Duration> {
+        Some(self.max_clock_jump.as_seconds()).filter(|most| !most.is_zero())
+    }
+
+    /// Reads the prices of usage.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has an unknown key or an invalid price.
+    pub(crate) fn read_prices(&self) -> anyhow::Result<Prices> {
+        let Some(path) = &self.prices else { return Ok(Prices::default()) };
+        let read = || anyhow::Ok(toml::from_str(&std::fs::read_to_string(path)?)?);
+        read().with_context(|| format!("cannot use the price table {}", path.display()))
+    }
 }

@@ -50,11 +50,11 @@ impl Drop for Log {
 /// When the filter is malformed, or logging has been started before.
 pub(crate) fn start(settings: &ServeSettings) -> anyhow::Result<Log> {
     // The arguments of host calls belong to the handler's author, and not in the operator's log.
-    let filter = EnvFilter::try_new(&settings.log)?
+    let filter = EnvFilter::try_new(settings.log.as_str())?
         .add_directive(format!("{}=off", gristmill_runtime::HOST_CALLS).parse()?);
     let queue = LogQueue::start(std::io::stderr())?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone());
-    let started = if settings.is_json {
+    let started = if settings.json {
         lines.json().try_init()
     } else {
         lines.with_ansi(std::io::stderr().is_terminal()).try_init()

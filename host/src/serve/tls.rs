@@ -40,11 +40,11 @@ const SPEAK_TLS: &str = "{\"error\":\"this port speaks HTTPS\",\"code\":\"bad_re
 
 /// The files of the certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
+pub(crate) struct TlsFiles {
     /// The certificate, followed by those of the authorities up to the root; PEM.
-    pub cert: PathBuf,
+    pub(crate) cert: PathBuf,
     /// Its private key; PEM.
-    pub key: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// The content of the files.

@@ -93,11 +93,11 @@ impl Reading {
         let end = end.await;
         for event in parse_events(&text) {
             let data: Value = serde_json::from_str(&event.data).unwrap();
-            if event.event == "restart" {
+            if event.kind == "restart" {
                 self.delivered = 0;
                 continue;
             }
-            if event.event == "end" {
+            if event.kind == "end" {
                 session.ledger.count("stream as events");
                 self.check_end(data["status"].as_str().unwrap(), self.delivered);
                 return Some(());

@@ -50,6 +50,9 @@ const MAY_DIFFER: &[MayDiffer] = &[
     // Version 6 did not record when a job was queued again: its wait counts from its submission.
     change(&[6], INTERRUPTED, "/body/delayTime", "0", "1000"),
     change(&[6], REQUESTS, "/body/requests/0/delayTime", "0", "1000"),
+    // Endpoints could not choose a retention.
+    change(&[6, 7], "/v1/endpoints", "/body/*/retention", "nothing", "{}"),
+    change(&[6, 7], "/v1/endpoints/*", "/body/retention", "nothing", "{}"),
     // The hosts of version 6 had one owner, and did not name the attempt of a stream.
     change(&[6], "/v1/keys", "/body/*/owner", "nothing", "\"default\""),
     change(&[6], "/v2/*/stream/*", "/headers/x-stream-attempt", "nothing", "*"),

@@ -13,6 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use data_encoding::HEXLOWER;
 use gristmill_core::webhook::WebhookSecret;
 use gristmill_tests::recorded::{content, tables_and_journal, unpack};
 use gristmill_tests::{
@@ -323,8 +324,7 @@ impl Recorded {
 
 /// The output of a job that got the recorded `s3Config`.
 fn s3_digest() -> String {
-    let digest = Sha256::digest("id\nsecret-7f3b91\nbin\nhttps://s3.example");
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest("id\nsecret-7f3b91\nbin\nhttps://s3.example"))
 }
 
 /// The documents of all jobs of these endpoints, with the name of the endpoint.

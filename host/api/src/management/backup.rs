@@ -14,6 +14,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
+use data_encoding::HEXLOWER;
 use futures::stream;
 use gristmill_core::backup::{BackupError, BackupFile, CHECKSUMS};
 use gristmill_core::key::Scope;
@@ -120,10 +121,8 @@ fn write_archive(files: Vec<BackupFile>, pipe: &mut Pipe) -> io::Result<()> {
         if content.bytes != bytes {
             return Err(io::Error::other(format!("{name} has become shorter")));
         }
-        for byte in content.hash.finalize() {
-            let _ = write!(sums, "{byte:02x}");
-        }
-        let _ = writeln!(sums, "  {name}");
+        // Writing to a String cannot fail.
+        let _ = writeln!(sums, "{}  {name}", HEXLOWER.encode(&content.hash.finalize()));
     }
     archive.append_data(&mut head(sums.len() as u64), CHECKSUMS, sums.as_bytes())?;
     archive.finish()?;

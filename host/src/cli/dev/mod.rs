@@ -22,9 +22,8 @@ use super::build::{self, BuildOptions, Built, Missing};
 use super::deploy::Deployable;
 use super::output;
 use super::project::Project;
-use super::serve::ServeArgs;
 use crate::client::Client;
-use crate::serve::{DevHook, run_with};
+use crate::serve::{DevHook, ServeSettings, Within, run_with};
 
 /// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -35,6 +34,9 @@ const DISK_RESERVE_MIB: u64 = 64;
 
 /// Seconds that running jobs have at the end.
 const DRAIN_TIMEOUT_S: u64 = 5;
+
+/// The handler's lines are shown with the progress of its job.
+const LOG_FILTER: &str = "warn,handler=off";
 
 /// Serve a project on this machine, and build and deploy it again after each change.
 ///
@@ -60,18 +62,17 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
     // Before anything is started, so that faults of the project are reported at once.
     build::open(Some(&dir))?;
     let data = Data::new(args.data_dir)?;
-    let settings = ServeArgs {
-        listen: Some(args.listen),
-        data_dir: Some(data.dir.clone()),
+    let settings = ServeSettings {
+        listen: args.listen,
+        data_dir: data.dir.clone(),
         no_key: true,
-        log: Some("warn,handler=off".to_owned()),
-        drain_timeout: Some(DRAIN_TIMEOUT_S),
+        log: LOG_FILTER.parse().map_err(anyhow::Error::msg)?,
+        drain_timeout: Within::exactly::<DRAIN_TIMEOUT_S>(),
         // Jobs left in a queue here do not matter.
         accept_clock: true,
-        disk_reserve_mib: Some(DISK_RESERVE_MIB),
-        ..ServeArgs::default()
+        disk_reserve_mib: Some(Within::exactly::<DISK_RESERVE_MIB>()),
+        ..ServeSettings::default()
     };
-    let settings = settings.settings()?;
     let event_log = EventLog::start()?;
     let mut session = Session { dir, data_dir: data.dir, options: args.options, deployed: None };
     let dev_hook = DevHook {
