@@ -142,7 +142,13 @@ fn a_host_survives_a_full_disk_and_recovers() {
         host.start_again();
         let client = host.client();
         assert_eq!(client.status("paused", &jobs[0]).await.ok()["status"], "IN_QUEUE");
-        assert!(is_disk_full(&client.run("works", json!({})).await));
+        // The cancelled jobs have made room meanwhile.
+        fill(&host.data_dir());
+        leave_room(&host.data_dir());
+        eventually("new work is refused", async || {
+            is_disk_full(&client.run("works", json!({})).await).then_some(())
+        })
+        .await;
 
         let kept = jobs.split_off(jobs.len() - 2);
         for job in &jobs {
@@ -160,6 +166,96 @@ fn a_host_survives_a_full_disk_and_recovers() {
             assert_eq!(client.finished("paused", job).await["status"], "COMPLETED");
         }
         assert!(!host.log().contains("panicked"), "{}", host.log());
+    });
+}
+
+/// Inputs that the checkpoint moves to the tables.
+const SMALL_INPUT_BYTES: usize = 12_000;
+
+/// Jobs that fill the disk with small inputs: a purge, and nothing else, makes room, although these
+/// inputs are in the journal and in the tables.
+#[test]
+fn a_purge_of_small_jobs_makes_room_without_a_restart() {
+    on_a_small_disk(&["--journal-mib", "64"], async |host: &mut TestHost| {
+        let unlimited = json!({ "run": { "callsPer10s": 1_000_000, "concurrent": 1_000 } });
+        let settings = json!({ "workersMax": 0, "rateLimits": unlimited });
+        host.deploy(&guests::echo(), "paused", settings).await;
+        host.deploy(&guests::echo(), "works", json!({ "workersMax": 1 })).await;
+        let client = host.client();
+        let small = json!({ "text": "x".repeat(SMALL_INPUT_BYTES) });
+        // Returns the number of accepted submissions, and whether some were refused.
+        let submit = async || {
+            let submissions = (0..64).map(|_| client.run("paused", small.clone()));
+            let answers = futures::future::join_all(submissions).await;
+            let refused = answers.iter().filter(|answer| is_disk_full(answer)).count();
+            let accepted = answers.iter().filter(|answer| answer.status == 200).count();
+            assert_eq!(accepted + refused, answers.len(), "{answers:?}");
+            (accepted, refused > 0)
+        };
+        let (mut accepted, mut refused) = (0_usize, 0);
+        // Several looks at the disk, in which the host moves the journal to the tables.
+        while refused < 8 {
+            let (more, is_refused) = submit().await;
+            accepted += more;
+            assert!(
+                accepted * SMALL_INPUT_BYTES < (DISK_MIB << 20) as usize,
+                "nothing was refused"
+            );
+            if is_refused {
+                refused += 1;
+                tokio::time::sleep(NEXT_LOOK).await;
+            }
+        }
+        println!("{accepted} jobs of {SMALL_INPUT_BYTES} bytes on a disk of {DISK_MIB} MiB");
+        assert!(accepted > 2_000, "{accepted} jobs");
+        assert_eq!(client.purge("paused").await.ok()["removed"], accepted);
+        let taken = eventually("new work is taken", async || {
+            let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
+            (!is_disk_full(&answer)).then(|| answer.ok())
+        });
+        assert_eq!(taken.await["status"], "COMPLETED");
+        // About as much as before.
+        let mut again = 0;
+        while again < accepted / 2 {
+            let (more, is_refused) = submit().await;
+            again += more;
+            if is_refused {
+                tokio::time::sleep(NEXT_LOOK).await;
+            }
+        }
+        assert!(!host.log().contains("waits for space"), "{}", host.log());
+        host.kill9();
+        host.start_again();
+    });
+}
+
+/// Streams that would fill the disk end or wait before its last byte, and their endpoint can be
+/// deleted, which makes room.
+#[test]
+fn streams_leave_space_for_their_deletion() {
+    on_a_small_disk(&["--journal-mib", "16"], async |host: &mut TestHost| {
+        host.deploy(&guests::hostile(), "streams", json!({ "workersMax": 2 })).await;
+        host.deploy(&guests::echo(), "works", json!({ "workersMax": 1 })).await;
+        let client = host.client();
+        let chunks = 3 * (DISK_MIB << 20) / 60_000;
+        let input = json!({ "op": "emit", "count": chunks, "bytes": 60_000 });
+        let jobs =
+            [client.submit("streams", input.clone()).await, client.submit("streams", input).await];
+        eventually("the disk is full", async || {
+            is_disk_full(&client.run("works", json!({})).await).then_some(())
+        })
+        .await;
+        tokio::time::sleep(4 * NEXT_LOOK).await;
+        for job in &jobs {
+            client.cancel("streams", job).await.ok();
+        }
+        assert!(client.delete("/v1/endpoints/streams").await.status < 300);
+        let taken = eventually("new work is taken", async || {
+            let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
+            (!is_disk_full(&answer)).then(|| answer.ok())
+        });
+        assert_eq!(taken.await["status"], "COMPLETED");
+        assert!(!host.log().contains("waits for space"), "{}", host.log());
     });
 }
 

@@ -6,6 +6,10 @@
 //! since the first of them, so that a quarter of a second of writes, up to 1 GB on a fast disk,
 //! cannot exceed the reserve or an owner's share.
 //!
+//! Accepted data can still take more of the disk than it does: it waits in memory for the journal, and
+//! in the journal for the tables. These bytes are *owed*. They are not free either, so that the
+//! host can always complete what it has accepted.
+//!
 //! **Costs.** Reading it is three or four loads of atomic numbers.
 
 use std::sync::Arc;
@@ -22,6 +26,10 @@ const START_DIVISOR: u64 = 4;
 /// admitted again. Without it, each job that ends near the bound would switch admission.
 const RETURN_DIVISOR: u64 = 8;
 
+/// Divisor of the reserve for the space above it at which the store begins to give back space. More
+/// than [`RETURN_DIVISOR`] gives: work is admitted again before the store stops.
+const TIGHT_DIVISOR: u64 = 4;
+
 /// The gauge. A new one reports that there is space.
 #[derive(Debug, Default)]
 pub struct DiskSpaceGauge {
@@ -36,6 +44,8 @@ pub struct DiskSpaceGauge {
     inodes: Gauge,
     /// Bytes that were granted to callers and are not in the last measurement.
     granted: AtomicU64,
+    /// Bytes that the store will still write for data that it has accepted.
+    owed: AtomicU64,
     accounts: Accounts,
 }
 
@@ -106,6 +116,14 @@ impl DiskSpaceGauge {
             && self.free_bytes() >= self.reserve_bytes()
     }
 
+    /// Whether the disk is so full that the store should give back all space that it can: it is
+    /// below the bound of new work, or a quarter of the reserve above it.
+    pub fn is_tight(&self) -> bool {
+        let reserve = self.reserve_bytes();
+        self.has_waiting_writers()
+            || self.free_bytes() < reserve.saturating_add(reserve / TIGHT_DIVISOR)
+    }
+
     /// Whether running jobs may add chunks to their streams. Unlike the start of a job, a chunk is
     /// refused as soon as the bytes that were granted reach a quarter of the reserve.
     pub fn admits_chunks(&self) -> bool {
@@ -114,7 +132,9 @@ impl DiskSpaceGauge {
 
     /// Whether waiting jobs may start.
     pub fn has_space_to_start(&self) -> bool {
-        !self.is_short.load(Ordering::Relaxed) && !self.has_waiting_writers()
+        !self.is_short.load(Ordering::Relaxed)
+            && !self.has_waiting_writers()
+            && self.unowed_bytes() >= self.reserve_bytes() / START_DIVISOR
     }
 
     /// The same, for callers that want to start a job: a refusal is recorded for
@@ -176,6 +196,16 @@ impl DiskSpaceGauge {
         let _ = self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
+    /// The store has accepted data for which it will write so many bytes more.
+    pub fn owe(&self, bytes: u64) {
+        self.owed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many of the owed bytes are written, or need not be written.
+    pub fn settle(&self, bytes: u64) {
+        self.owed.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// The same for inodes. A file system without a fixed number of them has no reserve of them.
     pub fn set_inodes(&self, free: u64, reserve: u64) {
         self.inodes.set(free, reserve);
@@ -200,9 +230,16 @@ impl DiskSpaceGauge {
         }
     }
 
-    /// Free bytes at the last measurement, without the bytes that were granted since then.
+    /// Free bytes at the last measurement, without the bytes that were granted since then and those
+    /// that are owed.
     pub fn free_bytes(&self) -> u64 {
-        self.bytes.free.load(Ordering::Relaxed).saturating_sub(self.granted_bytes())
+        self.unowed_bytes().saturating_sub(self.granted_bytes())
+    }
+
+    /// Free bytes at the last measurement, without those that are owed.
+    fn unowed_bytes(&self) -> u64 {
+        let free = self.bytes.free.load(Ordering::Relaxed);
+        free.saturating_sub(self.owed.load(Ordering::Relaxed))
     }
 
     /// Bytes that should stay free.
@@ -291,6 +328,24 @@ mod tests {
         assert!(!disk_space.admits_work());
         disk_space.set(850, 800);
         assert!(disk_space.admits_work());
+    }
+
+    #[test]
+    fn owed_bytes_are_not_free_until_they_are_settled() {
+        let disk_space = DiskSpaceGauge::default();
+        disk_space.set(1_100, 800);
+        assert!(disk_space.admits_work() && !disk_space.is_tight());
+        disk_space.owe(200);
+        assert!(disk_space.admits_work() && disk_space.is_tight());
+        disk_space.owe(101);
+        assert_eq!((disk_space.free_bytes(), disk_space.admits_work()), (799, false));
+        // A measurement contains granted bytes, and never owed ones.
+        disk_space.set(1_100, 800);
+        assert!(!disk_space.admits_work() && disk_space.may_start_jobs());
+        disk_space.owe(600);
+        assert!(!disk_space.may_start_jobs() && !disk_space.admits_chunks());
+        disk_space.settle(901);
+        assert!(disk_space.admits_work() && disk_space.may_start_again());
     }
 
     #[test]

@@ -78,11 +78,15 @@ impl Disk {
     }
 
     /// Continues to measure while the gauge is used elsewhere. Calls `on_room` when waiting jobs
-    /// may start again.
+    /// may start again, and `on_tight` after each measurement of a disk that is nearly full.
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(crate) fn watch(self, on_room: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    pub(crate) fn watch(
+        self,
+        on_room: impl Fn() + Send + 'static,
+        on_tight: impl Fn() + Send + 'static,
+    ) -> anyhow::Result<()> {
         let Self { dir, reserve_bytes, disk_space } = self;
         let disk_space = Arc::downgrade(&disk_space);
         let run = move || {
@@ -93,6 +97,9 @@ impl Disk {
                 now.report(&before, &disk.disk_space);
                 if disk.disk_space.may_start_again() {
                     on_room();
+                }
+                if disk.disk_space.is_tight() {
+                    on_tight();
                 }
                 before = now;
                 drop(disk);

@@ -224,7 +224,13 @@ async fn serve(
         logs: logs.clone(),
         guests: guests.normal.handle().clone(),
     });
-    disk.watch(start_waiting_jobs(&catalog, &dispatcher))?;
+    let weak_store = Arc::downgrade(&store);
+    let on_tight = move || {
+        if let Some(store) = weak_store.upgrade() {
+            store.give_back_space();
+        }
+    };
+    disk.watch(start_waiting_jobs(&catalog, &dispatcher), on_tight)?;
     let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
     let deliverer = Deliverer::start(DeliveryParts {
         store: store.clone(),

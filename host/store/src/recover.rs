@@ -96,6 +96,8 @@ pub(crate) fn load(
     index.restore_usage(last_run, newest);
     journal::replay(dir, uncheckpointed, |frame| {
         let (image, locations) = BatchImage::read(frame)?;
+        let owed = image.owed_bytes(frame.encoded_batch().len(), &locations);
+        journal.owe(frame.payloads.segment, owed);
         let created = image.endpoints.iter().map(|(number, _)| number);
         created.chain(&image.forgotten).for_each(|number| index.use_up(EndpointKey(*number)));
         for (job, locations) in image.jobs.iter().zip(locations) {

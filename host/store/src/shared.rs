@@ -12,7 +12,7 @@ use gristmill_core::time::{Clock, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use crate::journal::Journal;
-use crate::journal::segment::JournalLocation;
+use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::state::batch::Caches;
@@ -58,8 +58,17 @@ pub(crate) struct Shared {
 /// the operation.
 #[must_use]
 pub(crate) struct Reserved<'a> {
-    permit: SemaphorePermit<'a>,
+    shared: &'a Shared,
+    permit: Option<SemaphorePermit<'a>>,
     bytes: usize,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if self.permit.is_some() {
+            self.shared.settings.disk_space.settle(self.bytes as u64);
+        }
+    }
 }
 
 impl Reserved<'_> {
@@ -68,8 +77,10 @@ impl Reserved<'_> {
     }
 
     /// The operation with these bytes was queued, so its batch releases them.
-    pub(crate) fn hand_over(self) {
-        self.permit.forget();
+    pub(crate) fn hand_over(mut self) {
+        if let Some(permit) = self.permit.take() {
+            permit.forget();
+        }
     }
 }
 
@@ -244,12 +255,20 @@ impl Shared {
         let bytes = wanted.min(self.settings.write_buffer_bytes);
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         let permit = self.space.acquire_many(permits).await.map_err(|_| StoreError::Closed)?;
-        Ok(Reserved { permit, bytes: permits as usize })
+        self.settings.disk_space.owe(u64::from(permits));
+        Ok(Reserved { shared: self, permit: Some(permit), bytes: permits as usize })
+    }
+
+    /// The checkpoint of a segment will write so many bytes more, at most.
+    pub(crate) fn owe(&self, segment: SegmentId, bytes: u64) {
+        self.journal.owe(segment, bytes);
+        self.settings.disk_space.owe(bytes);
     }
 
     /// Releases the bytes of a batch.
     pub(crate) fn free(&self, bytes: usize) {
         self.space.add_permits(bytes);
+        self.settings.disk_space.settle(bytes as u64);
     }
 
     /// Free bytes in the write buffer.

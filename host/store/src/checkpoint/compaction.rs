@@ -37,7 +37,7 @@ impl Database {
             for kept in kept {
                 self.move_kept(&kept)?;
             }
-            self.db.checkpoint_wal()?;
+            self.db.checkpoint_wal(self.is_tight())?;
             self.serve_requests()?;
             from = next;
         }

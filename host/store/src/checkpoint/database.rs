@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_core::disk_space::{Shortage, SpaceWait};
 use gristmill_core::store::StoreError;
@@ -50,6 +50,10 @@ pub(crate) struct Database {
     noted: SegmentId,
     /// Set while a write waits for space.
     space_wait: Option<Stalled>,
+    /// Whether the tables may have pages without content.
+    pub(crate) has_unused_pages: bool,
+    /// When the writer last began a segment because the disk is nearly full.
+    sealed_at: Option<Instant>,
     pub(crate) bill_expiry: BillExpiry,
     /// The rotation of the key of stored secrets that is being carried out.
     pub(crate) rotation: Option<Rotation>,
@@ -89,6 +93,8 @@ impl Database {
             compacted: None,
             noted,
             space_wait: None,
+            has_unused_pages: true,
+            sealed_at: None,
             bill_expiry,
             rotation,
             #[cfg(test)]
@@ -133,7 +139,7 @@ impl Database {
                 }
                 DatabaseWork::End(_) => return Ok(()),
             };
-            match done.and_then(|()| Ok(self.db.checkpoint_wal()?)) {
+            match done.and_then(|()| Ok(self.db.checkpoint_wal(self.is_tight())?)) {
                 Ok(()) => self.record_success(is_answer),
                 Err(error) if error.is_no_space() => self.record_no_space(&error, is_answer),
                 Err(error) => return Err(error),
@@ -148,9 +154,39 @@ impl Database {
     }
 
     fn tidy(&mut self) -> Result<bool, Failure> {
-        let is_done = !self.db.tidy()?;
-        self.shared.journal.trim()?;
-        Ok(is_done)
+        let is_tight = self.is_tight();
+        self.has_unused_pages = self.db.tidy(is_tight)?;
+        self.shared.journal.trim(is_tight)?;
+        Ok(!self.has_unused_pages)
+    }
+
+    /// Whether the disk is nearly full.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.shared.settings.disk_space.is_tight()
+    }
+
+    /// The next step that gives back space while the disk is nearly full. Deletions are in the
+    /// journal first, and free the space of the tables only when their segment is checkpointed:
+    /// without new work that segment would never be long enough.
+    fn relief(&mut self, index: &mut Index) -> Option<DatabaseWork> {
+        if !self.is_tight() || self.rotation.is_some() {
+            return None;
+        }
+        if let Some(segment) = self.shared.journal.sealed_to_checkpoint() {
+            return Some(DatabaseWork::Checkpoint(segment));
+        }
+        if self.has_unused_pages {
+            return Some(DatabaseWork::Tidy);
+        }
+        let is_due = self.sealed_at.is_none_or(|sealed_at| sealed_at.elapsed() >= IDLE);
+        if is_due && self.shared.journal.has_open_frames() {
+            if index.take_new_segment().is_some() {
+                self.sealed_at = Some(Instant::now());
+                return self.shared.journal.sealed_to_checkpoint().map(DatabaseWork::Checkpoint);
+            }
+            self.shared.wake_writer();
+        }
+        None
     }
 
     /// The failed write has changed nothing. It is tried again after a pause, in which readers are
@@ -161,6 +197,9 @@ impl Database {
             let guard = self.shared.settings.disk_space.wait_for_space();
             self.space_wait = Some(Stalled { is_answer, _guard: guard });
         }
+        // Overwrites pages that the tables have already, so the log need not grow for the retry. If
+        // the tables have to grow for it, it fails like the write.
+        let _ = self.db.checkpoint_wal(true);
         let shared = self.shared.clone();
         let mut index = shared.index();
         if index.phase() != Phase::Closed {
@@ -177,7 +216,8 @@ impl Database {
 
     /// Waits for work.
     fn next_work(&mut self, is_tidy: bool) -> DatabaseWork {
-        let mut index = self.shared.index();
+        let shared = self.shared.clone();
+        let mut index = shared.index();
         loop {
             if index.phase() == Phase::Closed {
                 return DatabaseWork::End(Phase::Closed);
@@ -190,11 +230,15 @@ impl Database {
                 return DatabaseWork::End(Phase::Drained);
             }
             let newest = self.shared.journal.end().segment;
-            if newest != self.noted {
+            // While a write waits for space, a checkpoint may give back some, and this cannot.
+            if newest != self.noted && self.space_wait.is_none() {
                 return DatabaseWork::Note(newest);
             }
             if let Some(segment) = self.shared.journal.next_to_checkpoint() {
                 return DatabaseWork::Checkpoint(segment);
+            }
+            if let Some(work) = self.relief(&mut index) {
+                return work;
             }
             if let Some(rotation) = &mut self.rotation {
                 if rotation.is_ready(&mut index) {
@@ -202,7 +246,7 @@ impl Database {
                 }
                 self.shared.wake_writer();
             }
-            let sparse = self.shared.journal.to_compact();
+            let sparse = self.shared.journal.to_compact(self.is_tight());
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }

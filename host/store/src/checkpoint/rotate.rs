@@ -21,9 +21,16 @@ impl Database {
             let _ = answer.send(Err(RotateError::Busy));
             return Ok(());
         }
+        // A rotation moves the journal to the tables, and inputs with settings twice.
+        if !self.shared.settings.disk_space.admits_work() {
+            let _ = answer.send(Err(RotateError::DiskFull));
+            return Ok(());
+        }
         match self.make_key() {
             Ok(()) => {
                 info!("the key of stored secrets is being replaced");
+                // A segment that was begun before has frames with the old key.
+                self.shared.index().discard_new_segment();
                 self.rotation = Some(Rotation {
                     step: Step::Begin,
                     changes_file: true,

@@ -126,7 +126,7 @@ impl Database {
             for slice in jobs.chunks(SLICE) {
                 let slice_writes = self.plan(slice, &mut written)?;
                 self.carry_out(&slice_writes, &frame)?;
-                self.db.checkpoint_wal()?;
+                self.db.checkpoint_wal(self.is_tight())?;
                 self.serve_requests()?;
             }
         }
@@ -135,7 +135,9 @@ impl Database {
         }
         self.drop_idempotency_rows(last_seq)?;
         self.db.set_checkpointed(id)?;
-        self.shared.journal.set_checkpointed(id);
+        let settled = self.shared.journal.set_checkpointed(id);
+        self.shared.settings.disk_space.settle(settled);
+        self.has_unused_pages = true;
         Ok(())
     }
 
@@ -145,7 +147,7 @@ impl Database {
         let dropped = self.shared.index().take_dropped_records(last_seq);
         for slice in dropped.chunks(SLICE) {
             self.db.transaction(Sync::Later, |db| idempotency::delete(db, slice))?;
-            self.db.checkpoint_wal()?;
+            self.db.checkpoint_wal(self.is_tight())?;
             self.serve_requests()?;
         }
         Ok(())

@@ -211,10 +211,14 @@ impl Writer {
                 return Err(std::io::Error::other("broken by a test").into());
             }
             let (image, payloads) = encode(&batch, &shared.seal);
-            let appended = append(&mut self.appender, shared, &image.encode(), &payloads)?;
+            let encoded_batch = image.encode();
+            let appended = append(&mut self.appender, shared, &encoded_batch, &payloads)?;
             shared.count_commit(batch.operations);
             has_sealed = appended.is_first;
-            image.locations(appended.payloads).collect()
+            let locations: Vec<_> = image.locations(appended.payloads).collect();
+            shared
+                .owe(appended.payloads.segment, image.owed_bytes(encoded_batch.len(), &locations));
+            locations
         };
         let (published, is_awaited) = {
             let mut index = shared.index();

@@ -24,6 +24,9 @@ use crate::journal::segment::{JournalLocation, SegmentVersion};
 /// The code of a pending delivery.
 pub(crate) const PENDING: u8 = 0;
 
+/// Bytes of a page of the tables.
+const TABLE_PAGE_BYTES: u32 = 8_192;
+
 /// Bytes of a job's id.
 pub(crate) type IdBytes = [u8; 19];
 
@@ -373,6 +376,20 @@ impl<'a> BatchImage<'a> {
             return Err(damaged("a frame's payloads have another length than it states"));
         }
         Ok((image, locations))
+    }
+
+    /// Bytes that a checkpoint writes to the tables for this batch, at most: its rows, and each
+    /// payload that does not stay in the journal. A payload beyond a page takes whole pages, so it
+    /// counts with a page more, and a smaller one twice.
+    pub(crate) fn owed_bytes(&self, encoded_bytes: usize, locations: &[JobLocations]) -> u64 {
+        let moved = |len: u32| u64::from(len) + u64::from(len.min(TABLE_PAGE_BYTES));
+        let each = |job: &JobLocations| -> u64 {
+            let JobLocations { input, output, pages, body } = job;
+            let small = [input, output].into_iter().flatten().filter(|it| !it.is_kept_in_journal());
+            let pages = pages.iter().map(|(_, page)| page);
+            small.chain(pages).chain(body).map(|location| moved(location.len)).sum()
+        };
+        2 * encoded_bytes as u64 + locations.iter().map(each).sum::<u64>()
     }
 
     /// The locations of the jobs' payloads, which begin at `payloads`; each includes its checksum.

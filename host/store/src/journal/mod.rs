@@ -100,6 +100,14 @@ pub(crate) struct Segment {
     /// Its end, once a later segment was begun.
     pub(crate) end: Option<u32>,
     held_bytes: u64,
+    /// Bytes that its checkpoint will write to the tables, at most.
+    owed_bytes: u64,
+}
+
+impl Segment {
+    fn new(file: Arc<SegmentFile>, header: Header) -> Self {
+        Self { file, header, end: None, held_bytes: 0, owed_bytes: 0 }
+    }
 }
 
 /// The tables' knowledge of the journal.
@@ -160,9 +168,7 @@ impl Journal {
             match file.header()? {
                 Some(header) => {
                     segments.last = segments.last.max(header.id);
-                    segments
-                        .used
-                        .insert(header.id, Segment { file, header, end: None, held_bytes: 0 });
+                    segments.used.insert(header.id, Segment::new(file, header));
                 }
                 None if file.is_blank(true)? => segments.free.push(file),
                 None if known.is_upgraded && file.is_blank(false)? => headless.push(file),
@@ -301,6 +307,32 @@ impl Journal {
         first.filter(|_| is_long).map(|(_, segment)| segment.clone())
     }
 
+    /// Records that the checkpoint of a segment will write so many bytes more, at most.
+    pub(crate) fn owe(&self, id: SegmentId, bytes: u64) {
+        if let Some(segment) = self.segments().used.get_mut(&id) {
+            segment.owed_bytes += bytes;
+        }
+    }
+
+    /// Bytes that the checkpoints of all segments will write, at most.
+    pub(crate) fn owed_bytes(&self) -> u64 {
+        self.segments().used.values().map(|segment| segment.owed_bytes).sum()
+    }
+
+    /// The oldest segment that is not checkpointed and not written any more.
+    pub(crate) fn sealed_to_checkpoint(&self) -> Option<Segment> {
+        let segments = self.segments();
+        let first = segments.used.range(after(segments.checkpointed)..).next();
+        let is_sealed = |id: &SegmentId| !segments.is_last_open || *id < segments.last;
+        first.filter(|(id, _)| is_sealed(id)).map(|(_, segment)| segment.clone())
+    }
+
+    /// Whether the segment that is being written has a frame.
+    pub(crate) fn has_open_frames(&self) -> bool {
+        let segments = self.segments();
+        segments.is_last_open && segments.open_end > HEADER_BYTES
+    }
+
     /// The first segment up to `last` that is not checkpointed. A later segment must have begun.
     pub(crate) fn uncheckpointed_up_to(&self, last: SegmentId) -> Option<Segment> {
         let segments = self.segments();
@@ -323,26 +355,30 @@ impl Journal {
     }
 
     /// A segment in which few bytes are held, if there are many such segments: these bytes should
-    /// move.
-    pub(crate) fn to_compact(&self) -> Option<SegmentId> {
+    /// move. Fewer segments are enough while the disk `is_tight`.
+    pub(crate) fn to_compact(&self, is_tight: bool) -> Option<SegmentId> {
         let segments = self.segments();
         let checkpointed = segments.used.range(..=segments.checkpointed);
         let held = checkpointed.clone().map(|(_, segment)| segment.held_bytes).sum::<u64>();
         let segment_bytes = u64::from(self.bounds.segment_bytes);
         let bytes = checkpointed.clone().count() as u64 * segment_bytes;
-        let spare = self.bounds.uncheckpointed_max as u64 * segment_bytes;
+        let spare = self.spare_segments(is_tight) as u64 * segment_bytes;
         let sparsest = checkpointed.min_by_key(|(_, segment)| segment.held_bytes);
         sparsest.filter(|_| bytes > 2 * held + spare).map(|(id, _)| *id)
     }
 
-    /// Marks the segment and all earlier ones as checkpointed.
-    pub(crate) fn set_checkpointed(&self, id: SegmentId) {
+    /// Marks the segment and all earlier ones as checkpointed. Returns the bytes that the tables
+    /// were owed for it.
+    pub(crate) fn set_checkpointed(&self, id: SegmentId) -> u64 {
         let mut segments = self.segments();
         debug_assert!(id > segments.checkpointed, "segments are checkpointed in their order");
         segments.checkpointed = id;
+        let checkpointed = segments.used.range_mut(..=id);
+        let settled = checkpointed.map(|(_, it)| std::mem::take(&mut it.owed_bytes)).sum();
         segments.free_unheld();
         drop(segments);
         self.checkpointed.notify_all();
+        settled
     }
 
     /// Releases segments without held bytes. For a start, once everything needed is held.
@@ -350,11 +386,16 @@ impl Journal {
         self.segments().free_unheld();
     }
 
-    /// Returns files to the file system, if there are more than will soon be needed.
-    pub(crate) fn trim(&self) -> io::Result<()> {
+    fn spare_segments(&self, is_tight: bool) -> usize {
+        if is_tight { 0 } else { self.bounds.uncheckpointed_max }
+    }
+
+    /// Returns files to the file system, if there are more than will soon be needed; all unused
+    /// files while the disk `is_tight`.
+    pub(crate) fn trim(&self, is_tight: bool) -> io::Result<()> {
         let mut segments = self.segments();
         let mut surplus = Vec::new();
-        while segments.free.len() > self.bounds.uncheckpointed_max {
+        while segments.free.len() > self.spare_segments(is_tight) {
             surplus.extend(segments.free.pop());
         }
         drop(segments);
@@ -416,8 +457,7 @@ impl Journal {
         segments.last = header.id;
         segments.is_last_open = true;
         segments.open_end = HEADER_BYTES;
-        let segment = Segment { file: file.clone(), header, end: None, held_bytes: 0 };
-        segments.used.insert(header.id, segment);
+        segments.used.insert(header.id, Segment::new(file.clone(), header));
         Ok(Open { file, header, at: HEADER_BYTES, frames: 0, file_len })
     }
 

@@ -250,6 +250,13 @@ impl Index {
         None
     }
 
+    /// Forgets a segment that was begun for an earlier request.
+    pub(crate) fn discard_new_segment(&mut self) {
+        if matches!(self.new_segment, NewSegment::Begun(_)) {
+            self.new_segment = NewSegment::No;
+        }
+    }
+
     /// Records the answer to the request; `None` when no segment could be begun.
     pub(crate) fn answer_new_segment(&mut self, begun: Option<SegmentId>) {
         self.new_segment = begun.map_or(NewSegment::No, NewSegment::Begun);

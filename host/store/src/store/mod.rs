@@ -93,6 +93,7 @@ impl SqliteStore {
         db.begin_life(journal.end().segment, now)?;
         let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
         let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
+        shared.settings.disk_space.owe(shared.journal.owed_bytes());
         let store = Self { shared: shared.clone(), threads: Mutex::default() };
         let database = Database::new(shared.clone(), db).start()?;
         store.threads.lock().push(database);
@@ -196,6 +197,7 @@ impl Drop for SqliteStore {
             // A panic of the thread was reported as fatal.
             let _ = thread.join();
         }
+        self.shared.settings.disk_space.settle(self.shared.journal.owed_bytes());
     }
 }
 
@@ -207,6 +209,12 @@ impl SqliteStore {
     /// When the store is closed.
     pub fn endpoints(&self) -> Result<Vec<(EndpointId, u64)>, StoreError> {
         self.shared.read(|index, _| index.endpoints_with_jobs())
+    }
+
+    /// Gives back space of the disk in the background, if it is nearly full: deleted data leaves the
+    /// journal and the tables. To be called after each measurement of a nearly full disk.
+    pub fn give_back_space(&self) {
+        self.shared.wake_database();
     }
 
     /// Waits while the disk has no space for chunks: the rest of the reserve is for the ends of

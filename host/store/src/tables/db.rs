@@ -40,6 +40,9 @@ use crate::tables::sql;
 /// More makes the move rarer, and a start after a crash longer.
 const CHECKPOINT_PAGES: u64 = 4_000;
 
+/// The same while the disk is nearly full (4 MiB): the log itself takes space.
+const CHECKPOINT_PAGES_TIGHT: u64 = 500;
+
 /// Pages in the write-ahead log at which a copy of the file is aborted (4 GiB), so that a slow copy
 /// does not fill the disk.
 const FROZEN_PAGES_MAX: u64 = 512 << 10;
@@ -286,24 +289,30 @@ impl Db {
         false
     }
 
-    /// Moves pages from the write-ahead log into the database, if there are many.
-    pub(crate) fn checkpoint_wal(&self) -> rusqlite::Result<()> {
-        if self.wal_pages.load(Ordering::Relaxed) >= CHECKPOINT_PAGES && !self.is_frozen() {
+    /// Moves pages from the write-ahead log into the database, if there are many; earlier while the
+    /// disk `is_tight`.
+    pub(crate) fn checkpoint_wal(&self, is_tight: bool) -> rusqlite::Result<()> {
+        let pages_max = if is_tight { CHECKPOINT_PAGES_TIGHT } else { CHECKPOINT_PAGES };
+        if self.wal_pages.load(Ordering::Relaxed) >= pages_max && !self.is_frozen() {
             self.checkpoint_wal_now()?;
         }
         Ok(())
     }
 
     /// Cleans up while the store is idle: empties the write-ahead log, and returns some unused
-    /// space to the file system. Returns whether there is more to do.
-    pub(crate) fn tidy(&self) -> rusqlite::Result<bool> {
+    /// space to the file system; all unused space, step by step, while the disk `is_tight`. Returns
+    /// whether there is more to do.
+    pub(crate) fn tidy(&self, is_tight: bool) -> rusqlite::Result<bool> {
         if self.is_frozen() {
             return Ok(true);
         }
         let number = |name| self.connection.pragma_query_value(None, name, |row| row.get(0));
         let (free, all): (i64, i64) = (number("freelist_count")?, number("page_count")?);
         // Free pages are reused, and a slightly oversized file does no harm.
-        let is_wasteful = free > VACUUM_PAGES && free > all / 4;
+        let is_wasteful = match is_tight {
+            true => free > 0,
+            false => free > VACUUM_PAGES && free > all / 4,
+        };
         if is_wasteful {
             let sql = format!("PRAGMA incremental_vacuum({VACUUM_PAGES})");
             let mut vacuum = self.connection.prepare(&sql)?;
@@ -311,7 +320,11 @@ impl Db {
             let mut rows = vacuum.query(())?;
             while rows.next()?.is_some() {}
         }
-        if self.wal_pages.load(Ordering::Relaxed) > 0 {
+        if is_tight {
+            // The file of the log keeps its size otherwise.
+            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
+            self.wal_pages.store(0, Ordering::Relaxed);
+        } else if self.wal_pages.load(Ordering::Relaxed) > 0 {
             self.checkpoint_wal_now()?;
         }
         Ok(is_wasteful)
@@ -506,7 +519,7 @@ mod tests {
         db.connection.execute(fill, ()).unwrap();
         db.connection.execute("DELETE FROM input", ()).unwrap();
         let mut steps = 1;
-        while db.tidy().unwrap() {
+        while db.tidy(false).unwrap() {
             steps += 1;
         }
         assert_eq!(
@@ -526,7 +539,7 @@ mod tests {
         copy.read_exact(&mut piece).unwrap();
         for (pages, is_cut) in [(FROZEN_PAGES_MAX - 1, false), (FROZEN_PAGES_MAX, true)] {
             db.wal_pages.store(pages, Ordering::Relaxed);
-            db.checkpoint_wal().unwrap();
+            db.checkpoint_wal(false).unwrap();
             assert_eq!(db.wal_pages.load(Ordering::Relaxed) == 0, is_cut, "{pages}");
             assert_eq!(copy.read(&mut piece).is_err(), is_cut, "{pages}");
         }
