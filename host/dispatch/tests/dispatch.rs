@@ -500,7 +500,7 @@ async fn workers_that_wait_for_a_sandbox_do_not_delay_a_drain() {
 /// The preparation counts the files of a volume, which may take minutes.
 #[tokio::test(start_paused = true)]
 async fn a_job_waits_in_the_queue_while_its_deployment_is_prepared_and_delays_no_drain() {
-    let bench = Bench::new(0, 4).await;
+    let bench = Bench::new(0, 1).await;
     bench.runtime.prepares_forever.store(true, Ordering::SeqCst);
     let job = bench.submit("return", false).await;
     bench.pass(100_000).await;
