@@ -52,7 +52,7 @@ async fn a_key_with_something_else_is_refused() {
     }
     // Another endpoint has separate keys.
     send(client, &other, "run", "k", &changed).await.ok();
-    for key in ["", &"k".repeat(256)] {
+    for key in ["", "a\tb", &"k".repeat(256)] {
         let sentence = send(client, &endpoint, "run", key, &body).await.refused(400);
         assert!(sentence.contains("1 to 255 printable ASCII characters"), "{sentence}");
     }

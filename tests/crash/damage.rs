@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gristmill_tests::recorded::{content, unpack};
 use gristmill_tests::{PATIENCE, TestHost, command, guests};
 use serde_json::json;
 
@@ -80,6 +81,41 @@ async fn a_host_refuses_damage_names_it_and_the_rest_can_be_repaired() {
         }
         assert!((JOBS - 2..JOBS).contains(&found), "{found} of {JOBS} jobs are left");
     }
+}
+
+/// The corrected command works, without any removal by hand.
+#[test]
+fn a_repair_with_wrong_arguments_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, new) = (folder.path().join("data"), folder.path().join("new"));
+    unpack("version-8-closed.tar.gz", &data);
+    let before = content(&data);
+    let repair = |source: &Path, output: &Path, more: &[&str]| {
+        let refused =
+            run(&[&["repair", "--output", output.to_str().unwrap()], more].concat(), source);
+        (refused.status.code(), text(&refused.stderr))
+    };
+    let empty = folder.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    for (source, sentence) in [(&empty, "is no data directory"), (&new, "cannot read")] {
+        let (code, said) = repair(source, &new, &[]);
+        assert!(code == Some(1) && said.contains(sentence), "{said}");
+        assert!(!new.exists(), "{said}");
+    }
+    std::os::unix::fs::symlink(&data, folder.path().join("link")).unwrap();
+    let inside = ["data", "data/new", "data/volumes/a/b", "link/new", "empty/../data/new"];
+    for output in inside.map(|name| folder.path().join(name)) {
+        let (code, said) = repair(&data, &output, &[]);
+        assert!(code == Some(1) && said.contains("is inside the damaged"), "{said}");
+        assert!(content(&data) == before, "{}", output.display());
+    }
+    let key = folder.path().join("other.key");
+    fs::write(&key, format!("{}\n", "ab".repeat(32))).unwrap();
+    let (code, said) = repair(&data, &new, &["--secrets-key", key.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(content(&new).len(), 0, "{said}");
+    let (code, said) = repair(&data, &new, &[]);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 /// The page of the tables with the record of a component, whose name is its digest.

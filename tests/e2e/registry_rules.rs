@@ -89,6 +89,32 @@ async fn a_repeated_blob_takes_no_further_upload() {
     assert_eq!(staged(&host), 0);
 }
 
+/// Clients skip the upload of a blob that the host has, so manifests share one copy of it.
+#[tokio::test]
+async fn concurrent_manifests_share_one_copy_of_their_blobs() {
+    let host = TestHost::start();
+    let component = echo("shared");
+    let layer = push_blob(&host, "mill", &component).await;
+    let config = push_blob(&host, "mill", b"{}").await;
+    let image = manifest((&config, 2), (&layer, component.len()));
+    let tags = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let pushed = join_all(tags.map(|tag| push_manifest(&host, "mill", tag, &image))).await;
+    assert!(pushed.iter().all(|pushed| pushed.status == 201), "{pushed:?}");
+    assert_eq!(staged(&host), 0);
+    // A manifest that waits for a refused one gets an answer too.
+    let layer = push_blob(&host, "other", b"no component").await;
+    let config = push_blob(&host, "other", b"{}").await;
+    let image = manifest((&config, 2), (&layer, 12));
+    let pushed = join_all(tags.map(|tag| push_manifest(&host, "other", tag, &image))).await;
+    assert!(pushed.iter().all(|pushed| [400, 404].contains(&pushed.status)), "{pushed:?}");
+    assert_eq!(staged(&host), 0);
+    // One blob cannot be both.
+    let blob = push_blob(&host, "mill", &component).await;
+    let image = manifest((&blob, component.len()), (&blob, component.len()));
+    let twice = push_manifest(&host, "mill", "9", &image).await;
+    refused(&twice, 400, "MANIFEST_INVALID");
+}
+
 #[tokio::test]
 async fn a_pushed_blob_is_at_its_location_at_once() {
     let host = TestHost::start();

@@ -118,15 +118,23 @@ impl Run<'_> {
         }));
     }
 
-    pub(crate) async fn perform(&self) -> Report {
-        let deployment = Deployment {
+    /// Makes the deployment ready, as a worker does before it claims a job.
+    pub(crate) async fn prepare(&self) {
+        self.bench.sandbox.prepare(&self.deployment()).await.unwrap();
+    }
+
+    fn deployment(&self) -> Arc<Deployment> {
+        Arc::new(Deployment {
             endpoint: Arc::new(self.endpoint.clone()),
             template: Arc::new(self.template.clone()),
             component: Some(self.bench.component.digest),
             volume: self.volume.clone(),
             incarnation: EndpointIncarnation::default(),
-        };
-        let deployment = Arc::new(deployment);
+        })
+    }
+
+    pub(crate) async fn perform(&self) -> Report {
+        let deployment = self.deployment();
         let reservation = self.bench.sandbox.reserve(&deployment).await;
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, NodeId(0)),

@@ -233,6 +233,23 @@ async fn removed_files_count_while_they_are_open() {
     .await;
 }
 
+/// The count reads the metadata of all files, which may take minutes: it is no part of an attempt.
+#[tokio::test]
+async fn the_files_of_a_volume_are_counted_before_the_attempt() {
+    let bench = Bench::open(&guests::playground()).await;
+    let job = json!({ "do": "write", "path": "/workspace/file", "text": "rye" });
+    let run = on_volume(&bench, &json!({ "op": "file", "file": job }));
+    run.prepare().await;
+    // A count in the attempt would see this file, and find the volume full.
+    let other = fs::File::create(bench.data_dir().join("volumes/v/other")).unwrap();
+    other.set_len(2 * GIB).unwrap();
+    run.perform().await.output();
+    // The next start counts it.
+    let bench = bench.again(&guests::playground()).await;
+    let full = file(&bench, "write", "further", &json!({ "text": "rye" })).await;
+    assert!(full.error().contains(FULL), "{}", full.error());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_on_one_volume_keep_its_size_together() {
     let bench = Bench::open(&guests::playground()).await;

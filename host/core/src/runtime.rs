@@ -23,9 +23,9 @@ use crate::record::{Chunk, S3Config};
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
 pub trait Runtime: Send + Sync + std::fmt::Debug {
-    /// Makes the deployment's component ready to run: loads it, or compiles it when its compiled
-    /// file is missing. Quick if the component is loaded already. `perform` does the same if
-    /// needed.
+    /// Makes the deployment ready to run, before the clock of an attempt starts: loads its component,
+    /// or compiles it when its compiled file is missing, and counts the files of its network volume
+    /// once after a start. Quick if this was done already. `perform` does the same if needed.
     ///
     /// # Errors
     /// One sentence that says why the component cannot run here.

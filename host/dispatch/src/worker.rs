@@ -72,7 +72,11 @@ async fn step(
         set.retired();
         return Next::End;
     }
-    if let Err(reason) = prepare(shared, &deployment, set).await {
+    let Some(prepared) = prepare(shared, &deployment, set).await else {
+        set.retired();
+        return Next::End;
+    };
+    if let Err(reason) = prepared {
         drop(reserved);
         warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
         let unhealthy = set.unhealthy(reason);
@@ -200,20 +204,38 @@ async fn too_few_jobs(
     }
 }
 
-/// Makes sure that the component can run, or returns the reason why it cannot.
-async fn prepare(shared: &Shared, deployment: &Deployment, set: &WorkerSet) -> Result<(), String> {
+/// Makes sure that the component can run, or returns the reason why it cannot. `None` when the host
+/// drains meanwhile: a drain waits for all workers, and the count of a volume's files may take
+/// minutes.
+async fn prepare(
+    shared: &Shared,
+    deployment: &Deployment,
+    set: &WorkerSet,
+) -> Option<Result<(), String>> {
     let preparing = shared.runtime.prepare(deployment);
     let mut preparing = std::pin::pin!(preparing);
     // Usually the component is ready at once, and the worker is not counted as initializing.
-    match futures::poll!(preparing.as_mut()) {
-        Poll::Ready(prepared) => prepared?,
+    let prepared = match futures::poll!(preparing.as_mut()) {
+        Poll::Ready(prepared) => prepared,
         Poll::Pending => {
             let _initializing = set.initializing();
-            preparing.await?;
+            loop {
+                let changed = set.changed();
+                if shared.is_draining() {
+                    return None;
+                }
+                tokio::select! {
+                    biased;
+                    prepared = &mut preparing => break prepared,
+                    () = changed => {}
+                }
+            }
         }
+    };
+    if prepared.is_ok() {
+        set.clear_fault();
     }
-    set.clear_fault();
-    Ok(())
+    Some(prepared)
 }
 
 /// After a pause: whether there is a job to try the component for.

@@ -47,12 +47,17 @@ struct ScriptedRuntime {
     running: AtomicU64,
     running_max: AtomicU64,
     is_broken: AtomicBool,
+    /// Whether `prepare` never ends.
+    prepares_forever: AtomicBool,
 }
 
 #[async_trait]
 impl Runtime for ScriptedRuntime {
     async fn prepare(&self, _: &Deployment) -> Result<(), String> {
         self.rounds.fetch_add(1, Ordering::SeqCst);
+        if self.prepares_forever.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         if self.is_broken.load(Ordering::SeqCst) { Err("it is broken".into()) } else { Ok(()) }
     }
 
@@ -140,6 +145,7 @@ impl Bench {
             running: AtomicU64::default(),
             running_max: AtomicU64::default(),
             is_broken: AtomicBool::default(),
+            prepares_forever: AtomicBool::default(),
         });
         let dispatcher = Dispatcher::start(Parts {
             store: store.clone(),
@@ -490,6 +496,23 @@ async fn workers_that_wait_for_a_sandbox_do_not_delay_a_drain() {
     assert_eq!(bench.dispatcher.drain(patience).await, Drained::Finished);
     assert_eq!(bench.status(job).await, Some(JobStatus::InQueue));
     assert_eq!(bench.record(job).await.unwrap().started_at, None);
+}
+
+/// The preparation counts the files of a volume, which may take minutes.
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_in_the_queue_while_its_deployment_is_prepared_and_delays_no_drain() {
+    let bench = Bench::new(0, 1).await;
+    bench.runtime.prepares_forever.store(true, Ordering::SeqCst);
+    let job = bench.submit("return", false).await;
+    bench.pass(100_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).initializing, 1);
+    // A change of the endpoint does not end the preparation.
+    bench.dispatcher.refresh(&bench.endpoint);
+    bench.pass(100).await;
+    assert_eq!(bench.runtime.rounds.load(Ordering::SeqCst), 1);
+    assert_eq!(bench.dispatcher.drain(Duration::from_secs(10)).await, Drained::Finished);
+    let record = bench.record(job).await.unwrap();
+    assert_eq!((record.status, record.started_at), (JobStatus::InQueue, None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -338,7 +338,9 @@ enum Start {
 impl Runtime for Sandbox {
     async fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
         self.check_memory(deployment)?;
-        self.loaded(deployment).await.map(|_| ())
+        self.loaded(deployment).await?;
+        self.disks.prepare(deployment).await;
+        Ok(())
     }
 
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {

@@ -19,13 +19,14 @@ use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{JobId, OwnerId, TemplateId, VolumeId};
+use gristmill_core::record::Outcome;
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore as _, StoreError};
+use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::template::Template;
 use gristmill_core::time::ManualClock;
 use gristmill_core::volume::Volume;
 use gristmill_store::{Repaired, SqliteStore, check, repair};
-use support::{START, endpoint, job, submit};
+use support::{START, chunk, endpoint, job, json, submit, worker};
 use tempfile::TempDir;
 
 const PAGE: usize = 8_192;
@@ -304,4 +305,54 @@ async fn a_lost_catalog_of_one_page_costs_no_job() {
     assert_eq!(endpoint_of(&saved, "e").owner, owner("owner"));
     let store = open(new.path());
     assert!(store.job(&endpoint("e"), jobs[0]).await.unwrap().is_some());
+}
+
+/// A FAILED job counts the bytes of its chunks as its result, and has no output unless its error is
+/// long or it had progress.
+#[tokio::test]
+async fn failed_jobs_with_chunks_are_kept_with_their_inputs() {
+    let records =
+        vec![endpoint_on("e", "t", "owner"), CatalogEntry::Template(template("t", "owner"))];
+    let (dir, _) = directory(records, &[]).await;
+    let long = "stone ".repeat(2_000);
+    let partial = json(r#"{"ground":7}"#);
+    let outcomes = [
+        Outcome::Failed("the stone broke".to_owned()),
+        Outcome::FailedWith { error: "the stone broke".to_owned(), output: partial.clone() },
+        Outcome::Failed(long.clone()),
+        Outcome::FailedWith { error: long, output: partial },
+    ];
+    let store = open(dir.path());
+    let mut jobs = vec![];
+    for outcome in outcomes {
+        let id = submit(&store, job("e")).await;
+        let claimed = store.claim(&endpoint("e"), &[worker("w")]).await.unwrap();
+        let lease = claimed[0].lease;
+        let chunks = vec![chunk("1"), chunk("2")];
+        assert_eq!(store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+        assert_eq!(store.finish(lease, outcome).await, Ok(Fenced::Applied));
+        jobs.push(id);
+    }
+    let read = async |store: &SqliteStore, id| {
+        let record = store.job(&endpoint("e"), id).await.unwrap().unwrap();
+        let chunks = store.chunks(id, 0, usize::MAX, usize::MAX).await.unwrap();
+        let (input, output) = (store.input(id).await.unwrap(), store.output(id).await.unwrap());
+        (format!("{record:?}"), chunks.chunks, input, output)
+    };
+    let mut before = vec![];
+    for id in &jobs {
+        before.push(read(&store, *id).await);
+    }
+    store.close().await;
+
+    let new = tempfile::tempdir().unwrap();
+    let repaired = repair(dir.path(), new.path(), None).unwrap();
+    assert_eq!((sentences(&repaired), repaired.jobs), (vec![], 4));
+    assert_eq!(check(new.path(), None).unwrap().damage, []);
+    let store = open(new.path());
+    for (id, before) in jobs.iter().zip(before) {
+        assert_eq!(read(&store, *id).await, before);
+        assert!(before.2.is_some() && before.1.len() == 2, "{before:?}");
+    }
+    store.close().await;
 }

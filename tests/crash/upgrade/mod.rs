@@ -66,6 +66,33 @@ async fn a_directory_of_version_8_is_opened_after_a_crash() {
     loses_nothing(8, "version-8-killed.tar.gz").await;
 }
 
+/// A repair reads every row itself, and must not take a row without some part for a damaged one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_of_an_undamaged_directory_loses_nothing() {
+    for version in 6..=SCHEMA_VERSION {
+        for end in ["closed", "killed"] {
+            let archive = format!("version-{version}-{end}.tar.gz");
+            let recorded = Recorded::start_with(&archive, |data| repair(&archive, data)).await;
+            assert_eq!(recorded.host.ready()["upgraded"], Value::Null, "{archive}");
+            recorded.has_same_documents(version).await;
+        }
+    }
+}
+
+/// Unpacks an archive, and writes its repaired data to `data`.
+fn repair(archive: &str, data: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("data");
+    unpack(archive, &source);
+    let mut repair = command();
+    repair.arg("repair").arg("--data-dir").arg(&source).arg("--output").arg(data);
+    let repaired = repair.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(repaired.stderr).unwrap();
+    let losses = String::from_utf8(repaired.stdout).unwrap();
+    assert!(repaired.status.success(), "{archive}: {said}{losses}");
+    assert!(said.contains("nothing is lost") && losses.is_empty(), "{archive}: {said}{losses}");
+}
+
 #[test]
 fn a_directory_of_a_newer_version_is_refused_and_not_changed() {
     for archive in ["version-8-closed.tar.gz", "version-8-killed.tar.gz"] {
@@ -129,6 +156,11 @@ struct Recorded {
 
 impl Recorded {
     async fn start(archive: &str) -> Self {
+        Self::start_with(archive, |data| unpack(archive, data)).await
+    }
+
+    /// Starts a host on the data directory that `prepare` writes to the given path.
+    async fn start_with(archive: &str, prepare: impl FnOnce(&Path)) -> Self {
         let expected = archive::expected(archive);
         is_free(&expected.receiver).await;
         let receiver = Receiver::start_on(&expected.receiver, &["200 OK"]).await;
@@ -141,7 +173,7 @@ impl Recorded {
         })
         .await;
         let arguments = arguments(&expected, expected.clock);
-        let host = TestHost::start_prepared(&arguments, |data| unpack(archive, data));
+        let host = TestHost::start_prepared(&arguments, prepare);
         Self { archive: archive.to_owned(), host, expected, receiver, registry }
     }
 
@@ -152,6 +184,10 @@ impl Recorded {
         let is_old = version < SCHEMA_VERSION;
         assert_eq!(self.host.ready()["upgraded"], if is_old { upgrade } else { Value::Null });
         assert_eq!(copy.exists(), is_old);
+        self.has_same_documents(version).await;
+    }
+
+    async fn has_same_documents(&self, version: u64) {
         let client = self.host.client();
         let differences = compare::differences(&client, &self.expected, version).await;
         assert!(differences.is_empty(), "{}", differences.join("\n"));

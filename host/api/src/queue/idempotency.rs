@@ -37,9 +37,10 @@ impl Key {
 pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let Some(key) = keys.next() else { return Ok(Key(None)) };
-    let text = key.to_str().ok().filter(|text| (1..=KEY_CHARS_MAX).contains(&text.len()));
-    match (text, keys.next()) {
-        (Some(_), None) => Ok(Key(Some(key.clone()))),
+    let is_printable = key.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let is_valid = is_printable && (1..=KEY_CHARS_MAX).contains(&key.len());
+    match (is_valid, keys.next()) {
+        (true, None) => Ok(Key(Some(key.clone()))),
         (_, _) => Err(ApiError::bad_request(format!(
             "the header Idempotency-Key must be given once, with 1 to {KEY_CHARS_MAX} printable \
              ASCII characters"

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
 use super::stored_images::{config_of_image, find, images_of, manifest_of};
+use super::uploads::{Claim, Claimed};
 use super::{Caller, answer, name, referrers};
 use crate::auth;
 use crate::complete::complete;
@@ -98,7 +99,13 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
     if !is_tag(tag) {
         return Err(invalid(format!("`{tag}` is no tag: letters, digits, `.`, `_` and `-`")));
     }
-    ComponentManifest::parse(text.as_bytes()).map_err(|error| invalid(error.to_string()))
+    let manifest =
+        ComponentManifest::parse(text.as_bytes()).map_err(|error| invalid(error.to_string()))?;
+    if manifest.config.digest == manifest.component.digest {
+        let sentence = "the config and the component have the same digest: they must be two blobs";
+        return Err(invalid(sentence.to_owned()));
+    }
+    Ok(manifest)
 }
 
 /// Creates a handler from a manifest. If one of its blobs is missing, the others are kept;
@@ -110,30 +117,18 @@ async fn take(
     text: String,
     manifest: ComponentManifest,
 ) -> Result<BlobDigest, RegistryError> {
-    let owner = &caller.owner;
     let ComponentManifest { config, component } = manifest;
     let name = image.name.clone();
-    if !state.uploads.has(owner, &name, config)
-        && config_of_image(state, caller, &name, config.digest).await?.is_none()
-    {
-        return Err(missing("config", config));
-    }
-    if !state.uploads.has(owner, &name, component) && !is_known(state, owner, &name, component) {
-        return Err(missing("component", component));
-    }
-    let staged = [config, component].map(|blob| state.uploads.claim(owner, &name, blob));
-    let [staged_config, staged_component] = staged;
-    let config_text = match staged_config {
-        Some(staged) => read_config(&*staged).await?,
-        None => {
-            let known = config_of_image(state, caller, &name, config.digest).await?;
-            known.ok_or_else(|| missing("config", config))?
-        }
+    let (mut claimed, stored_config) = claim(state, caller, &name, manifest).await?;
+    let [staged_config, staged_component] = std::mem::take(&mut claimed.staged);
+    let config_text = match (staged_config, stored_config) {
+        (Some(staged), _) => read_config(&*staged).await?,
+        (None, Some(stored)) => stored,
+        (None, None) => return Err(missing("config", config)),
     };
     let named = match staged_component {
-        Some(staged) => Named::Added(staged.add(owner).await?),
-        None if is_known(state, owner, &name, component) => Named::Known(component.digest),
-        None => return Err(missing("component", component)),
+        Some(staged) => Named::Added(staged.add(&caller.owner).await?),
+        None => Named::Known(component.digest),
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
@@ -144,9 +139,40 @@ async fn take(
         for blob in [config, component] {
             while state.uploads.release(&caller.owner, &name, blob.digest) {}
         }
+        drop(claimed);
         Ok(digest)
     })
     .await?
+}
+
+/// Claims the uploaded blobs of a manifest. Clients skip the upload of a blob that the host has, so
+/// several manifests may share one copy: while another manifest has it, this one waits for the
+/// image of the other. Also returns the config of an image, if the config was not uploaded.
+async fn claim(
+    state: &ApiState,
+    caller: &Arc<ApiKey>,
+    name: &str,
+    manifest: ComponentManifest,
+) -> Result<(Claimed<2>, Option<String>), RegistryError> {
+    let ComponentManifest { config, component } = manifest;
+    let owner = &caller.owner;
+    loop {
+        let mut ends = state.uploads.claim_ends();
+        let stored_config = match state.uploads.has(owner, name, config) {
+            true => None,
+            false => config_of_image(state, caller, name, config.digest).await?,
+        };
+        let is_stored = [stored_config.is_some(), is_known(state, owner, name, component)];
+        match state.uploads.claim(owner, name, [config, component], is_stored) {
+            Claim::Taken(claimed) => return Ok((claimed, stored_config)),
+            // Only an error if the table of uploads has ended, with the host.
+            Claim::Busy => drop(ends.changed().await),
+            // An image may have the blob since the look at the images.
+            Claim::Missing(_) if ends.has_changed().unwrap_or(false) => {}
+            Claim::Missing(blob) if blob == config => return Err(missing("config", config)),
+            Claim::Missing(_) => return Err(missing("component", component)),
+        }
+    }
 }
 
 /// The blobs that a text names like a manifest, even if it is not a valid one.

@@ -24,6 +24,7 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::image::{Blob, BlobDigest};
 use gristmill_core::runtime::Staged;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::error::{OciCode, RegistryError};
@@ -73,9 +74,16 @@ pub(crate) struct Uploads(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     uploads: HashMap<UploadId, Upload>,
+    /// Blobs of manifests that are being accepted, with the number of these manifests.
+    claimed: HashMap<BlobKey, usize>,
+    /// Changes at the end of each [`Claimed`].
+    claim_ends: watch::Sender<()>,
     /// Whether the task runs.
     is_swept: bool,
 }
+
+/// The owner, the name and the digest of a blob.
+type BlobKey = (OwnerId, String, BlobDigest);
 
 #[derive(Debug)]
 struct Upload {
@@ -218,11 +226,75 @@ impl Uploads {
         table.uploads.remove(&id).is_some()
     }
 
-    /// Removes a complete blob, for the manifest that names it.
-    pub(super) fn claim(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<Box<dyn Staged>> {
+    /// Removes the complete blobs that a manifest names, or none if one is missing. `is_stored` says
+    /// which blobs an image of this name has, so that the manifest needs no upload of them.
+    pub(super) fn claim<const N: usize>(
+        &self,
+        owner: &OwnerId,
+        name: &str,
+        blobs: [Blob; N],
+        is_stored: [bool; N],
+    ) -> Claim<N> {
         let mut table = self.0.lock();
-        let id = table.find(owner, name, blob)?;
-        table.uploads.remove(&id)?.staged
+        let key = |blob: Blob| (owner.clone(), name.to_owned(), blob.digest);
+        let found = blobs.map(|blob| table.find(owner, name, blob));
+        for (index, blob) in blobs.into_iter().enumerate() {
+            if found[index].is_some() || is_stored[index] {
+                continue;
+            }
+            return match table.claimed.contains_key(&key(blob)) {
+                true => Claim::Busy,
+                false => Claim::Missing(blob),
+            };
+        }
+        let staged = found.map(|id| table.uploads.remove(&id?)?.staged);
+        let keys: Vec<_> = blobs.into_iter().map(key).collect();
+        for key in &keys {
+            *table.claimed.entry(key.clone()).or_default() += 1;
+        }
+        Claim::Taken(Claimed { uploads: self.clone(), keys, staged })
+    }
+
+    /// Changes when a [`Claimed`] ends after this call.
+    pub(super) fn claim_ends(&self) -> watch::Receiver<()> {
+        self.0.lock().claim_ends.subscribe()
+    }
+}
+
+/// The answer to a manifest that claims its blobs.
+#[derive(Debug)]
+pub(super) enum Claim<const N: usize> {
+    Taken(Claimed<N>),
+    /// Another manifest that is being accepted has the only copy of a blob, and its image will have
+    /// the blob.
+    Busy,
+    /// This blob was not uploaded.
+    Missing(Blob),
+}
+
+/// The blobs of a manifest that is being accepted. Another manifest of the same owner and name that
+/// needs them waits until this is dropped.
+#[derive(Debug)]
+pub(super) struct Claimed<const N: usize> {
+    uploads: Uploads,
+    keys: Vec<BlobKey>,
+    /// `None` for blobs that were not uploaded, since an image has them.
+    pub(super) staged: [Option<Box<dyn Staged>>; N],
+}
+
+impl<const N: usize> Drop for Claimed<N> {
+    fn drop(&mut self) {
+        let mut table = self.uploads.0.lock();
+        for key in &self.keys {
+            if let Some(count) = table.claimed.get_mut(key) {
+                *count -= 1;
+                if *count == 0 {
+                    table.claimed.remove(key);
+                }
+            }
+        }
+        // Under the lock, so that a caller that finds no claim finds this change.
+        table.claim_ends.send_replace(());
     }
 }
 
@@ -440,10 +512,25 @@ mod tests {
         assert_eq!(is_there(), Some(3));
         assert!(uploads.has(&me, "mill", blob));
         for (whose, name, bytes) in [("other", "mill", 3), ("me", "other", 3), ("me", "mill", 4)] {
-            assert!(uploads.claim(&owner(whose), name, Blob { bytes, ..blob }).is_none());
+            let claim = uploads.claim(&owner(whose), name, [Blob { bytes, ..blob }], [false]);
+            assert!(matches!(claim, Claim::Missing(_)), "{claim:?}");
         }
-        assert!(uploads.claim(&me, "mill", blob).is_some());
-        assert!(uploads.claim(&me, "mill", blob).is_none());
+        let other = Blob { digest: BlobDigest::of(b"other"), bytes: 3 };
+        let claim = uploads.claim(&me, "mill", [blob, other], [false; 2]);
+        assert!(matches!(claim, Claim::Missing(missing) if missing.digest == other.digest));
+        let ends = uploads.claim_ends();
+        let taken = uploads.claim(&me, "mill", [blob, other], [false, true]);
+        let Claim::Taken(taken) = taken else { panic!("{taken:?}") };
+        assert!(taken.staged[0].is_some() && taken.staged[1].is_none());
+        let again = || uploads.claim(&me, "mill", [blob], [false]);
+        assert!(matches!(again(), Claim::Busy), "the other manifest may create an image with it");
+        assert!(!ends.has_changed().unwrap());
+        assert!(matches!(uploads.claim(&me, "mill", [blob], [true]), Claim::Taken(_)));
+        assert!(matches!(again(), Claim::Busy), "one of two claims has ended");
+        drop(taken);
+        assert!(ends.has_changed().unwrap());
+        assert!(matches!(again(), Claim::Missing(_)));
+        assert!(uploads.0.lock().claimed.is_empty());
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
         uploads.take(&me, "mill", &id).unwrap().end();
         assert!(uploads.0.lock().uploads.is_empty());

@@ -140,7 +140,28 @@ impl Disks {
         self.unused_volumes.clone().count_all()
     }
 
-    /// The mounts of an attempt of this deployment; `None` when it has none.
+    /// Makes the files of this deployment ready, so that an attempt does not wait for a count of files:
+    /// counts the deployment's volume once after a start, and waits for the count of the owner's other
+    /// volumes if its files could not grow before that. Errors are left to [`files`](Self::files),
+    /// whose caller has a job to report them to.
+    pub(crate) async fn prepare(&self, deployment: &Deployment) {
+        if let Some(volume) = &deployment.volume {
+            let _ = self.counted_volume(volume).await;
+        }
+        if deployment.template.container_disk_gb > 0 {
+            self.unused_volumes.prepare_growth(&deployment.endpoint.owner).await;
+        }
+    }
+
+    /// The mount of a volume, when the owner's volumes are counted or the wait for that is over.
+    async fn counted_volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
+        let mount = self.volume(volume).await?;
+        self.unused_volumes.prepare_growth(&volume.owner).await;
+        Ok(mount)
+    }
+
+    /// The mounts of an attempt of this deployment; `None` when it has none. Quick after
+    /// [`prepare`](Self::prepare).
     ///
     /// # Errors
     /// One sentence for the person who submitted the job.
@@ -199,7 +220,6 @@ impl Disks {
                 counting.await.map_err(io::Error::other)??
             }
         };
-        self.unused_volumes.prepare_growth(&volume.owner).await;
         mount.space.set_max(bytes_max);
         Ok(mount)
     }
@@ -218,7 +238,6 @@ impl Disks {
     }
 
     async fn scratch(&self, owner: &OwnerId, bytes_max: u64) -> io::Result<Arc<Mount>> {
-        self.unused_volumes.prepare_growth(owner).await;
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let scratch_dir = self.scratch_dir.clone();

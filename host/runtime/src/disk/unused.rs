@@ -4,8 +4,8 @@
 //! **Promises.** While the host has several owners, the files of an owner grow only if they fit in the
 //! owner's share however full its uncounted volumes are: a restart frees no part of the share. The
 //! host counts all volumes soon after the start, whether jobs use them or not.
-//! **Bounds.** One volume of an owner is read at a time. A job waits [`WAIT`] at most, and only if
-//! its files could not grow before the count.
+//! **Bounds.** One volume of an owner is read at a time. A worker waits [`WAIT`] at most before it
+//! claims a job, and only if the job's files could not grow before the count.
 //! **Cost.** The metadata of each file is read once after a start, and again when a job uses the
 //! volume. Some 200 bytes for each volume until a job uses it.
 
@@ -26,8 +26,7 @@ use super::data_disk::DataDisk;
 use super::mount;
 use crate::files::blocking;
 
-/// Longest wait of a job for the count: the wait is part of the job's execution timeout, which is 5 s
-/// at least, and a million files take seconds.
+/// Longest wait of a worker for the count, before it claims a job: a million files take seconds.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The volumes that no job has used since the start.
@@ -87,7 +86,7 @@ impl UnusedVolumes {
         }
     }
 
-    /// Called before a job of the owner has files. Returns when the volumes of the owner are counted,
+    /// Called before a job of the owner is claimed. Returns when the volumes of the owner are counted,
     /// or after [`WAIT`]; at once if the job's files can grow in any case.
     pub(super) async fn prepare_growth(self: &Arc<Self>, owner: &OwnerId) {
         let can_grow = || self.disk.account(owner).admits_files(0);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn volumes_of_an_earlier_process_count_before_the_owners_next_job_has_its_files() {
+    async fn volumes_of_an_earlier_process_count_before_the_owners_next_job_begins() {
         let host = tempfile::tempdir().unwrap();
         let [a, b, other] =
             [("a", "x"), ("b", "x"), ("other", "y")].map(|(id, owner)| volume(id, owner));
@@ -197,7 +196,7 @@ mod tests {
         write(host.path(), "other");
         let (disk_space, disks) = start(host.path());
         disks.restore_volumes([&a, &b, &other]);
-        let mount = disks.volume(&b).await.unwrap();
+        let mount = disks.counted_volume(&b).await.unwrap();
         assert_eq!(held(&disk_space, "x"), file_charge(MIB));
         assert_eq!(held(&disk_space, "y"), 0, "no job of this owner waits for a count");
         assert!(mount.space.take(40 * MIB).is_err() && mount.space.take(20 * MIB).is_ok());
@@ -238,7 +237,7 @@ mod tests {
         let (disk_space, disks) = start(host.path());
         disk_space.set(4 << 30, 0);
         disks.restore_volumes([&a, &b]);
-        let mount = disks.volume(&b).await.unwrap();
+        let mount = disks.counted_volume(&b).await.unwrap();
         assert_eq!(held(&disk_space, "x"), 0, "`a` is not counted");
         assert!(mount.space.take(500 * MIB).is_ok());
         disks.count_volumes().await;
@@ -256,11 +255,11 @@ mod tests {
             counted.counted.get_or_init(std::future::pending).await;
         });
         tokio::task::yield_now().await;
-        let mount = disks.volume(&b).await.unwrap();
+        let mount = disks.counted_volume(&b).await.unwrap();
         assert!(mount.space.take(MIB).is_err());
         long.abort();
         assert!(long.await.is_err());
-        drop(disks.volume(&b).await.unwrap());
+        drop(disks.counted_volume(&b).await.unwrap());
         assert!(mount.space.take(MIB).is_ok());
     }
 
@@ -274,7 +273,7 @@ mod tests {
         let dir = host.path().join("volumes");
         disks.unused_volumes = Arc::new(UnusedVolumes::new(dir, disks.disk.clone()));
         disks.restore_volumes([&a, &b]);
-        let mount = disks.volume(&b).await.unwrap();
+        let mount = disks.counted_volume(&b).await.unwrap();
         disks.count_volumes().await;
         let scratch = disks.scratch(&a.owner, 1 << 30).await.unwrap();
         for mount in [mount, scratch] {

@@ -15,6 +15,7 @@ use gristmill_core::backup::{DATABASE, SECRETS_KEY};
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::JobStatus;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -526,8 +527,10 @@ impl<'a> Repair<'a> {
         if job.row.needs_input() && !has("SELECT EXISTS (SELECT 1 FROM input WHERE seq = ?1)")? {
             return Ok(Some("its input cannot be read"));
         }
-        let has_output = has("SELECT EXISTS (SELECT 1 FROM output WHERE seq = ?1)")?;
-        if job.stored.output && !has_output {
+        // Other FAILED jobs have an output only if they had progress: nothing in their rows shows whether
+        // it is missing, and without it a client still gets the error and can retry the job.
+        let needs_output = job.row.status == Some(JobStatus::Completed) || job.row.has_cut_error();
+        if needs_output && !has("SELECT EXISTS (SELECT 1 FROM output WHERE seq = ?1)")? {
             return Ok(Some("its output cannot be read"));
         }
         Ok((!self.has_chunks(seq, job.row.chunk_count())?).then_some("its chunks cannot be read"))

@@ -8,6 +8,7 @@
 )]
 
 pub(crate) mod fixture;
+pub(crate) mod on_disk;
 
 use std::io::Read as _;
 use std::path::Path;
