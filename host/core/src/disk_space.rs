@@ -201,7 +201,14 @@ impl DiskSpaceGauge {
         self.owed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many of the owed bytes are written, or need not be written.
+    /// So many of the owed bytes were written. They count as granted until the next measurement,
+    /// since the last one may not contain them.
+    pub fn settle_written(&self, bytes: u64) {
+        self.grant(bytes);
+        self.settle(bytes);
+    }
+
+    /// So many of the owed bytes will not be written.
     pub fn settle(&self, bytes: u64) {
         self.owed.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -344,7 +351,14 @@ mod tests {
         assert!(!disk_space.admits_work() && disk_space.may_start_jobs());
         disk_space.owe(600);
         assert!(!disk_space.may_start_jobs() && !disk_space.admits_chunks());
-        disk_space.settle(901);
+        disk_space.settle_written(801);
+        assert_eq!(
+            disk_space.free_bytes(),
+            1_100 - 901,
+            "the measurement is older than these bytes"
+        );
+        disk_space.settle(100);
+        disk_space.set(1_100, 800);
         assert!(disk_space.admits_work() && disk_space.may_start_again());
     }
 

@@ -268,7 +268,7 @@ impl Shared {
     /// Releases the bytes of a batch.
     pub(crate) fn free(&self, bytes: usize) {
         self.space.add_permits(bytes);
-        self.settings.disk_space.settle(bytes as u64);
+        self.settings.disk_space.settle_written(bytes as u64);
     }
 
     /// Free bytes in the write buffer.

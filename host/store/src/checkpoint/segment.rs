@@ -136,7 +136,7 @@ impl Database {
         self.drop_idempotency_rows(last_seq)?;
         self.db.set_checkpointed(id)?;
         let settled = self.shared.journal.set_checkpointed(id);
-        self.shared.settings.disk_space.settle(settled);
+        self.shared.settings.disk_space.settle_written(settled);
         self.has_unused_pages = true;
         Ok(())
     }
