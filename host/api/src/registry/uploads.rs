@@ -238,8 +238,8 @@ impl Uploads {
         let mut table = self.0.lock();
         let key = |blob: Blob| (owner.clone(), name.to_owned(), blob.digest);
         let found = blobs.map(|blob| table.find(owner, name, blob));
-        for (index, blob) in blobs.into_iter().enumerate() {
-            if found[index].is_some() || is_stored[index] {
+        for ((blob, id), is_stored) in blobs.into_iter().zip(&found).zip(is_stored) {
+            if id.is_some() || is_stored {
                 continue;
             }
             return match table.claimed.contains_key(&key(blob)) {
