@@ -191,9 +191,7 @@ impl DiskSpaceGauge {
 
     /// So many of the granted bytes are in a measurement, or are free again.
     pub fn take_back(&self, bytes: u64) {
-        let less = |granted: u64| Some(granted.saturating_sub(bytes));
-        // The closure always returns a value, so the update succeeds.
-        let _ = self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        subtract(&self.granted, bytes);
     }
 
     /// The store has accepted data for which it will write so many bytes more.
@@ -210,7 +208,8 @@ impl DiskSpaceGauge {
 
     /// So many of the owed bytes will not be written.
     pub fn settle(&self, bytes: u64) {
-        self.owed.fetch_sub(bytes, Ordering::Relaxed);
+        // Below zero, the host would refuse all work for ever.
+        subtract(&self.owed, bytes);
     }
 
     /// The same for inodes. A file system without a fixed number of them has no reserve of them.
@@ -263,6 +262,13 @@ impl DiskSpaceGauge {
     pub fn reserve_inodes(&self) -> u64 {
         self.inodes.reserve.load(Ordering::Relaxed)
     }
+}
+
+/// Subtracts `bytes`, down to 0.
+fn subtract(from: &AtomicU64, bytes: u64) {
+    let less = |value: u64| Some(value.saturating_sub(bytes));
+    // The closure always returns a value, so the update succeeds.
+    let _ = from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
 #[cfg(test)]

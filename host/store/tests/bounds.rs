@@ -292,7 +292,10 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
         assert!(mib < 80, "nothing was refused");
         disk_space.set((80 - mib) << 20, 0);
     };
-    assert_eq!((mib, refused), (59, StoreError::OwnerDiskFull { held_mib: 59 }));
+    // Three quarters, less the bytes that the store still copies from the journal to the tables: at
+    // most as many again.
+    assert_eq!(refused, StoreError::OwnerDiskFull { held_mib: mib });
+    assert!((30..=60).contains(&mib), "{mib}");
     t.restart();
     assert!(t.store().submit(heavy_of("a", "new")).await.is_err(), "a start counts the same");
     for _ in 0..15 {
@@ -470,10 +473,13 @@ async fn bodies_of_webhooks_count_for_their_owner_until_their_deliveries_end() {
         assert!(mib < 80, "nothing was refused");
         disk_space.set((80 - mib) << 20, 0);
     };
-    assert_eq!((mib, refused), (59, StoreError::OwnerDiskFull { held_mib: 59 }));
+    // Three quarters, less the bytes that the store still copies from the journal to the tables: at
+    // most as many again.
+    assert_eq!(refused, StoreError::OwnerDiskFull { held_mib: mib });
+    assert!((30..=60).contains(&mib), "{mib}");
     submit(t.store(), heavy_of("b", "b")).await;
     t.restart();
-    assert_eq!(held() >> 20, 59, "a start counts the same");
+    assert_eq!(held() >> 20, mib, "a start counts the same");
 
     deliver_all(&t).await;
     assert!(held() < 1 << 20, "{}", held());

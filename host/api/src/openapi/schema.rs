@@ -119,9 +119,9 @@ schemas! {
     ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
     Ttl: "Lifetime of a job from its submission, in milliseconds" =>
         integer(TTL_MS).default(Some(TTL_MS.default.into()));
-    Retention: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
+    RetentionTime: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
         integer(RETENTION_MS);
-    RetentionInput: "How long such a job is kept after its end, in milliseconds (up to 30 days); 0 restores the default" =>
+    RetentionTimeInput: "How long such a job is kept after its end, in milliseconds (up to 30 days); 0 restores the default" =>
         integer(Bounds { min: 0, ..RETENTION_MS });
     WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(Scaling::WORKERS_MAX);
     WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>

@@ -90,14 +90,14 @@ struct PolicyBody<'a> {
 #[schema(as = Retention)]
 struct RetentionBody<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::Retention>)]
+    #[schema(value_type = Option<schema::RetentionTime>)]
     completed: Option<&'a RawValue>,
     /// Also for jobs that time out.
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::Retention>)]
+    #[schema(value_type = Option<schema::RetentionTime>)]
     failed: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::Retention>)]
+    #[schema(value_type = Option<schema::RetentionTime>)]
     cancelled: Option<&'a RawValue>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Database {
     /// Whether the tables may have pages without content.
     pub(crate) has_unused_pages: bool,
     /// When the writer last began a segment because the disk is nearly full.
-    sealed_at: Option<Instant>,
+    segment_begun_at: Option<Instant>,
     pub(crate) bill_expiry: BillExpiry,
     /// The rotation of the key of stored secrets that is being carried out.
     pub(crate) rotation: Option<Rotation>,
@@ -94,7 +94,7 @@ impl Database {
             noted,
             space_wait: None,
             has_unused_pages: true,
-            sealed_at: None,
+            segment_begun_at: None,
             bill_expiry,
             rotation,
             #[cfg(test)]
@@ -172,17 +172,18 @@ impl Database {
         if !self.is_tight() || self.rotation.is_some() {
             return None;
         }
-        if let Some(segment) = self.shared.journal.sealed_to_checkpoint() {
+        if let Some(segment) = self.shared.journal.ended_to_checkpoint() {
             return Some(DatabaseWork::Checkpoint(segment));
         }
-        if self.has_unused_pages {
+        // A copy that is being made keeps the file as it is.
+        if self.has_unused_pages && !self.db.is_frozen() {
             return Some(DatabaseWork::Tidy);
         }
-        let is_due = self.sealed_at.is_none_or(|sealed_at| sealed_at.elapsed() >= IDLE);
+        let is_due = self.segment_begun_at.is_none_or(|begun_at| begun_at.elapsed() >= IDLE);
         if is_due && self.shared.journal.has_open_frames() {
             if index.take_new_segment().is_some() {
-                self.sealed_at = Some(Instant::now());
-                return self.shared.journal.sealed_to_checkpoint().map(DatabaseWork::Checkpoint);
+                self.segment_begun_at = Some(Instant::now());
+                return self.shared.journal.ended_to_checkpoint().map(DatabaseWork::Checkpoint);
             }
             self.shared.wake_writer();
         }

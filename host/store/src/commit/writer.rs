@@ -201,7 +201,7 @@ impl Writer {
         }
         let shared = &self.shared;
         let reserved = batch.reserved;
-        let mut has_sealed = false;
+        let mut has_ended_segment = false;
         let locations = if batch.is_empty() {
             batch.jobs.iter().map(|_| JobLocations::default()).collect()
         } else {
@@ -214,7 +214,7 @@ impl Writer {
             let encoded_batch = image.encode();
             let appended = append(&mut self.appender, shared, &encoded_batch, &payloads)?;
             shared.count_commit(batch.operations);
-            has_sealed = appended.is_first;
+            has_ended_segment = appended.is_first;
             let locations: Vec<_> = image.locations(appended.payloads).collect();
             shared
                 .owe(appended.payloads.segment, image.owed_bytes(encoded_batch.len(), &locations));
@@ -225,7 +225,7 @@ impl Writer {
             let published = index.publish(batch, locations, &shared.caches());
             (published, index.take_commit_awaited())
         };
-        if has_sealed || is_awaited || published.has_ask {
+        if has_ended_segment || is_awaited || published.has_ask {
             shared.wake_database();
         }
         shared.notify_changed(&published.changed);

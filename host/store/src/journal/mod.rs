@@ -320,11 +320,11 @@ impl Journal {
     }
 
     /// The oldest segment that is not checkpointed and not written any more.
-    pub(crate) fn sealed_to_checkpoint(&self) -> Option<Segment> {
+    pub(crate) fn ended_to_checkpoint(&self) -> Option<Segment> {
         let segments = self.segments();
         let first = segments.used.range(after(segments.checkpointed)..).next();
-        let is_sealed = |id: &SegmentId| !segments.is_last_open || *id < segments.last;
-        first.filter(|(id, _)| is_sealed(id)).map(|(_, segment)| segment.clone())
+        let has_ended = |id: &SegmentId| !segments.is_last_open || *id < segments.last;
+        first.filter(|(id, _)| has_ended(id)).map(|(_, segment)| segment.clone())
     }
 
     /// Whether the segment that is being written has a frame.

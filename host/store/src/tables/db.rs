@@ -280,7 +280,7 @@ impl Db {
     }
 
     /// Whether the file must not change.
-    fn is_frozen(&self) -> bool {
+    pub(crate) fn is_frozen(&self) -> bool {
         let is_short = self.wal_pages.load(Ordering::Relaxed) < FROZEN_PAGES_MAX;
         if is_short && self.copy.borrow().is_awaited() {
             return true;
@@ -327,7 +327,8 @@ impl Db {
         } else if self.wal_pages.load(Ordering::Relaxed) > 0 {
             self.checkpoint_wal_now()?;
         }
-        Ok(is_wasteful)
+        // A file that does not become smaller is not tried again at once.
+        Ok(is_wasteful && number("freelist_count")? < free)
     }
 
     fn checkpoint_wal_now(&self) -> rusqlite::Result<()> {

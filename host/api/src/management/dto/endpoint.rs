@@ -139,14 +139,14 @@ pub(crate) enum ScalerType {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RetentionInput {
-    #[schema(value_type = Option<schema::RetentionInput>)]
+    #[schema(value_type = Option<schema::RetentionTimeInput>)]
     #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) completed: Option<u64>,
     /// Also for jobs that time out.
-    #[schema(value_type = Option<schema::RetentionInput>)]
+    #[schema(value_type = Option<schema::RetentionTimeInput>)]
     #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) failed: Option<u64>,
-    #[schema(value_type = Option<schema::RetentionInput>)]
+    #[schema(value_type = Option<schema::RetentionTimeInput>)]
     #[serde(default, deserialize_with = "whole_number::optional")]
     pub(crate) cancelled: Option<u64>,
 }
@@ -157,13 +157,13 @@ pub(crate) struct RetentionInput {
 #[serde(rename_all = "camelCase")]
 struct EndpointRetention {
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema::Retention)]
+    #[schema(value_type = schema::RetentionTime)]
     completed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema::Retention)]
+    #[schema(value_type = schema::RetentionTime)]
     failed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema::Retention)]
+    #[schema(value_type = schema::RetentionTime)]
     cancelled: Option<u64>,
 }
 
