@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gristmill_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
+use crate::format::decode;
 use crate::format::image::{BatchImage, JobLocations, StateImage};
 use crate::format::pages;
 use crate::format::payload::InputBytes;
@@ -211,7 +212,7 @@ fn decode(
         Encoding::Positional => SegmentVersion::Two,
         Encoding::Numbered => SegmentVersion::Three,
     };
-    BatchImage::decode(encoded_batch, payloads, version).map_err(|error| error.to_string())
+    decode::batch(encoded_batch, payloads, version).map_err(|error| error.to_string())
 }
 
 fn tables() -> rusqlite::Result<Connection> {

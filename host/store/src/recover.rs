@@ -23,7 +23,8 @@ use crate::damage;
 use crate::damage::Damage;
 use crate::error::{Failure, OpenError};
 use crate::format::EndpointKey;
-use crate::format::image::{BatchImage, JobLocations};
+use crate::format::decode;
+use crate::format::image::JobLocations;
 use crate::format::payload::Kind;
 use crate::journal;
 use crate::journal::Journal;
@@ -73,7 +74,7 @@ pub(crate) fn load(
     let end = db
         .transaction(Sync::Later, |db| {
             Ok(journal::replay(dir, uncheckpointed, |frame| {
-                let (image, locations) = BatchImage::read(frame)?;
+                let (image, locations) = decode::frame(frame)?;
                 Ok(segment::write_rest(db, &image, &locations, frame)?)
             }))
         })?
@@ -95,7 +96,7 @@ pub(crate) fn load(
     let newest = usage::newest(db.connection(), Hour::of(now)).map_err(of_tables)?;
     index.restore_usage(last_run, newest);
     journal::replay(dir, uncheckpointed, |frame| {
-        let (image, locations) = BatchImage::read(frame)?;
+        let (image, locations) = decode::frame(frame)?;
         let owed = image.owed_bytes(frame.encoded_batch().len(), &locations);
         journal.owe(frame.payloads.segment, owed);
         let created = image.endpoints.iter().map(|(number, _)| number);

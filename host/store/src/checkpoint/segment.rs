@@ -20,6 +20,7 @@ use rusqlite::Connection;
 use crate::checkpoint::database::Database;
 use crate::damage::damaged;
 use crate::error::Failure;
+use crate::format::decode;
 use crate::format::image::{BatchImage, FixedImage, JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
 use crate::journal::Segment;
@@ -117,7 +118,7 @@ impl Database {
         let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
         let (mut written, mut last_seq) = (HashSet::new(), 0);
         while let Some(frame) = frames.next()? {
-            let (image, locations) = BatchImage::read(&frame)?;
+            let (image, locations) = decode::frame(&frame)?;
             let write = |db: &Connection| write_rest(db, &image, &locations, &frame);
             self.db.transaction(Sync::Later, write)?;
             self.record_moved_bodies(&image, &locations);

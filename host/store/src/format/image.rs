@@ -5,7 +5,7 @@
 //! The encoding is CBOR with a number for each field. **To change it:** a new field gets the next
 //! number and `skip_if` or `default`, so that frames without it can still be read; the number of a
 //! field that is removed is not used again; no field changes its type. Frames of schema versions 6
-//! and 7 have another encoding: [`positional`]. Texts are borrowed from the frame.
+//! and 7 have [another encoding](crate::format::positional). Texts are borrowed from the frame.
 
 use std::io;
 
@@ -16,9 +16,7 @@ use minicbor::{Decode, Encode};
 
 use crate::damage::damaged;
 use crate::format::EndpointKey;
-use crate::format::positional;
 use crate::journal::checksum::SUM_BYTES;
-use crate::journal::frame::Frame;
 use crate::journal::segment::{JournalLocation, SegmentVersion};
 
 /// The code of a pending delivery.
@@ -348,34 +346,35 @@ impl<'a> BatchImage<'a> {
         minicbor::to_vec(self).expect("an image is plain data")
     }
 
-    /// Decodes a frame, with the locations of the jobs' payloads.
+    /// Decodes a batch with numbered fields.
     ///
     /// # Errors
-    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when the frame cannot be decoded. Its
-    /// checksum was right, so another program wrote it.
-    pub(crate) fn read(frame: &'a Frame<'_>) -> io::Result<(Self, Vec<JobLocations>)> {
-        Self::decode(frame.encoded_batch(), frame.payloads, frame.version())
+    /// The fault of the bytes.
+    pub(crate) fn decode(encoded_batch: &'a [u8]) -> Result<Self, String> {
+        let mut decoder = minicbor::Decoder::new(encoded_batch);
+        let image = decoder.decode().map_err(|error| error.to_string())?;
+        match encoded_batch.len() - decoder.position() {
+            0 => Ok(image),
+            rest => Err(format!("{rest} bytes follow it")),
+        }
     }
 
-    /// Decodes a frame of a segment of `version` with payloads at `payloads`.
-    pub(crate) fn decode(
-        encoded_batch: &'a [u8],
+    /// The locations of the jobs' payloads, which are all of `payloads`.
+    ///
+    /// # Errors
+    /// When the payloads have another length together.
+    pub(crate) fn checked_locations(
+        &self,
         payloads: JournalLocation,
         version: SegmentVersion,
-    ) -> io::Result<(Self, Vec<JobLocations>)> {
-        let image = match version {
-            SegmentVersion::One | SegmentVersion::Two => positional::decode(encoded_batch),
-            SegmentVersion::Three => decode_numbered(encoded_batch),
-        };
-        let image: Self = image
-            .map_err(|details| damaged(format!("a frame that cannot be decoded: {details}")))?;
+    ) -> io::Result<Vec<JobLocations>> {
         let mut at = payloads;
         let has_sums = version.has_sums();
-        let locations = image.jobs.iter().map(|job| job.locations(&mut at, has_sums)).collect();
+        let locations = self.jobs.iter().map(|job| job.locations(&mut at, has_sums)).collect();
         if at.at != payloads.at + payloads.len {
             return Err(damaged("a frame's payloads have another length than it states"));
         }
-        Ok((image, locations))
+        Ok(locations)
     }
 
     /// Bytes that a checkpoint writes to the tables for this batch, at most: its rows, and each
@@ -402,16 +401,6 @@ impl<'a> BatchImage<'a> {
     }
 }
 
-/// Decodes a batch with numbered fields.
-fn decode_numbered<'a>(encoded_batch: &'a [u8]) -> Result<BatchImage<'a>, String> {
-    let mut decoder = minicbor::Decoder::new(encoded_batch);
-    let image = decoder.decode().map_err(|error| error.to_string())?;
-    match encoded_batch.len() - decoder.position() {
-        0 => Ok(image),
-        rest => Err(format!("{rest} bytes follow it")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -432,13 +421,9 @@ mod tests {
             has_body: false,
         };
         let image = BatchImage { jobs: vec![job], ..BatchImage::default() };
-        let encoded_batch = image.encode();
         for len in [0, 9, 10, 11] {
             let payloads = JournalLocation { segment: SegmentId(1), at: 100, len };
-            assert!(
-                BatchImage::decode(&encoded_batch, payloads, SegmentVersion::NEWEST).is_err(),
-                "{len}"
-            );
+            assert!(image.checked_locations(payloads, SegmentVersion::NEWEST).is_err(), "{len}");
         }
     }
 
@@ -534,7 +519,7 @@ mod tests {
         let batch = full_batch();
         let bytes = batch.encode();
         assert_eq!(hex(&bytes), ON_DISK);
-        let decoded = decode_numbered(&bytes).unwrap();
+        let decoded = BatchImage::decode(&bytes).unwrap();
         assert_eq!(format!("{decoded:?}"), format!("{batch:?}"));
         assert_eq!(
             hex(&BatchImage::default().encode()),
@@ -584,9 +569,9 @@ mod tests {
     fn a_batch_that_is_cut_or_continued_is_refused() {
         let bytes = full_batch().encode();
         for len in 0..bytes.len() {
-            assert!(decode_numbered(&bytes[..len]).is_err(), "{len}");
+            assert!(BatchImage::decode(&bytes[..len]).is_err(), "{len}");
         }
-        assert!(decode_numbered(&[&bytes[..], &[0]].concat()).is_err());
+        assert!(BatchImage::decode(&[&bytes[..], &[0]].concat()).is_err());
     }
 
     const ON_DISK: &str = "\

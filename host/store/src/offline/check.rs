@@ -11,7 +11,8 @@ use rusqlite::Connection;
 use crate::damage;
 use crate::damage::Damage;
 use crate::error::OpenError;
-use crate::format::image::{BatchImage, JobImage, JobLocations, StateImage};
+use crate::format::decode;
+use crate::format::image::{JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
 use crate::offline::inspect::Inspected;
 use crate::offline::job_of_row;
@@ -88,7 +89,7 @@ impl Report {
             let (mut frames, mut bad) = (0, Vec::new());
             let mut gaps = Vec::new();
             segment.each_frame(
-                |at, frame| match BatchImage::read(frame) {
+                |at, frame| match decode::frame(frame) {
                     Ok((image, locations)) => {
                         frames += 1;
                         endpoints.add(&image);

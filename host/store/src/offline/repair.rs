@@ -22,7 +22,8 @@ use rusqlite::{Connection, params, params_from_iter};
 use crate::checkpoint::segment;
 use crate::damage::Damage;
 use crate::error::OpenError;
-use crate::format::image::{BatchImage, JobImage, JobLocations, StateImage};
+use crate::format::decode;
+use crate::format::image::{JobImage, JobLocations, StateImage};
 use crate::format::pages;
 use crate::format::payload::Kind;
 use crate::journal::checksum;
@@ -291,7 +292,7 @@ impl<'a> Repair<'a> {
     }
 
     fn play_frame(&mut self, path: &Path, at: u32, frame: &Frame<'_>) -> rusqlite::Result<()> {
-        let (image, locations) = match BatchImage::read(frame) {
+        let (image, locations) = match decode::frame(frame) {
             Ok(read) => read,
             Err(error) => {
                 self.record_loss(path, Some(at.into()), error.to_string());

@@ -399,7 +399,9 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
             _ => error.into(),
         })?;
     let found = number("user_version")?;
-    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+    // The library makes its table first, and a power failure may leave it alone.
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE tbl_name != ?1";
+    let tables: i64 = db.query_row(sql, [schema::HISTORY], |row| row.get(0))?;
     match (application, found) {
         (0, 0) if tables == 0 => Ok(FileContent::New),
         (schema::APPLICATION_ID, schema::VERSION) if is_unused(db)? => Ok(FileContent::New),
@@ -510,6 +512,24 @@ mod tests {
     use std::io::Read as _;
 
     use super::*;
+
+    #[test]
+    fn a_creation_that_was_interrupted_is_continued() {
+        for has_tables in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut file = Connection::open(dir.path().join("store.db")).unwrap();
+            if has_tables {
+                schema::migrate(&mut file, 0).unwrap();
+            }
+            file.execute_batch(&format!("CREATE TABLE {} (version INTEGER)", schema::HISTORY))
+                .unwrap();
+            drop(file);
+            let db = Db::open(dir.path(), None).unwrap();
+            assert!(db.was_clean && db.upgrade.is_none());
+            drop(db);
+            assert!(Db::open(dir.path(), None).is_ok());
+        }
+    }
 
     #[test]
     fn unused_space_is_released_step_by_step() {

@@ -63,7 +63,7 @@ const MIGRATIONS: [(&str, &str); 3] = [
 
 /// The library's table of the migrations that were made. It exists only during a migration: the
 /// version in the file's header alone counts.
-const HISTORY: &str = "refinery_schema_history";
+pub(crate) const HISTORY: &str = "refinery_schema_history";
 
 /// Brings the tables from `version` to [`VERSION`] in one transaction; 0 is a file without tables.
 ///
