@@ -17,7 +17,8 @@ use gristmill_core::limits::{
 };
 use gristmill_core::volume::{MountPath as VolumePath, Volume};
 use utoipa::openapi::schema::{
-    AllOf, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+    AllOf, ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
+    Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -122,7 +123,9 @@ schemas! {
     RetentionTime: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
         integer(RETENTION_MS);
     RetentionTimeInput: "How long such a job is kept after its end, in milliseconds (up to 30 days); 0 restores the default" =>
-        integer(Bounds { min: 0, ..RETENTION_MS });
+        OneOfBuilder::new()
+            .item(Schema::from(integer(Bounds { min: 0, max: 0, ..RETENTION_MS })))
+            .item(Schema::from(integer(RETENTION_MS)));
     WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(Scaling::WORKERS_MAX);
     WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
         integer(Scaling::WORKERS_MAX);
