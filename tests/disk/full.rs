@@ -155,11 +155,7 @@ fn a_host_survives_a_full_disk_and_recovers() {
             client.cancel("paused", job).await.ok();
         }
         empty(&host.data_dir());
-        let taken = eventually("new work is taken", async || {
-            let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
-            (!is_disk_full(&answer)).then(|| answer.ok())
-        });
-        assert_eq!(taken.await["status"], "COMPLETED");
+        takes_new_work(&client).await;
         assert!(host.upload("words:latest", component).await.status < 300);
         client.patch("/v1/endpoints/paused", &json!({ "workersMax": 1 })).await.ok();
         for job in &kept {
@@ -209,11 +205,7 @@ fn a_purge_of_small_jobs_makes_room_without_a_restart() {
         println!("{accepted} jobs of {SMALL_INPUT_BYTES} bytes on a disk of {DISK_MIB} MiB");
         assert!(accepted > 2_000, "{accepted} jobs");
         assert_eq!(client.purge("paused").await.ok()["removed"], accepted);
-        let taken = eventually("new work is taken", async || {
-            let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
-            (!is_disk_full(&answer)).then(|| answer.ok())
-        });
-        assert_eq!(taken.await["status"], "COMPLETED");
+        takes_new_work(&client).await;
         // About as much as before.
         let mut again = 0;
         while again < accepted / 2 {
@@ -250,13 +242,18 @@ fn streams_leave_space_for_their_deletion() {
             client.cancel("streams", job).await.ok();
         }
         assert!(client.delete("/v1/endpoints/streams").await.status < 300);
-        let taken = eventually("new work is taken", async || {
-            let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
-            (!is_disk_full(&answer)).then(|| answer.ok())
-        });
-        assert_eq!(taken.await["status"], "COMPLETED");
+        takes_new_work(&client).await;
         assert!(!host.log().contains("waits for space"), "{}", host.log());
     });
+}
+
+/// The host takes a new job before long, and completes it.
+async fn takes_new_work(client: &Client) {
+    let taken = eventually("new work is taken", async || {
+        let answer = client.run_sync("works", "", json!({ "n": 1 })).await;
+        (!is_disk_full(&answer)).then(|| answer.ok())
+    });
+    assert_eq!(taken.await["status"], "COMPLETED");
 }
 
 /// The client of an owner with a paused endpoint of the owner's name.

@@ -117,11 +117,15 @@ impl DiskSpaceGauge {
     }
 
     /// Whether the disk is so full that the store should give back all space that it can: it is
-    /// below the bound of new work, or a quarter of the reserve above it.
+    /// below the bound of new work, or a quarter of the reserve above it. Also when the owed bytes
+    /// take half of the space above the reserve: a small disk would otherwise refuse work although
+    /// the space is only owed.
     pub fn is_tight(&self) -> bool {
         let reserve = self.reserve_bytes();
+        let above_reserve = self.bytes.free.load(Ordering::Relaxed).saturating_sub(reserve);
         self.has_waiting_writers()
             || self.free_bytes() < reserve.saturating_add(reserve / TIGHT_DIVISOR)
+            || self.owed.load(Ordering::Relaxed) > above_reserve / 2
     }
 
     /// Whether running jobs may add chunks to their streams. Unlike the start of a job, a chunk is
@@ -366,6 +370,11 @@ mod tests {
         disk_space.settle(100);
         disk_space.set(1_100, 800);
         assert!(disk_space.admits_work() && disk_space.may_start_again());
+        disk_space.set(2_800, 800);
+        disk_space.owe(1_000);
+        assert!(!disk_space.is_tight());
+        disk_space.owe(1);
+        assert!(disk_space.is_tight(), "half of the space above the reserve is owed");
     }
 
     #[test]

@@ -80,14 +80,7 @@ impl PolicyRequest {
         self,
         strictness: Strictness,
     ) -> Result<ChosenRetention, PolicyOutOfBounds> {
-        self.retention.try_map(|name, ms| {
-            let field = match name {
-                "completed" => "retention.completed",
-                "failed" => "retention.failed",
-                _ => "retention.cancelled",
-            };
-            strictness.check(field, RETENTION_MS, ms)
-        })
+        self.retention.try_map(|field, ms| strictness.check(field, RETENTION_MS, ms))
     }
 }
 

@@ -49,9 +49,9 @@ impl ChosenRetention {
     ) -> Result<Self, E> {
         let each = |field, value: Option<u64>| value.map(|ms| check(field, ms)).transpose();
         Ok(Self {
-            completed_ms: each("completed", self.completed_ms)?,
-            failed_ms: each("failed", self.failed_ms)?,
-            cancelled_ms: each("cancelled", self.cancelled_ms)?,
+            completed_ms: each("retention.completed", self.completed_ms)?,
+            failed_ms: each("retention.failed", self.failed_ms)?,
+            cancelled_ms: each("retention.cancelled", self.cancelled_ms)?,
         })
     }
 

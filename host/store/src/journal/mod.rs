@@ -303,8 +303,7 @@ impl Journal {
     pub(crate) fn next_to_checkpoint(&self) -> Option<Segment> {
         let segments = self.segments();
         let is_long = segments.uncheckpointed() > self.bounds.uncheckpointed_max;
-        let first = segments.used.range(after(segments.checkpointed)..).next();
-        first.filter(|_| is_long).map(|(_, segment)| segment.clone())
+        segments.first_uncheckpointed(|_| is_long)
     }
 
     /// Records that the checkpoint of a segment will write so many bytes more, at most.
@@ -322,9 +321,7 @@ impl Journal {
     /// The oldest segment that is not checkpointed and not written any more.
     pub(crate) fn ended_to_checkpoint(&self) -> Option<Segment> {
         let segments = self.segments();
-        let first = segments.used.range(after(segments.checkpointed)..).next();
-        let has_ended = |id: &SegmentId| !segments.is_last_open || *id < segments.last;
-        first.filter(|(id, _)| has_ended(id)).map(|(_, segment)| segment.clone())
+        segments.first_uncheckpointed(|id| !segments.is_last_open || id < segments.last)
     }
 
     /// Whether the segment that is being written has a frame.
@@ -335,9 +332,7 @@ impl Journal {
 
     /// The first segment up to `last` that is not checkpointed. A later segment must have begun.
     pub(crate) fn uncheckpointed_up_to(&self, last: SegmentId) -> Option<Segment> {
-        let segments = self.segments();
-        let first = segments.used.range(after(segments.checkpointed)..).next();
-        first.filter(|(id, _)| **id <= last).map(|(_, segment)| segment.clone())
+        self.segments().first_uncheckpointed(|id| id <= last)
     }
 
     /// The last `count` bytes of a payload, unchecked; `None` when the segment was overwritten, or
@@ -490,6 +485,12 @@ impl Segments {
     fn uncheckpointed(&self) -> usize {
         let after_checkpointed = self.used.range(after(self.checkpointed)..).count();
         after_checkpointed - usize::from(self.is_last_open)
+    }
+
+    /// The oldest segment that is not checkpointed, if it is also `wanted`.
+    fn first_uncheckpointed(&self, wanted: impl FnOnce(SegmentId) -> bool) -> Option<Segment> {
+        let (id, segment) = self.used.range(after(self.checkpointed)..).next()?;
+        wanted(*id).then(|| segment.clone())
     }
 
     fn free_unheld(&mut self) {
