@@ -56,6 +56,7 @@ mod stream;
 mod stream_events;
 mod stream_sizes;
 mod structure;
+mod timeline;
 mod timeouts;
 mod ttl;
 mod unauthenticated;

@@ -65,8 +65,8 @@ fn access(operation: &str) -> Access {
         | "UpdateNetworkVolume"
         | "DeleteNetworkVolume" => Access::Thing,
         "Run" | "RunSync" | "GetStatus" | "PostStatus" | "GetStatusSync" | "PostStatusSync"
-        | "GetStream" | "PostStream" | "Cancel" | "Retry" | "PurgeQueue" | "ListRequests"
-        | "GetHealth" | "GetOpenAi" | "PostOpenAi" => Access::Thing,
+        | "GetTimeline" | "GetStream" | "PostStream" | "Cancel" | "Retry" | "PurgeQueue"
+        | "ListRequests" | "GetHealth" | "GetOpenAi" | "PostOpenAi" => Access::Thing,
         unknown => panic!("say in `access` how owners are kept apart on `{unknown}`"),
     }
 }

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::jobs::SubmitError;
 use gristmill_core::runtime::StageError;
-use gristmill_core::store::StoreError;
+use gristmill_core::store::{StoreError, StoreFull};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -250,22 +250,11 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::EndpointDeleted => Self::not_found(error.to_string()),
             StoreError::UnknownCursor => Self::bad_request(error.to_string()),
-            StoreError::QueueFull { .. }
-            | StoreError::HostQueueFull { .. }
-            | StoreError::OwnerQueueFull { .. }
-            | StoreError::HostJobsFull { .. }
-            | StoreError::OwnerJobsFull { .. }
-            | StoreError::WaitingBytesFull { .. }
-            | StoreError::ResultBytesFull { .. }
-            | StoreError::OwnerDiskFull { .. }
-            | StoreError::HostWebhooksFull { .. }
-            | StoreError::OwnerWebhooksFull { .. } => {
-                Self::new(ErrorCode::QueueFull, error.to_string())
+            StoreError::Full(StoreFull::Disk(_)) => {
+                Self::new(ErrorCode::DiskFull, error.to_string())
             }
-            StoreError::OwnerFull { .. } | StoreError::OwnerComponentsFull { .. } => {
-                Self::new(ErrorCode::QuotaExceeded, error.to_string())
-            }
-            StoreError::DiskFull(_) => Self::new(ErrorCode::DiskFull, error.to_string()),
+            StoreError::Full(_) => Self::new(ErrorCode::QueueFull, error.to_string()),
+            StoreError::QuotaExceeded(_) => Self::new(ErrorCode::QuotaExceeded, error.to_string()),
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }

@@ -52,6 +52,8 @@ pub(crate) enum Operation {
     Status,
     /// Counted as [`Operation::Status`]; its calls wait.
     StatusSync,
+    /// Counted as [`Operation::Status`].
+    Timeline,
     Stream,
     Cancel,
     Retry,
@@ -70,15 +72,21 @@ impl Operation {
             | Self::Cancel
             | Self::Retry
             | Self::PurgeQueue => Scope::Submit,
-            Self::Status | Self::StatusSync | Self::Stream | Self::Health | Self::Requests => {
-                Scope::Read
-            }
+            Self::Status
+            | Self::StatusSync
+            | Self::Timeline
+            | Self::Stream
+            | Self::Health
+            | Self::Requests => Scope::Read,
         }
     }
 
     /// The operation that its calls are counted as.
     fn counted_as(self) -> Self {
-        if self == Self::StatusSync { Self::Status } else { self }
+        match self {
+            Self::StatusSync | Self::Timeline => Self::Status,
+            other => other,
+        }
     }
 
     fn as_str(self) -> &'static str {
@@ -86,7 +94,7 @@ impl Operation {
             Self::Run => "run",
             Self::RunSync => "runsync",
             Self::OpenAi => "openai",
-            Self::Status | Self::StatusSync => "status",
+            Self::Status | Self::StatusSync | Self::Timeline => "status",
             Self::Stream => "stream",
             Self::Cancel => "cancel",
             Self::Retry => "retry",
@@ -107,7 +115,7 @@ pub struct RateLimits {
     pub runsync: OperationLimit,
     /// `/openai/*`.
     pub openai: OperationLimit,
-    /// `/status` and `/status-sync` together.
+    /// `/status`, `/status-sync` and `/timeline` together.
     pub status: OperationLimit,
     /// `/stream`.
     pub stream: OperationLimit,
@@ -158,7 +166,7 @@ impl RateLimits {
             Operation::Run => Some(&self.run),
             Operation::RunSync => Some(&self.runsync),
             Operation::OpenAi => Some(&self.openai),
-            Operation::Status | Operation::StatusSync => Some(&self.status),
+            Operation::Status | Operation::StatusSync | Operation::Timeline => Some(&self.status),
             Operation::Stream => Some(&self.stream),
             Operation::Cancel => Some(&self.cancel),
             Operation::PurgeQueue => Some(&self.purge_queue),

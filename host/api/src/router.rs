@@ -128,6 +128,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
     use Operation as On;
     use queue::routes::{
         cancel, health, openai, purge_queue, requests, retry, run, run_sync, status, stream,
+        timeline,
     };
     // Each route is behind the admission layer, with the operation that its calls count as.
     let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
@@ -146,6 +147,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         .routes(behind(On::Retry, routes!(retry::retry)))
         .routes(behind(On::PurgeQueue, routes!(purge_queue::purge_queue)))
         .routes(behind(On::Requests, routes!(requests::requests)))
+        .routes(behind(On::Timeline, routes!(timeline::timeline)))
         .routes(behind(On::Health, routes!(health::health)))
         .merge(openai_api(prefix, behind(On::OpenAi, routes!(openai::openai))));
     openapi::show_shape(router.get_openapi_mut(), shape);

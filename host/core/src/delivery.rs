@@ -91,6 +91,14 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
         endpoint: &EndpointId,
         count_max: usize,
     ) -> Result<Vec<Delivery>, StoreError>;
+
+    /// The deliveries of a job among the newest [`DELIVERY_LOG_MAX`] of its endpoint, oldest first:
+    /// one for each end of the job.
+    async fn deliveries_of(
+        &self,
+        endpoint: &EndpointId,
+        job: JobId,
+    ) -> Result<Vec<Delivery>, StoreError>;
 }
 
 /// Most added deliveries that one call of [`DeliveryStore::begin_attempts`] handles, so that it
@@ -127,6 +135,8 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// Attempts that were made.
     pub attempts: u32,
+    /// The same attempts, oldest first; without those that an earlier version of the host made.
+    pub made: Vec<MadeAttempt>,
     /// The outcome of the last attempt.
     pub last: AttemptReport,
 }
@@ -146,6 +156,7 @@ impl Delivery {
             created_at,
             state: DeliveryState::Pending { due_at: created_at },
             attempts: 0,
+            made: Vec::new(),
             last: AttemptReport::default(),
         }
     }
@@ -175,7 +186,9 @@ impl Delivery {
             }
             AfterAttempt::GiveUp => DeliveryState::GivenUp { at: now },
         };
-        Self { state, attempts: self.attempts + 1, last: report, ..self.clone() }
+        let made = MadeAttempt { at: now, status: report.status };
+        let made = self.made.iter().copied().chain([made]).collect();
+        Self { state, attempts: self.attempts + 1, made, last: report, ..self.clone() }
     }
 
     /// The receiver: the host and port of the URL. Empty if the URL has none.
@@ -237,6 +250,15 @@ pub enum DeliveryState {
         /// The time when it was given up.
         at: Timestamp,
     },
+}
+
+/// An attempt that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MadeAttempt {
+    /// When it ended.
+    pub at: Timestamp,
+    /// The status code of the answer, if there was one.
+    pub status: Option<u16>,
 }
 
 /// The outcome of one attempt; empty before the first.

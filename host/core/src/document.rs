@@ -102,6 +102,7 @@ mod tests {
             chunk_count: 0,
             result_bytes: 0,
             chunks_delivered: 0,
+            past_attempts: Vec::new(),
             purge_at: Timestamp::NEVER,
         };
         let json = |text: &str| Json::parse(text.to_owned()).unwrap();

@@ -49,6 +49,7 @@ pub mod stream;
 pub mod template;
 pub mod tenancy;
 pub mod time;
+pub mod timeline;
 pub mod usage;
 pub mod volume;
 pub mod webhook;

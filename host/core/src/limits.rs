@@ -173,6 +173,9 @@ pub const RETENTION_MS: Bounds =
 /// A job whose host died this often while it ran is FAILED instead of queued again.
 pub const CRASHES_MAX: u8 = 3;
 
+/// Earlier attempts of a job that was queued again: its timeline has the newest of them.
+pub const PAST_ATTEMPTS_MAX: usize = 8;
+
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).
 pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 

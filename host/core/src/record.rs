@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint::EndpointIncarnation;
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
 use crate::idempotency::Idempotency;
-use crate::job::{Claim, JobStatus, Verdict};
+use crate::job::{Claim, JobEvent, JobStatus, Verdict};
 use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use crate::payload::Json;
 use crate::policy::Policy;
@@ -76,14 +76,21 @@ impl std::fmt::Debug for S3Config {
     }
 }
 
-/// The right to change one running job: its id and its claim number.
+/// The right to change one running job: its id, its claim number, and the epoch of the claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The job.
     pub job: JobId,
     /// The claim that made this lease.
     pub claim: Claim,
+    /// The epoch of the store that made it.
+    pub epoch: StoreEpoch,
 }
+
+/// How often a store was started: grows with each start. A crash may forget a claim, and the next
+/// claim of the job then has the same number, but not the same epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreEpoch(pub u32);
 
 /// A job that a worker has just claimed.
 #[derive(Debug, Clone)]
@@ -250,6 +257,49 @@ pub struct JobRecord {
     pub chunks_delivered: u64,
     /// When it is deleted.
     pub purge_at: Timestamp,
+    /// The attempts before the last one, or before the next one while none has begun since the job
+    /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest first.
+    pub past_attempts: Vec<PastAttempt>,
+}
+
+/// An attempt after which the job was queued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PastAttempt {
+    /// When the job was queued for it.
+    pub queued_at: Timestamp,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended. For a crash: when the host started again.
+    pub ended_at: Timestamp,
+    /// Why it ended.
+    pub end: AttemptEnd,
+}
+
+/// The end of an attempt after which the job was queued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// The handler failed, and a client retried the job.
+    Failed,
+    /// The attempt reached its executionTimeout, and a client retried the job.
+    TimedOut,
+    /// The host stopped the attempt, such as for a drain.
+    Released,
+    /// The host died.
+    HostLost,
+}
+
+impl AttemptEnd {
+    /// The end of the attempt of a job with this `status` that an event queues again; `None` for
+    /// any other event.
+    pub fn of(event: JobEvent, status: Option<JobStatus>) -> Option<Self> {
+        match (event, status) {
+            (JobEvent::Released { .. }, _) => Some(Self::Released),
+            (JobEvent::HostLost { .. }, _) => Some(Self::HostLost),
+            (JobEvent::RetryRequested, Some(JobStatus::TimedOut)) => Some(Self::TimedOut),
+            (JobEvent::RetryRequested, _) => Some(Self::Failed),
+            _ => None,
+        }
+    }
 }
 
 impl JobRecord {

@@ -10,7 +10,7 @@ use crate::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
-pub use crate::store_error::StoreError;
+pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
 use crate::time::Timestamp;
 use crate::usage::{Bill, Metered};
 
@@ -23,9 +23,9 @@ use crate::usage::{Bill, Metered};
 /// see a change before that. Only [`claim`](Self::claim) is ahead of the disk: a job may be
 /// claimed, and run, before its submission is on disk, since a crash would run it again anyway.
 ///
-/// **Fences.** Each claim has a number that grows and is never reset. A change with a lease is
-/// applied only while that lease's claim is the current one; the store accepts at most one final
-/// result for a claim.
+/// **Fences.** Each claim has a number that grows and is never reset, and the [epoch](crate::record::StoreEpoch) of the store
+/// that made it. A change with a lease is applied only while that lease's claim is the current one;
+/// the store accepts at most one final result for a claim.
 ///
 /// **Signals.** After each visible change the store calls
 /// [`Signals::changed`](crate::signals::Signals::changed), and as soon as a job can be claimed
@@ -48,16 +48,12 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// long as its endpoint exists.
     ///
     /// # Errors
-    /// [`StoreError::QueueFull`] at the bound of the endpoint's queue,
-    /// [`HostQueueFull`](StoreError::HostQueueFull) and [`OwnerQueueFull`](StoreError::OwnerQueueFull)
-    /// at the bound of all waiting jobs and at the owner's share of it,
-    /// [`WaitingBytesFull`](StoreError::WaitingBytesFull) and
-    /// [`ResultBytesFull`](StoreError::ResultBytesFull) at the bounds of its payloads,
-    /// [`OwnerDiskFull`](StoreError::OwnerDiskFull) at the owner's share of the disk,
-    /// [`HostWebhooksFull`](StoreError::HostWebhooksFull) and
-    /// [`OwnerWebhooksFull`](StoreError::OwnerWebhooksFull) at the bound of the memory of all webhooks and
-    /// at the owner's share of it,
-    /// [`DiskFull`](StoreError::DiskFull) when the disk has no room.
+    /// [`StoreError::Full`]: [`StoreFull::Queue`] at the bound of the endpoint's queue,
+    /// [`StoreFull::HostQueue`] and [`StoreFull::OwnerQueue`] at the bound of all waiting jobs and
+    /// at the owner's share of it, [`StoreFull::WaitingBytes`] and [`StoreFull::ResultBytes`] at the
+    /// bounds of its payloads, [`StoreFull::OwnerDisk`] at the owner's share of the disk,
+    /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`] at the bound of the memory of
+    /// all webhooks and at the owner's share of it, [`StoreFull::Disk`] when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
     /// Takes up to one job for each of `workers`, oldest first, low priority after the others. Does

@@ -8,15 +8,39 @@ pub enum StoreError {
     /// The endpoint was deleted during the call.
     #[error("the endpoint was deleted")]
     EndpointDeleted,
+    /// A bound on jobs and their data is reached. The same call succeeds once there is room.
+    #[error(transparent)]
+    Full(#[from] StoreFull),
+    /// The owner has as much as one owner may have. The same call succeeds once the owner has deleted
+    /// something.
+    #[error(transparent)]
+    QuotaExceeded(#[from] OwnerQuota),
+    /// The cursor of a list is not of this store, or its key has been replaced since.
+    #[error(
+        "`cursor` is not of this host, or was made before the key of stored secrets was replaced; \
+         begin again with the first page"
+    )]
+    UnknownCursor,
+    /// The store is closing down.
+    #[error("the store is closed")]
+    Closed,
+    /// A payload on the disk is damaged. The store continues to work.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// The bound on jobs and their data that is reached.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreFull {
     /// The endpoint's queue is at its bound.
     #[error("the queue is full: {limit} jobs wait on this endpoint")]
-    QueueFull {
+    Queue {
         /// The bound, in jobs.
         limit: usize,
     },
     /// The waiting jobs of all endpoints are at their bound in memory.
     #[error("the host's queues are full: {limit} jobs wait, as many as the host has memory for")]
-    HostQueueFull {
+    HostQueue {
         /// The bound, in jobs.
         limit: usize,
     },
@@ -25,7 +49,7 @@ pub enum StoreError {
         "the queues of this owner are full: {waiting} jobs of all its endpoints wait, as many as one owner \
          may have beside the others now"
     )]
-    OwnerQueueFull {
+    OwnerQueue {
         /// Waiting jobs of the owner.
         waiting: usize,
     },
@@ -34,7 +58,7 @@ pub enum StoreError {
         "the host keeps {limit} jobs, as many as it has memory for; ended jobs are deleted when their \
          retention is over"
     )]
-    HostJobsFull {
+    HostJobs {
         /// The bound, in jobs.
         limit: usize,
     },
@@ -43,7 +67,7 @@ pub enum StoreError {
         "the host keeps {jobs} jobs of this owner, as many as one owner may have beside the others now; \
          ended jobs are deleted when their retention is over"
     )]
-    OwnerJobsFull {
+    OwnerJobs {
         /// Jobs of the owner.
         jobs: usize,
     },
@@ -51,7 +75,7 @@ pub enum StoreError {
     #[error(
         "the queue is full: the inputs that wait on this endpoint would take more than {limit_mib} MiB"
     )]
-    WaitingBytesFull {
+    WaitingBytes {
         /// The bound, in MiB.
         limit_mib: u64,
     },
@@ -60,7 +84,7 @@ pub enum StoreError {
         "the results of this endpoint take {limit_mib} MiB, the most that they may take; results are \
          deleted when their retention is over"
     )]
-    ResultBytesFull {
+    ResultBytes {
         /// The bound, in MiB.
         limit_mib: u64,
     },
@@ -69,7 +93,7 @@ pub enum StoreError {
         "the host is full: the different webhook URLs of all jobs and the webhooks that wait to be sent \
          would take more than {limit_mib} MiB of memory; jobs without a webhook are accepted"
     )]
-    HostWebhooksFull {
+    HostWebhooks {
         /// The bound, in MiB.
         limit_mib: u64,
     },
@@ -79,7 +103,7 @@ pub enum StoreError {
          {held_mib} MiB of the host's memory, as much as one owner may have beside the others now; a URL \
          that many jobs have counts once, and jobs without a webhook are accepted"
     )]
-    OwnerWebhooksFull {
+    OwnerWebhooks {
         /// MiB that the owner's webhooks take.
         held_mib: u64,
     },
@@ -89,16 +113,24 @@ pub enum StoreError {
          host's disk, as much as one owner may have beside the others now; delete files or handlers, \
          or wait until results are deleted when their retention is over"
     )]
-    OwnerDiskFull {
+    OwnerDisk {
         /// MiB that the owner's data takes.
         held_mib: u64,
     },
+    /// The disk has no room for new work.
+    #[error("{0}; it takes no new work until there is room")]
+    Disk(Shortage),
+}
+
+/// The bound on the objects of one owner that a change would exceed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OwnerQuota {
     /// The change would give its owner more of the catalog than one owner may have.
     #[error(
         "the owner would have {asked} {unit}, and may have {max} (`serve --{option}`); delete objects that are \
          not needed any more"
     )]
-    OwnerFull {
+    Records {
         /// The amount that the owner would have.
         asked: u64,
         /// The bound.
@@ -114,25 +146,10 @@ pub enum StoreError {
          results, waiting webhooks, files and handlers take {held_mib} MiB; together they exceed the \
          owner's share of the disk; delete handlers or files that are not needed any more"
     )]
-    OwnerComponentsFull {
+    Components {
         /// MiB of the component's files.
         more_mib: u64,
         /// MiB that the owner's data takes.
         held_mib: u64,
     },
-    /// The disk has no room for new work.
-    #[error("{0}; it takes no new work until there is room")]
-    DiskFull(Shortage),
-    /// The cursor of a list is not of this store, or its key has been replaced since.
-    #[error(
-        "`cursor` is not of this host, or was made before the key of stored secrets was replaced; \
-         begin again with the first page"
-    )]
-    UnknownCursor,
-    /// The store is closing down.
-    #[error("the store is closed")]
-    Closed,
-    /// A payload on the disk is damaged. The store continues to work.
-    #[error("{0}")]
-    Damaged(String),
 }

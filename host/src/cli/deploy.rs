@@ -15,6 +15,7 @@ use serde_json::json;
 use super::connection::ConnectionArgs;
 use super::local::ComponentSource;
 use super::project::Project;
+use super::retention::RetentionOptions;
 use super::{output, parse, progress};
 use crate::client::{
     Answer, Client, Deployed, EndpointDocument, ReuseDocument, TemplateDocument, Upload,
@@ -122,6 +123,8 @@ pub(crate) struct EndpointOptions {
     /// The id of the network volume that the handler sees; an empty id removes it.
     #[arg(long, value_name = "ID")]
     volume: Option<String>,
+    #[command(flatten)]
+    retention: RetentionOptions,
 }
 
 impl EndpointOptions {
@@ -147,6 +150,7 @@ impl EndpointOptions {
             allowed_hosts: given(self.allowed_hosts)
                 .map(|hosts| hosts.into_iter().map(String::from).collect()),
             network_volume_id: self.volume,
+            retention: self.retention.document(),
         }
     }
 }

@@ -15,15 +15,15 @@ use crate::client::{self, JobDocument};
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
     /// The endpoint.
-    endpoint: EndpointId,
+    pub(super) endpoint: EndpointId,
     /// The job's id.
     #[arg(value_parser = parse::job_id)]
-    job: String,
+    pub(super) job: String,
     /// Print the host's answer as it is.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
-    connection: ConnectionArgs,
+    pub(super) connection: ConnectionArgs,
 }
 
 /// The answer of `cancel` and `retry`.

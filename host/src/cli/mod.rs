@@ -29,6 +29,7 @@ mod project;
 mod registry_auths;
 mod requests;
 mod resource;
+mod retention;
 mod run;
 mod secrets;
 pub mod serve;
@@ -36,6 +37,7 @@ mod stream;
 mod submit;
 mod templates;
 mod test;
+mod timeline;
 mod volumes;
 
 use std::ffi::OsString;
@@ -74,6 +76,8 @@ enum Command {
     Submit(Box<submit::SubmitArgs>),
     /// Show a job: its state, its times, and its result.
     Status(job::JobArgs),
+    /// Show what happened to a job, and when: its attempts, and those to send its webhook.
+    Timeline(job::JobArgs),
     Stream(stream::StreamArgs),
     /// Cancel a job: stop a running job, or remove a waiting job from the queue.
     Cancel(job::JobArgs),
@@ -129,6 +133,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Deploy(args) => block_on(deploy::deploy(*args)),
         Command::Submit(args) => block_on(submit::submit(*args)),
         Command::Status(args) => block_on(job::status(args)),
+        Command::Timeline(args) => block_on(timeline::timeline(args)),
         Command::Stream(args) => block_on(stream::stream(args)),
         Command::Cancel(args) => block_on(job::cancel(args)),
         Command::Retry(args) => block_on(job::retry(args)),
@@ -190,6 +195,7 @@ mod tests {
             "test --endpoint e --url http://h:1 --jobs 256",
             "submit a --input @f.json --wait --timeout-ms 5",
             "status a j",
+            "timeline a j --json",
             "stream a j --from 3",
             "cancel a j --url http://h:1",
             "retry a j --json",
@@ -202,6 +208,7 @@ mod tests {
             "templates update t --readme README.md --container-disk 2",
             "endpoints create --template t --id e --scaler queue-delay:4",
             "endpoints update e --max-waiting-jobs 0 --workers-max 0",
+            "endpoints update e --keep-failed 7d --keep-completed default",
             "endpoints releases e",
             "endpoints rollback e --to 3",
             "logs e --job j --tail 5 -f --json",
@@ -237,6 +244,7 @@ mod tests {
         let lines = [
             "deploy a.wasm --name serverless",
             "deploy a.wasm --name a --workers-max 1001",
+            "deploy a.wasm --name a --keep-failed 31d",
             "deploy a.wasm --name a --execution-timeout 4999",
             "deploy a.wasm --name a --memory-mib 0",
             "deploy a.wasm --name a --metering time",

@@ -218,6 +218,23 @@ pub(crate) struct EndpointDocument {
     /// The network volume of a job; an empty text removes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) network_volume_id: Option<String>,
+    /// How long jobs are kept after their end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retention: Option<RetentionDocument>,
+}
+
+/// The given retentions of ended jobs, in milliseconds; 0 restores the default.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub(crate) struct RetentionDocument {
+    /// Of jobs that complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) completed: Option<u64>,
+    /// Of jobs that fail or time out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<u64>,
+    /// Of jobs that are cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cancelled: Option<u64>,
 }
 
 /// The given limits of an instance's lifetime.

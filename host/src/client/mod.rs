@@ -31,11 +31,12 @@ pub(crate) use error::ClientError;
 pub(crate) use events::EventStream;
 pub(crate) use management::{
     BillingRecord, Deployed, EndpointDocument, HandlerDocument, KeyDocument, Kind, NewKey,
-    NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, ReuseDocument,
-    RotatedSecrets, TemplateDocument, Upload, VolumeDocument,
+    NewRegistryAuth, NewVolume, ProducerDocument, RegistryAuthDocument, RetentionDocument,
+    ReuseDocument, RotatedSecrets, TemplateDocument, Upload, VolumeDocument,
 };
 pub(crate) use queue::{
-    HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, status,
+    HealthReport, JobDocument, RequestList, RequestSummary, Submission, SubmissionPolicy, Timeline,
+    TimelineEvent, status,
 };
 
 /// Bytes that each page of a list counts besides its text. All pages together may have

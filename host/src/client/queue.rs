@@ -113,6 +113,38 @@ pub(crate) struct WorkersReport {
     pub(crate) unhealthy: u64,
 }
 
+/// What happened to a job.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Timeline {
+    /// The events, oldest first.
+    pub(crate) events: Vec<TimelineEvent>,
+    /// The oldest attempts that are not among them.
+    pub(crate) attempts_omitted: u32,
+}
+
+/// One event of a job. The fields depend on its kind.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TimelineEvent {
+    /// When it happened.
+    pub(crate) at: String,
+    /// Its kind.
+    pub(crate) event: String,
+    /// Why the job was queued.
+    pub(crate) cause: Option<String>,
+    /// The number of the attempt.
+    pub(crate) attempt: Option<u32>,
+    /// The worker of the attempt.
+    pub(crate) worker_id: Option<String>,
+    /// The job's final status.
+    pub(crate) status: Option<String>,
+    /// The status code of a webhook's receiver.
+    pub(crate) http_status: Option<u16>,
+    /// Why the job failed, or its webhook was given up.
+    pub(crate) error: Option<String>,
+}
+
 /// A page of an endpoint's jobs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RequestList {
@@ -204,6 +236,15 @@ impl Client {
             url.query_pairs_mut().append_pair("from", &from.to_string());
         }
         EventStream::open(self, self.request(Method::GET, url), after).await
+    }
+
+    /// What happened to the job.
+    pub(crate) async fn timeline(
+        &self,
+        endpoint: &EndpointId,
+        job: &str,
+    ) -> Result<Answer, ClientError> {
+        self.get(&[MOUNT, endpoint.as_str(), "timeline", job]).await
     }
 
     /// Cancels the job.

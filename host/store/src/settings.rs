@@ -17,32 +17,32 @@ pub type OnFatal = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Clone)]
 pub struct Settings {
     /// Most waiting jobs of one endpoint. Further submissions return
-    /// [`QueueFull`](gristmill_core::store::StoreError::QueueFull).
+    /// [`Queue`](gristmill_core::store::StoreFull::Queue).
     pub queue_jobs_max: usize,
     /// Most waiting jobs of all endpoints together; each takes some 200 bytes of memory. Further
-    /// submissions return [`HostQueueFull`](gristmill_core::store::StoreError::HostQueueFull), and at an
-    /// owner's share of it [`OwnerQueueFull`](gristmill_core::store::StoreError::OwnerQueueFull).
+    /// submissions return [`HostQueue`](gristmill_core::store::StoreFull::HostQueue), and at an
+    /// owner's share of it [`OwnerQueue`](gristmill_core::store::StoreFull::OwnerQueue).
     pub host_waiting_jobs_max: usize,
     /// Most jobs of all endpoints together, in any status; an ended job takes some 512 bytes of memory
     /// until its retention is over. Further submissions return
-    /// [`HostJobsFull`](gristmill_core::store::StoreError::HostJobsFull), and at an owner's share of it
-    /// [`OwnerJobsFull`](gristmill_core::store::StoreError::OwnerJobsFull).
+    /// [`HostJobs`](gristmill_core::store::StoreFull::HostJobs), and at an owner's share of it
+    /// [`OwnerJobs`](gristmill_core::store::StoreFull::OwnerJobs).
     pub host_jobs_max: usize,
     /// Most bytes of memory for the webhooks of all endpoints together: the URLs of jobs, and the pending
     /// deliveries. Further submissions with a webhook return
-    /// [`HostWebhooksFull`](gristmill_core::store::StoreError::HostWebhooksFull), and at an owner's share
-    /// of it [`OwnerWebhooksFull`](gristmill_core::store::StoreError::OwnerWebhooksFull).
+    /// [`HostWebhooks`](gristmill_core::store::StoreFull::HostWebhooks), and at an owner's share
+    /// of it [`OwnerWebhooks`](gristmill_core::store::StoreFull::OwnerWebhooks).
     pub host_webhook_bytes_max: u64,
     /// Most bytes of waiting inputs of one endpoint. Further submissions return
-    /// [`WaitingBytesFull`](gristmill_core::store::StoreError::WaitingBytesFull).
+    /// [`WaitingBytes`](gristmill_core::store::StoreFull::WaitingBytes).
     pub waiting_bytes_max: u64,
     /// Most bytes of results that one endpoint keeps. Further submissions return
-    /// [`ResultBytesFull`](gristmill_core::store::StoreError::ResultBytesFull), and a job that
+    /// [`ResultBytes`](gristmill_core::store::StoreFull::ResultBytes), and a job that
     /// would add more is FAILED.
     pub result_bytes_max: u64,
     /// Whether the disk has room, and the bytes of each owner on it. Without room submissions
-    /// return [`DiskFull`](gristmill_core::store::StoreError::DiskFull), and at an owner's share
-    /// [`OwnerDiskFull`](gristmill_core::store::StoreError::OwnerDiskFull). The store records here
+    /// return [`Disk`](gristmill_core::store::StoreFull::Disk), and at an owner's share
+    /// [`OwnerDisk`](gristmill_core::store::StoreFull::OwnerDisk). The store records here
     /// when it waits for space.
     pub disk_space: Arc<DiskSpaceGauge>,
     /// Most bytes of payloads that wait to be written. At the bound `submit`, `finish` and

@@ -1,33 +1,24 @@
 //! What a job shows of its attempts, on every store and after every restart: the time since it was
-//! last queued, the partial output of a failed attempt, and the read position of each attempt's
-//! stream.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
+//! last queued, its earlier attempts, the partial output of a failed attempt, and the read position
+//! of each attempt's stream.
 
 use std::sync::Arc;
 
-use gristmill_core::catalog::CatalogStore as _;
-use gristmill_core::id::JobId;
-use gristmill_core::job::{Claim, JobStatus};
-use gristmill_core::limits::PARTIAL_OUTPUT_BYTES_MAX;
-use gristmill_core::record::{JobRecord, Outcome};
-use gristmill_core::signals::Signals;
-use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
-use gristmill_core::time::ManualClock;
-use gristmill_store::{Settings, SqliteStore};
-use support::fixture::{Fixture, contract};
-use support::{
+use crate::support::fixture::{Fixture, contract};
+use crate::support::{
     START, chunk, endpoint, job, json, low_priority, open_with, settings, stream_position, submit,
     with_small_segments, worker,
 };
+use gristmill_core::catalog::CatalogStore as _;
+use gristmill_core::id::JobId;
+use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
+use gristmill_core::record::{AttemptEnd, JobRecord, Outcome, PastAttempt};
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::timeline::Timeline;
+use gristmill_store::{Settings, SqliteStore};
 use tempfile::TempDir;
 
 contract!(
@@ -36,7 +27,63 @@ contract!(
     a_failed_attempt_leaves_its_own_output_and_no_other,
     the_read_position_only_grows,
     each_attempt_has_a_read_position_of_its_own,
+    earlier_attempts_are_recorded_with_their_ends,
+    the_newest_of_many_attempts_are_recorded,
 );
+
+/// The times in milliseconds since the start, and the end.
+fn times(attempts: &[PastAttempt]) -> Vec<([u64; 3], AttemptEnd)> {
+    let since = |at: Timestamp| at.millis_since(START);
+    let time = |it: &PastAttempt| [it.queued_at, it.started_at, it.ended_at].map(since);
+    attempts.iter().map(|it| (time(it), it.end)).collect()
+}
+
+async fn earlier_attempts_are_recorded_with_their_ends(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    let past = async || {
+        t.flush().await;
+        times(&t.record("a", id).await.unwrap().past_attempts)
+    };
+    let run = async || {
+        t.clock.advance(10);
+        let lease = t.claim("a").await.lease;
+        t.clock.advance(100);
+        lease
+    };
+    assert_eq!(t.store.release(run().await).await, Ok(Fenced::Applied));
+    let mut expected = vec![([0, 10, 110], AttemptEnd::Released)];
+    assert_eq!(past().await, expected);
+    let lease = run().await;
+    assert_eq!(past().await, expected, "a running attempt is the last one");
+    assert_eq!(t.store.finish(lease, Outcome::Failed("no".into())).await, Ok(Fenced::Applied));
+    assert_eq!(past().await, expected, "an attempt that ended is the last one");
+    t.clock.advance(1_000);
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
+    expected.push(([110, 120, 220], AttemptEnd::Failed));
+    assert_eq!(past().await, expected, "the attempt ended before the retry");
+    assert_eq!(t.store.finish(run().await, Outcome::TimedOut).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
+    expected.push(([1_220, 1_230, 1_330], AttemptEnd::TimedOut));
+    assert_eq!(past().await, expected);
+    t.store.cancel(&a, id).await.unwrap();
+    assert_eq!(past().await, expected, "a wait is no attempt");
+}
+
+async fn the_newest_of_many_attempts_are_recorded(t: Fixture) {
+    let a = endpoint("a");
+    let id = t.submit("a").await;
+    for _ in 0..PAST_ATTEMPTS_MAX + 3 {
+        let lease = t.claim("a").await.lease;
+        assert_eq!(t.store.finish(lease, Outcome::Failed("no".into())).await, Ok(Fenced::Applied));
+        t.clock.advance(1_000);
+        assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
+    }
+    let record = t.record("a", id).await.unwrap();
+    assert_eq!(record.past_attempts.len(), PAST_ATTEMPTS_MAX);
+    assert_eq!(times(&record.past_attempts)[0], ([3_000; 3], AttemptEnd::Failed));
+    assert_eq!(Timeline::of(&record, &[]).attempts_omitted, 3);
+}
 
 async fn the_read_position_only_grows(t: Fixture) {
     let id = t.submit("a").await;
@@ -253,6 +300,19 @@ async fn the_time_survives_a_kill_wherever_it_is_kept() {
         disk.clock.advance(7);
         let record = disk.record(id).await;
         assert_eq!((record.status, record.delay_ms(disk.store().now())), (JobStatus::InQueue, 7));
+        for _ in 0..3 {
+            let past = disk.record(id).await.past_attempts;
+            let expected = vec![
+                ([0, 0, 1_000], AttemptEnd::Failed),
+                ([6_000, 6_040, 7_040], AttemptEnd::Failed),
+                ([7_040, 7_040, 16_040], AttemptEnd::HostLost),
+            ];
+            assert_eq!(times(&past), expected);
+            for _ in 0..20 {
+                submit(disk.store(), job("b")).await;
+            }
+            disk.open();
+        }
     }
 }
 

@@ -1,16 +1,7 @@
 //! Backups of a store during writes: they equal the state that a crash at their instant would have
 //! left, and no caller waits for them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
+#![allow(clippy::disallowed_methods, reason = "a variable names the file of another process")]
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,6 +9,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{
+    START, chunk, endpoint, job, json, open_with, restore, settings, submit, with_small_segments,
+    worker,
+};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource as _, DATABASE, SECRETS_KEY};
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
@@ -28,10 +23,6 @@ use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, SqliteStore};
 use parking_lot::Mutex;
-use support::{
-    START, chunk, endpoint, job, json, open_with, restore, settings, submit, with_small_segments,
-    worker,
-};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -229,7 +220,7 @@ fn another_program() {
 /// The tables as another program reads them.
 fn read_by_another_program(dir: &TempDir) -> String {
     let mut program = std::process::Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "another_program", "--ignored", "--nocapture"]);
+    program.args(["--exact", "backup::another_program", "--ignored", "--nocapture"]);
     let output = program.env("STORE_DB", dir.path().join(DATABASE)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()

@@ -1,16 +1,10 @@
 //! The bounds of the store's memory, batches and disk, as its callers see them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::sync::Arc;
 
+use crate::support;
+use crate::support::on_disk::OnDisk;
+use crate::support::{START, chunk, endpoint, job, json, submit, worker};
 use gristmill_core::delivery::{AfterAttempt, AttemptReport, DeliveryState, DeliveryStore};
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
@@ -19,13 +13,11 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
-use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError};
+use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore};
 use gristmill_store::{Settings, SqliteStore};
-use support::on_disk::OnDisk;
-use support::{START, chunk, endpoint, job, json, submit, worker};
 
 /// The next start sets jobs that ran in three crashes to FAILED, and writes all their webhooks
 /// before it serves any caller.
@@ -74,7 +66,7 @@ fn heavy(bytes: usize) -> NewJob {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inputs_that_wait_on_an_endpoint_are_bounded() {
     let mut t = bounded(10 << 20, u64::MAX);
-    let full = StoreError::WaitingBytesFull { limit_mib: 10 };
+    let full = StoreError::Full(StoreFull::WaitingBytes { limit_mib: 10 });
     let mut waiting = Vec::new();
     for _ in 0..9 {
         waiting.push(submit(t.store(), heavy(1 << 20)).await);
@@ -113,7 +105,7 @@ async fn a_retry_passes_no_bound_of_bytes() {
     let ended = failed(&t, 1 << 20).await;
     let waiting = submit(t.store(), heavy((1 << 20) + 1)).await;
     let retry = async || t.store().retry(&endpoint("a"), ended, None).await;
-    assert_eq!(retry().await, Err(StoreError::WaitingBytesFull { limit_mib: 2 }));
+    assert_eq!(retry().await, Err(StoreError::Full(StoreFull::WaitingBytes { limit_mib: 2 })));
     assert_eq!(t.error(ended).await.as_deref(), Some("no"), "the job stays as it was");
     t.store().cancel(&endpoint("a"), waiting).await.unwrap();
     assert_eq!(retry().await, Ok(RetryAnswer::Queued));
@@ -121,7 +113,7 @@ async fn a_retry_passes_no_bound_of_bytes() {
     // Inputs of failed jobs are kept. A retry frees its own, so what the others have counts.
     let t = bounded(u64::MAX, 1 << 20);
     let ended = [failed(&t, 600_000).await, failed(&t, 600_000).await];
-    let full = Err(StoreError::ResultBytesFull { limit_mib: 1 });
+    let full = Err(StoreError::Full(StoreFull::ResultBytes { limit_mib: 1 }));
     assert_eq!(t.store().submit(job("a")).await, full);
     assert_eq!(t.store().retry(&endpoint("a"), ended[0], None).await, Ok(RetryAnswer::Queued));
     submit(t.store(), job("a")).await;
@@ -192,7 +184,7 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
         let finished = t.store().finish(lease, Outcome::Completed(tiny.clone())).await;
         assert_eq!(finished, Ok(Fenced::Applied));
     }
-    let full = Err(StoreError::ResultBytesFull { limit_mib: 4 });
+    let full = Err(StoreError::Full(StoreFull::ResultBytes { limit_mib: 4 }));
     assert_eq!(t.store().submit(job("a")).await, full);
     t.restart();
     t.store().shorten_ttl(&endpoint("a"), jobs[0], 0).await.unwrap();
@@ -294,7 +286,7 @@ async fn an_owner_of_many_endpoints_leaves_room_on_the_disk_to_others() {
     };
     // Three quarters, less the bytes that the store still copies from the journal to the tables: at
     // most as many again.
-    assert_eq!(refused, StoreError::OwnerDiskFull { held_mib: mib });
+    assert_eq!(refused, StoreError::Full(StoreFull::OwnerDisk { held_mib: mib }));
     assert!((30..=60).contains(&mib), "{mib}");
     t.restart();
     assert!(t.store().submit(heavy_of("a", "new")).await.is_err(), "a start counts the same");
@@ -335,8 +327,8 @@ async fn fill(t: &OnDisk, owner: &str) -> (usize, StoreError) {
 async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     let settings = Settings { host_waiting_jobs_max: 64, ..support::settings() };
     let (mut t, _, tenancy) = shared_disk_with(1 << 20, settings);
-    assert_eq!(fill(&t, "a").await, (48, StoreError::OwnerQueueFull { waiting: 48 }));
-    assert_eq!(fill(&t, "b").await, (12, StoreError::OwnerQueueFull { waiting: 12 }));
+    assert_eq!(fill(&t, "a").await, (48, StoreError::Full(StoreFull::OwnerQueue { waiting: 48 })));
+    assert_eq!(fill(&t, "b").await, (12, StoreError::Full(StoreFull::OwnerQueue { waiting: 12 })));
     t.restart();
     assert_eq!(fill(&t, "a").await.0, 0, "a start counts the same");
 
@@ -346,20 +338,20 @@ async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     t.store().purge(&endpoint("a-2")).await.unwrap();
     t.store().delete_endpoint(&endpoint("a-3")).await.unwrap();
     // 48 - 2 - 1 - 7 - 7 + 8: with 12 of the other owner, 13 are left free.
-    assert_eq!(fill(&t, "a").await, (8, StoreError::OwnerQueueFull { waiting: 39 }));
+    assert_eq!(fill(&t, "a").await, (8, StoreError::Full(StoreFull::OwnerQueue { waiting: 39 })));
     // A job of a worker that ends waits again, whatever the bound; a retry is refused.
     let [first, second] = &claimed[..] else { panic!("{claimed:?}") };
     assert_eq!(t.store().release(first.lease).await, Ok(Fenced::Applied));
     let failed = Outcome::Failed("no".to_owned());
     assert_eq!(t.store().finish(second.lease, failed).await, Ok(Fenced::Applied));
     let retried = t.store().retry(&endpoint("a-0"), second.lease.job, None).await;
-    assert!(matches!(retried, Err(StoreError::OwnerQueueFull { .. })), "{retried:?}");
+    assert!(matches!(retried, Err(StoreError::Full(StoreFull::OwnerQueue { .. }))), "{retried:?}");
 
     // Without a second owner there is no share.
     tenancy.set_several_owners(false);
-    assert_eq!(fill(&t, "a").await.1, StoreError::HostQueueFull { limit: 64 });
+    assert_eq!(fill(&t, "a").await.1, StoreError::Full(StoreFull::HostQueue { limit: 64 }));
     let retried = t.store().retry(&endpoint("a-0"), second.lease.job, None).await;
-    assert_eq!(retried, Err(StoreError::HostQueueFull { limit: 64 }));
+    assert_eq!(retried, Err(StoreError::Full(StoreFull::HostQueue { limit: 64 })));
 }
 
 /// Claims and completes all waiting jobs of the endpoints that [`fill`] uses.
@@ -379,10 +371,10 @@ async fn complete_all(t: &OnDisk, owner: &str) {
 async fn kept_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     let settings = Settings { host_jobs_max: 64, ..support::settings() };
     let (mut t, _, tenancy) = shared_disk_with(1 << 20, settings);
-    assert_eq!(fill(&t, "a").await, (48, StoreError::OwnerJobsFull { jobs: 48 }));
+    assert_eq!(fill(&t, "a").await, (48, StoreError::Full(StoreFull::OwnerJobs { jobs: 48 })));
     complete_all(&t, "a").await;
     assert_eq!(fill(&t, "a").await.0, 0, "ended jobs count until they are deleted");
-    assert_eq!(fill(&t, "b").await, (12, StoreError::OwnerJobsFull { jobs: 12 }));
+    assert_eq!(fill(&t, "b").await, (12, StoreError::Full(StoreFull::OwnerJobs { jobs: 12 })));
     t.restart();
     assert_eq!(fill(&t, "a").await.0, 0, "a start counts the same");
 
@@ -392,12 +384,12 @@ async fn kept_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     }
     t.store().purge(&endpoint("b-0")).await.unwrap();
     // 48 - 7 - 7 + 6: with 10 of the other owner, 14 are left free.
-    assert_eq!(fill(&t, "a").await, (6, StoreError::OwnerJobsFull { jobs: 40 }));
+    assert_eq!(fill(&t, "a").await, (6, StoreError::Full(StoreFull::OwnerJobs { jobs: 40 })));
     t.clock.advance(1_000 * 3_600_000);
     t.store().expire().await.unwrap();
     assert_eq!(t.store().stats().jobs, 0);
     tenancy.set_several_owners(false);
-    assert_eq!(fill(&t, "a").await, (64, StoreError::HostJobsFull { limit: 64 }));
+    assert_eq!(fill(&t, "a").await, (64, StoreError::Full(StoreFull::HostJobs { limit: 64 })));
 }
 
 /// A job of the endpoint.
@@ -475,7 +467,7 @@ async fn bodies_of_webhooks_count_for_their_owner_until_their_deliveries_end() {
     };
     // Three quarters, less the bytes that the store still copies from the journal to the tables: at
     // most as many again.
-    assert_eq!(refused, StoreError::OwnerDiskFull { held_mib: mib });
+    assert_eq!(refused, StoreError::Full(StoreFull::OwnerDisk { held_mib: mib }));
     assert!((30..=60).contains(&mib), "{mib}");
     submit(t.store(), heavy_of("b", "b")).await;
     t.restart();
@@ -531,7 +523,7 @@ async fn webhooks_have_a_bound_in_memory_for_the_host_and_a_share_for_each_owner
     let settings = Settings { host_webhook_bytes_max: 100_000, ..support::settings() };
     let (mut t, _, tenancy) = shared_disk_with(1 << 20, settings);
     let (count, refused) = fill_with_urls(&t, "a").await;
-    assert!(matches!(refused, StoreError::OwnerWebhooksFull { .. }), "{refused}");
+    assert!(matches!(refused, StoreError::Full(StoreFull::OwnerWebhooks { .. })), "{refused}");
     assert!((300..600).contains(&count), "{count}");
     assert!(t.store().submit(job("a")).await.is_ok(), "a job without a webhook");
     assert!(fill_with_urls(&t, "b").await.0 > 50);
@@ -545,7 +537,10 @@ async fn webhooks_have_a_bound_in_memory_for_the_host_and_a_share_for_each_owner
     assert!(fill_with_urls(&t, "a").await.0 > 200);
     tenancy.set_several_owners(false);
     let (more, refused) = fill_with_urls(&t, "a").await;
-    assert!(matches!(refused, StoreError::HostWebhooksFull { .. }) && more > 0, "{more} {refused}");
+    assert!(
+        matches!(refused, StoreError::Full(StoreFull::HostWebhooks { .. })) && more > 0,
+        "{more} {refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -624,7 +619,7 @@ async fn a_retry_is_refused_at_the_owners_share_of_the_disk() {
     let others = DiskAccount::new(&disk_space, &job("a").owner).charge_existing(20 << 20);
     disk_space.set(1 << 20, 0);
     let refused = t.store().retry(&endpoint("a"), id, None).await;
-    assert_eq!(refused, Err(StoreError::OwnerDiskFull { held_mib: 20 }));
+    assert_eq!(refused, Err(StoreError::Full(StoreFull::OwnerDisk { held_mib: 20 })));
     drop(others);
     assert_eq!(t.store().retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
 }
@@ -659,7 +654,7 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     let workers = [worker("w")];
     disk_space.set(900, 1_000);
     let refused = t.store().submit(job("a")).await;
-    assert_eq!(refused, Err(StoreError::DiskFull(Shortage::Bytes)));
+    assert_eq!(refused, Err(StoreError::Full(StoreFull::Disk(Shortage::Bytes))));
     let started = t.store().claim(&endpoint("a"), &workers).await.unwrap();
     assert_eq!(started[0].lease.job, waiting);
     assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
@@ -674,7 +669,7 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     disk_space.set(5_000, 1_000);
     disk_space.set_inodes(9, 10);
     let refused = t.store().submit(job("a")).await.unwrap_err();
-    assert_eq!(refused, StoreError::DiskFull(Shortage::Inodes));
+    assert_eq!(refused, StoreError::Full(StoreFull::Disk(Shortage::Inodes)));
     assert!(refused.to_string().contains("no free inodes"), "{refused}");
     disk_space.set_inodes(20, 10);
     assert!(disk_space.may_start_again());

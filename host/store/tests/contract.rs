@@ -1,35 +1,27 @@
 //! The contract of every job store, tested with each of them. No test sleeps.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
 #[path = "contract/usage.rs"]
 mod usage;
 
 use std::sync::Arc;
 
+use crate::support;
+use crate::support::fixture::{Fixture, contract};
+use crate::support::{
+    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, sync_job,
+    with_ttl, worker,
+};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
-use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, TIMED_OUT_ERROR};
+use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR};
 use gristmill_core::retention::{ChosenRetention, Retention};
 use gristmill_core::signals::ReadyListener;
-use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError};
+use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
-use support::fixture::{Fixture, contract};
-use support::{
-    QUEUE_JOBS_MAX, START, TIMEOUT_MS, TTL_MS, chunk, endpoint, job, json, low_priority, sync_job,
-    with_ttl, worker,
-};
 
 contract!(
     a_submitted_job_waits,
@@ -136,7 +128,7 @@ async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {
     let id = t.submit_job(new).await;
     t.clock.advance(40);
     let claimed = t.claim("a").await;
-    assert_eq!(claimed.lease, Lease { job: id, claim: Claim(1) });
+    assert_eq!((claimed.lease.job, claimed.lease.claim), (id, Claim(1)));
     assert_eq!(claimed.attempt, 1);
     assert_eq!(claimed.input, json(r#"{"n":1}"#));
     assert_eq!(claimed.s3_config, Some(s3_config));
@@ -184,12 +176,16 @@ async fn assert_stale(t: &Fixture, lease: Lease) {
 async fn a_stale_lease_changes_nothing(t: Fixture) {
     // Never claimed, and unknown.
     let id = t.submit("a").await;
-    assert_stale(&t, Lease { job: id, claim: Claim(0) }).await;
-    assert_stale(&t, Lease { job: id, claim: Claim(1) }).await;
+    t.submit("b").await;
+    let epoch = t.claim("b").await.lease.epoch;
+    let lease = |job, claim| Lease { job, claim: Claim(claim), epoch };
+    assert_stale(&t, lease(id, 0)).await;
+    assert_stale(&t, lease(id, 1)).await;
     let unknown = JobId::generate(Submission::Async, NodeId(7));
-    assert_stale(&t, Lease { job: unknown, claim: Claim(1) }).await;
+    assert_stale(&t, lease(unknown, 1)).await;
     // Claimed again.
     let first = t.claim("a").await;
+    assert_stale(&t, Lease { epoch: StoreEpoch(epoch.0 + 1), ..first.lease }).await;
     assert_eq!(t.store.release(first.lease).await, Ok(Fenced::Applied));
     assert_stale(&t, first.lease).await;
     let second = t.claim("a").await;
@@ -576,7 +572,7 @@ async fn a_full_queue_refuses(t: Fixture) {
     while t.store.stats().jobs < QUEUE_JOBS_MAX as u64 {
         tokio::task::yield_now().await;
     }
-    let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
+    let full = Err(StoreError::Full(StoreFull::Queue { limit: QUEUE_JOBS_MAX }));
     assert_eq!(t.store.submit(job("a")).await, full);
     assert_eq!(t.store.submit(low_priority(job("a"))).await, full);
     t.submit("b").await;

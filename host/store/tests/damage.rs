@@ -1,22 +1,13 @@
 //! Damage on the disk: a missing file and a flipped bit are detected before any data is shown, a
 //! check lists all damage and changes nothing, and a repair saves the rest.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::support::{START, chunk, endpoint, job, json, settings, submit, worker};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::{Deployment, Endpoint};
@@ -30,7 +21,6 @@ use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
 use serde_json::Value;
-use support::{START, chunk, endpoint, job, json, settings, submit, worker};
 use tempfile::TempDir;
 
 fn open(dir: &Path) -> Result<SqliteStore, OpenError> {

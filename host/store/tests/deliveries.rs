@@ -1,18 +1,11 @@
 //! The contract of every store about webhooks: one delivery for each end of a job with a webhook,
 //! and none for a job that is deleted before it ended.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support;
+use crate::support::{START, TTL_MS, chunk, endpoint, job, open_with, with_ttl, worker};
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
@@ -26,7 +19,6 @@ use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{Clock, ManualClock};
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use serde_json::{Value, json};
-use support::{START, TTL_MS, chunk, endpoint, job, open_with, with_ttl, worker};
 use tempfile::TempDir;
 
 const URL: &str = "https://hooks.example/x?token=1";

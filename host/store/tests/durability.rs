@@ -3,20 +3,14 @@
 //! Dropping a store is like killing its process between two transactions: the write-ahead log
 //! stays, and the file is not marked as clean.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::support::{
+    START, TTL_MS, all_usage, chunk, endpoint, job, json, low_priority, metered, open, settings,
+    submit, with_ttl, worker,
+};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::id::{JobId, OwnerId};
@@ -32,10 +26,6 @@ use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_core::usage::UsageStore as _;
 use gristmill_store::{OpenError, Recovery, Settings, SqliteStore};
 use parking_lot::Mutex;
-use support::{
-    START, TTL_MS, all_usage, chunk, endpoint, job, json, low_priority, metered, open, settings,
-    submit, with_ttl, worker,
-};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -138,6 +128,31 @@ async fn acknowledged_changes_survive() {
 }
 
 #[tokio::test]
+async fn a_lease_of_an_earlier_start_is_stale() {
+    let mut disk = Disk::new();
+    let mut lost: Option<Lease> = None;
+    for start in 0..4 {
+        let id = disk.submit(job("a")).await;
+        let lease = disk.claim().await;
+        if let Some(lost) = lost {
+            assert!(lease.epoch > lost.epoch, "{lease:?} {lost:?}");
+            // The crash may have forgotten the claim, so that the next one has its number.
+            let of_before = Lease { epoch: lost.epoch, ..lease };
+            assert_eq!(disk.store().holds_lease(of_before).await, Ok(false));
+            let late = disk.store().finish(of_before, Outcome::Completed(json("1"))).await;
+            assert_eq!(late, Ok(Fenced::Stale));
+        }
+        let on_time = disk.store().finish(lease, Outcome::Completed(json("2"))).await;
+        assert_eq!((lease.job, on_time), (id, Ok(Fenced::Applied)));
+        lost = Some(lease);
+        if start % 2 == 0 {
+            disk.store().close().await;
+        }
+        disk.reopen();
+    }
+}
+
+#[tokio::test]
 async fn interrupted_jobs_are_requeued_and_fail_after_the_last_crash() {
     let mut disk = Disk::new();
     let a = endpoint("a");
@@ -145,7 +160,7 @@ async fn interrupted_jobs_are_requeued_and_fail_after_the_last_crash() {
     let later = disk.submit(job("a")).await;
     for crash in 1..=2 {
         let lease = disk.claim().await;
-        assert_eq!(lease, Lease { job: id, claim: Claim(crash) }, "it keeps its place");
+        assert_eq!((lease.job, lease.claim), (id, Claim(crash)), "it keeps its place");
         let _ = disk.store().append_chunks(lease, vec![chunk("1")]).await.unwrap();
         disk.flush().await;
         let expected = Recovery { waiting: 2, requeued: 1, ..Recovery::default() };
@@ -177,7 +192,7 @@ async fn interrupted_jobs_are_requeued_and_fail_after_the_last_crash() {
     assert_eq!(disk.store().retry(&a, id, None).await, Ok(RetryAnswer::Queued));
     assert_eq!(disk.claim().await.job, later, "a retry goes to the end of the queue");
     let lease = disk.claim().await;
-    assert_eq!(lease, Lease { job: id, claim: Claim(4) });
+    assert_eq!((lease.job, lease.claim), (id, Claim(4)));
     assert!(disk.store().chunks(id, 0, 99, 99).await.unwrap().chunks.is_empty());
     let _ = disk.store().append_chunks(lease, vec![chunk("3")]).await.unwrap();
     disk.flush().await;

@@ -1,20 +1,14 @@
 //! The journal and its checkpoints: nothing is lost or duplicated, damage is refused, and the disk
 //! stays bounded.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{
+    START, TTL_MS, chunk, endpoint, job, json, settings, submit, with_small_segments, worker,
+};
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
@@ -25,9 +19,6 @@ use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, SqliteStore};
 use parking_lot::Mutex;
-use support::{
-    START, TTL_MS, chunk, endpoint, job, json, settings, submit, with_small_segments, worker,
-};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 

@@ -1,22 +1,14 @@
 //! Errors of FAILED jobs that are longer than the part in memory.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
+use crate::support;
+use crate::support::fixture::{Fixture, contract};
+use crate::support::on_disk::OnDisk;
+use crate::support::{endpoint, job, json, submit};
 use gristmill_core::delivery::DeliveryStore as _;
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::{ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer};
-use support::fixture::{Fixture, contract};
-use support::on_disk::OnDisk;
-use support::{endpoint, job, json, submit};
 
 contract!(long_errors_are_whole, a_retry_forgets_a_long_error);
 

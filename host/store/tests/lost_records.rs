@@ -1,20 +1,13 @@
 //! A repair of a catalog that has lost records: readable records are saved, no record is replaced, and
 //! a host starts on the result with all jobs.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::support;
+use crate::support::{START, chunk, endpoint, job, json, submit, worker};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _, Image};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::Endpoint;
@@ -26,7 +19,6 @@ use gristmill_core::template::Template;
 use gristmill_core::time::ManualClock;
 use gristmill_core::volume::Volume;
 use gristmill_store::{Repaired, SqliteStore, check, repair};
-use support::{START, chunk, endpoint, job, json, submit, worker};
 use tempfile::TempDir;
 
 const PAGE: usize = 8_192;

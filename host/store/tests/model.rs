@@ -1,18 +1,12 @@
 //! Random operations on the durable store and on the store in memory, including crashes of the
 //! durable one and restored backups: both always give the same answers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
 use std::sync::Arc;
 
+use crate::support;
+use crate::support::{
+    START, chunk, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
+};
 use futures::FutureExt as _;
 use gristmill_core::backup::BackupSource as _;
 use gristmill_core::catalog::CatalogStore;
@@ -22,14 +16,11 @@ use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
 use gristmill_core::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::signals::Signals;
-use gristmill_core::store::{JobStore, StoreError};
+use gristmill_core::store::{JobStore, StoreError, StoreFull};
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
 use proptest::prelude::*;
-use support::{
-    START, chunk, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
-};
 
 const QUEUE_JOBS_MAX: usize = 6;
 /// The time for which usage is kept.
@@ -218,7 +209,7 @@ impl Pair {
             let input = json(&format!("[{:LARGE_BYTES$}]", n));
             let submitted = store.submit(NewJob { input, ..job(ENDPOINTS[n % 2]) }).await;
             assert!(
-                matches!(submitted, Ok(_) | Err(StoreError::QueueFull { .. })),
+                matches!(submitted, Ok(_) | Err(StoreError::Full(StoreFull::Queue { .. }))),
                 "{submitted:?}"
             );
             for claimed in store.claim(&endpoint, &[worker("later")]).await.unwrap() {

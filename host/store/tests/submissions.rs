@@ -1,21 +1,13 @@
 //! The contract of both stores about duplicate submissions and lists. No test sleeps.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that meets the unexpected has failed"
-)]
-
-mod support;
-
+use crate::support::fixture::{Fixture, contract};
+use crate::support::{QUEUE_JOBS_MAX, TTL_MS, endpoint, job};
 use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::JobStatus;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
-use support::fixture::{Fixture, contract};
-use support::{QUEUE_JOBS_MAX, TTL_MS, endpoint, job};
+use gristmill_core::store::{RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 
 contract!(
     a_repeated_submission_is_the_same_job,
@@ -87,7 +79,7 @@ async fn a_full_queue_still_answers_repeated_submissions(t: Fixture) {
     for _ in 1..QUEUE_JOBS_MAX {
         t.submit("a").await;
     }
-    let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
+    let full = Err(StoreError::Full(StoreFull::Queue { limit: QUEUE_JOBS_MAX }));
     assert_eq!(t.store.submit(with_key("l", "{}")).await, full);
     assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(first)));
     t.store.purge(&endpoint("a")).await.unwrap();
@@ -130,7 +122,7 @@ async fn a_retry_waits_within_the_bounds_of_submissions(t: Fixture) {
     // The endpoint's own bound.
     assert_eq!(retry(0, Some(2)).await, Ok(RetryAnswer::Queued));
     assert_eq!(retry(1, Some(2)).await, Ok(RetryAnswer::Queued));
-    assert_eq!(retry(2, Some(2)).await, Err(StoreError::QueueFull { limit: 2 }));
+    assert_eq!(retry(2, Some(2)).await, Err(StoreError::Full(StoreFull::Queue { limit: 2 })));
     let job = t.record("a", failed[2]).await.unwrap();
     assert_eq!((job.status, job.error.as_deref()), (JobStatus::Failed, Some("no")), "as it was");
     let waits = Ok(RetryAnswer::WrongStatus(JobStatus::InQueue));
@@ -140,7 +132,7 @@ async fn a_retry_waits_within_the_bounds_of_submissions(t: Fixture) {
         t.submit("a").await;
     }
     for max in [None, Some(u32::MAX)] {
-        let full = Err(StoreError::QueueFull { limit: QUEUE_JOBS_MAX });
+        let full = Err(StoreError::Full(StoreFull::Queue { limit: QUEUE_JOBS_MAX }));
         assert_eq!(retry(2, max).await, full);
     }
     t.claim("a").await;

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use archive::{Expected, PartlyRead, Repeat, Secrets, Webhook};
 
 /// The schema version that this host writes.
-const SCHEMA_VERSION: u64 = 8;
+const SCHEMA_VERSION: u64 = 9;
 
 /// The wait between two attempts of a webhook, in milliseconds.
 const RETRY_INTERVAL_MS: u64 = 10_000;
@@ -36,34 +36,25 @@ const RETRY_INTERVAL_MS: u64 = 10_000;
 /// The retention of the results of `run`, in milliseconds.
 const RETENTION_MS: u64 = 30 * 60_000;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_6_is_upgraded_after_an_orderly_end() {
-    loses_nothing(6, "version-6-closed.tar.gz").await;
+/// One test for each recorded directory, so that they run beside each other.
+macro_rules! recorded_directories {
+    ($($name:ident: $version:literal, $end:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            loses_nothing($version, concat!("version-", $version, "-", $end, ".tar.gz")).await;
+        }
+    )*};
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_6_is_upgraded_after_a_crash() {
-    loses_nothing(6, "version-6-killed.tar.gz").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_7_is_upgraded_after_an_orderly_end() {
-    loses_nothing(7, "version-7-closed.tar.gz").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_7_is_upgraded_after_a_crash() {
-    loses_nothing(7, "version-7-killed.tar.gz").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_8_is_opened_after_an_orderly_end() {
-    loses_nothing(8, "version-8-closed.tar.gz").await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_directory_of_version_8_is_opened_after_a_crash() {
-    loses_nothing(8, "version-8-killed.tar.gz").await;
+recorded_directories! {
+    a_directory_of_version_6_is_upgraded_after_an_orderly_end: 6, "closed";
+    a_directory_of_version_6_is_upgraded_after_a_crash: 6, "killed";
+    a_directory_of_version_7_is_upgraded_after_an_orderly_end: 7, "closed";
+    a_directory_of_version_7_is_upgraded_after_a_crash: 7, "killed";
+    a_directory_of_version_8_is_upgraded_after_an_orderly_end: 8, "closed";
+    a_directory_of_version_8_is_upgraded_after_a_crash: 8, "killed";
+    a_directory_of_version_9_is_opened_after_an_orderly_end: 9, "closed";
+    a_directory_of_version_9_is_opened_after_a_crash: 9, "killed";
 }
 
 /// A repair reads every row itself, and must not take a row without some part for a damaged one.
@@ -95,7 +86,7 @@ fn repair(archive: &str, data: &Path) {
 
 #[test]
 fn a_directory_of_a_newer_version_is_refused_and_not_changed() {
-    for archive in ["version-8-closed.tar.gz", "version-8-killed.tar.gz"] {
+    for archive in ["version-9-closed.tar.gz", "version-9-killed.tar.gz"] {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         unpack(archive, &data);

@@ -48,6 +48,7 @@ async fn call(host: &Host, choice: u8, query: &str) {
         5 => ("POST", of_endpoint("run"), true),
         6 => ("POST", of_job("cancel"), true),
         7 => ("GET", of_endpoint("health"), true),
+        8 => ("GET", of_job("timeline"), true),
         _ => ("POST", of_endpoint("purge-queue"), true),
     };
     let before = Instant::now();

@@ -21,6 +21,7 @@ pub(crate) mod routes {
     pub(crate) mod run_sync;
     pub(crate) mod status;
     pub(crate) mod stream;
+    pub(crate) mod timeline;
 }
 
 /// The format of `/stream`: the only difference between the two mounts of the queue API.

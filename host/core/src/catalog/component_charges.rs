@@ -14,7 +14,7 @@ use super::owner_share::OwnerShares;
 use crate::disk_share::{DiskAccount, DiskCharge};
 use crate::disk_space::DiskSpaceGauge;
 use crate::id::OwnerId;
-use crate::store_error::StoreError;
+use crate::store_error::OwnerQuota;
 
 /// The charges of all owners.
 #[derive(Debug, Default)]
@@ -36,13 +36,13 @@ impl ComponentCharges {
     /// compiled again are not refused: jobs need them.
     ///
     /// # Errors
-    /// [`StoreError::OwnerComponentsFull`].
+    /// [`OwnerQuota::Components`].
     pub(super) fn check(
         &self,
         before: &OwnerShares,
         after: &OwnerShares,
         owners: &BTreeSet<OwnerId>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), OwnerQuota> {
         for owner in owners {
             if after.component_bytes(owner) <= before.component_bytes(owner) {
                 continue;
@@ -53,7 +53,7 @@ impl ComponentCharges {
             let account = DiskAccount::new(&self.disk_space, owner);
             if !account.admits_written_work(more) {
                 let (more_mib, held_mib) = (more.div_ceil(1 << 20), account.bytes() >> 20);
-                return Err(StoreError::OwnerComponentsFull { more_mib, held_mib });
+                return Err(OwnerQuota::Components { more_mib, held_mib });
             }
         }
         Ok(())

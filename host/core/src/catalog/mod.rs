@@ -149,8 +149,7 @@ impl Catalog {
     /// view never differ because a client closed its connection.
     ///
     /// # Errors
-    /// What `decide` refuses, those of the store, [`StoreError::OwnerFull`] and
-    /// [`StoreError::OwnerComponentsFull`].
+    /// What `decide` refuses, those of the store, and [`StoreError::QuotaExceeded`].
     pub async fn change_for<T, E: From<StoreError>>(
         &self,
         caller: &ApiKey,
@@ -185,8 +184,10 @@ impl Catalog {
         }
         let owners = owner_share::owners_of_written(&changes);
         let Step { view, written: changes, .. } = Step::from(&before, changes, self.clock.now());
-        view.shares.check(&before.shares, &owners, &self.bounds)?;
-        self.charges.check(&before.shares, &view.shares, &owners)?;
+        let within = view.shares.check(&before.shares, &owners, &self.bounds);
+        within.map_err(StoreError::from)?;
+        let within = self.charges.check(&before.shares, &view.shares, &owners);
+        within.map_err(StoreError::from)?;
         let (shown, tenancy) = (self.shown.clone(), self.tenancy.clone());
         let charges = self.charges.clone();
         let written = tokio::spawn(async move {

@@ -15,7 +15,7 @@ use std::io;
 use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
-use crate::store_error::StoreError;
+use crate::store_error::OwnerQuota;
 
 /// Most that one owner may have in the catalog. A component counts in full for each of its owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,20 +94,20 @@ impl OwnerShares {
     /// much `before`: lower bounds and a full share never prevent a deletion.
     ///
     /// # Errors
-    /// [`StoreError::OwnerFull`] with the first bound that is passed.
+    /// [`OwnerQuota::Records`] with the first bound that is passed.
     pub(super) fn check(
         &self,
         before: &Self,
         owners: &BTreeSet<OwnerId>,
         bounds: &OwnerBounds,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), OwnerQuota> {
         for owner in owners {
             let before = before.of(owner).amounts(bounds);
             for (amount, before) in self.of(owner).amounts(bounds).into_iter().zip(before) {
                 let Amount { held, max, shift, unit, option } = amount;
                 if held > max && held > before.held {
                     let asked = held.div_ceil(1 << shift);
-                    return Err(StoreError::OwnerFull { asked, max: max >> shift, unit, option });
+                    return Err(OwnerQuota::Records { asked, max: max >> shift, unit, option });
                 }
             }
         }

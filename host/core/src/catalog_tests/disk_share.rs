@@ -3,6 +3,7 @@
 use super::*;
 use crate::disk_share::DiskAccount;
 use crate::disk_space::DiskSpaceGauge;
+use crate::store_error::OwnerQuota;
 
 const MIB: u64 = 1 << 20;
 
@@ -65,7 +66,10 @@ async fn a_component_beyond_its_owners_share_of_the_disk_is_refused() {
     write(&catalog, b"x", [40, 120], &["a"]).await.unwrap();
     disk_space.set(60 * MIB, 0);
     let refused = write(&catalog, b"y", [10, 20], &["a"]).await.unwrap_err();
-    assert_eq!(refused, StoreError::OwnerComponentsFull { more_mib: 30, held_mib: 160 });
+    assert_eq!(
+        refused,
+        StoreError::QuotaExceeded(OwnerQuota::Components { more_mib: 30, held_mib: 160 })
+    );
     let sentence = refused.to_string();
     assert!(sentence.contains("exceed the owner's share of the disk"), "{sentence}");
     assert_eq!(held(&disk_space), [160, 0]);

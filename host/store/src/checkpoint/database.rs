@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gristmill_core::disk_space::{Shortage, SpaceWait};
-use gristmill_core::store::StoreError;
+use gristmill_core::store::{StoreError, StoreFull};
 use tracing::{error, info};
 
 use crate::checkpoint::bill_expiry::BillExpiry;
@@ -319,7 +319,7 @@ impl Database {
                 match self.db.write_catalog(&rows, &deleted).map_err(Failure::from) {
                     Ok(()) => drop(answer.send(Ok(()))),
                     Err(error) if error.is_no_space() => {
-                        drop(answer.send(Err(StoreError::DiskFull(Shortage::Bytes))))
+                        drop(answer.send(Err(StoreError::Full(StoreFull::Disk(Shortage::Bytes)))))
                     }
                     Err(error) => return Err(error),
                 }

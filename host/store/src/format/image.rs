@@ -219,6 +219,10 @@ pub(crate) struct RowImage<'a> {
     #[n(8)]
     #[cbor(skip_if = "is_default")]
     pub(crate) result_bytes: u64,
+    /// The attempts before this one, as [`past`](crate::format::past) writes them.
+    #[b(9)]
+    #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
+    pub(crate) past: Option<&'a [u8]>,
 }
 
 /// The results of the last attempt.
@@ -267,6 +271,10 @@ pub(crate) struct DeliveryImage<'a> {
     pub(crate) last_status: Option<u16>,
     #[b(12)]
     pub(crate) last_error: Option<&'a str>,
+    /// The times of attempts, and the statuses of their answers.
+    #[n(13)]
+    #[cbor(skip_if = "Vec::is_empty")]
+    pub(crate) made: Vec<(u64, Option<u16>)>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -290,6 +298,7 @@ impl<'a> DeliveryImage<'a> {
             attempts: delivery.attempts,
             last_status: delivery.last.status,
             last_error: delivery.last.error.as_deref(),
+            made: delivery.made.iter().map(|made| (made.at.as_millis(), made.status)).collect(),
         }
     }
 }
@@ -446,6 +455,7 @@ mod tests {
             attempt: Some(attempt),
             queued_at: Some(5),
             result_bytes: 6,
+            past: Some(&[54, 55]),
         };
         let fixed = FixedImage {
             owner: "o",
@@ -473,6 +483,7 @@ mod tests {
             attempts: 18,
             last_status: Some(500),
             last_error: Some("x"),
+            made: vec![(56, None), (57, Some(500))],
         };
         let job = |seq, state| JobImage {
             seq,

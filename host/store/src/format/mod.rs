@@ -7,6 +7,7 @@
 pub(crate) mod decode;
 pub(crate) mod image;
 pub(crate) mod pages;
+pub(crate) mod past;
 pub(crate) mod payload;
 mod positional;
 

@@ -208,6 +208,7 @@ impl<'a> From<RowFields<'a>> for RowImage<'a> {
             attempt: row.attempt.map(AttemptImage::from),
             queued_at: None,
             result_bytes: 0,
+            past: None,
         }
     }
 }
@@ -261,6 +262,7 @@ impl<'a> From<DeliveryFields<'a>> for DeliveryImage<'a> {
             attempts: delivery.attempts,
             last_status: delivery.last_status,
             last_error: delivery.last_error,
+            made: Vec::new(),
         }
     }
 }

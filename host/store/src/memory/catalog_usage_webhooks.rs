@@ -7,7 +7,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
 };
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::store::StoreError;
 use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
@@ -110,5 +110,13 @@ impl DeliveryStore for MemoryStore {
         count_max: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
         self.read(|state, _| state.outbox.list(endpoint, count_max))
+    }
+
+    async fn deliveries_of(
+        &self,
+        endpoint: &EndpointId,
+        job: JobId,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.read(|state, _| state.outbox.of_job(endpoint, job))
     }
 }

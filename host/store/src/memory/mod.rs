@@ -21,7 +21,7 @@ use gristmill_core::record::{
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
-    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
+    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::{Bill, Metered};
@@ -193,7 +193,7 @@ impl JobStore for MemoryStore {
                 return Ok(repeated);
             }
             if state.waiting(&new.endpoint) >= limit {
-                return Err(StoreError::QueueFull { limit });
+                return Err(StoreError::Full(StoreFull::Queue { limit }));
             }
             state.last_queue_position += 1;
             state.last_seq += 1;
@@ -222,6 +222,7 @@ impl JobStore for MemoryStore {
                 progress: None,
                 chunks: Vec::new(),
                 chunks_delivered: 0,
+                past_attempts: Vec::new(),
                 new,
             };
             let id = job.new.id;
@@ -330,7 +331,7 @@ impl JobStore for MemoryStore {
                 return Ok(RetryAnswer::WrongStatus(status));
             }
             if state.waiting(endpoint) >= limit {
-                return Err(StoreError::QueueFull { limit });
+                return Err(StoreError::Full(StoreFull::Queue { limit }));
             }
             state.apply(id, JobEvent::RetryRequested, now, notifications);
             Ok(RetryAnswer::Queued)

@@ -11,8 +11,11 @@ use gristmill_core::delivery::{Delivery, DeliveryId, NotSent};
 use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
+use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob};
+use gristmill_core::record::{
+    AttemptEnd, Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob, PastAttempt, StoreEpoch,
+};
 use gristmill_core::stream::OutputList;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageKey, UsageSum};
@@ -62,6 +65,7 @@ pub(super) struct MemoryJob {
     pub(super) progress: Option<Json>,
     pub(super) chunks: Vec<Chunk>,
     pub(super) chunks_delivered: u64,
+    pub(super) past_attempts: Vec<PastAttempt>,
 }
 
 impl MemoryJob {
@@ -102,7 +106,21 @@ impl MemoryJob {
             result_bytes: if status == JobStatus::Completed { self.result_bytes() } else { 0 },
             chunks_delivered: self.chunks_delivered,
             purge_at: self.purge_at(),
+            past_attempts: self.past_attempts.clone(),
         }
+    }
+
+    /// Adds the last attempt to the earlier ones.
+    fn end_attempt(&mut self, end: AttemptEnd, now: Timestamp) {
+        let Some(started_at) = self.started_at else { return };
+        self.past_attempts.push(PastAttempt {
+            queued_at: self.queued_at,
+            started_at,
+            ended_at: self.finished_at.unwrap_or(now),
+            end,
+        });
+        let dropped = self.past_attempts.len().saturating_sub(PAST_ATTEMPTS_MAX);
+        self.past_attempts.drain(..dropped);
     }
 }
 
@@ -153,6 +171,7 @@ impl State {
         notifications: &mut Notifications,
     ) -> bool {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
+        let ended = AttemptEnd::of(event, job.state.status());
         let Ok((state, effects)) = job.state.apply(event) else { return false };
         self.operations += 1;
         job.state = state;
@@ -193,6 +212,9 @@ impl State {
                     }
                 }
                 Effect::ClearResult => {
+                    if let Some(end) = ended {
+                        job.end_attempt(end, now);
+                    }
                     job.started_at = None;
                     job.finished_at = None;
                     job.worker = None;
@@ -262,7 +284,7 @@ impl State {
             let claim = job.last_claim.next();
             job.worker = Some(worker.clone());
             let claimed = ClaimedJob {
-                lease: Lease { job: id, claim },
+                lease: Lease { job: id, claim, epoch: StoreEpoch::default() },
                 worker: worker.clone(),
                 owner: job.new.owner.clone(),
                 attempt: claim.0,

@@ -91,7 +91,7 @@ impl Index {
         job.row.attempt_mut().worker = Some(worker.clone());
         Some(Claimed {
             seq: job.seq,
-            lease: Lease { job: job.id, claim },
+            lease: Lease { job: job.id, claim, epoch: self.epoch },
             worker: worker.clone(),
             owner: self.owners.name(job.owner).clone(),
             execution_timeout_ms: job.execution_timeout_ms.get(),

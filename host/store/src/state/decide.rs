@@ -3,7 +3,7 @@
 
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
 use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, Lease, Outcome, TIMED_OUT_ERROR};
+use gristmill_core::record::{AttemptEnd, Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Metered;
 
@@ -39,6 +39,7 @@ impl Index {
         let usage_before = DiskUsage::of(job);
         let is_waiting = |job: &Job| job.row.status == Some(JobStatus::InQueue);
         let waited = is_waiting(job);
+        let ended = AttemptEnd::of(event, job.row.status);
         // A claim is written no later than its result; no caller waits for the claim alone.
         let urgency = match event {
             JobEvent::Claimed { .. } => Urgency::Deferred,
@@ -74,7 +75,7 @@ impl Index {
             live.progress = None;
         }
 
-        let notice = carry_out(effects, job, key, endpoint, now);
+        let notice = carry_out(effects, job, key, endpoint, ended, now);
         let disk_usage = DiskUsage::of(job);
         endpoint.disk_usage.remove(usage_before);
         endpoint.disk_usage.add(disk_usage);
@@ -97,10 +98,11 @@ impl Index {
 
     /// The running job that the lease names, unless its ttl is over.
     pub(crate) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<(JobKey, &mut Job)> {
+        let is_of_epoch = lease.epoch == self.epoch;
         let key = self.key_of(lease.job)?;
         let job = self.jobs.get_mut(key)?;
-        let is_current = job.row.state() == JobState::InProgress { claim: lease.claim };
-        (is_current && job.purge_at() > now).then_some((key, job))
+        let is_claimed = job.row.state() == JobState::InProgress { claim: lease.claim };
+        (is_of_epoch && is_claimed && job.purge_at() > now).then_some((key, job))
     }
 
     /// Approximate bytes of the running job's webhook without its output; 0 if it has no webhook.
@@ -267,6 +269,7 @@ fn carry_out(
     job: &mut Job,
     key: JobKey,
     endpoint: &mut Endpoint,
+    ended: Option<AttemptEnd>,
     now: Timestamp,
 ) -> Option<ReadyNotice> {
     let mut notice = None;
@@ -287,7 +290,7 @@ fn carry_out(
                     job.row.ttl_at = retention.ttl_after_end(status, job.row.ttl_at, now);
                 }
             }
-            Effect::ClearResult => clear_result(job),
+            Effect::ClearResult => clear_result(job, ended, now),
             Effect::CountCompleted => lifetime(job).completed += 1,
             Effect::CountFailed => lifetime(job).failed += 1,
             Effect::CountRetried => {
@@ -336,11 +339,13 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
     &mut change(job).counts
 }
 
-/// Removes the results of the last attempt: its chunks, and its stored output. A COMPLETED job is
-/// never queued again.
-fn clear_result(job: &mut Job) {
+/// Removes the results of the last attempt, which `ended` so: its chunks, and its stored output. A
+/// COMPLETED job is never queued again.
+fn clear_result(job: &mut Job, ended: Option<AttemptEnd>, now: Timestamp) {
     let had_result = job.row.chunk_count() > 0 || job.row.result_bytes() > 0;
+    let past = ended.map(|end| job.row.past_after(end, job.created_at, now));
     job.row.attempt = None;
+    job.row.attempt_mut().past = past.unwrap_or_default();
     if let Some(pending) = &mut job.pending {
         pending.change.chunks.clear();
         pending.change.output = None;

@@ -10,7 +10,7 @@ use gristmill_core::delivery::NotSent;
 use gristmill_core::disk_share::{DiskAccount, DiskCharge};
 use gristmill_core::job::JobStatus;
 use gristmill_core::record::queue_limit;
-use gristmill_core::store::StoreError;
+use gristmill_core::store::StoreFull;
 
 use crate::state::job::Job;
 
@@ -77,15 +77,15 @@ impl EndpointMax {
         waiting: usize,
         others: DiskUsage,
         input_bytes: u32,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreFull> {
         if waiting >= self.jobs {
-            return Err(StoreError::QueueFull { limit: self.jobs });
+            return Err(StoreFull::Queue { limit: self.jobs });
         }
         if others.waiting + u64::from(input_bytes) > self.waiting_bytes {
-            return Err(StoreError::WaitingBytesFull { limit_mib: self.waiting_bytes >> 20 });
+            return Err(StoreFull::WaitingBytes { limit_mib: self.waiting_bytes >> 20 });
         }
         if others.kept >= self.kept_bytes {
-            return Err(StoreError::ResultBytesFull { limit_mib: self.kept_bytes >> 20 });
+            return Err(StoreFull::ResultBytes { limit_mib: self.kept_bytes >> 20 });
         }
         Ok(())
     }
@@ -94,12 +94,12 @@ impl EndpointMax {
 /// Refuses a new job with an input of this size when its owner is at its share of the disk.
 ///
 /// # Errors
-/// [`StoreError::OwnerDiskFull`].
-pub(crate) fn check_owner(account: &DiskAccount, input_bytes: u32) -> Result<(), StoreError> {
+/// [`StoreFull::OwnerDisk`].
+pub(crate) fn check_owner(account: &DiskAccount, input_bytes: u32) -> Result<(), StoreFull> {
     if account.admits_work(JOB_BYTES + u64::from(input_bytes)) {
         return Ok(());
     }
-    Err(StoreError::OwnerDiskFull { held_mib: account.bytes() >> 20 })
+    Err(StoreFull::OwnerDisk { held_mib: account.bytes() >> 20 })
 }
 
 /// Counts the body of a webhook in the account of its owner, until the delivery ends.

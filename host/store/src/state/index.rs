@@ -18,7 +18,7 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
 use gristmill_core::record::StreamPosition;
-use gristmill_core::record::{JobCounts, NewJob};
+use gristmill_core::record::{JobCounts, NewJob, StoreEpoch};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Bill;
@@ -65,6 +65,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(super) phase: Phase,
+    pub(super) epoch: StoreEpoch,
     pub(super) jobs: Slab<Job>,
     pub(super) ids: Ids,
     pub(super) endpoints: HashMap<EndpointKey, Endpoint>,
@@ -160,6 +161,7 @@ impl Index {
     pub(crate) fn new(owners: Owners) -> Self {
         Self {
             phase: Phase::Open,
+            epoch: StoreEpoch::default(),
             jobs: Slab::new(),
             ids: Ids::new(),
             endpoints: HashMap::new(),
@@ -184,6 +186,11 @@ impl Index {
             last_endpoint: 0,
             visible_jobs: 0,
         }
+    }
+
+    /// All leases from now on have this epoch.
+    pub(crate) fn begin_epoch(&mut self, epoch: StoreEpoch) {
+        self.epoch = epoch;
     }
 
     /// Test only: adds a write behind all others.

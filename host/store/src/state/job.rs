@@ -9,7 +9,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobState, JobStatus};
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, JobRecord};
+use gristmill_core::record::{AttemptEnd, Chunk, JobRecord, PastAttempt};
 use gristmill_core::retention::{ChosenRetention, Retention};
 use gristmill_core::time::Timestamp;
 
@@ -20,6 +20,7 @@ use crate::format::image::FixedImage;
 use crate::format::image::JobLocations;
 use crate::format::image::NewJobImage;
 use crate::format::image::RowImage;
+use crate::format::past::PastAttempts;
 use crate::format::payload::{Kind, Payload};
 use crate::format::status_code;
 use crate::format::status_from;
@@ -179,6 +180,8 @@ pub(crate) struct Attempt {
     pub(crate) chunk_count: u64,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
+    /// The attempts before it.
+    pub(crate) past: PastAttempts,
 }
 
 /// The state of a job that is only in memory.
@@ -348,6 +351,7 @@ impl JobRow {
             attempt,
             queued_at: self.queued_again_at().map(Timestamp::as_millis),
             result_bytes: self.result_bytes(),
+            past: self.attempt.as_ref().and_then(|attempt| attempt.past.bytes()),
         }
     }
 
@@ -365,6 +369,7 @@ impl JobRow {
                 error: attempt.error.map(str::to_owned),
                 chunk_count: attempt.chunk_count,
                 result_bytes: image.result_bytes,
+                past: PastAttempts::of(image.past)?,
             })),
             None => None,
         };
@@ -411,6 +416,23 @@ impl JobRow {
     /// When the job was queued again, if it was.
     pub(crate) fn queued_again_at(&self) -> Option<Timestamp> {
         self.attempt.as_ref()?.queued_at
+    }
+
+    /// The attempts before the next one, if the present one ends now.
+    pub(crate) fn past_after(
+        &self,
+        end: AttemptEnd,
+        created_at: Timestamp,
+        now: Timestamp,
+    ) -> PastAttempts {
+        let Some(attempt) = self.attempt.as_deref() else { return PastAttempts::default() };
+        let Some(started_at) = attempt.started_at else { return attempt.past.clone() };
+        attempt.past.with(PastAttempt {
+            queued_at: attempt.queued_at.unwrap_or(created_at),
+            started_at,
+            ended_at: attempt.finished_at.unwrap_or(now),
+            end,
+        })
     }
 
     /// The attempt that the stream belongs to: the last one, or the next one while none has begun
@@ -571,6 +593,7 @@ impl Job {
             result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
             chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
             purge_at: row.purge_at(&self.retention),
+            past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
         })
     }
 }

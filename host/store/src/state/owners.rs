@@ -18,7 +18,7 @@ use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
-use gristmill_core::store::StoreError;
+use gristmill_core::store::StoreFull;
 
 use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 use crate::state::urls::{Url, Urls};
@@ -124,22 +124,22 @@ impl Owners {
     /// Refuses one more job with this webhook URL when the owner's webhooks have no room in memory.
     ///
     /// # Errors
-    /// [`StoreError::HostWebhooksFull`] and [`StoreError::OwnerWebhooksFull`].
+    /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`].
     pub(crate) fn check_webhook(
         &self,
         key: OwnerKey,
         url: &Url,
         pending: PendingBytes,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreFull> {
         let more = self.get(key).urls.new_bytes(url) + delivery_bytes(url.len());
         match self.fit_webhook(key, more, pending) {
             Fit::Fits => Ok(()),
             Fit::HostFull => {
-                Err(StoreError::HostWebhooksFull { limit_mib: self.max.webhook_bytes >> 20 })
+                Err(StoreFull::HostWebhooks { limit_mib: self.max.webhook_bytes >> 20 })
             }
             Fit::OwnerFull => {
                 let held_mib = self.webhook_bytes(key, pending) >> 20;
-                Err(StoreError::OwnerWebhooksFull { held_mib })
+                Err(StoreFull::OwnerWebhooks { held_mib })
             }
         }
     }
@@ -175,28 +175,28 @@ impl Owners {
     /// Refuses one more waiting job of the owner at the bound of all owners, or at the owner's share.
     ///
     /// # Errors
-    /// [`StoreError::HostQueueFull`] and [`StoreError::OwnerQueueFull`].
-    pub(crate) fn check_waiting(&self, key: OwnerKey) -> Result<(), StoreError> {
+    /// [`StoreFull::HostQueue`] and [`StoreFull::OwnerQueue`].
+    pub(crate) fn check_waiting(&self, key: OwnerKey) -> Result<(), StoreFull> {
         let (waiting, limit) = (self.get(key).jobs.waiting, self.max.jobs.waiting);
         match self.fit_job(waiting, self.jobs.waiting, limit) {
             Fit::Fits => Ok(()),
-            Fit::HostFull => Err(StoreError::HostQueueFull { limit }),
-            Fit::OwnerFull => Err(StoreError::OwnerQueueFull { waiting }),
+            Fit::HostFull => Err(StoreFull::HostQueue { limit }),
+            Fit::OwnerFull => Err(StoreFull::OwnerQueue { waiting }),
         }
     }
 
     /// Refuses one more job of the owner at the bounds of waiting jobs and of all jobs.
     ///
     /// # Errors
-    /// Those of [`check_waiting`](Self::check_waiting), [`StoreError::HostJobsFull`] and
-    /// [`StoreError::OwnerJobsFull`].
-    pub(crate) fn check_new(&self, key: OwnerKey) -> Result<(), StoreError> {
+    /// Those of [`check_waiting`](Self::check_waiting), [`StoreFull::HostJobs`] and
+    /// [`StoreFull::OwnerJobs`].
+    pub(crate) fn check_new(&self, key: OwnerKey) -> Result<(), StoreFull> {
         self.check_waiting(key)?;
         let (jobs, limit) = (self.get(key).jobs.kept, self.max.jobs.kept);
         match self.fit_job(jobs, self.jobs.kept, limit) {
             Fit::Fits => Ok(()),
-            Fit::HostFull => Err(StoreError::HostJobsFull { limit }),
-            Fit::OwnerFull => Err(StoreError::OwnerJobsFull { jobs }),
+            Fit::HostFull => Err(StoreFull::HostJobs { limit }),
+            Fit::OwnerFull => Err(StoreFull::OwnerJobs { jobs }),
         }
     }
 

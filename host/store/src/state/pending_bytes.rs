@@ -2,9 +2,9 @@
 //! [`Outbox`](crate::state::outbox::Outbox) counts it.
 
 /// About the memory of a delivery to a URL of this length, in bytes: 0.7 KB were measured with a URL
-/// of 60 bytes, and 2.9 KB with one of 2,000.
+/// of 60 bytes, and 2.9 KB with one of 2,000. Its three attempts take 24 bytes each.
 pub(crate) fn delivery_bytes(url_bytes: usize) -> u64 {
-    800 + url_bytes as u64
+    900 + url_bytes as u64
 }
 
 /// The memory of pending deliveries, in bytes.

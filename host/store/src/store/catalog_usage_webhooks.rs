@@ -8,7 +8,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
 };
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::secrets::{RotateError, Rotated, SecretsStore};
 use gristmill_core::store::{JobStore as _, StoreError};
@@ -124,6 +124,17 @@ impl DeliveryStore for SqliteStore {
         self.shared.read(|index, _| {
             let key = index.endpoint(endpoint).map(|(key, _)| key);
             key.map(|key| index.outbox().list(&key, count_max)).unwrap_or_default()
+        })
+    }
+
+    async fn deliveries_of(
+        &self,
+        endpoint: &EndpointId,
+        job: JobId,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.shared.read(|index, _| {
+            let key = index.endpoint(endpoint).map(|(key, _)| key);
+            key.map(|key| index.outbox().of_job(&key, job)).unwrap_or_default()
         })
     }
 }

@@ -14,7 +14,7 @@ use gristmill_core::record::{
     StreamPosition,
 };
 use gristmill_core::store::{
-    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
+    Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Bill, Metered};
@@ -71,7 +71,7 @@ impl JobStore for SqliteStore {
         let shared = &self.shared;
         let room = &shared.settings.disk_space;
         if !room.admits_work() {
-            return Err(StoreError::DiskFull(room.shortage()));
+            return Err(StoreError::Full(StoreFull::Disk(room.shortage())));
         }
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
@@ -254,7 +254,7 @@ impl JobStore for SqliteStore {
         let (retried, notice) = self.shared.change(|index, now| {
             let retried = index.retry(endpoint, id, max, now)?;
             index.ack_id(id, ack);
-            Ok(retried)
+            Ok::<_, StoreError>(retried)
         })??;
         self.shared.notify_ready(notice);
         answer(on_disk).await?;

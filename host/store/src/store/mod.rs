@@ -90,7 +90,7 @@ impl SqliteStore {
             }
         }
         index.repair(now, &mut recovery);
-        db.begin_life(journal.end().segment, now)?;
+        index.begin_epoch(db.begin_life(journal.end().segment, now)?);
         let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
         let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
         shared.settings.disk_space.owe(shared.journal.owed_bytes());

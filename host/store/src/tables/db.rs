@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::backup::UNFINISHED;
 use gristmill_core::id::NodeId;
+use gristmill_core::record::StoreEpoch;
 use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, params};
@@ -204,14 +205,19 @@ impl Db {
     }
 
     /// Records that a process uses the directory from now on, and the newest segment of the journal
-    /// at that time. Until the orderly close, an end counts as a crash.
-    pub(crate) fn begin_life(&self, last: SegmentId, now: Timestamp) -> rusqlite::Result<()> {
+    /// at that time. Until the orderly close, an end counts as a crash. Returns the epoch, which no
+    /// earlier process had.
+    pub(crate) fn begin_life(
+        &self,
+        last: SegmentId,
+        now: Timestamp,
+    ) -> rusqlite::Result<StoreEpoch> {
         self.transaction(Sync::Now, |db| {
             let sql = "UPDATE meta SET is_clean = 0, journal_last = ?1, journal_end = NULL, \
-                       seen_at = ?2";
-            db.execute(sql, params![last.0, sql::integer(now.as_millis())])
-        })?;
-        Ok(())
+                       seen_at = ?2, starts = starts + 1 RETURNING starts";
+            let now = sql::integer(now.as_millis());
+            db.query_row(sql, params![last.0, now], |row| row.get(0).map(StoreEpoch))
+        })
     }
 
     /// Records that a segment of the journal exists, and the time.

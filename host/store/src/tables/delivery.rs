@@ -1,7 +1,7 @@
 //! Webhooks in the database. The bytes to send are deleted when the delivery ends, and the row when
 //! it is too old for its endpoint's log.
 
-use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState};
+use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState, MadeAttempt};
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::UnknownStatus;
 use gristmill_core::payload::Json;
@@ -25,10 +25,11 @@ pub(crate) fn put(
     body: Option<&[u8]>,
 ) -> rusqlite::Result<()> {
     let seq = integer(delivery.id);
+    let made = (!delivery.made.is_empty()).then(|| encode_made(&delivery.made));
     db.prepare_cached(
         "INSERT OR REPLACE INTO delivery (seq, endpoint, job, job_status, job_retries, url, \
-         body_bytes, created_at, state, at, attempts, last_status, last_error) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+         body_bytes, created_at, state, at, attempts, last_status, last_error, made) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?
     .execute(params![
         seq,
@@ -44,6 +45,7 @@ pub(crate) fn put(
         delivery.attempts,
         delivery.last_status,
         delivery.last_error,
+        made,
     ])?;
     if let Some(body) = body {
         let sql = "INSERT OR REPLACE INTO delivery_body (seq, body, sum) VALUES (?1, ?2, ?3)";
@@ -77,6 +79,18 @@ pub(crate) fn body(db: &Connection, id: DeliveryId) -> rusqlite::Result<Found<Js
     Ok(found.transpose())
 }
 
+fn encode_made(made: &[(u64, Option<u16>)]) -> Vec<u8> {
+    minicbor::to_vec(made).expect("a vector takes all bytes")
+}
+
+fn made(bytes: Option<&[u8]>) -> rusqlite::Result<Vec<MadeAttempt>> {
+    let Some(bytes) = bytes else { return Ok(Vec::new()) };
+    let made: Result<Vec<(u64, Option<u16>)>, _> = minicbor::decode(bytes);
+    let made = made.map_err(|error| invalid(13, Type::Blob, error.to_string()))?;
+    let attempt = |(at, status)| MadeAttempt { at: Timestamp::from_millis(at), status };
+    Ok(made.into_iter().map(attempt).collect())
+}
+
 /// Passes every delivery to `take`, and only its id if its endpoint is missing. `name` returns the
 /// name of an endpoint.
 pub(crate) fn load(
@@ -86,7 +100,7 @@ pub(crate) fn load(
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare(
         "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
-         at, attempts, last_status, last_error FROM delivery ORDER BY seq",
+         at, attempts, last_status, last_error, made FROM delivery ORDER BY seq",
     )?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
@@ -117,6 +131,7 @@ pub(crate) fn load(
             created_at: Timestamp::from_millis(number(7)?),
             state,
             attempts: row.get(10)?,
+            made: made(row.get_ref(13)?.as_blob_or_null()?)?,
             last: AttemptReport { status: row.get(11)?, error: row.get(12)? },
         };
         take(endpoint, Ok(delivery));

@@ -14,12 +14,15 @@ pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
      execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
      ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner, input_bytes, \
      result_bytes, queued_at, ttl_ms, retention_completed_ms, retention_failed_ms, \
-     retention_cancelled_ms FROM job \
+     retention_cancelled_ms, past FROM job \
      ORDER BY seq";
 
 /// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
 pub(crate) fn select_jobs_of(version: i64) -> String {
     let mut sql = SELECT_JOBS.to_owned();
+    if version < schema::PAST_ATTEMPTS_SINCE {
+        sql = sql.replace(", past", ", NULL");
+    }
     if version < schema::CHOSEN_RETENTION_SINCE {
         for column in ["retention_completed_ms", "retention_failed_ms", "retention_cancelled_ms"] {
             sql = sql.replace(column, "NULL");
@@ -34,13 +37,13 @@ pub(crate) fn select_jobs_of(version: i64) -> String {
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
-     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
-     ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
+     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?16, ?17, ?18, ?19, \
+     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?15)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
-     chunk_count = ?12, result_bytes = ?13, queued_at = ?14 WHERE seq = ?1";
+     chunk_count = ?12, result_bytes = ?13, queued_at = ?14, past = ?15 WHERE seq = ?1";
 
 /// Adds a row.
 pub(crate) fn insert(
@@ -55,19 +58,19 @@ pub(crate) fn insert(
     };
     let mut statement = db.prepare_cached(INSERT)?;
     bind_changing(&mut statement, job.seq, row)?;
-    statement.raw_bind_parameter(15, &job.id[..])?;
-    statement.raw_bind_parameter(16, integer(job.endpoint))?;
-    statement.raw_bind_parameter(17, fixed.owner)?;
-    statement.raw_bind_parameter(18, fixed.low_priority)?;
-    statement.raw_bind_parameter(19, integer(fixed.execution_timeout_ms))?;
-    statement.raw_bind_parameter(20, integer(fixed.ttl_ms))?;
-    statement.raw_bind_parameter(21, integer(fixed.retention_ms))?;
-    statement.raw_bind_parameter(22, integer(fixed.created_at))?;
-    statement.raw_bind_parameter(23, fixed.webhook)?;
-    statement.raw_bind_parameter(24, input_bytes)?;
-    statement.raw_bind_parameter(25, fixed.retention_completed_ms.map(integer))?;
-    statement.raw_bind_parameter(26, fixed.retention_failed_ms.map(integer))?;
-    statement.raw_bind_parameter(27, fixed.retention_cancelled_ms.map(integer))?;
+    statement.raw_bind_parameter(16, &job.id[..])?;
+    statement.raw_bind_parameter(17, integer(job.endpoint))?;
+    statement.raw_bind_parameter(18, fixed.owner)?;
+    statement.raw_bind_parameter(19, fixed.low_priority)?;
+    statement.raw_bind_parameter(20, integer(fixed.execution_timeout_ms))?;
+    statement.raw_bind_parameter(21, integer(fixed.ttl_ms))?;
+    statement.raw_bind_parameter(22, integer(fixed.retention_ms))?;
+    statement.raw_bind_parameter(23, integer(fixed.created_at))?;
+    statement.raw_bind_parameter(24, fixed.webhook)?;
+    statement.raw_bind_parameter(25, input_bytes)?;
+    statement.raw_bind_parameter(26, fixed.retention_completed_ms.map(integer))?;
+    statement.raw_bind_parameter(27, fixed.retention_failed_ms.map(integer))?;
+    statement.raw_bind_parameter(28, fixed.retention_cancelled_ms.map(integer))?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -108,7 +111,8 @@ fn bind_changing(
     statement.raw_bind_parameter(11, attempt.and_then(|attempt| attempt.error))?;
     statement.raw_bind_parameter(12, integer(attempt.map_or(0, |attempt| attempt.chunk_count)))?;
     statement.raw_bind_parameter(13, integer(row.result_bytes))?;
-    statement.raw_bind_parameter(14, row.queued_at.map(integer))
+    statement.raw_bind_parameter(14, row.queued_at.map(integer))?;
+    statement.raw_bind_parameter(15, row.past)
 }
 
 /// Reads a row of [`SELECT_JOBS`].
@@ -128,6 +132,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
         error: text(16)?,
         chunk_count: number(17)?,
     };
+    let past = row.get_ref(27)?.as_blob_or_null()?;
     let times = [queued_at, attempt.started_at, attempt.finished_at];
     Ok(NewJobImage {
         seq: number(0)?,
@@ -155,6 +160,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             attempt: times.iter().any(Option::is_some).then_some(attempt),
             queued_at,
             result_bytes: number(21)?,
+            past,
         },
         input_bytes: u32::try_from(number(20)?).unwrap_or(u32::MAX),
     })

@@ -11,12 +11,13 @@
 //!   a text that only the right key decrypts; `checkpointed` is the last segment of the journal
 //!   that is checkpointed; `journal_last` is a segment that exists, the newest one when it was
 //!   recorded; `journal_end` is its end, between an orderly close and the next start; `seen_at` is
-//!   the newest time that the host has recorded.
+//!   the newest time that the host has recorded; `starts` is the [epoch](gristmill_core::record::StoreEpoch).
 //! * `endpoint`: endpoints that had jobs, with their counts over their whole life.
 //! * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 //!   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`
 //!   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
-//!   queued only once, by its submission.
+//!   queued only once, by its submission. `past` has the attempts before the last one, in the
+//!   encoding of `format/past.rs`; null without one.
 //! * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job
 //!   that can never run again has no input. `s3` is encrypted JSON. If a FAILED job's row has only
 //!   the beginning of its error, its output has the whole error.
@@ -30,7 +31,8 @@
 //! * `catalog`: templates, endpoints, components, images and keys, as encrypted JSON.
 //! * `deleting`: see `deleting.rs`.
 //! * `delivery`: pending webhooks, and the newest that have ended. State codes are in
-//!   `delivery.rs`; `at` is the time of the next attempt, or of the end.
+//!   `delivery.rs`; `at` is the time of the next attempt, or of the end; `made` has the times of
+//!   the attempts, as CBOR; null without one.
 //! * `delivery_body`: the bytes that a pending webhook sends; separate from, and independent of,
 //!   the job's rows.
 
@@ -42,7 +44,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with the content of the journal's frames. A file with a greater
 /// number is refused.
-pub(crate) const VERSION: i64 = 8;
+pub(crate) const VERSION: i64 = 9;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
 pub(crate) const VERSION_MIN: i64 = 6;
@@ -53,12 +55,16 @@ pub(crate) const CHECKSUMS_SINCE: i64 = 7;
 /// The first version whose jobs can have chosen retentions.
 pub(crate) const CHOSEN_RETENTION_SINCE: i64 = 8;
 
+/// The first version whose jobs have their earlier attempts.
+pub(crate) const PAST_ATTEMPTS_SINCE: i64 = 9;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
-const MIGRATIONS: [(&str, &str); 3] = [
+const MIGRATIONS: [(&str, &str); 4] = [
     ("V6__tables", include_str!("migrations/V6__tables.sql")),
     ("V7__checksums", include_str!("migrations/V7__checksums.sql")),
     ("V8__numbered_fields", include_str!("migrations/V8__numbered_fields.sql")),
+    ("V9__timelines_and_epochs", include_str!("migrations/V9__timelines_and_epochs.sql")),
 ];
 
 /// The library's table of the migrations that were made. It exists only during a migration: the

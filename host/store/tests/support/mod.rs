@@ -1,12 +1,5 @@
 //! Stores on a stopped clock, and helpers to use them.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "not every test binary uses all of the support"
-)]
-
 pub(crate) mod fixture;
 pub(crate) mod on_disk;
 

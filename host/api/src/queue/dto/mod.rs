@@ -4,11 +4,13 @@ mod health;
 mod requests;
 mod status;
 mod stream;
+mod timeline;
 
 pub(crate) use health::HealthReport;
 pub(crate) use requests::RequestList;
 pub(crate) use status::{StatusDocument, status_document};
 pub(crate) use stream::{StreamAnswer, StreamPage, stream_page, write_chunk};
+pub(crate) use timeline::Timeline;
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};

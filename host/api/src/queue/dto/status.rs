@@ -92,6 +92,7 @@ mod tests {
             chunk_count: 0,
             result_bytes: 0,
             chunks_delivered: 0,
+            past_attempts: Vec::new(),
             purge_at: Timestamp::NEVER,
         }
     }

@@ -21,7 +21,7 @@ use gristmill_core::delivery::{
     Delivery, DeliveryId, DeliveryState, DueDeliveries, OwnerOf, RETRY_INTERVAL_MS,
 };
 use gristmill_core::disk_share::DiskCharge;
-use gristmill_core::id::OwnerId;
+use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::time::{Clock, Timestamp};
 
 use self::ended::Ended;
@@ -414,6 +414,16 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn list(&self, endpoint: &K, count_max: usize) -> Vec<Delivery> {
         let Some(log) = self.logs.get(endpoint) else { return Vec::new() };
         log.all.iter().rev().take(count_max).filter_map(|id| self.get(*id).cloned()).collect()
+    }
+
+    /// The deliveries of a job among the newest of its endpoint, oldest first. Costs up to 100 us.
+    pub(crate) fn of_job(&self, endpoint: &K, job: JobId) -> Vec<Delivery> {
+        let Some(log) = self.logs.get(endpoint) else { return Vec::new() };
+        let newest = log.all.iter().rev().take(DELIVERY_LOG_MAX);
+        let of_job = newest.filter_map(|id| self.get(*id)).filter(|found| found.job == job);
+        let mut found: Vec<_> = of_job.cloned().collect();
+        found.reverse();
+        found
     }
 }
 

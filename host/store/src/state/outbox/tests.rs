@@ -45,6 +45,7 @@ impl Fixture {
             created_at,
             state: DeliveryState::Pending { due_at: created_at },
             attempts: 0,
+            made: Vec::new(),
             last: AttemptReport::default(),
         }
     }
