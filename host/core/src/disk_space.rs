@@ -26,6 +26,9 @@ const START_DIVISOR: u64 = 4;
 /// admitted again. Without it, each job that ends near the bound would switch admission.
 const RETURN_DIVISOR: u64 = 8;
 
+/// Divisor of the reserve for the space that stays free of results.
+const RESULT_DIVISOR: u64 = 8;
+
 /// Divisor of the reserve for the space above it at which the store begins to give back space. More
 /// than [`RETURN_DIVISOR`] gives: work is admitted again before the store stops.
 const TIGHT_DIVISOR: u64 = 4;
@@ -49,13 +52,20 @@ pub struct DiskSpaceGauge {
     accounts: Accounts,
 }
 
-/// How much of one resource of the disk is free.
-#[derive(Debug, Default)]
+/// How much of one resource of the disk is free. Before the first measurement, all of it.
+#[derive(Debug)]
 struct Gauge {
     is_low: AtomicBool,
     is_short: AtomicBool,
     free: AtomicU64,
     reserve: AtomicU64,
+}
+
+impl Default for Gauge {
+    fn default() -> Self {
+        let (is_low, is_short) = (AtomicBool::default(), AtomicBool::default());
+        Self { is_low, is_short, free: AtomicU64::new(u64::MAX), reserve: AtomicU64::default() }
+    }
 }
 
 impl Gauge {
@@ -132,6 +142,17 @@ impl DiskSpaceGauge {
     /// refused as soon as the bytes that were granted reach a quarter of the reserve.
     pub fn admits_chunks(&self) -> bool {
         self.has_space_to_start() && self.free_bytes() >= self.reserve_bytes() / START_DIVISOR
+    }
+
+    /// Whether the result of a job may be written. Results may use more of the reserve than chunks:
+    /// the rest of it is for cancels, deletes and expiry, which make room.
+    pub fn admits_results(&self) -> bool {
+        !self.has_waiting_writers() && self.free_bytes() >= self.reserve_bytes() / RESULT_DIVISOR
+    }
+
+    /// Free bytes above the reserve, without those that were granted or are owed.
+    pub fn bytes_above_reserve(&self) -> u64 {
+        self.free_bytes().saturating_sub(self.reserve_bytes())
     }
 
     /// Whether waiting jobs may start.
@@ -350,6 +371,9 @@ mod tests {
     #[test]
     fn owed_bytes_are_not_free_until_they_are_settled() {
         let disk_space = DiskSpaceGauge::default();
+        disk_space.owe(1 << 40);
+        assert!(!disk_space.is_tight(), "a disk that was not measured has space");
+        disk_space.settle(1 << 40);
         disk_space.set(1_100, 800);
         assert!(disk_space.admits_work() && !disk_space.is_tight());
         disk_space.owe(200);
@@ -370,6 +394,12 @@ mod tests {
         disk_space.settle(100);
         disk_space.set(1_100, 800);
         assert!(disk_space.admits_work() && disk_space.may_start_again());
+        assert_eq!(disk_space.bytes_above_reserve(), 300);
+        disk_space.owe(900);
+        assert!(disk_space.admits_results() && disk_space.free_bytes() == 200);
+        disk_space.owe(101);
+        assert!(!disk_space.admits_results() && disk_space.bytes_above_reserve() == 0);
+        disk_space.settle(1_001);
         disk_space.set(2_800, 800);
         disk_space.owe(1_000);
         assert!(!disk_space.is_tight());

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{JobId, NodeId};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
@@ -58,29 +59,32 @@ pub(crate) struct Shared {
 /// the operation.
 #[must_use]
 pub(crate) struct Reserved<'a> {
-    shared: &'a Shared,
-    permit: Option<SemaphorePermit<'a>>,
+    permit: SemaphorePermit<'a>,
+    owed: Owed<'a>,
+}
+
+/// Bytes of an operation that the disk owes, also while the operation waits for the write buffer:
+/// many large operations at one time must not all find the same free space.
+struct Owed<'a> {
+    disk_space: &'a DiskSpaceGauge,
     bytes: usize,
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for Owed<'_> {
     fn drop(&mut self) {
-        if self.permit.is_some() {
-            self.shared.settings.disk_space.settle(self.bytes as u64);
-        }
+        self.disk_space.settle(self.bytes as u64);
     }
 }
 
 impl Reserved<'_> {
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.owed.bytes
     }
 
     /// The operation with these bytes was queued, so its batch releases them.
-    pub(crate) fn hand_over(mut self) {
-        if let Some(permit) = self.permit.take() {
-            permit.forget();
-        }
+    pub(crate) fn hand_over(self) {
+        self.permit.forget();
+        std::mem::forget(self.owed);
     }
 }
 
@@ -251,12 +255,27 @@ impl Shared {
     /// Reserves room for an operation with a payload of `bytes`; waits while there is none.
     /// Requests are served in order, so that small payloads do not starve a large one.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reserved<'_>, StoreError> {
+        self.reserve_if(bytes, |_| true).await?.ok_or(StoreError::Closed)
+    }
+
+    /// The same, if the disk `admits` the bytes. They are owed already when it is asked, so that of
+    /// many operations at one time only as many are admitted as there is space for.
+    pub(crate) async fn reserve_if(
+        &self,
+        bytes: usize,
+        admits: impl FnOnce(&DiskSpaceGauge) -> bool,
+    ) -> Result<Option<Reserved<'_>>, StoreError> {
         let wanted = bytes.saturating_add(OPERATION_BYTES);
         let bytes = wanted.min(self.settings.write_buffer_bytes);
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let disk_space = &*self.settings.disk_space;
+        disk_space.owe(u64::from(permits));
+        let owed = Owed { disk_space, bytes: permits as usize };
+        if !admits(disk_space) {
+            return Ok(None);
+        }
         let permit = self.space.acquire_many(permits).await.map_err(|_| StoreError::Closed)?;
-        self.settings.disk_space.owe(u64::from(permits));
-        Ok(Reserved { shared: self, permit: Some(permit), bytes: permits as usize })
+        Ok(Some(Reserved { permit, owed }))
     }
 
     /// The checkpoint of a segment will write so many bytes more, at most.

@@ -644,6 +644,48 @@ async fn chunks_wait_while_the_disk_has_no_space_to_start_jobs() {
     assert_eq!((first, second), (Ok(Fenced::Stale), Ok(Fenced::Applied)));
 }
 
+/// A large result that found no space would keep the writer, and cancels and deletes behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_results_wait_for_space_and_let_the_rest_pass() {
+    let disk_space = Arc::new(DiskSpaceGauge::default());
+    let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..support::settings() });
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(submit(t.store(), job("a")).await);
+    }
+    let leases = [t.claim().await, t.claim().await, t.claim().await];
+    let large = || Outcome::Completed(heavy(100 << 10).input);
+    disk_space.set(100 << 10, 1 << 20);
+    let first = t.store().finish(leases[0], large());
+    let second = t.store().finish(leases[1], large());
+    let status = async |id| t.store().job(&endpoint("a"), id).await.unwrap().unwrap().status;
+    let the_rest = async {
+        let small = t.store().finish(leases[2], Outcome::Completed(json("1"))).await;
+        assert_eq!(small, Ok(Fenced::Applied));
+        t.store().cancel(&endpoint("a"), ids[1]).await.unwrap();
+        assert_eq!(t.store().purge(&endpoint("a")).await, Ok(1));
+        assert_eq!(status(ids[0]).await, JobStatus::InProgress);
+        disk_space.set(10 << 20, 1 << 20);
+    };
+    let (first, second, ()) = tokio::join!(first, second, the_rest);
+    assert_eq!((first, second), (Ok(Fenced::Applied), Ok(Fenced::Stale)));
+    assert_eq!(status(ids[0]).await, JobStatus::Completed);
+    assert_eq!(t.store().output(ids[0]).await.unwrap(), Some(heavy(100 << 10).input));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_submissions_at_one_time_those_are_accepted_that_have_space() {
+    let disk_space = Arc::new(DiskSpaceGauge::default());
+    // Most of them wait for the write buffer.
+    let settings = Settings { write_buffer_bytes: 4 << 20, ..support::settings() };
+    let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..settings });
+    disk_space.set(20 << 20, 10 << 20);
+    let all = (0..20).map(|_| t.store().submit(heavy(2 << 20)));
+    let answers = futures::future::join_all(all).await;
+    let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert!((1..=4).contains(&accepted), "{accepted} of 2 MiB each, and 10 MiB are free");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     let disk_space = Arc::new(DiskSpaceGauge::default());

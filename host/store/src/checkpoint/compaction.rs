@@ -36,8 +36,8 @@ impl Database {
             let (kept, next) = self.kept(index, SLICE, |_, location| location.segment == segment);
             for kept in kept {
                 self.move_kept(&kept)?;
+                self.db.checkpoint_wal(self.is_tight())?;
             }
-            self.db.checkpoint_wal(self.is_tight())?;
             self.serve_requests()?;
             from = next;
         }
@@ -57,7 +57,12 @@ impl Database {
         for kept in kept {
             let end = self.shared.journal.read_end(kept.location, InputBytes::LENGTH_BYTES)?;
             if end.is_some_and(|end| end.iter().any(|byte| *byte != 0)) {
+                if !self.shared.settings.disk_space.admits_work() {
+                    // These jobs are examined again once there is space.
+                    return Ok(Some(from));
+                }
                 self.move_kept(&kept)?;
+                self.db.checkpoint_wal(self.is_tight())?;
                 self.serve_requests()?;
             }
         }

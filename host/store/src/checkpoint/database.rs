@@ -169,7 +169,7 @@ impl Database {
     /// journal first, and free the space of the tables only when their segment is checkpointed:
     /// without new work that segment would never be long enough.
     fn relief(&mut self, index: &mut Index) -> Option<DatabaseWork> {
-        if !self.is_tight() || self.rotation.is_some() {
+        if !self.is_tight() {
             return None;
         }
         if let Some(segment) = self.shared.journal.ended_to_checkpoint() {
@@ -178,6 +178,10 @@ impl Database {
         // A copy that is being made keeps the file as it is.
         if self.has_unused_pages && !self.db.is_frozen() {
             return Some(DatabaseWork::Tidy);
+        }
+        // A rotation asks for segments of its own.
+        if self.rotation.is_some() {
+            return None;
         }
         let is_due = self.segment_begun_at.is_none_or(|begun_at| begun_at.elapsed() >= IDLE);
         if is_due && self.shared.journal.has_open_frames() {
@@ -241,13 +245,16 @@ impl Database {
             if let Some(work) = self.relief(&mut index) {
                 return work;
             }
-            if let Some(rotation) = &mut self.rotation {
+            // A rotation writes inputs twice before their space is free: it waits for space.
+            let has_space = self.shared.settings.disk_space.admits_work();
+            if let Some(rotation) = self.rotation.as_mut().filter(|_| has_space) {
                 if rotation.is_ready(&mut index) {
                     return DatabaseWork::Rotate;
                 }
                 self.shared.wake_writer();
             }
-            let sparse = self.shared.journal.to_compact(self.is_tight());
+            let free_bytes = self.is_tight().then(|| self.shared.settings.disk_space.free_bytes());
+            let sparse = self.shared.journal.to_compact(free_bytes);
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }

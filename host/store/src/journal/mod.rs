@@ -64,6 +64,10 @@ pub(crate) struct Journal {
     checkpointed: Condvar,
 }
 
+/// Bytes that stay free when payloads move on a nearly full disk: the write-ahead log has up to 4 MiB
+/// before its pages are written to the tables.
+const MOVE_SPARE_BYTES: u64 = 8 << 20;
+
 /// The size limits of the journal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -350,14 +354,25 @@ impl Journal {
     }
 
     /// A segment in which few bytes are held, if there are many such segments: these bytes should
-    /// move. Fewer segments are enough while the disk `is_tight`.
-    pub(crate) fn to_compact(&self, is_tight: bool) -> Option<SegmentId> {
+    /// move. On a disk that is nearly full, `free_bytes` are left, and any segment is enough whose
+    /// move gives back more than it takes until its end: the held bytes are written to the
+    /// write-ahead log and then to the tables, before the segment is free.
+    pub(crate) fn to_compact(&self, free_bytes: Option<u64>) -> Option<SegmentId> {
         let segments = self.segments();
         let checkpointed = segments.used.range(..=segments.checkpointed);
+        if let Some(free_bytes) = free_bytes {
+            let is_worth_it = |segment: &Segment| {
+                let twice = 2 * segment.held_bytes;
+                segment.end.is_some_and(|end| u64::from(end) > twice + segment.held_bytes)
+                    && free_bytes > twice + MOVE_SPARE_BYTES
+            };
+            let mut worth_it = checkpointed.filter(|(_, segment)| is_worth_it(segment));
+            return worth_it.next().map(|(id, _)| *id);
+        }
         let held = checkpointed.clone().map(|(_, segment)| segment.held_bytes).sum::<u64>();
         let segment_bytes = u64::from(self.bounds.segment_bytes);
         let bytes = checkpointed.clone().count() as u64 * segment_bytes;
-        let spare = self.spare_segments(is_tight) as u64 * segment_bytes;
+        let spare = self.spare_segments(false) as u64 * segment_bytes;
         let sparsest = checkpointed.min_by_key(|(_, segment)| segment.held_bytes);
         sparsest.filter(|_| bytes > 2 * held + spare).map(|(id, _)| *id)
     }

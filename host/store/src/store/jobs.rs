@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::{JobPage, JobQuery};
@@ -69,13 +70,13 @@ impl JobStore for SqliteStore {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
-        let room = &shared.settings.disk_space;
-        if !room.admits_work() {
-            return Err(StoreError::Full(StoreFull::Disk(room.shortage())));
-        }
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
-        let reserved = shared.reserve(input.len()).await?;
+        let Some(reserved) = shared.reserve_if(input.len(), DiskSpaceGauge::admits_work).await?
+        else {
+            let shortage = shared.settings.disk_space.shortage();
+            return Err(StoreFull::Disk(shortage).into());
+        };
         let (ack, on_disk) = oneshot::channel();
         let limit = shared.settings.endpoint_max();
         let new = Submitted { job, input, reserved: reserved.bytes() };
@@ -151,11 +152,11 @@ impl JobStore for SqliteStore {
     }
 
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
-        if !self.wait_for_disk_space(lease).await? {
-            return Ok(Fenced::Stale);
-        }
         let bytes = stored_bytes(&chunks);
-        let reserved = self.shared.reserve(bytes).await?;
+        let admits = DiskSpaceGauge::admits_chunks;
+        let Some(reserved) = self.reserve_for(lease, bytes, admits).await? else {
+            return Ok(Fenced::Stale);
+        };
         let results_max = self.shared.settings.result_bytes_max;
         let is_applied = self.shared.change(|index, now| {
             if chunks.is_empty() {

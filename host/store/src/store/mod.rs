@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobEvent;
 use gristmill_core::limits::SMALL_RESULT_BYTES;
@@ -31,7 +32,7 @@ use crate::journal::Journal;
 use crate::journal::segment::JournalLocation;
 use crate::recover;
 use crate::settings::Settings;
-use crate::shared::{READ_INLINE_BYTES_MAX, Shared, answer, damaged};
+use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
 use crate::state::backlog::Ack;
 use crate::state::decide::End;
 use crate::state::owners::Owners;
@@ -39,6 +40,10 @@ use crate::state::requests::DbRequest;
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::tables::db::Db;
+
+/// Results of at most so many bytes are written on a nearly full disk too: 16 MiB for the most jobs
+/// that can run at one time.
+const UNBOUNDED_RESULT_BYTES: usize = 4 << 10;
 
 /// Interval at which chunks that wait for disk space look for it again.
 const DISK_SPACE_PAUSE: Duration = Duration::from_millis(100);
@@ -90,6 +95,7 @@ impl SqliteStore {
             }
         }
         index.repair(now, &mut recovery);
+        db.watch_space(settings.disk_space.clone());
         index.begin_epoch(db.begin_life(journal.end().segment, now)?);
         let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
         let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
@@ -217,16 +223,24 @@ impl SqliteStore {
         self.shared.wake_database();
     }
 
-    /// Waits while the disk has no space for chunks: the rest of the reserve is for the ends of
-    /// jobs, cancels, deletes and expiry. Returns false when the lease is not the current one.
-    async fn wait_for_disk_space(&self, lease: Lease) -> Result<bool, StoreError> {
-        while !self.shared.settings.disk_space.admits_chunks() {
+    /// Reserves room for bytes of a running job, and waits while the disk does not `admit` them: the
+    /// rest of the reserve is for cancels, deletes and expiry, which make room. They would wait
+    /// behind a write that found no space. `None` when the lease is not the current one.
+    async fn reserve_for(
+        &self,
+        lease: Lease,
+        bytes: usize,
+        admits: impl Fn(&DiskSpaceGauge) -> bool,
+    ) -> Result<Option<Reserved<'_>>, StoreError> {
+        loop {
+            if let Some(reserved) = self.shared.reserve_if(bytes, &admits).await? {
+                return Ok(Some(reserved));
+            }
             if !self.shared.change_live(|index, now| index.leased(lease, now).is_some())? {
-                return Ok(false);
+                return Ok(None);
             }
             tokio::time::sleep(DISK_SPACE_PAUSE).await;
         }
-        Ok(true)
     }
 
     /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is
@@ -243,7 +257,15 @@ impl SqliteStore {
         let mut wanted = end.len();
         let mut attempt = Some((end, metered, ack));
         loop {
-            let reserved = shared.reserve(wanted).await?;
+            let is_small = wanted <= UNBOUNDED_RESULT_BYTES;
+            let admits = |disk_space: &DiskSpaceGauge| is_small || disk_space.admits_results();
+            let Some(reserved) = self.reserve_for(lease, wanted, admits).await? else {
+                // The caller waits for the change that won the race.
+                if let Some((_, _, Some(ack))) = attempt.take() {
+                    shared.change(|index, _| index.ack_id(lease.job, ack))?;
+                }
+                return Ok(false);
+            };
             let is_applied = shared.change(|index, now| {
                 let (mut end, metered, ack) = attempt.take()?;
                 let results_max = shared.settings.result_bytes_max;

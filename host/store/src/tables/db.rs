@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::backup::UNFINISHED;
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::NodeId;
 use gristmill_core::record::StoreEpoch;
 use gristmill_core::time::Timestamp;
@@ -44,12 +45,19 @@ const CHECKPOINT_PAGES: u64 = 4_000;
 /// The same while the disk is nearly full (4 MiB): the log itself takes space.
 const CHECKPOINT_PAGES_TIGHT: u64 = 500;
 
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 8 << 10;
+
 /// Pages in the write-ahead log at which a copy of the file is aborted (4 GiB), so that a slow copy
-/// does not fill the disk.
+/// does not fill the disk. Fewer on a smaller disk: the pages are written to the file afterwards, so
+/// the disk must have as much space above its reserve as the log has taken.
 const FROZEN_PAGES_MAX: u64 = 512 << 10;
 
 /// Pages that are returned to the file system in one step (8 MiB).
 const VACUUM_PAGES: i64 = 1_024;
+
+/// The same while the disk is nearly full (512 KiB): a step is written to the write-ahead log first.
+const VACUUM_PAGES_TIGHT: i64 = 64;
 
 /// Oldest SQLite without a known way to lose data in WAL mode.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -84,6 +92,8 @@ pub(crate) struct Db {
     pub(crate) word: Word,
     /// Ends the copy of the file that is being made, if there is one.
     copy: RefCell<Thaw>,
+    /// The space of the disk, for the bound of the write-ahead log during a copy.
+    disk_space: Arc<DiskSpaceGauge>,
     /// The last field: it is closed after the connection.
     open_file: Arc<OpenFile>,
 }
@@ -152,8 +162,14 @@ impl Db {
             file,
             word,
             copy: RefCell::default(),
+            disk_space: Arc::default(),
             open_file,
         })
+    }
+
+    /// Bounds the write-ahead log by this space while the file is copied.
+    pub(crate) fn watch_space(&mut self, disk_space: Arc<DiskSpaceGauge>) {
+        self.disk_space = disk_space;
     }
 
     /// Brings a file of an older version to this version, durably. To be called once the journal is
@@ -287,7 +303,9 @@ impl Db {
 
     /// Whether the file must not change.
     pub(crate) fn is_frozen(&self) -> bool {
-        let is_short = self.wal_pages.load(Ordering::Relaxed) < FROZEN_PAGES_MAX;
+        let pages_max = self.disk_space.bytes_above_reserve() / PAGE_BYTES;
+        let pages_max = pages_max.clamp(CHECKPOINT_PAGES_TIGHT, FROZEN_PAGES_MAX);
+        let is_short = self.wal_pages.load(Ordering::Relaxed) < pages_max;
         if is_short && self.copy.borrow().is_awaited() {
             return true;
         }
@@ -320,7 +338,8 @@ impl Db {
             false => free > VACUUM_PAGES && free > all / 4,
         };
         if is_wasteful {
-            let sql = format!("PRAGMA incremental_vacuum({VACUUM_PAGES})");
+            let pages = if is_tight { VACUUM_PAGES_TIGHT } else { VACUUM_PAGES };
+            let sql = format!("PRAGMA incremental_vacuum({pages})");
             let mut vacuum = self.connection.prepare(&sql)?;
             // Each step returns one page.
             let mut rows = vacuum.query(())?;
