@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "host",
     "host/api",
     "host/core",
     "host/dispatch",
     "host/egress",
+    "host/logs",
     "host/registry",
     "host/runtime",
     "host/store",

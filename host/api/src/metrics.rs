@@ -35,14 +35,15 @@ pub(crate) async fn metrics(
 ) -> Result<impl IntoResponse, ApiError> {
     caller.require_of_operator(Scope::Manage)?;
     let endpoints = state.catalog.view().deployments.len() as u64;
-    let registry =
-        registry(state.store.stats(), state.runtime.load(), &state.disk_space, endpoints);
+    let (store, lost_lines) = (state.store.stats(), state.logs.lost_lines());
+    let registry = registry(store, lost_lines, state.runtime.load(), &state.disk_space, endpoints);
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)))
 }
 
 /// The present values of all metrics. The encoder adds the ending `_total` to the name of a counter.
 fn registry(
     store: StoreStats,
+    lost_log_lines: u64,
     load: RuntimeLoad,
     disk: &DiskSpaceGauge,
     endpoints: u64,
@@ -53,6 +54,11 @@ fn registry(
     };
     counter("store_commits", "Store transactions, one fsync each", store.commits);
     counter("store_operations", "Changes in those transactions", store.operations);
+    counter(
+        "log_lines_lost",
+        "Handlers' log lines that could not be written to the disk",
+        lost_log_lines,
+    );
     let mut gauge = |name, help, value: u64| {
         registry.register(name, help, ConstGauge::new(value));
     };
@@ -93,7 +99,7 @@ mod tests {
     fn each_metric_has_its_name_its_type_and_its_value() {
         let store = StoreStats { commits: 1, operations: u64::MAX, jobs: 3 };
         let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
-        let text = text(&registry(store, load, &DiskSpaceGauge::new(Tenancy::default()), 4));
+        let text = text(&registry(store, 2, load, &DiskSpaceGauge::new(Tenancy::default()), 4));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\
             # TYPE gristmill_store_commits counter\n\
@@ -101,6 +107,9 @@ mod tests {
             # HELP gristmill_store_operations Changes in those transactions.\n\
             # TYPE gristmill_store_operations counter\n\
             gristmill_store_operations_total 18446744073709551615\n\
+            # HELP gristmill_log_lines_lost Handlers' log lines that could not be written to the disk.\n\
+            # TYPE gristmill_log_lines_lost counter\n\
+            gristmill_log_lines_lost_total 2\n\
             # HELP gristmill_jobs Jobs that exist.\n\
             # TYPE gristmill_jobs gauge\n\
             gristmill_jobs 3\n";
@@ -110,6 +119,7 @@ mod tests {
         let all = [
             "gristmill_store_commits_total",
             "gristmill_store_operations_total",
+            "gristmill_log_lines_lost_total",
             "gristmill_jobs",
             "gristmill_disk_free_bytes",
             "gristmill_disk_reserve_bytes",
@@ -122,7 +132,7 @@ mod tests {
         ];
         assert_eq!(names, all);
         assert_eq!(
-            samples[7..],
+            samples[8..],
             [
                 "gristmill_endpoints 4",
                 "gristmill_sandboxes_running 5",

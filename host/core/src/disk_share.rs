@@ -1,5 +1,5 @@
 //! Each owner's share of the disk: the bytes of the owner's jobs, results, waiting webhooks, files,
-//! and handlers with their compiled files.
+//! log lines, and handlers with their compiled files.
 //!
 //! **Bounds.** While the host has several owners, an owner's new work is refused once its account
 //! would exceed [`WORK_TO_FREE`] times the bytes that are left free above the disk's reserve, and

@@ -75,6 +75,10 @@ pub struct Endpoint {
     pub network_volume: Option<VolumeId>,
     /// The secrets that sign its webhooks.
     pub webhook_secrets: WebhookSecrets,
+    /// A random number of its creation, which tells its files apart from those of an earlier endpoint
+    /// with its id. Records of older hosts have 0.
+    #[serde(default)]
+    pub incarnation: u64,
 }
 
 impl Endpoint {
@@ -139,6 +143,7 @@ impl Endpoint {
             env: BTreeMap::new(),
             network_volume: None,
             webhook_secrets: WebhookSecrets::generate(),
+            incarnation: rand::random(),
         }
     }
 }
@@ -285,13 +290,15 @@ impl Metering {
 
 /// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the
 /// same incarnation, and so the same owner; an endpoint that is created again under the same id gets
-/// a new one. They are not stored: each start of the host creates new ones.
+/// a new one. These objects are not stored: each start of the host creates new ones, with the same
+/// [names on disk](Self::name_on_disk).
 #[derive(Debug, Clone)]
 pub struct EndpointIncarnation(Arc<Incarnation>);
 
 #[derive(Debug)]
 struct Incarnation {
     owner: OwnerId,
+    name_on_disk: Box<str>,
     has_ended: AtomicBool,
 }
 
@@ -303,14 +310,30 @@ impl Default for EndpointIncarnation {
 }
 
 impl EndpointIncarnation {
-    /// That of an endpoint of this owner.
+    /// That of some endpoint of this owner.
     pub fn new(owner: OwnerId) -> Self {
-        Self(Arc::new(Incarnation { owner, has_ended: AtomicBool::new(false) }))
+        Self::named(owner, "unnamed", rand::random())
+    }
+
+    /// That of an endpoint with this record.
+    pub fn of(endpoint: &Endpoint) -> Self {
+        Self::named(endpoint.owner.clone(), endpoint.id.as_str(), endpoint.incarnation)
+    }
+
+    fn named(owner: OwnerId, endpoint: &str, number: u64) -> Self {
+        let name_on_disk = format!("{endpoint}.{number:016x}").into();
+        Self(Arc::new(Incarnation { owner, name_on_disk, has_ended: AtomicBool::new(false) }))
     }
 
     /// The owner of the endpoint.
     pub fn owner(&self) -> &OwnerId {
         &self.0.owner
+    }
+
+    /// The beginning of the names of its files: the endpoint's id, a dot, and 16 hexadecimal digits.
+    /// The same after a restart, and another one for an endpoint that is created again.
+    pub fn name_on_disk(&self) -> &str {
+        &self.0.name_on_disk
     }
 
     /// Ends it: the endpoint is deleted.

@@ -187,6 +187,9 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Trace, Self::Debug, Self::Info, Self::Warn, Self::Error];
+
     /// The level's name.
     pub fn as_str(self) -> &'static str {
         match self {

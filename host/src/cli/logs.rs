@@ -21,7 +21,8 @@ const RECONNECTS_MAX: u32 = 10;
 
 /// Show the log of an endpoint's handlers.
 ///
-/// The host keeps the newest lines of each endpoint in memory; a restart of the host deletes them.
+/// The host keeps the newest lines of each endpoint on disk, 16 MiB unless its operator chooses
+/// another bound.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// The endpoint.

@@ -9,6 +9,7 @@ mod connection;
 mod disk;
 mod guest_runtimes;
 mod half_close;
+mod handler_logs;
 mod interrupts;
 mod linger;
 mod listener;
@@ -37,7 +38,6 @@ use gristmill_core::egress::AllowedHosts;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job_event_notice::JobListener;
 use gristmill_core::jobs::Jobs;
-use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
 use gristmill_core::runtime::Runtime as _;
 use gristmill_core::signals::Signals;
@@ -47,6 +47,7 @@ use gristmill_core::time::{Clock, SystemClock};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_egress::AddressPolicy;
+use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::{Sandbox, SandboxSettings};
 use gristmill_store::{Damage, OpenError, SqliteStore};
@@ -76,6 +77,9 @@ const LOADED_AHEAD_MAX: usize = 64;
 
 /// Time for answers that are being written once everything else has stopped.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Time for writing handlers' last log lines to the disk.
+const LAST_LOG_LINES: Duration = Duration::from_secs(2);
 
 /// A task beside the host in the same process, which observes it.
 pub(crate) struct DevHook {
@@ -214,7 +218,7 @@ async fn serve(
     sandbox.restore_volumes(catalog.view().volumes.values().map(|volume| &**volume));
     guests.low_priority.spawn(sandbox.count_volumes());
     load_ahead(&catalog, sandbox.clone(), guests);
-    let logs = Arc::new(Logs::default());
+    let (logs, log_writer) = handler_logs::open(settings, &catalog, disk_space.clone())?;
     let dispatcher = Dispatcher::start(Parts {
         store: store.clone(),
         catalog: catalog.clone(),
@@ -309,7 +313,9 @@ async fn serve(
     drop(wiping);
     tokio::select! {
         Some(error) = failure.recv() => Err(error),
-        () = shut_down(settings, &dispatcher, &deliverer, &jobs, &*store, serving) => outcome,
+        () = shut_down(
+            settings, &dispatcher, &deliverer, &jobs, &*store, serving, log_writer
+        ) => outcome,
         () = stop_signals.next() => {
             warn!("stopped at once; the next start runs interrupted jobs again");
             outcome
@@ -428,6 +434,7 @@ async fn shut_down(
     jobs: &Jobs,
     store: &dyn JobStore,
     serving: tokio::task::JoinHandle<Connections>,
+    log_writer: Option<LogWriter>,
 ) {
     info!("stopping: running jobs have {} s", settings.drain_timeout);
     jobs.stop_accepting();
@@ -439,6 +446,10 @@ async fn shut_down(
         let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
     }
     store.close().await;
+    if let Some(log_writer) = log_writer {
+        // It only panics with the process.
+        let _ = tokio::task::spawn_blocking(move || log_writer.close(LAST_LOG_LINES)).await;
+    }
     match drained {
         Drained::Finished => info!("stopped; every running job had ended"),
         Drained::Requeued => info!("stopped; some jobs were still running and wait again"),

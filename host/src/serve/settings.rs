@@ -196,6 +196,17 @@ pub struct ServeSettings {
     #[arg(long, value_name = "MIB", env = "GRISTMILL_JOURNAL_MIB", default_value = "1024")]
     pub journal_mib: Within<16, 65_536>,
 
+    /// Size of the log lines of one endpoint's handlers on disk, in MiB; the oldest are deleted beyond
+    /// it. 0 keeps lines only in memory, and deletes those on disk.
+    // A search for the lines of a job reads all of them.
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_ENDPOINT_LOG_MIB", default_value = "16")]
+    pub max_endpoint_log_mib: Within<0, 1_024>,
+
+    /// Size of the log lines of all handlers on disk, in MiB; beyond it, the oldest lines of the owner
+    /// with the most are deleted. 0 keeps lines only in memory.
+    #[arg(long, value_name = "MIB", env = "GRISTMILL_MAX_LOG_MIB", default_value = "1024")]
+    pub max_log_mib: Within<0, MIB_MAX>,
+
     /// Seconds that running jobs have after SIGTERM.
     #[arg(long, value_name = "SECONDS", env = "GRISTMILL_DRAIN_TIMEOUT", default_value = "30")]
     pub drain_timeout: Within<0, 3_600>,

@@ -152,8 +152,8 @@ pub(crate) async fn delete(
         })
         .await?;
     state.workers.refresh(&id);
-    state.store.await_deletion(&id).await?;
     state.logs.forget(&incarnation);
+    state.store.await_deletion(&id).await?;
     // The components of its releases may be unused now.
     images::remove_unused_components(&state).await;
     Ok(StatusCode::NO_CONTENT)
@@ -236,6 +236,7 @@ fn apply_patch(view: &View, current: Endpoint, input: EndpointInput) -> Result<E
         env: input.env.unwrap_or(current.env),
         network_volume,
         webhook_secrets: current.webhook_secrets,
+        incarnation: current.incarnation,
     })
 }
 

@@ -1,6 +1,9 @@
 //! `GET /v1/endpoints/{id}/logs`: the newest log lines of an endpoint's handlers, as an array, or
 //! as server-sent events that continue with new lines. The id of an event is the line's number; a
 //! client that returns with `Last-Event-ID` continues after it.
+//!
+//! **Costs.** Lines that only the disk has are read apart from the threads that serve calls, and owners
+//! and their keys [take turns](crate::checks): the files of one endpoint, up to 16 MiB by default.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -15,9 +18,9 @@ use bytes::Bytes;
 use futures::stream;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::JobId;
-use gristmill_core::key::Scope;
+use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::LIST_LOGS;
-use gristmill_core::logs::{Follower, LogLine, LogQuery};
+use gristmill_core::logs::{Follower, LogAnswer, LogLine, LogOrder, LogPage, LogQuery};
 use tokio::time::{Instant, timeout};
 
 use super::dto;
@@ -34,8 +37,8 @@ use crate::state::ApiState;
 
 /// The newest lines that the endpoint's handlers have logged, the oldest of them first.
 ///
-/// With `Accept: text/event-stream` new lines follow as events. The host keeps half a MiB of lines
-/// for each endpoint, in memory.
+/// With `Accept: text/event-stream` new lines follow as events. The host keeps 16 MiB of lines for each
+/// endpoint, unless its operator chooses another bound, and an answer has 4 MiB of them at most.
 #[utoipa::path(
     get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
     params(LogFilter),
@@ -55,9 +58,13 @@ pub(crate) async fn read(
         view.deployments.get(&endpoint.id).map(|deployment| deployment.incarnation.clone());
     let incarnation = incarnation.unwrap_or_default();
     let query = Query(query.as_deref().unwrap_or_default());
+    let after = sse::last_event_id(&headers, "the number of a line", sse::number)?;
+    let is_stream = sse::is_accepted(&headers);
     let mut wanted = LogQuery {
-        after: sse::last_event_id(&headers, "the number of a line", sse::number)?.unwrap_or(0),
+        after: after.unwrap_or(0),
         job: None,
+        // A reader who returns misses no line.
+        order: if is_stream && after.is_some() { LogOrder::Next } else { LogOrder::Newest },
         count_max: query.bounded("tail", LIST_LOGS)?,
     };
     match job(query)? {
@@ -65,14 +72,19 @@ pub(crate) async fn read(
         JobSelection::Job(job) => wanted.job = Some(job),
         JobSelection::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
-    if sse::is_accepted(&headers) {
-        let key = KeyCheck::new(&state, &caller.0);
-        let follower = state.logs.follow(&incarnation);
-        return Ok(follow(state, key, follower, wanted));
+    if is_stream {
+        let reader = Reader {
+            key: KeyCheck::new(&state, &caller.0),
+            caller: caller.0.clone(),
+            follower: state.logs.follow(&incarnation),
+            state,
+        };
+        return Ok(follow(reader, wanted));
     }
-    let lines = state.logs.read(&incarnation, wanted);
+    let answer = state.logs.read(&incarnation, wanted);
     // There may be 10,000 lines.
     let write = move || {
+        let LogPage { lines, .. } = complete(answer);
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
         Ok(Json(documents).into_response())
     };
@@ -100,42 +112,56 @@ fn job(query: Query<'_>) -> Result<JobSelection, ApiError> {
     Err(ApiError::bad_request(format!("query `job` must be the id of a job, not `{text}`")))
 }
 
-fn follow(state: ApiState, key: KeyCheck, follower: Follower, query: LogQuery) -> Response {
-    let from = (state, key, follower, query);
-    let pages = stream::unfold(from, async |(state, key, follower, mut query)| {
-        let lines = next_lines(&state, &key, &follower, query).await?;
-        if let Some(last) = lines.last() {
-            query.after = last.number;
-        }
-        // From now on all lines are sent; their number is bounded by the lines that the host keeps.
-        query.count_max = usize::MAX;
-        let text = events(&lines);
-        Some((Ok::<_, Infallible>(text), (state, key, follower, query)))
+/// All lines of an answer. Blocks when some of them are on the disk.
+fn complete(answer: LogAnswer) -> LogPage {
+    match answer {
+        LogAnswer::Complete(page) => page,
+        LogAnswer::Partial(page) => page.complete(),
+    }
+}
+
+/// A client that follows an endpoint's lines.
+struct Reader {
+    state: ApiState,
+    caller: Arc<ApiKey>,
+    key: KeyCheck,
+    follower: Follower,
+}
+
+fn follow(reader: Reader, query: LogQuery) -> Response {
+    let pages = stream::unfold((reader, query), async |(reader, mut query)| {
+        let lines = reader.next_lines(&mut query).await?;
+        Some((Ok::<_, Infallible>(events(&lines)), (reader, query)))
     });
     sse::response(Body::from_stream(pages))
 }
 
-/// The present lines, or those that arrive within [`COMMENT_INTERVAL`]; empty after that time.
-/// `None`: the endpoint was deleted, and its id may have another owner now; the key is not valid
-/// any more; or the host is stopping.
-async fn next_lines(
-    state: &ApiState,
-    key: &KeyCheck,
-    follower: &Follower,
-    query: LogQuery,
-) -> Option<Vec<Arc<LogLine>>> {
-    let comment_at = Instant::now() + COMMENT_INTERVAL;
-    loop {
-        key.check().ok()?;
-        let mut added = pin!(follower.added());
-        added.as_mut().enable();
-        let lines = follower.read(query)?;
-        if !lines.is_empty() || Instant::now() >= comment_at {
-            return Some(lines);
-        }
-        tokio::select! {
-            _ = timeout(KEY_CHECK_INTERVAL, added) => {}
-            () = state.jobs.closed() => return None,
+impl Reader {
+    /// The present lines, or those that arrive within [`COMMENT_INTERVAL`]; empty after that time. The
+    /// query continues after them. `None`: the endpoint was deleted, and its id may have another owner
+    /// now; the key is not valid any more; or the host is stopping.
+    async fn next_lines(&self, query: &mut LogQuery) -> Option<Vec<Arc<LogLine>>> {
+        let comment_at = Instant::now() + COMMENT_INTERVAL;
+        loop {
+            self.key.check().ok()?;
+            let mut added = pin!(self.follower.added());
+            added.as_mut().enable();
+            let LogPage { lines, up_to } = match self.follower.read(*query)? {
+                LogAnswer::Complete(page) => page,
+                answer @ LogAnswer::Partial(_) => {
+                    let pages = &self.state.pages;
+                    pages.write(&self.caller, move || Ok(complete(answer))).await.ok()?
+                }
+            };
+            // From now on all lines are sent.
+            (query.after, query.order) = (up_to, LogOrder::Next);
+            if !lines.is_empty() || Instant::now() >= comment_at {
+                return Some(lines);
+            }
+            tokio::select! {
+                _ = timeout(KEY_CHECK_INTERVAL, added) => {}
+                () = self.state.jobs.closed() => return None,
+            }
         }
     }
 }

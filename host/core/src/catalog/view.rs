@@ -291,8 +291,7 @@ impl View {
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         let incarnation =
             self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());
-        let incarnation =
-            incarnation.unwrap_or_else(|| EndpointIncarnation::new(endpoint.owner.clone()));
+        let incarnation = incarnation.unwrap_or_else(|| EndpointIncarnation::of(&endpoint));
         Deployment { endpoint, template, component, volume, incarnation }
     }
 

@@ -106,7 +106,9 @@ async fn releases_count_for_the_owner_of_the_template_that_ran_them() {
             unreachable!()
         };
         changed.scaling.workers_max = 99;
-        changed.webhook_secrets = t.endpoint(&changed.id.to_string()).webhook_secrets.clone();
+        let present = t.endpoint(&changed.id.to_string());
+        changed.webhook_secrets = present.webhook_secrets.clone();
+        changed.incarnation = present.incarnation;
         try_put(CatalogEntry::Endpoint(changed)).await.unwrap();
     }
     try_put(CatalogEntry::Key(key_of("b"))).await.unwrap();

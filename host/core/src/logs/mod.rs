@@ -1,0 +1,636 @@
+//! The log lines of handlers. The newest are in memory; with an [archive](LogArchive), older ones are
+//! in files, and survive the process.
+//!
+//! **Bounds.** [`ENDPOINT_BYTES_MAX`] in memory for each endpoint, whose oldest lines are dropped
+//! first, and [`ALL_BYTES_MAX`] for all endpoints: beyond it, lines of the endpoint with the most
+//! bytes are dropped. A line costs its text and about a hundred bytes. Lines that wait for the archive
+//! are those in memory and no others: lines that memory drops before the archive has them are lost to
+//! the archive, and counted.
+//!
+//! **Costs.** Adding a line is a lock and an allocation, with or without an archive: it never waits
+//! for the disk. A line wakes the [`Follower`]s of its own endpoint only. The thread of the archive
+//! wakes for the first line after a pause, and once [`URGENT_BYTES`] of an endpoint wait.
+
+mod archive;
+mod line;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+pub use self::archive::{
+    ArchivePage, ArchiveQuery, Batch, LogArchive, Lost, NEWEST_BYTES_MAX, NEXT_BYTES_MAX,
+};
+use self::line::LINE_BYTES;
+pub use self::line::LogLine;
+use crate::endpoint::EndpointIncarnation;
+use crate::id::JobId;
+use crate::runtime::LogLevel;
+use crate::time::Timestamp;
+
+/// Bytes of an endpoint's lines in memory.
+pub const ENDPOINT_BYTES_MAX: usize = 512 << 10;
+
+/// Bytes of all lines in memory.
+pub const ALL_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of an endpoint's lines that wait for the archive, at which they do not wait for its next
+/// round: an eighth of what memory has room for.
+pub const URGENT_BYTES: usize = 64 << 10;
+
+/// Numbers that a start leaves out: a killed process may have shown so many lines to readers that the
+/// archive does not have.
+const RESTART_GAP: u64 = (ENDPOINT_BYTES_MAX / LINE_BYTES) as u64;
+
+/// Selects lines of an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// Only lines after this number. A number beyond all lines comes from an earlier process whose
+    /// clock was ahead; then all lines are newer, and the newest are selected.
+    pub after: u64,
+    /// Only lines of this job.
+    pub job: Option<JobId>,
+    /// Which of these lines.
+    pub order: LogOrder,
+    /// At most this many, if the newest are selected.
+    pub count_max: usize,
+}
+
+/// Which lines are selected when there are many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogOrder {
+    /// The newest.
+    #[default]
+    Newest,
+    /// The next ones after the query's number, without a gap; about [`NEXT_BYTES_MAX`] of them.
+    Next,
+}
+
+/// Selected lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct LogPage {
+    /// The oldest first.
+    pub lines: Vec<Arc<LogLine>>,
+    /// All lines up to this number were considered: a query for the next ones continues here.
+    pub up_to: u64,
+}
+
+/// The answer to a query, as far as memory has it.
+#[derive(Debug)]
+pub enum LogAnswer {
+    /// All of it.
+    Complete(LogPage),
+    /// The archive may have further lines.
+    Partial(PartialPage),
+}
+
+/// The lines of a page that are in memory; the archive may have earlier ones.
+#[derive(Debug)]
+pub struct PartialPage {
+    archive: Arc<dyn LogArchive>,
+    endpoint: EndpointIncarnation,
+    query: ArchiveQuery,
+    in_memory: LogPage,
+}
+
+impl PartialPage {
+    /// Adds the lines of the archive. Blocks for some milliseconds: it reads files.
+    pub fn complete(self) -> LogPage {
+        let ArchivePage { mut lines, is_cut } = self.archive.read(&self.endpoint, self.query);
+        if is_cut && let Some(last) = lines.last() {
+            return LogPage { up_to: last.number, lines };
+        }
+        let LogPage { lines: newer, up_to } = self.in_memory;
+        lines.extend(newer);
+        LogPage { lines, up_to }
+    }
+}
+
+/// The log lines of all endpoints.
+#[derive(Debug, Default)]
+pub struct Logs {
+    state: Mutex<State>,
+    archive: Option<Arc<dyn LogArchive>>,
+    /// Notified when there is work for the archive's thread.
+    has_work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: usize,
+    /// By the endpoints' incarnations: a new endpoint may have the id of a deleted one whose jobs
+    /// still log.
+    endpoints: HashMap<EndpointIncarnation, Lines>,
+    /// The endpoints that have a [`Follower`].
+    followed: HashMap<EndpointIncarnation, Followed>,
+    to_archive: ToArchive,
+}
+
+/// The work of the archive's thread.
+#[derive(Debug, Default)]
+struct ToArchive {
+    /// Endpoints with lines that the archive does not have.
+    waiting: HashSet<EndpointIncarnation>,
+    /// Those with many of them.
+    urgent: Vec<EndpointIncarnation>,
+    /// Deleted endpoints, whose lines the archive deletes.
+    deleted: Vec<EndpointIncarnation>,
+    is_closing: bool,
+    lost_lines: u64,
+}
+
+/// Work of the archive's thread.
+#[derive(Debug, Default)]
+pub struct ArchiveWork {
+    /// Endpoints whose lines are to be written.
+    pub endpoints: Vec<EndpointIncarnation>,
+    /// Deleted endpoints, whose lines are to be deleted.
+    pub deleted: Vec<EndpointIncarnation>,
+    /// Whether these are all endpoints with waiting lines, and not only those with many.
+    pub is_round: bool,
+    /// Whether there is no work after this.
+    pub is_last: bool,
+}
+
+/// The followers of one endpoint.
+#[derive(Debug, Default)]
+struct Followed {
+    /// Their number; at least one.
+    count: usize,
+    added: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Lines {
+    bytes: usize,
+    last_number: u64,
+    lines: VecDeque<Arc<LogLine>>,
+    /// Memory has no line up to this number.
+    dropped_to: u64,
+    /// The archive has all lines up to this number, is about to write them, or has lost them. The
+    /// greatest number without an archive.
+    archived_to: u64,
+    /// Bytes of the lines in memory after that number.
+    waiting_bytes: usize,
+    is_waiting: bool,
+    is_urgent: bool,
+    /// Lines that memory dropped before the archive had them, until their mark is written.
+    lost: Option<Lost>,
+}
+
+/// The effect of dropping a line from memory.
+#[derive(Debug, Default)]
+struct Dropped {
+    bytes: usize,
+    /// Lines that the archive has lost by it.
+    lost: u64,
+}
+
+impl Lines {
+    fn new(has_archive: bool) -> Self {
+        Self {
+            bytes: 0,
+            last_number: 0,
+            lines: VecDeque::new(),
+            dropped_to: 0,
+            archived_to: if has_archive { 0 } else { u64::MAX },
+            waiting_bytes: 0,
+            is_waiting: false,
+            is_urgent: false,
+            lost: None,
+        }
+    }
+
+    fn drop_oldest(&mut self) -> Dropped {
+        let Some(line) = self.lines.pop_front() else { return Dropped::default() };
+        let bytes = line.bytes();
+        self.bytes -= bytes;
+        self.dropped_to = line.number;
+        if line.number <= self.archived_to {
+            return Dropped { bytes, lost: 0 };
+        }
+        self.waiting_bytes -= bytes;
+        self.lost = Some(Lost::add(self.lost, &line));
+        Dropped { bytes, lost: 1 }
+    }
+
+    /// The lines that the archive does not have, or is not about to write.
+    fn unarchived(&self) -> impl Iterator<Item = &Arc<LogLine>> {
+        let from = self.lines.partition_point(|line| line.number <= self.archived_to);
+        self.lines.range(from..)
+    }
+}
+
+impl Logs {
+    /// Lines that `archive` keeps, too. `last_numbers` are those of its last lines.
+    pub fn with_archive(
+        archive: Arc<dyn LogArchive>,
+        last_numbers: impl IntoIterator<Item = (EndpointIncarnation, u64)>,
+    ) -> Self {
+        let restored = last_numbers.into_iter().map(|(endpoint, number)| {
+            let lines = Lines {
+                last_number: number.saturating_add(RESTART_GAP),
+                dropped_to: number,
+                archived_to: number,
+                ..Lines::new(true)
+            };
+            (endpoint, lines)
+        });
+        let state = State { endpoints: restored.collect(), ..State::default() };
+        Self { state: Mutex::new(state), archive: Some(archive), has_work: Condvar::new() }
+    }
+
+    /// Keeps a line of an endpoint, unless the endpoint was deleted. Never waits.
+    pub fn add(
+        &self,
+        endpoint: &EndpointIncarnation,
+        at: Timestamp,
+        job: JobId,
+        level: LogLevel,
+        text: &str,
+    ) {
+        let mut locked = self.state.lock();
+        // Under the lock of `forget`, which runs after the endpoint's deletion.
+        if endpoint.has_ended() {
+            return;
+        }
+        let has_archive = self.archive.is_some();
+        let State { bytes: all_bytes, endpoints, to_archive, .. } = &mut *locked;
+        let lines = endpoints.entry(endpoint.clone()).or_insert_with(|| Lines::new(has_archive));
+        let number = at.as_millis().max(lines.last_number.saturating_add(1));
+        let line = LogLine { number, at, job, level, text: text.into() };
+        let bytes = line.bytes();
+        lines.last_number = number;
+        lines.bytes += bytes;
+        lines.lines.push_back(Arc::new(line));
+        *all_bytes += bytes;
+        let has_work = has_archive && to_archive.note(endpoint, lines, bytes);
+        while lines.bytes > ENDPOINT_BYTES_MAX {
+            let dropped = lines.drop_oldest();
+            *all_bytes -= dropped.bytes;
+            to_archive.lost_lines += dropped.lost;
+        }
+        while *all_bytes > ALL_BYTES_MAX {
+            let Some(most) = endpoints.values_mut().max_by_key(|lines| lines.bytes) else {
+                break;
+            };
+            let dropped = most.drop_oldest();
+            *all_bytes -= dropped.bytes;
+            to_archive.lost_lines += dropped.lost;
+        }
+        let followers = locked.followers(endpoint);
+        drop(locked);
+        if has_work {
+            self.has_work.notify_one();
+        }
+        if let Some(followers) = followers {
+            followers.notify_waiters();
+        }
+    }
+
+    /// The lines that match a query, as far as memory has them.
+    pub fn read(&self, endpoint: &EndpointIncarnation, query: LogQuery) -> LogAnswer {
+        let state = self.state.lock();
+        let Some(kept) = state.endpoints.get(endpoint) else {
+            return LogAnswer::Complete(LogPage::default());
+        };
+        let LogQuery { mut after, job, mut order, count_max } = query;
+        let up_to = kept.last_number;
+        if after > up_to {
+            (after, order) = (0, LogOrder::Newest);
+        }
+        let newest = (order == LogOrder::Newest).then_some(count_max);
+        let mark = kept.lost.map(|lost| Arc::new(lost.mark()));
+        let in_order = kept.lines.iter().rev().chain(&mark).take_while(|line| line.number > after);
+        let of_job = in_order.filter(|line| job.is_none_or(|job| line.job == job));
+        let mut lines: Vec<_> = of_job.take(newest.unwrap_or(usize::MAX)).cloned().collect();
+        lines.reverse();
+        let left = newest.map(|count_max| count_max - lines.len());
+        let in_memory = LogPage { lines, up_to };
+        // The mark of lost lines is not in the archive yet, which has all lines before them.
+        let up_to = if mark.is_some() { kept.archived_to } else { kept.dropped_to };
+        match &self.archive {
+            Some(archive) if up_to > after && left != Some(0) => LogAnswer::Partial(PartialPage {
+                archive: archive.clone(),
+                endpoint: endpoint.clone(),
+                query: ArchiveQuery { after, up_to, job, newest: left },
+                in_memory,
+            }),
+            Some(_) | None => LogAnswer::Complete(in_memory),
+        }
+    }
+
+    /// Follows the lines of one endpoint.
+    pub fn follow(self: &Arc<Self>, endpoint: &EndpointIncarnation) -> Follower {
+        let mut state = self.state.lock();
+        let followed = state.followed.entry(endpoint.clone()).or_default();
+        followed.count += 1;
+        Follower { logs: self.clone(), endpoint: endpoint.clone(), added: followed.added.clone() }
+    }
+
+    /// Deletes the lines of a deleted endpoint, and wakes its followers. The archive deletes its lines
+    /// a moment later.
+    pub fn forget(&self, endpoint: &EndpointIncarnation) {
+        let mut state = self.state.lock();
+        if let Some(lines) = state.endpoints.remove(endpoint) {
+            state.bytes -= lines.bytes;
+        }
+        if self.archive.is_some() {
+            state.to_archive.waiting.remove(endpoint);
+            state.to_archive.deleted.push(endpoint.clone());
+        }
+        let followers = state.followers(endpoint);
+        drop(state);
+        self.has_work.notify_one();
+        if let Some(followers) = followers {
+            followers.notify_waiters();
+        }
+    }
+
+    /// Lines that memory had to drop before the archive had them, since the start.
+    pub fn lost_lines(&self) -> u64 {
+        self.state.lock().to_archive.lost_lines
+    }
+
+    /// Waits for work for the archive's thread: at `round_at`, or later, when lines wait, and before
+    /// that only for urgent lines, deletions, and the [close](Self::close).
+    pub fn await_archive_work(&self, round_at: Instant) -> ArchiveWork {
+        let mut state = self.state.lock();
+        loop {
+            let work = &mut state.to_archive;
+            let deleted = std::mem::take(&mut work.deleted);
+            let is_round = !work.waiting.is_empty() && Instant::now() >= round_at;
+            if is_round || work.is_closing {
+                work.urgent.clear();
+                let endpoints = work.waiting.drain().collect();
+                return ArchiveWork { endpoints, deleted, is_round, is_last: work.is_closing };
+            }
+            let endpoints = std::mem::take(&mut work.urgent);
+            if !endpoints.is_empty() || !deleted.is_empty() {
+                endpoints.iter().for_each(|endpoint| {
+                    work.waiting.remove(endpoint);
+                });
+                return ArchiveWork { endpoints, deleted, ..ArchiveWork::default() };
+            }
+            if work.waiting.is_empty() {
+                self.has_work.wait(&mut state);
+            } else {
+                let _ = self.has_work.wait_until(&mut state, round_at);
+            }
+        }
+    }
+
+    /// From now on the archive's thread gets its last work.
+    pub fn close(&self) {
+        self.state.lock().to_archive.is_closing = true;
+        self.has_work.notify_one();
+    }
+
+    /// The lines of an endpoint that the archive does not have. `None`: it has all.
+    pub fn take_unarchived(&self, endpoint: &EndpointIncarnation) -> Option<Batch> {
+        let mut state = self.state.lock();
+        let kept = state.endpoints.get_mut(endpoint)?;
+        (kept.is_waiting, kept.is_urgent, kept.waiting_bytes) = (false, false, 0);
+        let (lost, after) = (kept.lost.take(), kept.archived_to);
+        let lines: Vec<_> = kept.unarchived().cloned().collect();
+        let last = lines.last().map(|line| line.number).or_else(|| lost.map(|lost| lost.number))?;
+        kept.archived_to = last;
+        Some(Batch { lines, lost, after })
+    }
+
+    /// Lines that were taken and could not be written, except those up to `written_to`. They wait
+    /// again, as far as memory still has them.
+    pub fn put_back(&self, endpoint: &EndpointIncarnation, batch: &Batch, written_to: Option<u64>) {
+        let mut state = self.state.lock();
+        let State { endpoints, to_archive, .. } = &mut *state;
+        let Some(kept) = endpoints.get_mut(endpoint) else { return };
+        let archived_to = written_to.unwrap_or(batch.after);
+        let mut lost = batch.lost.filter(|_| written_to.is_none());
+        for line in &batch.lines {
+            if line.number > archived_to && line.number <= kept.dropped_to {
+                lost = Some(Lost::add(lost, line));
+                to_archive.lost_lines += 1;
+            }
+        }
+        kept.lost = Lost::join(lost, kept.lost.take());
+        kept.archived_to = archived_to;
+        kept.waiting_bytes = kept.unarchived().map(|line| line.bytes()).sum();
+        // They wait for the next round, however many they are: the disk has no room at present.
+        (kept.is_waiting, kept.is_urgent) = (true, true);
+        to_archive.waiting.insert(endpoint.clone());
+    }
+}
+
+impl ToArchive {
+    /// A line with so many bytes was added. Returns whether the archive's thread has to know.
+    fn note(&mut self, endpoint: &EndpointIncarnation, lines: &mut Lines, bytes: usize) -> bool {
+        lines.waiting_bytes += bytes;
+        let mut is_news = false;
+        if !lines.is_waiting {
+            lines.is_waiting = true;
+            is_news = self.waiting.is_empty();
+            self.waiting.insert(endpoint.clone());
+        }
+        if lines.waiting_bytes >= URGENT_BYTES && !lines.is_urgent {
+            lines.is_urgent = true;
+            is_news = true;
+            self.urgent.push(endpoint.clone());
+        }
+        is_news
+    }
+}
+
+impl State {
+    fn followers(&self, endpoint: &EndpointIncarnation) -> Option<Arc<Notify>> {
+        self.followed.get(endpoint).map(|followed| followed.added.clone())
+    }
+}
+
+/// A reader who waits for the lines of one endpoint.
+#[derive(Debug)]
+pub struct Follower {
+    logs: Arc<Logs>,
+    endpoint: EndpointIncarnation,
+    added: Arc<Notify>,
+}
+
+impl Follower {
+    /// The next line of the endpoint that comes after this call, or the endpoint's deletion.
+    pub fn added(&self) -> Notified<'_> {
+        self.added.notified()
+    }
+
+    /// The lines that match a query, as far as memory has them. `None`: the endpoint was deleted.
+    pub fn read(&self, query: LogQuery) -> Option<LogAnswer> {
+        (!self.endpoint.has_ended()).then(|| self.logs.read(&self.endpoint, query))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let mut state = self.logs.state.lock();
+        let Some(followed) = state.followed.get_mut(&self.endpoint) else { return };
+        followed.count -= 1;
+        if followed.count == 0 {
+            state.followed.remove(&self.endpoint);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{NodeId, Submission};
+
+    fn job() -> JobId {
+        JobId::generate(Submission::Async, NodeId(1))
+    }
+
+    fn add(logs: &Logs, endpoint: &EndpointIncarnation, job: JobId, text: &str) {
+        logs.add(endpoint, Timestamp::from_millis(0), job, LogLevel::Info, text);
+    }
+
+    fn read(logs: &Logs, endpoint: &EndpointIncarnation, query: LogQuery) -> Vec<Arc<LogLine>> {
+        match logs.read(endpoint, query) {
+            LogAnswer::Complete(page) => page.lines,
+            LogAnswer::Partial(_) => panic!("there is no archive"),
+        }
+    }
+
+    fn texts(logs: &Logs, endpoint: &EndpointIncarnation, query: LogQuery) -> Vec<String> {
+        read(logs, endpoint, query).iter().map(|line| line.text.to_string()).collect()
+    }
+
+    const ALL: LogQuery =
+        LogQuery { after: 0, job: None, order: LogOrder::Newest, count_max: usize::MAX };
+
+    #[test]
+    fn lines_are_found_by_endpoint_job_and_number() {
+        let (logs, mine, other) = (Logs::default(), job(), job());
+        let [a, b, c] = [(); 3].map(|()| EndpointIncarnation::default());
+        for (endpoint, job, text) in
+            [(&a, mine, "1"), (&b, mine, "2"), (&a, other, "3"), (&a, mine, "4")]
+        {
+            add(&logs, endpoint, job, text);
+        }
+        assert_eq!(texts(&logs, &a, ALL), ["1", "3", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { job: Some(mine), ..ALL }), ["1", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { after: 1, ..ALL }), ["3", "4"]);
+        assert_eq!(texts(&logs, &a, LogQuery { count_max: 1, ..ALL }), ["4"], "the newest");
+        assert_eq!(texts(&logs, &c, ALL), [""; 0]);
+        logs.forget(&a);
+        assert_eq!((texts(&logs, &a, ALL).len(), texts(&logs, &b, ALL).len()), (0, 1));
+    }
+
+    #[test]
+    fn numbers_grow_by_endpoint_and_over_restarts() {
+        let (job, numbered) = (job(), EndpointIncarnation::default());
+        let line = |logs: &Logs, endpoint: &EndpointIncarnation, ms: u64| {
+            logs.add(endpoint, Timestamp::from_millis(ms), job, LogLevel::Info, "x");
+        };
+        let numbers = |logs: &Logs, after: u64| -> Vec<u64> {
+            let query = LogQuery { after, ..ALL };
+            read(logs, &numbered, query).iter().map(|line| line.number).collect()
+        };
+        let logs = Logs::default();
+        for ms in [1_000, 1_000, 990, 1_500] {
+            line(&logs, &numbered, ms);
+            // Another endpoint's lines change nothing.
+            let other = EndpointIncarnation::default();
+            (0..100).for_each(|_| line(&logs, &other, ms));
+        }
+        assert_eq!(numbers(&logs, 0), [1_000, 1_001, 1_002, 1_500]);
+        // The next process continues after the last line that a reader has seen.
+        let logs = Logs::default();
+        line(&logs, &numbered, 1_500);
+        line(&logs, &numbered, 2_000);
+        assert_eq!(numbers(&logs, 1_499), [1_500, 2_000]);
+        assert_eq!(numbers(&logs, 1_500), [2_000]);
+        // The clock of the process before was ahead.
+        assert_eq!(numbers(&logs, 2_001), [1_500, 2_000]);
+    }
+
+    #[test]
+    fn late_lines_of_a_deleted_endpoint_are_kept_nowhere() {
+        let (logs, job) = (Logs::default(), job());
+        let (deleted, next) = (EndpointIncarnation::default(), EndpointIncarnation::default());
+        add(&logs, &deleted, job, "before");
+        deleted.end();
+        add(&logs, &deleted, job, "late");
+        logs.forget(&deleted);
+        add(&logs, &deleted, job, "later");
+        add(&logs, &next, job, "next");
+        assert_eq!(texts(&logs, &deleted, ALL), [""; 0]);
+        assert_eq!(texts(&logs, &next, ALL), ["next"]);
+        let state = logs.state.lock();
+        assert_eq!((state.endpoints.len(), state.bytes), (1, "next".len() + LINE_BYTES));
+    }
+
+    #[test]
+    fn an_endpoint_keeps_its_newest_lines_and_displaces_no_others() {
+        let (logs, job) = (Logs::default(), job());
+        let (quiet, loud) = (EndpointIncarnation::default(), EndpointIncarnation::default());
+        add(&logs, &quiet, job, "here");
+        let text = "x".repeat(1_000);
+        for _ in 0..1_000 {
+            add(&logs, &loud, job, &text);
+        }
+        assert_eq!(texts(&logs, &loud, ALL).len(), ENDPOINT_BYTES_MAX / 1_100);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
+    }
+
+    #[tokio::test]
+    async fn a_line_wakes_the_followers_of_its_own_endpoint_and_no_other() {
+        let (logs, job) = (Arc::new(Logs::default()), job());
+        let [quiet, loud, unheard] = [(); 3].map(|()| EndpointIncarnation::default());
+        let followers = [&quiet, &quiet, &loud].map(|endpoint| logs.follow(endpoint));
+        let mut added: Vec<_> = followers.iter().map(|each| Box::pin(each.added())).collect();
+        let mut woken = |index: usize| added[index].as_mut().enable();
+        assert_eq!([0, 1, 2].map(&mut woken), [false; 3]);
+        for _ in 0..1_000 {
+            add(&logs, &loud, job, "x");
+            add(&logs, &unheard, job, "x");
+        }
+        assert_eq!([0, 1, 2].map(&mut woken), [false, false, true]);
+        add(&logs, &quiet, job, "here");
+        assert_eq!([0, 1].map(&mut woken), [true; 2]);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
+        drop(added);
+
+        let mut deleted = Box::pin(followers[0].added());
+        assert!(!deleted.as_mut().enable());
+        quiet.end();
+        logs.forget(&quiet);
+        assert!(deleted.as_mut().enable(), "a deleted endpoint has no more lines to wait for");
+        assert!(followers[0].read(ALL).is_none());
+        drop(deleted);
+        let [first, second, third] = followers;
+        drop((first, third));
+        assert_eq!(logs.state.lock().followed.len(), 1, "the second follower is still there");
+        drop(second);
+        assert!(
+            logs.state.lock().followed.is_empty(),
+            "endpoints without followers take no memory"
+        );
+    }
+
+    #[test]
+    fn lines_beyond_the_common_bound_are_dropped_from_the_largest_log() {
+        let (logs, job) = (Logs::default(), job());
+        let quiet = EndpointIncarnation::default();
+        add(&logs, &quiet, job, "here");
+        let text = "x".repeat(100_000);
+        for _ in 0..500 {
+            add(&logs, &EndpointIncarnation::default(), job, &text);
+        }
+        let state = logs.state.lock();
+        assert!(state.bytes <= ALL_BYTES_MAX, "{}", state.bytes);
+        assert_eq!(state.bytes, state.endpoints.values().map(|lines| lines.bytes).sum::<usize>());
+        drop(state);
+        assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
+    }
+}
