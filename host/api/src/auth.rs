@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, Request, header};
+use axum::http::{Extensions, HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_core::catalog::View;
@@ -16,7 +14,6 @@ use tokio::time::Instant;
 
 use crate::call_origin::CallOrigin;
 use crate::error::{ApiError, ErrorCode};
-use crate::rate_limit::ConcurrencyPermit;
 use crate::state::ApiState;
 
 /// Accepted forms of a key in the Authorization header.
@@ -28,30 +25,6 @@ pub(crate) enum Form {
     Bearer,
     /// `Bearer KEY`, or `Basic` with the key as the password, as clients of a registry send it.
     BasicOrBearer,
-}
-
-/// The caller of the management API. The call counts as concurrent until this is dropped.
-#[derive(Debug)]
-pub(crate) struct ManagementCaller(
-    pub(crate) Arc<ApiKey>,
-    #[expect(dead_code, reason = "held until it is dropped")] Option<ConcurrencyPermit>,
-);
-
-impl ManagementCaller {
-    /// Refuses the call unless the key has the scope `needed`.
-    pub(crate) fn require(&self, needed: Scope) -> Result<(), ApiError> {
-        require(&self.0, needed, None)
-    }
-
-    /// Like [`require`](Self::require), for data of the whole host: only the operator's keys may
-    /// reach it.
-    pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
-        self.require(needed)?;
-        match self.0.owner.is_operator() {
-            true => Ok(()),
-            false => Err(unauthorized("this is for the operator's API keys only")),
-        }
-    }
 }
 
 /// Refuses the call unless the key has the scope `needed`: on `endpoint`, or without any endpoint.
@@ -70,13 +43,11 @@ pub(crate) fn require(
     Err(unauthorized(format!("this API key lacks the scope `{}`{for_endpoint}", needed.as_str())))
 }
 
-impl FromRequestParts<ApiState> for ManagementCaller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let key = identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
-        let for_endpoint = state.limiter.enter_management(&key)?;
-        Ok(Self(key, for_endpoint))
+/// Refuses the call unless the key is one of the operator's.
+pub(crate) fn require_operator(key: &ApiKey) -> Result<(), ApiError> {
+    match key.owner.is_operator() {
+        true => Ok(()),
+        false => Err(unauthorized("this is for the operator's API keys only")),
     }
 }
 
@@ -198,16 +169,17 @@ pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError
 ///
 /// # Errors
 /// 429 when too many such calls come from one address.
-pub(crate) fn count_unauthenticated<B>(
-    request: &Request<B>,
+pub(crate) fn count_unauthenticated(
+    headers: &HeaderMap,
+    extensions: &Extensions,
     state: &ApiState,
 ) -> Result<(), ApiError> {
-    match valid_key(request.headers(), state, Form::BearerOrBare) {
+    match valid_key(headers, state, Form::BearerOrBare) {
         Ok(key) => {
-            show_key(request.extensions(), &key);
+            show_key(extensions, &key);
             Ok(())
         }
-        Err(_) => state.unauthenticated.admit(request.extensions()),
+        Err(_) => state.unauthenticated.admit(extensions),
     }
 }
 

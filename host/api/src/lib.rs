@@ -16,6 +16,7 @@ mod auth;
 mod billing;
 mod body;
 mod call_origin;
+mod caller;
 mod change;
 mod checks;
 mod complete;

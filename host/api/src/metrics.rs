@@ -4,11 +4,9 @@
 //! `prometheus-client` writes the text: it escapes, and adds the units' and counters' endings. The
 //! values are read when a scraper calls, so a job costs nothing here.
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::key::Scope;
 use gristmill_core::runtime::RuntimeLoad;
 use gristmill_core::store::StoreStats;
 use prometheus_client::encoding::text::encode;
@@ -16,10 +14,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, ManageHost};
 use crate::error::ApiError;
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// The type of the text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,10 +27,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
     responses((status = 200, description = "Counters and gauges", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")),
 )]
 pub(crate) async fn metrics(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, .. }: Caller<ManageHost>,
 ) -> Result<impl IntoResponse, ApiError> {
-    caller.require_of_operator(Scope::Manage)?;
     let endpoints = state.catalog.view().deployments.len() as u64;
     let registry =
         registry(state.store.stats(), state.runtime.load(), &state.disk_space, endpoints);

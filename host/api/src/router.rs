@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
@@ -22,14 +22,14 @@ use utoipa_axum::routes;
 use crate::access::Access;
 use crate::admission::AdmissionLayer;
 use crate::call_origin::CallOrigin;
+use crate::caller::{Anyone, Guarded};
 use crate::complete::complete;
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
-    answer_owner, auth, docs_page, fallback, head, management, metrics, openapi, paths, queue,
-    registry,
+    answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, queue, registry,
 };
 
 /// Both APIs, and the document that describes them. Cheap to clone.
@@ -57,7 +57,7 @@ impl Api {
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
-            .with_state(state);
+            .with_state(Guarded::new(state));
         Self { routes, access }
     }
 
@@ -124,13 +124,13 @@ pub fn response_over_budget(answer: &Response<Body>) -> Response<Body> {
 }
 
 /// The queue API below `prefix`. It is not nested, which would add two layers around each route.
-fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<ApiState> {
+fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<Guarded> {
     use Operation as On;
     use queue::routes::{
         cancel, health, openai, purge_queue, requests, retry, run, run_sync, status, stream,
     };
     // Each route is behind the admission layer, with the operation that its calls count as.
-    let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
+    let behind = |operation, mut route: UtoipaMethodRouter<Guarded>| {
         openapi::document_admission(&mut route.1);
         openapi::below(prefix, &mut route.1);
         route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
@@ -155,8 +155,8 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
 /// The routes for OpenAI clients; refusals have OpenAI's format.
 fn openai_api(
     prefix: &str,
-    (_, mut paths, route): UtoipaMethodRouter<ApiState>,
-) -> OpenApiRouter<ApiState> {
+    (_, mut paths, route): UtoipaMethodRouter<Guarded>,
+) -> OpenApiRouter<Guarded> {
     let routes = Router::new()
         // Documented as one part of a path, since a document cannot express more.
         .route(&format!("{prefix}/{{endpoint}}/openai/{{*rest}}"), route)
@@ -168,7 +168,7 @@ fn openai_api(
     router
 }
 
-fn management_api() -> OpenApiRouter<ApiState> {
+fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, secrets,
         templates, volumes, webhooks,
@@ -218,7 +218,7 @@ async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> 
 }
 
 /// Documents that all of these routes need the key as `Bearer KEY`.
-fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState> {
+fn behind_bearer(mut router: OpenApiRouter<Guarded>) -> OpenApiRouter<Guarded> {
     openapi::behind_bearer(&mut router.get_openapi_mut().paths);
     router
 }
@@ -237,11 +237,8 @@ async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body>
     }
 }
 
-async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> Response<Body> {
+async fn unknown_route(_: Anyone, request: Request<Body>) -> Response<Body> {
     let path = request.uri().path();
-    if let Err(refused) = auth::count_unauthenticated(&request, &state) {
-        return refused.into_response();
-    }
     if registry::is_registry_path(path) {
         return registry::RegistryError::name_of_several_parts().into_response();
     }

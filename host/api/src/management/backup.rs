@@ -10,27 +10,25 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header;
 use axum::response::IntoResponse;
 use bytes::{Bytes, BytesMut};
 use data_encoding::HEXLOWER;
 use futures::stream;
 use gristmill_core::backup::{BackupError, BackupFile, CHECKSUMS};
-use gristmill_core::key::Scope;
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::input;
-use crate::auth::ManagementCaller;
+use crate::caller::{Admin, Caller};
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::parameters::WithSecretsKey;
 use crate::openapi::refusals::BackupRefused;
 use crate::openapi::schema::BackupBytes;
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// A backup is aborted when its client reads nothing for this long.
 const STALL_WAIT: Duration = Duration::from_secs(60);
@@ -54,11 +52,9 @@ const PIECES_MAX: usize = 3;
     responses((status = 200, description = "The archive", body = BackupBytes, content_type = "application/x-tar"), BackupRefused),
 )]
 pub(crate) async fn backup(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, .. }: Caller<Admin>,
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
-    caller.require(Scope::Admin)?;
     let query = request.uri().query().unwrap_or_default();
     let with_secrets_key = input::flag(query, &["secretsKey"])?;
     let turn = timeout(TURN_WAIT, state.backup_turn.clone().acquire_owned()).await;

@@ -1,13 +1,13 @@
 //! `/v1/endpoints`: handlers with their workers, limits and permissions.
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS};
 use gristmill_core::retention::ChosenRetention;
 
@@ -19,13 +19,12 @@ use super::input::{self, bounded, bounded_u32};
 use super::owned::{find_owned, random_id};
 use super::page::{Page, Paged};
 use super::volumes;
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::images;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// One endpoint.
 #[utoipa::path(
@@ -33,13 +32,11 @@ use crate::state::ApiState;
     responses((status = 200, description = "The endpoint", body = dto::Endpoint), Mistaken, Missing),
 )]
 pub(crate) async fn get(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<Json<dto::Endpoint>, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
     Ok(Json(endpoint.into()))
 }
 
@@ -50,18 +47,16 @@ pub(crate) async fn get(
     responses((status = 200, description = "By id", body = Vec<dto::Endpoint>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let select = move |page: Page, caller: &ApiKey| {
         let endpoints = view.deployments.values().map(|deployment| &*deployment.endpoint);
         let own = endpoints.filter(|endpoint| caller.sees(&endpoint.owner));
         page.of(own, |endpoint| endpoint.id.to_string(), dto::Endpoint::from)
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// A new endpoint; it takes jobs at once.
@@ -71,12 +66,10 @@ pub(crate) async fn list(
     responses((status = 200, description = "The new endpoint", body = EndpointWithSecret), BodyRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: EndpointInput = input::json(&state, &caller, request).await?;
+    let input: EndpointInput = input::json(&state, &key, request).await?;
     let template = input.template_id.clone().ok_or_else(|| {
         ApiError::bad_request("`templateId` is required; it names the template to run")
     })?;
@@ -84,9 +77,9 @@ pub(crate) async fn create(
         Some(id) => id.clone(),
         None => random_id(),
     };
-    let blank = Endpoint::new(id.clone(), caller.0.owner.clone(), template, state.jobs.now());
+    let blank = Endpoint::new(id.clone(), key.owner.clone(), template, state.jobs.now());
     state
-        .change(&caller.0, |view| {
+        .change(&key, |view| {
             if view.deployments.contains_key(&id) {
                 return Err(ApiError::conflict(format!("endpoint `{id}` exists already")));
             }
@@ -95,7 +88,7 @@ pub(crate) async fn create(
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, id.as_str())?;
+    let endpoint: &Endpoint = find_owned(&view, &key, id.as_str())?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -109,22 +102,20 @@ pub(crate) async fn create(
     responses((status = 200, description = "The changed endpoint", body = dto::Endpoint), BodyRefused, Missing),
 )]
 pub(crate) async fn update(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     request: Request,
 ) -> Result<Json<dto::Endpoint>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: EndpointInput = input::json(&state, &caller, request).await?;
+    let input: EndpointInput = input::json(&state, &key, request).await?;
     state
-        .change(&caller.0, |view| {
+        .change(&key, |view| {
             let endpoint =
-                apply_patch(view, find_owned::<Endpoint>(view, &caller.0, &id)?.clone(), input)?;
+                apply_patch(view, find_owned::<Endpoint>(view, &key, &id)?.clone(), input)?;
             Ok::<_, ApiError>((upsert(endpoint), ()))
         })
         .await?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
     state.workers.refresh(&endpoint.id);
     Ok(Json(endpoint.into()))
 }
@@ -137,14 +128,12 @@ pub(crate) async fn update(
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Manage)?;
     let (id, incarnation) = state
-        .change(&caller.0, |view| {
-            let Endpoint { id, .. } = find_owned(view, &caller.0, &id)?;
+        .change(&key, |view| {
+            let Endpoint { id, .. } = find_owned(view, &key, &id)?;
             let incarnation =
                 view.deployments.get(id).map(|deployment| deployment.incarnation.clone());
             let change = CatalogChange::Delete(CatalogKey::Endpoint(id.clone()));

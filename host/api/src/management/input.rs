@@ -7,13 +7,14 @@ use axum::body::HttpBody as _;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
 use axum::http::request::Parts;
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{
     Bounds, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, MANAGEMENT_BODY_BYTES_MAX,
     NAME_CHARS_MAX,
 };
 use serde::de::DeserializeOwned;
 
-use crate::auth::{self, ManagementCaller};
+use crate::auth;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -39,13 +40,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// expired while the body arrived.
 pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     state: &ApiState,
-    caller: &ManagementCaller,
+    caller: &ApiKey,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&caller.0.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
-    auth::check_again(&caller.0, state)?;
-    state.checks.run(&caller.0, &body.bytes, |body| parse(body)).await
+    let body = state.bodies.read(&caller.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    auth::check_again(caller, state)?;
+    state.checks.run(caller, &body.bytes, |body| parse(body)).await
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
@@ -68,7 +69,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 /// The same; a call without a body counts as an empty object.
 pub(crate) async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(
     state: &ApiState,
-    caller: &ManagementCaller,
+    caller: &ApiKey,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     if request.body().size_hint().exact() == Some(0) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{KeyId, OwnerId};
@@ -15,12 +15,11 @@ use gristmill_core::time::Timestamp;
 use super::dto::{Key, KeyInput, KeyWithText};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
-use crate::auth::ManagementCaller;
+use crate::caller::{Admin, Caller};
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// All keys, without their secrets.
 #[utoipa::path(
@@ -29,18 +28,16 @@ use crate::state::ApiState;
     responses((status = 200, description = "Oldest first", body = Vec<Key>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Admin>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Admin)?;
     let view = state.catalog.view();
     let cursor_position =
         |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
     let select = move |page: Page, _: &ApiKey| {
         page.of(view.keys.values(), cursor_position, |key| Key::from(&**key))
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// A new key; its text is shown in this answer and never again.
@@ -50,12 +47,10 @@ pub(crate) async fn list(
     responses((status = 200, description = "The new key", body = KeyWithText), BodyRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Admin>,
     request: Request,
 ) -> Result<Json<KeyWithText>, ApiError> {
-    caller.require(Scope::Admin)?;
-    let input: KeyInput = input::json(&state, &caller, request).await?;
+    let input: KeyInput = input::json(&state, &key, request).await?;
     input::check_name(&input.name)?;
     if input.scopes.is_empty() {
         return Err(ApiError::bad_request(
@@ -65,7 +60,7 @@ pub(crate) async fn create(
     input::check_count("scopes", input.scopes.len(), Scope::ALL.len())?;
     let endpoints = input.endpoints.as_ref().map_or(0, Vec::len);
     input::check_count("endpoints", endpoints, KEY_ENDPOINTS_MAX)?;
-    let owner = input.owner.unwrap_or_else(|| caller.0.owner.clone());
+    let owner = input.owner.unwrap_or_else(|| key.owner.clone());
     if input.scopes.contains(&Scope::Admin) && !owner.is_operator() {
         return Err(ApiError::bad_request(format!(
             "`scopes`: `admin` is for keys of the operator, `{}`; a key of `{owner}` may have manage, submit and read",
@@ -87,11 +82,11 @@ pub(crate) async fn create(
         endpoints: input.endpoints,
         expires_at,
     };
-    let (key, text) = ApiKey::generate(new, now);
-    let document = KeyWithText::new(&key, &text);
+    let (created, text) = ApiKey::generate(new, now);
+    let document = KeyWithText::new(&created, &text);
     state
-        .change(&caller.0, |_| {
-            Ok::<_, ApiError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ()))
+        .change(&key, |_| {
+            Ok::<_, ApiError>((vec![CatalogChange::Put(CatalogEntry::Key(created))], ()))
         })
         .await?;
     Ok(Json(document))
@@ -106,13 +101,11 @@ pub(crate) async fn create(
     responses((status = 204, description = "It is refused from now on"), Mistaken, Missing),
 )]
 pub(crate) async fn revoke(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Admin>,
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Admin)?;
     state
-        .change(&caller.0, |view| {
+        .change(&key, |view| {
             let key = KeyId::new(&id).ok().and_then(|id| view.keys.get(&id));
             let key = key.ok_or_else(|| ApiError::not_found(format!("key `{id}` not found")))?;
             check_replaced(view, key, state.jobs.now())?;

@@ -8,14 +8,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::JobId;
-use gristmill_core::key::Scope;
 use gristmill_core::limits::LIST_LOGS;
 use gristmill_core::logs::{Follower, LogLine, LogQuery};
 use tokio::time::{Instant, timeout};
@@ -23,7 +22,8 @@ use tokio::time::{Instant, timeout};
 use super::dto;
 use super::input::Named;
 use super::owned::find_owned;
-use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck, ManagementCaller};
+use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck};
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -42,15 +42,13 @@ use crate::state::ApiState;
     responses((status = 200, description = "The newest", body = Vec<dto::LogLine>), Mistaken, Missing),
 )]
 pub(crate) async fn read(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
     let incarnation =
         view.deployments.get(&endpoint.id).map(|deployment| deployment.incarnation.clone());
     let incarnation = incarnation.unwrap_or_default();
@@ -66,7 +64,7 @@ pub(crate) async fn read(
         JobSelection::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
     if sse::is_accepted(&headers) {
-        let key = KeyCheck::new(&state, &caller.0);
+        let key = KeyCheck::new(&state, &key);
         let follower = state.logs.follow(&incarnation);
         return Ok(follow(state, key, follower, wanted));
     }
@@ -76,7 +74,7 @@ pub(crate) async fn read(
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
         Ok(Json(documents).into_response())
     };
-    state.pages.write(&caller.0, write).await
+    state.pages.write(&key, write).await
 }
 
 /// The jobs that a query selects: all, one, or none, if the given id cannot exist.

@@ -7,6 +7,8 @@
 //! at least. **Cost.** Each page sorts the positions of all elements after the cursor. It is
 //! written on other threads than those that serve calls.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
@@ -15,7 +17,6 @@ use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{PAGE, PAGE_BYTES_MAX};
 use serde::Serialize;
 
-use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -59,11 +60,11 @@ impl Page {
     pub(crate) async fn make(
         self,
         state: &ApiState,
-        caller: &ManagementCaller,
+        caller: &Arc<ApiKey>,
         select: impl FnOnce(Self, &ApiKey) -> Result<Paged, ApiError> + Send + 'static,
     ) -> Result<Paged, ApiError> {
-        let key = caller.0.clone();
-        state.pages.write(&caller.0, move || select(self, &key)).await
+        let key = caller.clone();
+        state.pages.write(caller, move || select(self, &key)).await
     }
 
     /// Selects the page from the elements of the list, in any order. `cursor_position` returns the

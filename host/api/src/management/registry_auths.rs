@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, RegistryAuthId};
 use gristmill_core::image::{RegistryHost, RemoteImage};
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
 use gristmill_core::registry_auth;
 
@@ -16,12 +16,11 @@ use super::dto::{RegistryAuth, RegistryAuthInput};
 use super::input::{self, Named};
 use super::owned::{find_owned, random_id};
 use super::page::{Page, Paged};
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// All credentials of the key's owner, without their passwords; with an admin key those of all
 /// owners.
@@ -31,18 +30,16 @@ use crate::state::ApiState;
     responses((status = 200, description = "By name", body = Vec<RegistryAuth>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let select = move |page: Page, caller: &ApiKey| {
         let own = view.registry_auths.values().filter(|auth| caller.sees(&auth.owner));
         let place = |auth: &&Arc<registry_auth::RegistryAuth>| format!("{} {}", auth.name, auth.id);
         page.of(own, place, |auth| RegistryAuth::from(&**auth))
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// One set of credentials, without its password.
@@ -52,13 +49,11 @@ pub(crate) async fn list(
     responses((status = 200, description = "The credentials", body = RegistryAuth), Mistaken, Missing),
 )]
 pub(crate) async fn get(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<Json<RegistryAuth>, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let auth: &registry_auth::RegistryAuth = find_owned(&view, &caller.0, &id)?;
+    let auth: &registry_auth::RegistryAuth = find_owned(&view, &key, &id)?;
     Ok(Json(auth.into()))
 }
 
@@ -69,13 +64,11 @@ pub(crate) async fn get(
     responses((status = 200, description = "The new credentials", body = RegistryAuth), BodyRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<RegistryAuth>, ApiError> {
-    caller.require(Scope::Manage)?;
     let RegistryAuthInput { name, registry, username, password } =
-        input::json(&state, &caller, request).await?;
+        input::json(&state, &key, request).await?;
     let registry = registry.as_deref().unwrap_or(RegistryHost::DEFAULT).parse();
     let registry: RegistryHost =
         registry.map_err(|error| ApiError::bad_request(format!("`registry`: {error}")))?;
@@ -87,7 +80,7 @@ pub(crate) async fn create(
     }
     let auth = registry_auth::RegistryAuth {
         id: random_id(),
-        owner: caller.0.owner.clone(),
+        owner: key.owner.clone(),
         name,
         registry: Some(registry),
         username,
@@ -96,7 +89,7 @@ pub(crate) async fn create(
     };
     let document = (&auth).into();
     state
-        .change(&caller.0, |view| {
+        .change(&key, |view| {
             let is_taken = view
                 .registry_auths
                 .values()
@@ -118,14 +111,12 @@ pub(crate) async fn create(
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Manage)?;
     state
-        .change(&caller.0, |view| {
-            let auth: &registry_auth::RegistryAuth = find_owned(view, &caller.0, &id)?;
+        .change(&key, |view| {
+            let auth: &registry_auth::RegistryAuth = find_owned(view, &key, &id)?;
             let id = auth.id.clone();
             let mut users = view.templates.values().filter(|template| {
                 template.owner == auth.owner && template.registry_auth == id.as_str()

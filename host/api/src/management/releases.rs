@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, View};
 use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::key::Scope;
 use gristmill_core::release::Release;
 use gristmill_core::template::Template;
 
@@ -16,12 +15,11 @@ use super::input::{self, Named};
 use super::owned::find_owned;
 use super::page::{Page, Paged};
 use super::templates::refresh_bound;
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// The handlers that the endpoint has run, the newest first: 20 at most.
 #[utoipa::path(
@@ -30,14 +28,12 @@ use crate::state::ApiState;
     responses((status = 200, description = "Newest first", body = Vec<dto::Release>), Mistaken, Missing),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
     // There are at most 20 releases.
     let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
     page.of(&*endpoint.releases, cursor_position, dto::Release::from)
@@ -53,16 +49,14 @@ pub(crate) async fn list(
     responses((status = 200, description = "The release that runs now", body = dto::Release), BodyRefused, Missing),
 )]
 pub(crate) async fn roll_back(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     request: Request,
 ) -> Result<Json<dto::Release>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: RollbackInput = input::json_or_default(&state, &caller, request).await?;
+    let input: RollbackInput = input::json_or_default(&state, &key, request).await?;
     let template = state
-        .change(&caller.0, |view| {
-            let endpoint = find_owned(view, &caller.0, &id)?;
+        .change(&key, |view| {
+            let endpoint = find_owned(view, &key, &id)?;
             let template = rolled_back(view, endpoint, input.version)?;
             let id = template.id.clone();
             let change = CatalogChange::Put(CatalogEntry::Template(template));
@@ -71,7 +65,7 @@ pub(crate) async fn roll_back(
         .await?;
     refresh_bound(&state, &template);
     let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
+    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
     let current = endpoint.releases.last();
     Ok(Json(current.ok_or_else(|| nowhere(endpoint))?.into()))
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId};
@@ -25,8 +25,9 @@ use super::owned::{find_owned, missing, random_id, read_id};
 use super::page::{Page, Paged};
 use super::registry_auths;
 use super::volumes;
-use crate::auth::{self, ManagementCaller};
+use crate::auth;
 use crate::billing::TemplateUsage;
+use crate::caller::{Caller, Manage};
 use crate::error::{ApiError, ErrorCode};
 use crate::images;
 use crate::openapi::parameters::{PageOfList, TemplateFlags};
@@ -42,16 +43,14 @@ use crate::upload_refusal;
     responses((status = 200, description = "Successful operation", body = dto::Template), Mistaken, Missing),
 )]
 pub(crate) async fn get(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     RawQuery(query): RawQuery,
 ) -> Result<Json<dto::Template>, ApiError> {
-    caller.require(Scope::Manage)?;
     let id: TemplateId = read_id(&id)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
-    let template = view.templates.get(&id).filter(|t| is_visible(&view, &caller.0, t, filter));
+    let template = view.templates.get(&id).filter(|t| is_visible(&view, &key, t, filter));
     let template = template.ok_or_else(|| missing::<Template>(&id))?;
     Ok(Json(document(&state, template).await?))
 }
@@ -63,12 +62,10 @@ pub(crate) async fn get(
     responses((status = 200, description = "By name", body = Vec<dto::Template>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
     RawQuery(query): RawQuery,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let view = state.catalog.view();
     let (used, parts) = (used(&state).await?, state.clone());
@@ -84,7 +81,7 @@ pub(crate) async fn list(
             dto::Template::new(t, &parts.brand, &used, &parts.prices)
         })
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// A new template. An image in a registry is fetched before the answer.
@@ -94,12 +91,10 @@ pub(crate) async fn list(
     responses((status = 200, description = "The new template", body = dto::Template), BodyRefused, CompileRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<dto::Template>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: TemplateInput = input::json(&state, &caller, request).await?;
+    let input: TemplateInput = input::json(&state, &key, request).await?;
     let id = match &input.id {
         Some(id) => id.clone(),
         None => random_id(),
@@ -110,11 +105,11 @@ pub(crate) async fn create(
             return Err(ApiError::conflict(format!("template `{id}` exists already")));
         }
         id.check_new().map_err(|error| ApiError::bad_request(error.to_string()))?;
-        apply_patch(view, &caller.0, blank(id.clone(), caller.0.owner.clone()), input.clone())
+        apply_patch(view, &key, blank(id.clone(), key.owner.clone()), input.clone())
     };
     let fetched = fetch(&state, create(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| create(view).map(|new| upsert(view, new, fetched.as_ref()));
-    let template = state.change(&caller.0, put_new).await?;
+    let template = state.change(&key, put_new).await?;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -127,21 +122,19 @@ pub(crate) async fn create(
     responses((status = 200, description = "The changed template", body = dto::Template), BodyRefused, CompileRefused, Missing),
 )]
 pub(crate) async fn update(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     request: Request,
 ) -> Result<Json<dto::Template>, ApiError> {
-    caller.require(Scope::Manage)?;
     let id: TemplateId = read_id(&id)?;
-    let input: TemplateInput = input::json(&state, &caller, request).await?;
+    let input: TemplateInput = input::json(&state, &key, request).await?;
     let update = |view: &View| {
-        let current: &Template = find_owned(view, &caller.0, id.as_str())?;
-        apply_patch(view, &caller.0, current.clone(), input.clone())
+        let current: &Template = find_owned(view, &key, id.as_str())?;
+        apply_patch(view, &key, current.clone(), input.clone())
     };
     let fetched = fetch(&state, update(&state.catalog.view())?, &input).await?;
     let put_new = |view: &View| update(view).map(|new| upsert(view, new, fetched.as_ref()));
-    let template = state.change(&caller.0, put_new).await?;
+    let template = state.change(&key, put_new).await?;
     drop(fetched);
     refresh_bound(&state, &id);
     images::remove_unused_components(&state).await;
@@ -156,15 +149,13 @@ pub(crate) async fn update(
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Manage)?;
     let id: TemplateId = read_id(&id)?;
     state
-        .change(&caller.0, |view| {
-            let owner = &find_owned::<Template>(view, &caller.0, id.as_str())?.owner;
+        .change(&key, |view| {
+            let owner = &find_owned::<Template>(view, &key, id.as_str())?.owner;
             if let Some(user) = view.bound_to(&id).max_by_key(|user| user.owner == *owner) {
                 let whose = if user.owner == *owner { "an" } else { "another owner's" };
                 let sentence = format!("template `{id}` is in use by {whose} endpoint");

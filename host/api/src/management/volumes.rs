@@ -1,11 +1,11 @@
 //! `/v1/networkvolumes`: persistent directories for the handlers of endpoints.
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
 use gristmill_core::volume::{MountPath, Volume};
 
@@ -13,12 +13,11 @@ use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
 use super::input::{self, Named};
 use super::owned::{find_owned, of_owner, random_id};
 use super::page::{Page, Paged};
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, Manage};
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// One network volume.
 #[utoipa::path(
@@ -26,13 +25,11 @@ use crate::state::ApiState;
     responses((status = 200, description = "The network volume", body = dto::NetworkVolume), Mistaken, Missing),
 )]
 pub(crate) async fn get(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
-    let volume: &Volume = find_owned(&view, &caller.0, &id)?;
+    let volume: &Volume = find_owned(&view, &key, &id)?;
     Ok(Json(volume.into()))
 }
 
@@ -43,17 +40,15 @@ pub(crate) async fn get(
     responses((status = 200, description = "By id", body = Vec<dto::NetworkVolume>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
     let view = state.catalog.view();
     let select = move |page: Page, caller: &ApiKey| {
         let own = view.volumes.values().filter(|volume| caller.sees(&volume.owner));
         page.of(own, |volume| volume.id.to_string(), |volume| dto::NetworkVolume::from(&**volume))
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// A new, empty network volume.
@@ -63,24 +58,22 @@ pub(crate) async fn list(
     responses((status = 200, description = "The new network volume", body = dto::NetworkVolume), BodyRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: NewNetworkVolume = input::json(&state, &caller, request).await?;
+    let input: NewNetworkVolume = input::json(&state, &key, request).await?;
     input::check_name(&input.name)?;
     let data_center = input.data_center_id.as_deref().unwrap_or_default();
     input::check_text("dataCenterId", data_center, NAME_CHARS_MAX)?;
     let volume = Volume {
         id: random_id(),
-        owner: caller.0.owner.clone(),
+        owner: key.owner.clone(),
         name: input.name,
         size_gb: input::bounded_u32("size", Volume::SIZE_GB, input.size)?,
         created_at: state.jobs.now(),
     };
     let change = upsert(&volume);
-    state.change(&caller.0, |_| Ok::<_, ApiError>((change, ()))).await?;
+    state.change(&key, |_| Ok::<_, ApiError>((change, ()))).await?;
     Ok(Json((&volume).into()))
 }
 
@@ -91,16 +84,14 @@ pub(crate) async fn create(
     responses((status = 200, description = "The changed network volume", body = dto::NetworkVolume), BodyRefused, Missing),
 )]
 pub(crate) async fn update(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
     request: Request,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: NetworkVolumeInput = input::json(&state, &caller, request).await?;
+    let input: NetworkVolumeInput = input::json(&state, &key, request).await?;
     let volume = state
-        .change(&caller.0, |view| {
-            let volume = apply_patch(find_owned::<Volume>(view, &caller.0, &id)?.clone(), input)?;
+        .change(&key, |view| {
+            let volume = apply_patch(find_owned::<Volume>(view, &key, &id)?.clone(), input)?;
             Ok::<_, ApiError>((upsert(&volume), volume))
         })
         .await?;
@@ -113,19 +104,17 @@ pub(crate) async fn update(
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Manage)?;
-    let id = deletable(&state.catalog.view(), &caller.0, &id)?;
+    let id = deletable(&state.catalog.view(), &key, &id)?;
     if let Err(error) = state.volumes.mark_removal(&id).await {
         // Only a crash within the next milliseconds would leave the directory behind, and a full disk
         // must not prevent a deletion.
         tracing::warn!(%error, "the removal of network volume `{id}` cannot be marked: {error}");
     }
-    let deleted = state.change(&caller.0, |view| {
-        deletable(view, &caller.0, id.as_str())?;
+    let deleted = state.change(&key, |view| {
+        deletable(view, &key, id.as_str())?;
         Ok::<_, ApiError>((vec![CatalogChange::Delete(CatalogKey::Volume(id.clone()))], ()))
     });
     if let Err(refused) = deleted.await {

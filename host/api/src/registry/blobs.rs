@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::id::OwnerId;
@@ -19,8 +19,9 @@ use tokio_util::io::ReaderStream;
 use super::error::{OciCode, RegistryError};
 use super::stored_images::{config_of_image, images_of};
 use super::uploads::UploadInUse;
-use super::{Caller, answer, name};
+use super::{answer, name};
 use crate::body;
+use crate::caller::RegistryCaller;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::state::ApiState;
@@ -33,8 +34,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Begins an upload; with `?digest=` and a body this is the whole upload.
 pub(super) async fn begin(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     request: Request,
@@ -58,8 +58,7 @@ pub(super) async fn begin(
 
 /// Adds a piece to an upload.
 pub(super) async fn add(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
@@ -71,8 +70,7 @@ pub(super) async fn add(
 
 /// Ends an upload, with its last piece if there is a body.
 pub(super) async fn finish(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     request: Request,
@@ -97,8 +95,7 @@ pub(super) async fn finish(
 
 /// The progress of an upload.
 pub(super) async fn progress(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let taken = state.uploads.take(&key.owner, &name, &upload)?;
@@ -107,8 +104,7 @@ pub(super) async fn progress(
 
 /// Deletes an upload.
 pub(super) async fn cancel(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     state.uploads.take(&key.owner, &name, &upload)?.end();
@@ -117,8 +113,7 @@ pub(super) async fn cancel(
 
 /// A component or a config of an image with this name, or a blob that waits for its manifest.
 pub(super) async fn get(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;
@@ -138,8 +133,7 @@ pub(super) async fn get(
 
 /// Deletes a blob that waits for its manifest. Blobs of images are deleted with their manifests.
 pub(super) async fn delete(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;

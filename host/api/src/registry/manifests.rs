@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::catalog::{Image, View};
@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use super::error::{OciCode, RegistryError};
 use super::stored_images::{config_of_image, find, images_of, manifest_of};
 use super::uploads::{Claim, Claimed};
-use super::{Caller, answer, name, referrers};
+use super::{answer, name, referrers};
 use crate::auth;
+use crate::caller::RegistryCaller;
 use crate::complete::complete;
 use crate::error::ApiError;
 use crate::images::{self, ImageName, Named};
@@ -32,8 +33,7 @@ const TAGS: Bounds = Bounds { min: 0, default: 1_000, max: 1_000 };
 
 /// The manifest with a tag or a digest.
 pub(super) async fn get(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let found = match parse_digest(&reference) {
@@ -60,8 +60,7 @@ pub(super) async fn get(
 /// Accepts a manifest: its component is checked and compiled, and becomes the handler `name:tag`.
 /// Its blobs must have been pushed before.
 pub(super) async fn push(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, tag)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
@@ -186,8 +185,7 @@ fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
 /// Deletes a tag, or with a manifest's digest all tags of this manifest. Refused while an endpoint
 /// runs the component of one of them; then no tag is deleted.
 pub(super) async fn delete(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let (label, images) = match parse_digest(&reference) {
@@ -230,8 +228,7 @@ async fn with_digest(
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
 pub(super) async fn tags(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {

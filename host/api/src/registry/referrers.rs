@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Path, RawQuery};
 use axum::response::Response;
 use gristmill_core::catalog::View;
 use gristmill_core::id::OwnerId;
@@ -15,11 +15,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::answer;
 use super::error::{OciCode, RegistryError};
 use super::stored_images::{images_of, manifest_of};
-use super::{Caller, answer};
+use crate::caller::RegistryCaller;
 use crate::query::Query;
-use crate::state::ApiState;
 
 /// Bytes of descriptors in one answer.
 const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -52,8 +52,7 @@ pub(super) fn subject(manifest: &[u8]) -> Option<String> {
 /// The manifests with one subject, which need not exist, in the order of their own digests;
 /// `?artifactType=` selects one type, and `?last=` continues after a manifest.
 pub(super) async fn list(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, digest)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {
