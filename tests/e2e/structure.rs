@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "host",
     "host/api",
+    "host/control",
     "host/core",
     "host/dispatch",
     "host/egress",

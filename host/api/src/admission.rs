@@ -73,10 +73,8 @@ impl AdmissionLayer {
         let scope = operation.scope();
         auth::require(&key, scope, Some(&id))?;
         // Another owner's endpoint does not exist for this key.
-        let deployment = state.catalog.deployment(&id);
-        let deployment = deployment.filter(|found| key.sees(&found.endpoint.owner));
-        let deployment = deployment.ok_or_else(not_found)?;
-        let running = || state.workers.counts(&id).running;
+        let deployment = state.control.endpoints.deployment(&key, &id).ok_or_else(not_found)?;
+        let running = || state.control.endpoints.running_workers(&id);
         let permit = state.limiter.admit(&key, &deployment.endpoint, *operation, running)?;
         let job = part("job").and_then(|text| text.parse().ok());
         parts.extensions.insert(Call { key, deployment, scope, job });

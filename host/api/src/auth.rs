@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::http::{Extensions, HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gristmill_core::catalog::View;
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
@@ -68,7 +67,7 @@ struct CheckedKey {
 impl KeyCheck {
     /// The key of a call, whose scope and endpoints were checked when the call began.
     pub(crate) fn new(state: &ApiState, key: &Arc<ApiKey>) -> Self {
-        let is_needed = state.access.key_of_all().is_none();
+        let is_needed = state.control.keys.access().key_of_all().is_none();
         Self(is_needed.then(|| CheckedKey { state: state.clone(), key: key.clone() }))
     }
 
@@ -137,32 +136,13 @@ pub(crate) fn identify(
     }
 }
 
-/// The key of a call that has been under way for some time, as this view of the catalog has it: equal
-/// in all fields, scopes and endpoints included.
-///
-/// # Errors
-/// 401 when it was revoked or has expired.
-pub(crate) fn current(
-    key: &ApiKey,
-    view: &View,
-    state: &ApiState,
-) -> Result<Arc<ApiKey>, ApiError> {
-    // A host without keys made one for all callers, which is not in the catalog.
-    if let Some(key) = state.access.key_of_all() {
-        return Ok(key.clone());
-    }
-    let key = view.keys.get(&key.id).filter(|now| ***now == *key).cloned();
-    key.filter(|key| !key.is_expired(state.jobs.now()))
-        .ok_or_else(|| unauthorized("this API key was revoked or has expired during the call"))
-}
-
 /// Refuses a call whose key was revoked or has expired while its body arrived, which may take
 /// minutes. A call that waits or streams has a [`KeyCheck`] instead.
 ///
 /// # Errors
 /// 401.
 pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError> {
-    current(key, &state.catalog.view(), state).map(drop)
+    Ok(state.control.keys.check(key)?)
 }
 
 /// Counts a call of a route that needs no key, unless it has a valid one.
@@ -193,7 +173,7 @@ fn show_key(extensions: &Extensions, key: &ApiKey) {
 
 fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
     // A key in the call is ignored: some clients always send one.
-    if let Some(key) = state.access.key_of_all() {
+    if let Some(key) = state.control.keys.access().key_of_all() {
         return Ok(key.clone());
     }
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| {
@@ -216,8 +196,7 @@ fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<Ap
     };
     // The same answer for every wrong key, so that it does not reveal which part was wrong.
     let (id, secret) = ApiKey::parse_text(&text).ok_or_else(wrong)?;
-    let key = state.catalog.view().keys.get(&id).cloned().ok_or_else(wrong)?;
-    if key.accepts(secret, state.jobs.now()) { Ok(key) } else { Err(wrong()) }
+    state.control.keys.accepted(&id, secret).ok_or_else(wrong)
 }
 
 /// The password of `user:password` in base64.

@@ -6,9 +6,8 @@
 
 use axum::http::header;
 use axum::response::IntoResponse;
+use gristmill_control::HostCounters;
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::runtime::RuntimeLoad;
-use gristmill_core::store::StoreStats;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -29,19 +28,13 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(crate) async fn metrics(
     Caller { state, .. }: Caller<ManageHost>,
 ) -> Result<impl IntoResponse, ApiError> {
-    let endpoints = state.catalog.view().deployments.len() as u64;
-    let registry =
-        registry(state.store.stats(), state.runtime.load(), &state.disk_space, endpoints);
+    let registry = registry(&state.control.host.counters(), &state.disk_space);
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)))
 }
 
 /// The present values of all metrics. The encoder adds the ending `_total` to the name of a counter.
-fn registry(
-    store: StoreStats,
-    load: RuntimeLoad,
-    disk: &DiskSpaceGauge,
-    endpoints: u64,
-) -> Registry {
+fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
+    let HostCounters { store, load, endpoints } = *counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
@@ -80,6 +73,8 @@ fn text(registry: &Registry) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::runtime::RuntimeLoad;
+    use gristmill_core::store::StoreStats;
     use gristmill_core::tenancy::Tenancy;
 
     use super::*;
@@ -88,7 +83,8 @@ mod tests {
     fn each_metric_has_its_name_its_type_and_its_value() {
         let store = StoreStats { commits: 1, operations: u64::MAX, jobs: 3 };
         let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
-        let text = text(&registry(store, load, &DiskSpaceGauge::new(Tenancy::default()), 4));
+        let counters = HostCounters { store, load, endpoints: 4 };
+        let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default())));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\
             # TYPE gristmill_store_commits counter\n\

@@ -14,22 +14,22 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures::FutureExt as _;
+use gristmill_control::{Access, complete};
 use tower::Service as _;
 use tracing::{Instrument as _, debug, debug_span};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
-use crate::access::Access;
 use crate::admission::AdmissionLayer;
 use crate::call_origin::CallOrigin;
 use crate::caller::{Anyone, Guarded};
-use crate::complete::complete;
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
-    answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, queue, registry,
+    access, answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, queue,
+    registry,
 };
 
 /// Both APIs, and the document that describes them. Cheap to clone.
@@ -48,7 +48,7 @@ impl Api {
             .nest("/v1", management_api())
             .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
             .split_for_parts();
-        let access = state.access.clone();
+        let access = state.control.keys.access().clone();
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
@@ -74,7 +74,8 @@ impl Api {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let Self { mut routes, access } = self;
-        if let Err(refused) = head::check(&request).and_then(|()| access.check(&request)) {
+        if let Err(refused) = head::check(&request).and_then(|()| access::check(&access, &request))
+        {
             return with_security_headers(
                 refused_before_routing(request.uri().path(), refused).await,
             );
@@ -201,20 +202,22 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .fallback(fallback::unknown_management_route)
         .layer(map_response(ApiError::add_message))
         .layer(from_fn(complete_changes));
+
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
     behind_bearer(router)
 }
 
-/// Completes a management call that changes something even when its client closes the connection:
-/// deleting an endpoint is a change of the catalog and then of the store, and no client may stop it
-/// between the two. An upload changes nothing before its component is compiled, so until then it
-/// ends with its connection.
+/// Runs a management call that changes something to its end even when its client closes the
+/// connection. Its operation is completed in any case; until then the call counts as concurrent, so
+/// that a client that leaves has no more operations at one time than its limit. An upload changes
+/// nothing before its component is compiled, so until then it ends with its connection.
 async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::PUT) {
         return next.run(request).await;
     }
-    complete(next.run(request)).await.unwrap_or_else(ApiError::into_response)
+    let answer = complete(next.run(request)).await;
+    answer.unwrap_or_else(|error| ApiError::from(error).into_response())
 }
 
 /// Documents that all of these routes need the key as `Bearer KEY`.

@@ -5,13 +5,12 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use axum::extract::RawQuery;
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_control::{BucketSize, Grouping, Report};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageFilter};
 
 use super::dto::BillingRecord;
 use super::page::{Page, Paged};
-use crate::billing::{BucketSize, Grouping, Report};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::{BillingQuery, PageOfList};
@@ -41,20 +40,11 @@ pub(crate) async fn endpoints(
     page: Page,
     RawQuery(query): RawQuery,
 ) -> Result<Paged, ApiError> {
-    let query = Query(query.as_deref().unwrap_or_default());
-    let mut report = report(query, state.jobs.now())?;
-    if !key.allows(Scope::Admin, None) {
-        let own = &key.owner;
-        if report.filter.owner.as_ref().is_some_and(|asked| asked != own) {
-            return Err(ApiError::bad_request(format!(
-                "query `ownerId` must be `{own}`: this API key lacks the scope `admin`"
-            )));
-        }
-        report.filter.owner = Some(own.clone());
-    }
-    let records = report.records(&*state.usage, page.after(), page.count_max()).await?;
-    let (grouping, prices) = (report.grouping, state.prices);
-    let select = move |page: Page, _: &ApiKey| {
+    let report = report(Query(query.as_deref().unwrap_or_default()), state.jobs.now())?;
+    let (billing, grouping) = (&state.control.billing, report.grouping);
+    let records = billing.report(&key, report, page.after(), page.count_max()).await?;
+    let prices = *billing.prices();
+    let select = move |page: Page| {
         let document = |record| BillingRecord::new(record, grouping, &prices);
         page.of(records, |record| record.cursor_position(), document)
     };

@@ -5,24 +5,20 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use gristmill_control::ImageName;
 use gristmill_core::catalog::Image;
-use gristmill_core::key::ApiKey;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
 use super::dto::Handler;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::auth;
 use crate::body;
 use crate::caller::{Caller, Manage};
-use crate::complete::complete;
 use crate::error::ApiError;
-use crate::images::{self, ImageName};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
-use crate::upload_refusal;
 
 /// All image names of the key's owner, with their components.
 #[utoipa::path(
@@ -34,12 +30,10 @@ pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    let view = state.catalog.view();
-    let select = move |page: Page, caller: &ApiKey| {
-        let own = view.images.values().filter(|image| image.owner == caller.owner);
-        let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
+    let images = state.control.images.list(&key, None);
+    let select = move |page: Page| {
         let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
-        page.of(handlers, cursor_position, |(image, component)| Handler::new(image, component))
+        page.of(images.iter(), cursor_position, |(image, component)| Handler::new(image, component))
     };
     page.make(&state, &key, select).await
 }
@@ -53,12 +47,8 @@ pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     Named(reference): Named,
 ) -> Result<Json<Handler>, ApiError> {
-    let name = ImageName::parse(&reference)?;
-    let view = state.catalog.view();
-    let image = view.image(&key.owner, &reference);
-    let found = image.and_then(|image| Some((image, view.components.get(&image.digest)?)));
-    let (image, component) = found.ok_or_else(|| images::not_found(&name))?;
-    Ok(Json(Handler::new(image, component)))
+    let (image, component) = state.control.images.get(&key, &ImageName::parse(&reference)?)?;
+    Ok(Json(Handler::new(&image, &component)))
 }
 
 /// Uploads a component as `name:tag`.
@@ -77,16 +67,12 @@ pub(crate) async fn upload(
 ) -> Result<Json<Handler>, ApiError> {
     let name = ImageName::parse(&reference)?;
     let (parts, body) = request.into_parts();
-    let staged = state.components.stage(&key.owner).await?;
+    let staged = state.control.images.stage(&key).await?;
     body::stage(&parts.headers, body, COMPONENT_BYTES_MAX, &*staged).await?;
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
-    auth::check_again(&key, &state)?;
-    let added =
-        images::Named::Added(staged.add(&key.owner).await.map_err(upload_refusal::refused)?);
-    let named = async move { images::tag(&state, &key, name, added, None).await };
-    let (image, component) = complete(named).await??;
+    let (image, component) = state.control.images.upload(&key, name, staged).await?;
     Ok(Json(Handler::new(&image, &component)))
 }
 
@@ -101,6 +87,6 @@ pub(crate) async fn delete(
     Caller { state, key, .. }: Caller<Manage>,
     Named(reference): Named,
 ) -> Result<StatusCode, ApiError> {
-    images::untag(&state, &key, &ImageName::parse(&reference)?).await?;
+    state.control.images.remove(&key, ImageName::parse(&reference)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

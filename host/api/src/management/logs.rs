@@ -13,7 +13,6 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
-use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::JobId;
 use gristmill_core::limits::LIST_LOGS;
 use gristmill_core::logs::{Follower, LogLine, LogQuery};
@@ -21,7 +20,6 @@ use tokio::time::{Instant, timeout};
 
 use super::dto;
 use super::input::Named;
-use super::owned::find_owned;
 use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
@@ -43,15 +41,11 @@ use crate::state::ApiState;
 )]
 pub(crate) async fn read(
     Caller { state, key, .. }: Caller<Manage>,
-    Named(id): Named,
+    named: Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
-    let incarnation =
-        view.deployments.get(&endpoint.id).map(|deployment| deployment.incarnation.clone());
-    let incarnation = incarnation.unwrap_or_default();
+    let logs = state.control.endpoints.logs(&key, &named.id()?)?;
     let query = Query(query.as_deref().unwrap_or_default());
     let mut wanted = LogQuery {
         after: sse::last_event_id(&headers, "the number of a line", sse::number)?.unwrap_or(0),
@@ -65,10 +59,9 @@ pub(crate) async fn read(
     }
     if sse::is_accepted(&headers) {
         let key = KeyCheck::new(&state, &key);
-        let follower = state.logs.follow(&incarnation);
-        return Ok(follow(state, key, follower, wanted));
+        return Ok(follow(state, key, logs.follow(), wanted));
     }
-    let lines = state.logs.read(&incarnation, wanted);
+    let lines = logs.read(wanted);
     // There may be 10,000 lines.
     let write = move || {
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();

@@ -7,8 +7,6 @@
 //! at least. **Cost.** Each page sorts the positions of all elements after the cursor. It is
 //! written on other threads than those that serve calls.
 
-use std::sync::Arc;
-
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
@@ -52,19 +50,17 @@ impl Page {
         self.count_max
     }
 
-    /// Creates the page with `select`, which calls [`of`](Self::of) and gets the caller's key, when it
-    /// is the caller's turn.
+    /// Creates the page with `select`, which calls [`of`](Self::of), when it is the caller's turn.
     ///
     /// # Errors
     /// Those of `select`; 500 when it panics.
     pub(crate) async fn make(
         self,
         state: &ApiState,
-        caller: &Arc<ApiKey>,
-        select: impl FnOnce(Self, &ApiKey) -> Result<Paged, ApiError> + Send + 'static,
+        caller: &ApiKey,
+        select: impl FnOnce(Self) -> Result<Paged, ApiError> + Send + 'static,
     ) -> Result<Paged, ApiError> {
-        let key = caller.clone();
-        state.pages.write(caller, move || select(self, &key)).await
+        state.pages.write(caller, move || select(self)).await
     }
 
     /// Selects the page from the elements of the list, in any order. `cursor_position` returns the

@@ -2,13 +2,9 @@
 
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::delivery::DELIVERY_LOG_MAX;
-use gristmill_core::endpoint::Endpoint;
 
 use super::dto::{Delivery, EndpointWithSecret};
-use super::endpoints::upsert;
 use super::input::Named;
-use super::owned::find_owned;
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -21,20 +17,10 @@ use crate::openapi::tag;
 )]
 pub(crate) async fn rotate_secret(
     Caller { state, key, .. }: Caller<Manage>,
-    Named(id): Named,
+    named: Named,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
-    let now = state.jobs.now();
-    state
-        .change(&key, |view| {
-            let mut endpoint = find_owned::<Endpoint>(view, &key, &id)?.clone();
-            endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
-            Ok::<_, ApiError>((upsert(endpoint), ()))
-        })
-        .await?;
-    let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
-    state.workers.refresh(&endpoint.id);
-    Ok(Json(endpoint.into()))
+    let endpoint = state.control.endpoints.rotate_webhook_secret(&key, named.id()?).await?;
+    Ok(Json((&*endpoint).into()))
 }
 
 /// The newest deliveries, newest first.
@@ -44,11 +30,9 @@ pub(crate) async fn rotate_secret(
 )]
 pub(crate) async fn deliveries(
     Caller { state, key, .. }: Caller<Manage>,
-    Named(id): Named,
+    named: Named,
 ) -> Result<Response, ApiError> {
-    let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &key, &id)?;
-    let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
+    let deliveries = state.control.endpoints.deliveries(&key, &named.id()?).await?;
     // The list may have 3 MiB.
     let write = move || {
         let documents: Vec<_> = deliveries.iter().map(Delivery::from).collect();
