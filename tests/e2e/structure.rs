@@ -1,13 +1,14 @@
 //! Checks the structure of the crates: no module imports another one that, directly or through
-//! further modules, imports it.
+//! further modules, imports it; and a crate does not name what another crate is there to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "host",
     "host/api",
+    "host/control",
     "host/core",
     "host/dispatch",
     "host/egress",
@@ -16,6 +17,32 @@ const CRATES: [&str; 10] = [
     "host/runtime",
     "host/store",
     "guest-sdk",
+];
+
+/// What the code of a crate must not name. The API reads and changes what is deployed by the
+/// operations of `gristmill-control`, and jobs by those of `Jobs`; so each rule is in one place, and can
+/// be tested without HTTP.
+const KEPT_APART: [(&str, &[&str]); 2] = [
+    (
+        "host/api",
+        &[
+            "Catalog",
+            "CatalogChange",
+            "CatalogEntry",
+            "CatalogKey",
+            "CatalogStore",
+            "View",
+            "JobStore",
+            "DeliveryStore",
+            "UsageStore",
+            "Logs",
+            "Components",
+            "Registries",
+            "Runtime",
+            "gristmill_store",
+        ],
+    ),
+    ("host/control", &["axum", "hyper", "utoipa", "gristmill_store"]),
 ];
 
 /// The modules of a crate by their paths, such as `["disk", "mount"]`, with their texts.
@@ -143,12 +170,44 @@ fn circle(modules: &Modules) -> Vec<String> {
     }
 }
 
+/// The modules of the crate in this directory.
+fn modules_of(name: &str) -> Modules {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+    let mut modules = Modules::new();
+    read_modules(&source, &[], &mut modules);
+    modules
+}
+
+/// The first of these names that is a word of the code.
+fn named<'n>(code: &str, names: &[&'n str]) -> Option<&'n str> {
+    let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.find_map(|word| names.iter().find(|name| **name == word).copied())
+}
+
+#[test]
+fn the_api_holds_no_store_and_the_control_plane_no_http() {
+    for (name, names) in KEPT_APART {
+        let modules = modules_of(name);
+        assert!(modules.len() > 10, "{name}: its modules are not found");
+        let modules = modules.iter().filter(|(module, _)| !module.contains(&"tests".to_owned()));
+        for (module, code) in modules {
+            let found = named(code, names);
+            assert_eq!(found, None, "{name}: module `{}` names it", module.join("::"));
+        }
+    }
+}
+
+#[test]
+fn a_name_is_found_as_a_word() {
+    let names = ["JobStore", "View"];
+    assert_eq!(named("store: Arc<dyn JobStore>,", &names), Some("JobStore"));
+    assert_eq!(named(&code_of("// JobStore\nlet Viewer = MyView;"), &names), None);
+}
+
 #[test]
 fn no_crate_has_a_circle_of_imports() {
     for name in CRATES {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-        let mut modules = Modules::new();
-        read_modules(&source, &[], &mut modules);
+        let modules = modules_of(name);
         let found = circle(&modules);
         assert!(found.is_empty(), "{name}: a circle of imports: {found:?}");
     }

@@ -8,13 +8,10 @@
 //! another site, which have no `Origin`.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, Request, Uri, header};
-use gristmill_core::id::OwnerId;
-use gristmill_core::key::{ApiKey, NewKey, Scope};
-use gristmill_core::time::Timestamp;
+use gristmill_control::Access;
 
 use crate::error::{ApiError, ErrorCode};
 
@@ -22,73 +19,39 @@ use crate::error::{ApiError, ErrorCode};
 /// this header.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The callers that the host serves.
-#[derive(Debug, Clone, Default)]
-pub struct Access(Option<Arc<ApiKey>>);
-
-impl Access {
-    /// Callers with a key.
-    pub fn with_keys() -> Self {
-        Self(None)
+/// Refuses a call that may come from another site, if no key is required.
+///
+/// # Errors
+/// 401 with the reason.
+pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiError> {
+    if access.key_of_all().is_none() {
+        return Ok(());
     }
-
-    /// Every caller, as `owner` and with every permission. Only for a host that listens on
-    /// loopback.
-    pub fn without_keys(owner: OwnerId, now: Timestamp) -> Self {
-        let (key, _) = ApiKey::generate(
-            NewKey {
-                name: "no key".into(),
-                owner,
-                scopes: vec![Scope::Admin],
-                endpoints: None,
-                expires_at: None,
-            },
-            now,
+    let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
+    let headers = request.headers();
+    // HTTP/2 has the host in the URL.
+    let named = match request.uri().authority() {
+        Some(authority) => Some(authority.clone()),
+        None => headers.get(header::HOST).and_then(authority),
+    };
+    if !named.is_some_and(|named| is_this_machine(named.host())) {
+        return refuse(
+            "without keys, this host answers only calls to localhost, 127.0.0.1 or [::1]",
         );
-        Self(Some(Arc::new(key)))
     }
-
-    /// The key that every call counts as, if none is required.
-    pub(crate) fn key_of_all(&self) -> Option<&Arc<ApiKey>> {
-        self.0.as_ref()
+    let is_ours = |origin: &HeaderValue| {
+        let url = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        url.and_then(|url| url.host().map(is_this_machine)).unwrap_or(false)
+    };
+    if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
+        return refuse("without keys, this host answers no calls of other sites (Origin)");
     }
-
-    /// Refuses a call that may come from another site, if no key is required.
-    ///
-    /// # Errors
-    /// 401 with the reason.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), ApiError> {
-        if self.0.is_none() {
-            return Ok(());
-        }
-        let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
-        let headers = request.headers();
-        // HTTP/2 has the host in the URL.
-        let named = match request.uri().authority() {
-            Some(authority) => Some(authority.clone()),
-            None => headers.get(header::HOST).and_then(authority),
-        };
-        if !named.is_some_and(|named| is_this_machine(named.host())) {
-            return refuse(
-                "without keys, this host answers only calls to localhost, 127.0.0.1 or [::1]",
-            );
-        }
-        let is_ours = |origin: &HeaderValue| {
-            let url = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
-            url.and_then(|url| url.host().map(is_this_machine)).unwrap_or(false)
-        };
-        if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
-            return refuse("without keys, this host answers no calls of other sites (Origin)");
-        }
-        // `none` is an address that the user typed. Other ports of this machine are `same-site`.
-        let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
-        if !headers.get_all(&FETCH_SITE).iter().all(is_own) {
-            return refuse(
-                "without keys, this host answers no calls of other sites (Sec-Fetch-Site)",
-            );
-        }
-        Ok(())
+    // `none` is an address that the user typed. Other ports of this machine are `same-site`.
+    let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if !headers.get_all(&FETCH_SITE).iter().all(is_own) {
+        return refuse("without keys, this host answers no calls of other sites (Sec-Fetch-Site)");
     }
+    Ok(())
 }
 
 fn authority(value: &HeaderValue) -> Option<Authority> {
@@ -105,6 +68,9 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::time::Timestamp;
+
     use super::*;
 
     fn is_admitted(host: Option<&str>, origin: Option<&str>) -> bool {
@@ -116,7 +82,7 @@ mod tests {
                 request = request.header(name, value);
             }
         }
-        access.check(&request.body(()).unwrap()).is_ok()
+        check(&access, &request.body(()).unwrap()).is_ok()
     }
 
     #[test]
@@ -155,7 +121,7 @@ mod tests {
         for (sites, expected) in cases {
             let request = Request::builder().uri("/v1/backup").header(header::HOST, "localhost");
             let request = sites.iter().fold(request, |it, site| it.header(&FETCH_SITE, *site));
-            let checked = access.check(&request.body(()).unwrap());
+            let checked = check(&access, &request.body(()).unwrap());
             assert_eq!(checked.is_ok(), expected, "{sites:?}");
         }
     }
@@ -164,6 +130,6 @@ mod tests {
     fn with_keys_a_key_decides_alone() {
         let request = Request::builder().header(header::HOST, "example.com");
         let request = request.header(&FETCH_SITE, "cross-site").body(()).unwrap();
-        assert!(Access::with_keys().check(&request).is_ok());
+        assert!(check(&Access::with_keys(), &request).is_ok());
     }
 }

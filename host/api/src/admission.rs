@@ -19,7 +19,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::key::ApiKey;
+use gristmill_core::key::{ApiKey, Scope};
 use hyper::body::{Frame, SizeHint};
 use tower::{Layer, Service};
 
@@ -35,6 +35,8 @@ pub(crate) struct Call {
     pub(crate) key: Arc<ApiKey>,
     /// The endpoint in the path.
     pub(crate) deployment: Arc<Deployment>,
+    /// The scope that the key was found to have on the endpoint.
+    pub(crate) scope: Scope,
     /// The job in the path, if the text there is a job's id.
     job: Option<JobId>,
 }
@@ -68,15 +70,14 @@ impl AdmissionLayer {
         let text = part("endpoint").unwrap_or_default();
         let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
         let id = EndpointId::new(text).map_err(|_| not_found())?;
-        auth::require(&key, operation.scope(), Some(&id))?;
+        let scope = operation.scope();
+        auth::require(&key, scope, Some(&id))?;
         // Another owner's endpoint does not exist for this key.
-        let deployment = state.catalog.deployment(&id);
-        let deployment = deployment.filter(|found| key.sees(&found.endpoint.owner));
-        let deployment = deployment.ok_or_else(not_found)?;
-        let running = || state.workers.counts(&id).running;
+        let deployment = state.control.endpoints.deployment(&key, &id).ok_or_else(not_found)?;
+        let running = || state.control.endpoints.running_workers(&id);
         let permit = state.limiter.admit(&key, &deployment.endpoint, *operation, running)?;
         let job = part("job").and_then(|text| text.parse().ok());
-        parts.extensions.insert(Call { key, deployment, job });
+        parts.extensions.insert(Call { key, deployment, scope, job });
         Ok((Request::from_parts(parts, body), permit))
     }
 }

@@ -4,19 +4,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, Request, header};
+use axum::http::{Extensions, HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gristmill_core::catalog::View;
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
 
 use crate::call_origin::CallOrigin;
 use crate::error::{ApiError, ErrorCode};
-use crate::rate_limit::ConcurrencyPermit;
 use crate::state::ApiState;
 
 /// Accepted forms of a key in the Authorization header.
@@ -28,30 +24,6 @@ pub(crate) enum Form {
     Bearer,
     /// `Bearer KEY`, or `Basic` with the key as the password, as clients of a registry send it.
     BasicOrBearer,
-}
-
-/// The caller of the management API. The call counts as concurrent until this is dropped.
-#[derive(Debug)]
-pub(crate) struct ManagementCaller(
-    pub(crate) Arc<ApiKey>,
-    #[expect(dead_code, reason = "held until it is dropped")] Option<ConcurrencyPermit>,
-);
-
-impl ManagementCaller {
-    /// Refuses the call unless the key has the scope `needed`.
-    pub(crate) fn require(&self, needed: Scope) -> Result<(), ApiError> {
-        require(&self.0, needed, None)
-    }
-
-    /// Like [`require`](Self::require), for data of the whole host: only the operator's keys may
-    /// reach it.
-    pub(crate) fn require_of_operator(&self, needed: Scope) -> Result<(), ApiError> {
-        self.require(needed)?;
-        match self.0.owner.is_operator() {
-            true => Ok(()),
-            false => Err(unauthorized("this is for the operator's API keys only")),
-        }
-    }
 }
 
 /// Refuses the call unless the key has the scope `needed`: on `endpoint`, or without any endpoint.
@@ -70,13 +42,11 @@ pub(crate) fn require(
     Err(unauthorized(format!("this API key lacks the scope `{}`{for_endpoint}", needed.as_str())))
 }
 
-impl FromRequestParts<ApiState> for ManagementCaller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let key = identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
-        let for_endpoint = state.limiter.enter_management(&key)?;
-        Ok(Self(key, for_endpoint))
+/// Refuses the call unless the key is one of the operator's.
+pub(crate) fn require_operator(key: &ApiKey) -> Result<(), ApiError> {
+    match key.owner.is_operator() {
+        true => Ok(()),
+        false => Err(unauthorized("this is for the operator's API keys only")),
     }
 }
 
@@ -97,7 +67,7 @@ struct CheckedKey {
 impl KeyCheck {
     /// The key of a call, whose scope and endpoints were checked when the call began.
     pub(crate) fn new(state: &ApiState, key: &Arc<ApiKey>) -> Self {
-        let is_needed = state.access.key_of_all().is_none();
+        let is_needed = state.control.keys.access().key_of_all().is_none();
         Self(is_needed.then(|| CheckedKey { state: state.clone(), key: key.clone() }))
     }
 
@@ -166,48 +136,30 @@ pub(crate) fn identify(
     }
 }
 
-/// The key of a call that has been under way for some time, as this view of the catalog has it: equal
-/// in all fields, scopes and endpoints included.
-///
-/// # Errors
-/// 401 when it was revoked or has expired.
-pub(crate) fn current(
-    key: &ApiKey,
-    view: &View,
-    state: &ApiState,
-) -> Result<Arc<ApiKey>, ApiError> {
-    // A host without keys made one for all callers, which is not in the catalog.
-    if let Some(key) = state.access.key_of_all() {
-        return Ok(key.clone());
-    }
-    let key = view.keys.get(&key.id).filter(|now| ***now == *key).cloned();
-    key.filter(|key| !key.is_expired(state.jobs.now()))
-        .ok_or_else(|| unauthorized("this API key was revoked or has expired during the call"))
-}
-
 /// Refuses a call whose key was revoked or has expired while its body arrived, which may take
 /// minutes. A call that waits or streams has a [`KeyCheck`] instead.
 ///
 /// # Errors
 /// 401.
 pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError> {
-    current(key, &state.catalog.view(), state).map(drop)
+    Ok(state.control.keys.check(key)?)
 }
 
 /// Counts a call of a route that needs no key, unless it has a valid one.
 ///
 /// # Errors
 /// 429 when too many such calls come from one address.
-pub(crate) fn count_unauthenticated<B>(
-    request: &Request<B>,
+pub(crate) fn count_unauthenticated(
+    headers: &HeaderMap,
+    extensions: &Extensions,
     state: &ApiState,
 ) -> Result<(), ApiError> {
-    match valid_key(request.headers(), state, Form::BearerOrBare) {
+    match valid_key(headers, state, Form::BearerOrBare) {
         Ok(key) => {
-            show_key(request.extensions(), &key);
+            show_key(extensions, &key);
             Ok(())
         }
-        Err(_) => state.unauthenticated.admit(request.extensions()),
+        Err(_) => state.unauthenticated.admit(extensions),
     }
 }
 
@@ -221,7 +173,7 @@ fn show_key(extensions: &Extensions, key: &ApiKey) {
 
 fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
     // A key in the call is ignored: some clients always send one.
-    if let Some(key) = state.access.key_of_all() {
+    if let Some(key) = state.control.keys.access().key_of_all() {
         return Ok(key.clone());
     }
     let header = headers.get(header::AUTHORIZATION).ok_or_else(|| {
@@ -244,8 +196,7 @@ fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<Ap
     };
     // The same answer for every wrong key, so that it does not reveal which part was wrong.
     let (id, secret) = ApiKey::parse_text(&text).ok_or_else(wrong)?;
-    let key = state.catalog.view().keys.get(&id).cloned().ok_or_else(wrong)?;
-    if key.accepts(secret, state.jobs.now()) { Ok(key) } else { Err(wrong()) }
+    state.control.keys.accepted(&id, secret).ok_or_else(wrong)
 }
 
 /// The password of `user:password` in base64.

@@ -5,17 +5,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::Path;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use utoipa_swagger_ui::Config;
 
-use crate::auth;
+use crate::caller::{Anyone, Guarded};
 use crate::error::ApiError;
 use crate::paths::OriginalPath;
-use crate::state::ApiState;
 
 /// The path from the page to the document: relative, because a proxy may add a path prefix.
 const DOCUMENT: &str = "../../openapi.json";
@@ -26,7 +25,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// The page and its files.
-pub(crate) fn routes() -> Router<ApiState> {
+pub(crate) fn routes() -> Router<Guarded> {
     Router::new().route("/v1/docs", get(start)).route("/v1/docs/{file}", get(file))
 }
 
@@ -37,12 +36,7 @@ async fn start(as_sent: Option<Extension<OriginalPath>>) -> Redirect {
     Redirect::temporary(if has_slash { "index.html" } else { "docs/index.html" })
 }
 
-async fn file(
-    State(state): State<ApiState>,
-    Path(name): Path<String>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    auth::count_unauthenticated(&request, &state)?;
+async fn file(Path(name): Path<String>, _: Anyone) -> Result<Response, ApiError> {
     let config = Arc::new(Config::from(DOCUMENT).try_it_out_enabled(true));
     let found = utoipa_swagger_ui::serve(&name, config).ok().flatten();
     let not_found = || ApiError::not_found(format!("the page has no file `{name}`"));

@@ -4,7 +4,6 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::jobs::SubmitError;
-use gristmill_core::runtime::StageError;
 use gristmill_core::store::{StoreError, StoreFull};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -183,11 +182,6 @@ impl ApiError {
         Self::new(ErrorCode::NotFound, sentence)
     }
 
-    /// The request conflicts with an existing object.
-    pub(crate) fn conflict(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorCode::Conflict, sentence)
-    }
-
     /// The answer about a job that is unknown, expired, or another endpoint's.
     pub(crate) fn job_not_found() -> Self {
         Self::not_found("job not found: its id is wrong, or its ttl or retention is over")
@@ -259,22 +253,6 @@ impl From<StoreError> for ApiError {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }
             StoreError::Damaged(_) => Self::new(ErrorCode::Internal, error.to_string()),
-        }
-    }
-}
-
-impl From<StageError> for ApiError {
-    fn from(error: StageError) -> Self {
-        match error {
-            StageError::Full => Self::new(ErrorCode::Unavailable, error.to_string()),
-            StageError::NoSpace(_) => Self::new(ErrorCode::DiskFull, error.to_string()),
-            StageError::OwnerDiskFull { .. } => {
-                Self::new(ErrorCode::QuotaExceeded, error.to_string())
-            }
-            StageError::Io(_) => {
-                tracing::error!("{error}");
-                Self::new(ErrorCode::Internal, "the upload could not be stored; see the host's log")
-            }
         }
     }
 }

@@ -4,22 +4,18 @@
 //! `prometheus-client` writes the text: it escapes, and adds the units' and counters' endings. The
 //! values are read when a scraper calls, so a job costs nothing here.
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
+use gristmill_control::HostCounters;
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::key::Scope;
-use gristmill_core::runtime::RuntimeLoad;
-use gristmill_core::store::StoreStats;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, ManageHost};
 use crate::error::ApiError;
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// The type of the text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,24 +26,15 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
     responses((status = 200, description = "Counters and gauges", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")),
 )]
 pub(crate) async fn metrics(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, .. }: Caller<ManageHost>,
 ) -> Result<impl IntoResponse, ApiError> {
-    caller.require_of_operator(Scope::Manage)?;
-    let endpoints = state.catalog.view().deployments.len() as u64;
-    let (store, lost_lines) = (state.store.stats(), state.logs.lost_lines());
-    let registry = registry(store, lost_lines, state.runtime.load(), &state.disk_space, endpoints);
+    let registry = registry(&state.control.host.counters(), &state.disk_space);
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)))
 }
 
 /// The present values of all metrics. The encoder adds the ending `_total` to the name of a counter.
-fn registry(
-    store: StoreStats,
-    lost_log_lines: u64,
-    load: RuntimeLoad,
-    disk: &DiskSpaceGauge,
-    endpoints: u64,
-) -> Registry {
+fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
+    let HostCounters { store, lost_log_lines, load, endpoints } = *counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
@@ -91,6 +78,8 @@ fn text(registry: &Registry) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::runtime::RuntimeLoad;
+    use gristmill_core::store::StoreStats;
     use gristmill_core::tenancy::Tenancy;
 
     use super::*;
@@ -99,7 +88,8 @@ mod tests {
     fn each_metric_has_its_name_its_type_and_its_value() {
         let store = StoreStats { commits: 1, operations: u64::MAX, jobs: 3 };
         let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
-        let text = text(&registry(store, 2, load, &DiskSpaceGauge::new(Tenancy::default()), 4));
+        let counters = HostCounters { store, lost_log_lines: 2, load, endpoints: 4 };
+        let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default())));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\
             # TYPE gristmill_store_commits counter\n\

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
@@ -14,21 +14,21 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures::FutureExt as _;
+use gristmill_control::{Access, complete};
 use tower::Service as _;
 use tracing::{Instrument as _, debug, debug_span};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
-use crate::access::Access;
 use crate::admission::AdmissionLayer;
 use crate::call_origin::CallOrigin;
-use crate::complete::complete;
+use crate::caller::{Anyone, Guarded};
 use crate::error::{ApiError, ErrorCode};
 use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
-    answer_owner, auth, docs_page, fallback, head, management, metrics, openapi, paths, queue,
+    access, answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, queue,
     registry,
 };
 
@@ -48,7 +48,7 @@ impl Api {
             .nest("/v1", management_api())
             .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
             .split_for_parts();
-        let access = state.access.clone();
+        let access = state.control.keys.access().clone();
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
@@ -57,7 +57,7 @@ impl Api {
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
-            .with_state(state);
+            .with_state(Guarded::new(state));
         Self { routes, access }
     }
 
@@ -74,7 +74,8 @@ impl Api {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let Self { mut routes, access } = self;
-        if let Err(refused) = head::check(&request).and_then(|()| access.check(&request)) {
+        if let Err(refused) = head::check(&request).and_then(|()| access::check(&access, &request))
+        {
             return with_security_headers(
                 refused_before_routing(request.uri().path(), refused).await,
             );
@@ -124,14 +125,14 @@ pub fn response_over_budget(answer: &Response<Body>) -> Response<Body> {
 }
 
 /// The queue API below `prefix`. It is not nested, which would add two layers around each route.
-fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<ApiState> {
+fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<Guarded> {
     use Operation as On;
     use queue::routes::{
         cancel, health, openai, purge_queue, requests, retry, run, run_sync, status, stream,
         timeline,
     };
     // Each route is behind the admission layer, with the operation that its calls count as.
-    let behind = |operation, mut route: UtoipaMethodRouter<ApiState>| {
+    let behind = |operation, mut route: UtoipaMethodRouter<Guarded>| {
         openapi::document_admission(&mut route.1);
         openapi::below(prefix, &mut route.1);
         route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
@@ -157,8 +158,8 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
 /// The routes for OpenAI clients; refusals have OpenAI's format.
 fn openai_api(
     prefix: &str,
-    (_, mut paths, route): UtoipaMethodRouter<ApiState>,
-) -> OpenApiRouter<ApiState> {
+    (_, mut paths, route): UtoipaMethodRouter<Guarded>,
+) -> OpenApiRouter<Guarded> {
     let routes = Router::new()
         // Documented as one part of a path, since a document cannot express more.
         .route(&format!("{prefix}/{{endpoint}}/openai/{{*rest}}"), route)
@@ -170,7 +171,7 @@ fn openai_api(
     router
 }
 
-fn management_api() -> OpenApiRouter<ApiState> {
+fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, secrets,
         templates, volumes, webhooks,
@@ -203,24 +204,26 @@ fn management_api() -> OpenApiRouter<ApiState> {
         .fallback(fallback::unknown_management_route)
         .layer(map_response(ApiError::add_message))
         .layer(from_fn(complete_changes));
+
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
     behind_bearer(router)
 }
 
-/// Completes a management call that changes something even when its client closes the connection:
-/// deleting an endpoint is a change of the catalog and then of the store, and no client may stop it
-/// between the two. An upload changes nothing before its component is compiled, so until then it
-/// ends with its connection.
+/// Runs a management call that changes something to its end even when its client closes the
+/// connection. Its operation is completed in any case; until then the call counts as concurrent, so
+/// that a client that leaves has no more operations at one time than its limit. An upload changes
+/// nothing before its component is compiled, so until then it ends with its connection.
 async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::PUT) {
         return next.run(request).await;
     }
-    complete(next.run(request)).await.unwrap_or_else(ApiError::into_response)
+    let answer = complete(next.run(request)).await;
+    answer.unwrap_or_else(|error| ApiError::from(error).into_response())
 }
 
 /// Documents that all of these routes need the key as `Bearer KEY`.
-fn behind_bearer(mut router: OpenApiRouter<ApiState>) -> OpenApiRouter<ApiState> {
+fn behind_bearer(mut router: OpenApiRouter<Guarded>) -> OpenApiRouter<Guarded> {
     openapi::behind_bearer(&mut router.get_openapi_mut().paths);
     router
 }
@@ -239,11 +242,8 @@ async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body>
     }
 }
 
-async fn unknown_route(State(state): State<ApiState>, request: Request<Body>) -> Response<Body> {
+async fn unknown_route(_: Anyone, request: Request<Body>) -> Response<Body> {
     let path = request.uri().path();
-    if let Err(refused) = auth::count_unauthenticated(&request, &state) {
-        return refused.into_response();
-    }
     if registry::is_registry_path(path) {
         return registry::RegistryError::name_of_several_parts().into_response();
     }

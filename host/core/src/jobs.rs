@@ -1,5 +1,4 @@
-//! The operations on jobs that clients call. The API uses the store directly only for the deletion
-//! of an endpoint and for statistics.
+//! The operations on jobs that clients call: the API's only way to the store of jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -31,7 +31,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use futures::future::LocalBoxFuture;
-use gristmill_api::{Access, Api, ApiState, Services};
+use gristmill_api::{Api, ApiState, Services};
+use gristmill_control::{Access, Control};
 use gristmill_core::catalog::Catalog;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
@@ -245,9 +246,12 @@ async fn serve(
     });
     let jobs =
         Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness()));
-    let services = Services {
-        clock: clock.clone(),
-        jobs: jobs.clone(),
+    let access = match settings.no_key {
+        true => Access::without_keys(OwnerId::operator(), clock.now()),
+        false => Access::with_keys(),
+    };
+    let control = Control::new(gristmill_control::Parts {
+        access,
         catalog: catalog.clone(),
         workers: dispatcher.clone(),
         components: sandbox.clone(),
@@ -259,24 +263,25 @@ async fn serve(
         runtime: sandbox.clone(),
         volumes: sandbox.clone(),
         store: store.clone(),
-        disk_space,
         deliveries: store.clone(),
         logs,
         usage: store.clone(),
-        secrets: store.clone(),
+        prices,
         backups: Arc::new(HostBackup {
             store: store.clone(),
             catalog,
             data_dir: settings.data_dir.clone(),
         }),
+    });
+    let services = Services {
+        clock: clock.clone(),
+        control,
+        jobs: jobs.clone(),
+        disk_space,
+        secrets: store.clone(),
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
-    let access = match settings.no_key {
-        true => Access::without_keys(OwnerId::operator(), clock.now()),
-        false => Access::with_keys(),
-    };
-    let limits = settings.rate_limits.clone();
-    let state = ApiState::new(services, access, limits, brand, prices);
+    let state = ApiState::new(services, settings.rate_limits.clone(), brand);
 
     let addr = listener.local_addr().context("cannot read the address that was bound")?;
     let ready = ready::Ready {

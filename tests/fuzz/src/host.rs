@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{Access, AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
+use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
+use gristmill_control::{Access, Control, Parts};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::digest::ComponentDigest;
@@ -209,9 +210,8 @@ impl Host {
             store.write_catalog(entries.map(CatalogChange::Put).into()).await.unwrap();
             Catalog::open(store.clone(), clock.clone()).await.unwrap()
         });
-        let services = Services {
-            clock: clock.clone(),
-            jobs: Arc::new(jobs),
+        let control = Control::new(Parts {
+            access: Access::with_keys(),
             catalog: Arc::new(catalog),
             workers,
             components: Arc::new(Nothing),
@@ -219,20 +219,20 @@ impl Host {
             runtime: Arc::new(Nothing),
             volumes: Arc::new(Nothing),
             store: store.clone(),
-            disk_space: Arc::default(),
             logs: Arc::default(),
             deliveries: store.clone(),
             usage: store.clone(),
+            prices: Prices::default(),
             backups: Arc::new(Nothing),
+        });
+        let services = Services {
+            clock: clock.clone(),
+            control,
+            jobs: Arc::new(jobs),
+            disk_space: Arc::default(),
             secrets: Arc::new(Nothing),
         };
-        let api = Api::new(ApiState::new(
-            services,
-            Access::with_keys(),
-            no_limits(),
-            "Platform",
-            Prices::default(),
-        ));
+        let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());
         Self { tokio, store, clock, endpoint, api, authorization }
     }

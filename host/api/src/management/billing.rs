@@ -4,21 +4,19 @@ use std::fmt::Display;
 use std::ops::Range;
 use std::str::FromStr;
 
-use axum::extract::{RawQuery, State};
-use gristmill_core::key::{ApiKey, Scope};
+use axum::extract::RawQuery;
+use gristmill_control::{BucketSize, Grouping, Report};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageFilter};
 
 use super::dto::BillingRecord;
 use super::page::{Page, Paged};
-use crate::auth::ManagementCaller;
-use crate::billing::{BucketSize, Grouping, Report};
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::{BillingQuery, PageOfList};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::state::ApiState;
 
 /// Most buckets of one report: enough for all stored hours.
 pub(crate) const BUCKETS_MAX: u32 = 10_000;
@@ -38,30 +36,19 @@ const MS_PER_DAY: u64 = 86_400_000;
     responses((status = 200, description = "By time, then by id", body = Vec<BillingRecord>), Mistaken),
 )]
 pub(crate) async fn endpoints(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
     RawQuery(query): RawQuery,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
-    let query = Query(query.as_deref().unwrap_or_default());
-    let mut report = report(query, state.jobs.now())?;
-    if !caller.0.allows(Scope::Admin, None) {
-        let own = &caller.0.owner;
-        if report.filter.owner.as_ref().is_some_and(|asked| asked != own) {
-            return Err(ApiError::bad_request(format!(
-                "query `ownerId` must be `{own}`: this API key lacks the scope `admin`"
-            )));
-        }
-        report.filter.owner = Some(own.clone());
-    }
-    let records = report.records(&*state.usage, page.after(), page.count_max()).await?;
-    let (grouping, prices) = (report.grouping, state.prices);
-    let select = move |page: Page, _: &ApiKey| {
+    let report = report(Query(query.as_deref().unwrap_or_default()), state.jobs.now())?;
+    let (billing, grouping) = (&state.control.billing, report.grouping);
+    let records = billing.report(&key, report, page.after(), page.count_max()).await?;
+    let prices = *billing.prices();
+    let select = move |page: Page| {
         let document = |record| BillingRecord::new(record, grouping, &prices);
         page.of(records, |record| record.cursor_position(), document)
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {

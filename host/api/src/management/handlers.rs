@@ -3,26 +3,22 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
+use gristmill_control::ImageName;
 use gristmill_core::catalog::Image;
-use gristmill_core::key::{ApiKey, Scope};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
 use super::dto::Handler;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::auth::{self, ManagementCaller};
 use crate::body;
-use crate::complete::complete;
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
-use crate::images::{self, ImageName};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
-use crate::state::ApiState;
-use crate::upload_refusal;
 
 /// All image names of the key's owner, with their components.
 #[utoipa::path(
@@ -31,19 +27,15 @@ use crate::upload_refusal;
     responses((status = 200, description = "By image", body = Vec<Handler>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
-    let view = state.catalog.view();
-    let select = move |page: Page, caller: &ApiKey| {
-        let own = view.images.values().filter(|image| image.owner == caller.owner);
-        let handlers = own.filter_map(|image| Some((image, view.components.get(&image.digest)?)));
+    let images = state.control.images.list(&key, None);
+    let select = move |page: Page| {
         let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
-        page.of(handlers, cursor_position, |(image, component)| Handler::new(image, component))
+        page.of(images.iter(), cursor_position, |(image, component)| Handler::new(image, component))
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// One image name, with its component.
@@ -52,17 +44,11 @@ pub(crate) async fn list(
     responses((status = 200, description = "What the name names", body = Handler), Mistaken, Missing),
 )]
 pub(crate) async fn get(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(reference): Named,
 ) -> Result<Json<Handler>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let name = ImageName::parse(&reference)?;
-    let view = state.catalog.view();
-    let image = view.image(&caller.0.owner, &reference);
-    let found = image.and_then(|image| Some((image, view.components.get(&image.digest)?)));
-    let (image, component) = found.ok_or_else(|| images::not_found(&name))?;
-    Ok(Json(Handler::new(image, component)))
+    let (image, component) = state.control.images.get(&key, &ImageName::parse(&reference)?)?;
+    Ok(Json(Handler::new(&image, &component)))
 }
 
 /// Uploads a component as `name:tag`.
@@ -75,24 +61,18 @@ pub(crate) async fn get(
     responses((status = 200, description = "What the name now names", body = Handler), BodyRefused, CompileRefused),
 )]
 pub(crate) async fn upload(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(reference): Named,
     request: Request,
 ) -> Result<Json<Handler>, ApiError> {
-    caller.require(Scope::Manage)?;
     let name = ImageName::parse(&reference)?;
     let (parts, body) = request.into_parts();
-    let staged = state.components.stage(&caller.0.owner).await?;
+    let staged = state.control.images.stage(&key).await?;
     body::stage(&parts.headers, body, COMPONENT_BYTES_MAX, &*staged).await?;
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
-    auth::check_again(&caller.0, &state)?;
-    let added =
-        images::Named::Added(staged.add(&caller.0.owner).await.map_err(upload_refusal::refused)?);
-    let named = async move { images::tag(&state, &caller.0, name, added, None).await };
-    let (image, component) = complete(named).await??;
+    let (image, component) = state.control.images.upload(&key, name, staged).await?;
     Ok(Json(Handler::new(&image, &component)))
 }
 
@@ -104,11 +84,9 @@ pub(crate) async fn upload(
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     Named(reference): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Manage)?;
-    images::untag(&state, &caller.0, &ImageName::parse(&reference)?).await?;
+    state.control.images.remove(&key, ImageName::parse(&reference)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

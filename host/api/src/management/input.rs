@@ -1,19 +1,18 @@
 //! Reads the inputs of management calls.
 
-use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use axum::body::Body;
 use axum::body::HttpBody as _;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
 use axum::http::request::Parts;
-use gristmill_core::limits::{
-    Bounds, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, MANAGEMENT_BODY_BYTES_MAX,
-    NAME_CHARS_MAX,
-};
+use gristmill_core::id::InvalidId;
+use gristmill_core::key::ApiKey;
+use gristmill_core::limits::MANAGEMENT_BODY_BYTES_MAX;
 use serde::de::DeserializeOwned;
 
-use crate::auth::{self, ManagementCaller};
+use crate::auth;
 use crate::error::ApiError;
 use crate::state::ApiState;
 
@@ -32,6 +31,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
+impl Named {
+    /// The value as an id.
+    ///
+    /// # Errors
+    /// 400 when the text is not an id.
+    pub(crate) fn id<I: FromStr<Err = InvalidId>>(&self) -> Result<I, ApiError> {
+        self.0.parse().map_err(|error: InvalidId| ApiError::bad_request(error.to_string()))
+    }
+}
+
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
@@ -39,13 +48,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 /// expired while the body arrived.
 pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     state: &ApiState,
-    caller: &ManagementCaller,
+    caller: &ApiKey,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&caller.0.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
-    auth::check_again(&caller.0, state)?;
-    state.checks.run(&caller.0, &body.bytes, |body| parse(body)).await
+    let body = state.bodies.read(&caller.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
+    auth::check_again(caller, state)?;
+    state.checks.run(caller, &body.bytes, |body| parse(body)).await
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
@@ -68,75 +77,13 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 /// The same; a call without a body counts as an empty object.
 pub(crate) async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(
     state: &ApiState,
-    caller: &ManagementCaller,
+    caller: &ApiKey,
     request: Request<Body>,
 ) -> Result<T, ApiError> {
     if request.body().size_hint().exact() == Some(0) {
         return Ok(T::default());
     }
     json(state, caller, request).await
-}
-
-/// Refuses a text that is longer than `chars_max` characters.
-pub(crate) fn check_text(field: &str, text: &str, chars_max: usize) -> Result<(), ApiError> {
-    // A text has at most as many characters as bytes, so most texts need no count.
-    if text.len() > chars_max && text.chars().nth(chars_max).is_some() {
-        return Err(ApiError::bad_request(format!(
-            "`{field}` has more than {chars_max} characters, the most allowed"
-        )));
-    }
-    Ok(())
-}
-
-/// Refuses a list or an object with more than `count_max` entries.
-pub(crate) fn check_count(field: &str, count: usize, count_max: usize) -> Result<(), ApiError> {
-    if count > count_max {
-        return Err(ApiError::bad_request(format!(
-            "`{field}` has {count} entries; at most {count_max} are allowed"
-        )));
-    }
-    Ok(())
-}
-
-/// Refuses an environment that is larger than a deployment may keep.
-pub(crate) fn check_env(env: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    check_count("env", env.len(), ENV_VARIABLES_MAX)?;
-    for (name, value) in env {
-        if name.chars().nth(ENV_NAME_CHARS_MAX).is_some() {
-            return Err(ApiError::bad_request(format!(
-                "`env` has a variable whose name has more than {ENV_NAME_CHARS_MAX} characters, the \
-                 most allowed"
-            )));
-        }
-        check_text(&format!("env.{name}"), value, ENV_VALUE_CHARS_MAX)?;
-    }
-    Ok(())
-}
-
-/// Refuses an invalid display name.
-pub(crate) fn check_name(name: &str) -> Result<(), ApiError> {
-    if name.is_empty() || name.chars().nth(NAME_CHARS_MAX).is_some() {
-        return Err(ApiError::bad_request(format!(
-            "`name` is required and has 1 to {NAME_CHARS_MAX} characters"
-        )));
-    }
-    Ok(())
-}
-
-/// The number, if it is inside its bounds.
-pub(crate) fn bounded(field: &str, bounds: Bounds, value: u64) -> Result<u64, ApiError> {
-    if bounds.contains(value) {
-        return Ok(value);
-    }
-    let Bounds { min, max, .. } = bounds;
-    Err(ApiError::bad_request(format!("`{field}` must be {min} to {max}, not {value}")))
-}
-
-/// The same for a number of 32 bits.
-pub(crate) fn bounded_u32(field: &str, bounds: Bounds, value: u64) -> Result<u32, ApiError> {
-    let value = bounded(field, bounds, value)?;
-    u32::try_from(value)
-        .map_err(|_| ApiError::bad_request(format!("`{field}` is too large: {value}")))
 }
 
 /// A flag in a query: `true` or `false` in any case, or absent. With several names or values, it is

@@ -4,23 +4,19 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
-use gristmill_core::id::{KeyId, OwnerId};
-use gristmill_core::key::{ApiKey, NewKey, Scope};
-use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFETIME_S};
-use gristmill_core::time::Timestamp;
+use gristmill_control::KeyRequest;
+use gristmill_core::key::ApiKey;
 
 use super::dto::{Key, KeyInput, KeyWithText};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
-use crate::auth::ManagementCaller;
+use crate::caller::{Admin, Caller};
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// All keys, without their secrets.
 #[utoipa::path(
@@ -29,18 +25,14 @@ use crate::state::ApiState;
     responses((status = 200, description = "Oldest first", body = Vec<Key>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Admin>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Admin)?;
-    let view = state.catalog.view();
+    let keys = state.control.keys.list();
     let cursor_position =
         |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
-    let select = move |page: Page, _: &ApiKey| {
-        page.of(view.keys.values(), cursor_position, |key| Key::from(&**key))
-    };
-    page.make(&state, &caller, select).await
+    let select = move |page: Page| page.of(&keys, cursor_position, |key| Key::from(&**key));
+    page.make(&state, &key, select).await
 }
 
 /// A new key; its text is shown in this answer and never again.
@@ -50,51 +42,14 @@ pub(crate) async fn list(
     responses((status = 200, description = "The new key", body = KeyWithText), BodyRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Admin>,
     request: Request,
 ) -> Result<Json<KeyWithText>, ApiError> {
-    caller.require(Scope::Admin)?;
-    let input: KeyInput = input::json(&state, &caller, request).await?;
-    input::check_name(&input.name)?;
-    if input.scopes.is_empty() {
-        return Err(ApiError::bad_request(
-            "`scopes` must have at least one of admin, manage, submit, read",
-        ));
-    }
-    input::check_count("scopes", input.scopes.len(), Scope::ALL.len())?;
-    let endpoints = input.endpoints.as_ref().map_or(0, Vec::len);
-    input::check_count("endpoints", endpoints, KEY_ENDPOINTS_MAX)?;
-    let owner = input.owner.unwrap_or_else(|| caller.0.owner.clone());
-    if input.scopes.contains(&Scope::Admin) && !owner.is_operator() {
-        return Err(ApiError::bad_request(format!(
-            "`scopes`: `admin` is for keys of the operator, `{}`; a key of `{owner}` may have manage, submit and read",
-            OwnerId::OPERATOR
-        )));
-    }
-    let now = state.jobs.now();
-    let expires_at = match input.expires_in_seconds {
-        Some(seconds) => {
-            let seconds = input::bounded("expiresInSeconds", KEY_LIFETIME_S, seconds)?;
-            Some(now.plus_millis(seconds * 1_000))
-        }
-        None => None,
-    };
-    let new = NewKey {
-        name: input.name,
-        owner,
-        scopes: input.scopes,
-        endpoints: input.endpoints,
-        expires_at,
-    };
-    let (key, text) = ApiKey::generate(new, now);
-    let document = KeyWithText::new(&key, &text);
-    state
-        .change(&caller.0, |_| {
-            Ok::<_, ApiError>((vec![CatalogChange::Put(CatalogEntry::Key(key))], ()))
-        })
-        .await?;
-    Ok(Json(document))
+    let input: KeyInput = input::json(&state, &key, request).await?;
+    let KeyInput { name, scopes, owner, endpoints, expires_in_seconds: expires_in_s } = input;
+    let request = KeyRequest { name, scopes, owner, endpoints, expires_in_s };
+    let (created, text) = state.control.keys.create(&key, request).await?;
+    Ok(Json(KeyWithText::new(&created, &text)))
 }
 
 /// Revokes a key: from now on it is refused.
@@ -106,89 +61,9 @@ pub(crate) async fn create(
     responses((status = 204, description = "It is refused from now on"), Mistaken, Missing),
 )]
 pub(crate) async fn revoke(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Admin>,
     Named(id): Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Admin)?;
-    state
-        .change(&caller.0, |view| {
-            let key = KeyId::new(&id).ok().and_then(|id| view.keys.get(&id));
-            let key = key.ok_or_else(|| ApiError::not_found(format!("key `{id}` not found")))?;
-            check_replaced(view, key, state.jobs.now())?;
-            Ok((vec![CatalogChange::Delete(CatalogKey::Key(key.id.clone()))], ()))
-        })
-        .await
-        .map_err(|error: ApiError| error)?;
+    state.control.keys.revoke(&key, &id).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Refuses to revoke an admin key unless another admin key remains; if the key does not expire, the
-/// other key must not expire either.
-fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), ApiError> {
-    let makes_keys = |key: &ApiKey| key.allows(Scope::Admin, None) && !key.is_expired(now);
-    let lasts = |other: &ApiKey| other.expires_at.is_none() || key.expires_at.is_some();
-    let mut others = view.keys.values().filter(|other| other.id != key.id);
-    if !makes_keys(key) || others.any(|other| makes_keys(other) && lasts(other)) {
-        return Ok(());
-    }
-    let missing = match key.expires_at {
-        None => "no other admin key without an expiry",
-        Some(_) => "no other admin key",
-    };
-    Err(ApiError::conflict(format!(
-        "key `{}` cannot be revoked: there is {missing}, so no new keys could be created; create \
-         one first, with `gristmill keys create --scope admin` or `POST /v1/keys`",
-        key.id
-    )))
-}
-
-#[cfg(test)]
-mod tests {
-    use gristmill_core::id::EndpointId;
-
-    use super::*;
-
-    const NOW: Timestamp = Timestamp::from_millis(1_000);
-
-    fn key(scope: Scope, endpoints: Option<&str>, expires_at: Option<u64>) -> ApiKey {
-        let endpoints = endpoints.map(|id| vec![EndpointId::new(id).unwrap()]);
-        let expires_at = expires_at.map(Timestamp::from_millis);
-        let owner = OwnerId::operator();
-        let new = NewKey { name: String::new(), owner, scopes: vec![scope], endpoints, expires_at };
-        ApiKey::generate(new, NOW).0
-    }
-
-    fn is_revoked(key: &ApiKey, others: &[ApiKey]) -> bool {
-        let all = others.iter().chain([key]).cloned().map(|key| (key.id.clone(), Arc::new(key)));
-        let mut view = View::default();
-        view.keys = all.collect();
-        check_replaced(&view, key, NOW).is_ok()
-    }
-
-    #[test]
-    fn the_last_admin_key_is_not_revoked() {
-        let lasting = || key(Scope::Admin, None, None);
-        let expiring = || key(Scope::Admin, None, Some(2_000));
-        let expired = || key(Scope::Admin, None, Some(1_000));
-        let bound = || key(Scope::Admin, Some("e"), None);
-        let other = || key(Scope::Manage, None, None);
-        // (the key, the others, whether it is revoked)
-        let cases = [
-            (lasting(), vec![], false),
-            (lasting(), vec![other(), expired(), bound()], false),
-            (lasting(), vec![expiring()], false),
-            (lasting(), vec![lasting()], true),
-            (expiring(), vec![], false),
-            (expiring(), vec![expired()], false),
-            (expiring(), vec![expiring()], true),
-            (expiring(), vec![lasting()], true),
-            (expired(), vec![], true),
-            (bound(), vec![], true),
-            (other(), vec![], true),
-        ];
-        for (number, (key, others, expected)) in cases.into_iter().enumerate() {
-            assert_eq!(is_revoked(&key, &others), expected, "case {number}");
-        }
-    }
 }

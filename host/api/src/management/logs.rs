@@ -11,22 +11,21 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
-use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::JobId;
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::key::ApiKey;
 use gristmill_core::limits::LIST_LOGS;
 use gristmill_core::logs::{Follower, LogAnswer, LogLine, LogOrder, LogPage, LogQuery};
 use tokio::time::{Instant, timeout};
 
 use super::dto;
 use super::input::Named;
-use super::owned::find_owned;
-use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck, ManagementCaller};
+use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck};
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
@@ -45,18 +44,12 @@ use crate::state::ApiState;
     responses((status = 200, description = "The newest", body = Vec<dto::LogLine>), Mistaken, Missing),
 )]
 pub(crate) async fn read(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
-    Named(id): Named,
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    caller.require(Scope::Manage)?;
-    let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
-    let incarnation =
-        view.deployments.get(&endpoint.id).map(|deployment| deployment.incarnation.clone());
-    let incarnation = incarnation.unwrap_or_default();
+    let logs = state.control.endpoints.logs(&key, &named.id()?)?;
     let query = Query(query.as_deref().unwrap_or_default());
     let after = sse::last_event_id(&headers, "the number of a line", sse::number)?;
     let is_stream = sse::is_accepted(&headers);
@@ -74,21 +67,21 @@ pub(crate) async fn read(
     }
     if is_stream {
         let reader = Reader {
-            key: KeyCheck::new(&state, &caller.0),
-            caller: caller.0.clone(),
-            follower: state.logs.follow(&incarnation),
+            key: KeyCheck::new(&state, &key),
+            caller: key,
+            follower: logs.follow(),
             state,
         };
         return Ok(follow(reader, wanted));
     }
-    let answer = state.logs.read(&incarnation, wanted);
+    let answer = logs.read(wanted);
     // There may be 10,000 lines.
     let write = move || {
         let LogPage { lines, .. } = complete(answer);
         let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
         Ok(Json(documents).into_response())
     };
-    state.pages.write(&caller.0, write).await
+    state.pages.write(&key, write).await
 }
 
 /// The jobs that a query selects: all, one, or none, if the given id cannot exist.

@@ -3,7 +3,6 @@
 
 pub(crate) mod dto;
 pub(crate) mod input;
-mod owned;
 mod page;
 
 pub(crate) mod backup;

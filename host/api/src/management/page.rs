@@ -15,7 +15,6 @@ use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{PAGE, PAGE_BYTES_MAX};
 use serde::Serialize;
 
-use crate::auth::ManagementCaller;
 use crate::error::{ApiError, ErrorCode};
 use crate::query::Query;
 use crate::state::ApiState;
@@ -51,19 +50,17 @@ impl Page {
         self.count_max
     }
 
-    /// Creates the page with `select`, which calls [`of`](Self::of) and gets the caller's key, when it
-    /// is the caller's turn.
+    /// Creates the page with `select`, which calls [`of`](Self::of), when it is the caller's turn.
     ///
     /// # Errors
     /// Those of `select`; 500 when it panics.
     pub(crate) async fn make(
         self,
         state: &ApiState,
-        caller: &ManagementCaller,
-        select: impl FnOnce(Self, &ApiKey) -> Result<Paged, ApiError> + Send + 'static,
+        caller: &ApiKey,
+        select: impl FnOnce(Self) -> Result<Paged, ApiError> + Send + 'static,
     ) -> Result<Paged, ApiError> {
-        let key = caller.0.clone();
-        state.pages.write(&caller.0, move || select(self, &key)).await
+        state.pages.write(caller, move || select(self)).await
     }
 
     /// Selects the page from the elements of the list, in any order. `cursor_position` returns the

@@ -5,17 +5,14 @@
 //! without the call.
 
 use axum::Json;
-use axum::extract::State;
-use gristmill_core::key::Scope;
 use gristmill_core::secrets::{RotateError, Rotated};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::auth::ManagementCaller;
+use crate::caller::{Admin, Caller};
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::refusals::RotationRefused;
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// The secrets that were encrypted with the new key.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,10 +32,8 @@ pub(crate) struct RotatedSecrets {
     responses((status = 200, description = "The secrets that were encrypted again", body = RotatedSecrets), RotationRefused),
 )]
 pub(crate) async fn rotate(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, .. }: Caller<Admin>,
 ) -> Result<Json<RotatedSecrets>, ApiError> {
-    caller.require(Scope::Admin)?;
     let Rotated { records, jobs } = state.secrets.rotate_secrets_key().await?;
     Ok(Json(RotatedSecrets { records, jobs }))
 }

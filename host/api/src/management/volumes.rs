@@ -1,24 +1,18 @@
 //! `/v1/networkvolumes`: persistent directories for the handlers of endpoints.
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::StatusCode;
-use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
-use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
-use gristmill_core::key::{ApiKey, Scope};
-use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
-use gristmill_core::volume::{MountPath, Volume};
+use gristmill_control::{NewVolume, VolumePatch};
 
 use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
 use super::input::{self, Named};
-use super::owned::{find_owned, of_owner, random_id};
 use super::page::{Page, Paged};
-use crate::auth::ManagementCaller;
-use crate::error::{ApiError, ErrorCode};
+use crate::caller::{Caller, Manage};
+use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// One network volume.
 #[utoipa::path(
@@ -26,14 +20,11 @@ use crate::state::ApiState;
     responses((status = 200, description = "The network volume", body = dto::NetworkVolume), Mistaken, Missing),
 )]
 pub(crate) async fn get(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
-    Named(id): Named,
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let view = state.catalog.view();
-    let volume: &Volume = find_owned(&view, &caller.0, &id)?;
-    Ok(Json(volume.into()))
+    let volume = state.control.volumes.get(&key, &named.id()?)?;
+    Ok(Json((&*volume).into()))
 }
 
 /// All network volumes of the key's owner, by id; with an admin key those of all owners.
@@ -43,17 +34,14 @@ pub(crate) async fn get(
     responses((status = 200, description = "By id", body = Vec<dto::NetworkVolume>), Mistaken),
 )]
 pub(crate) async fn list(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    caller.require(Scope::Manage)?;
-    let view = state.catalog.view();
-    let select = move |page: Page, caller: &ApiKey| {
-        let own = view.volumes.values().filter(|volume| caller.sees(&volume.owner));
-        page.of(own, |volume| volume.id.to_string(), |volume| dto::NetworkVolume::from(&**volume))
+    let own = state.control.volumes.list(&key);
+    let select = move |page: Page| {
+        page.of(own.iter(), |volume| volume.id.to_string(), |v| dto::NetworkVolume::from(&**v))
     };
-    page.make(&state, &caller, select).await
+    page.make(&state, &key, select).await
 }
 
 /// A new, empty network volume.
@@ -63,24 +51,13 @@ pub(crate) async fn list(
     responses((status = 200, description = "The new network volume", body = dto::NetworkVolume), BodyRefused),
 )]
 pub(crate) async fn create(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
+    Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: NewNetworkVolume = input::json(&state, &caller, request).await?;
-    input::check_name(&input.name)?;
-    let data_center = input.data_center_id.as_deref().unwrap_or_default();
-    input::check_text("dataCenterId", data_center, NAME_CHARS_MAX)?;
-    let volume = Volume {
-        id: random_id(),
-        owner: caller.0.owner.clone(),
-        name: input.name,
-        size_gb: input::bounded_u32("size", Volume::SIZE_GB, input.size)?,
-        created_at: state.jobs.now(),
-    };
-    let change = upsert(&volume);
-    state.change(&caller.0, |_| Ok::<_, ApiError>((change, ()))).await?;
+    let input: NewNetworkVolume = input::json(&state, &key, request).await?;
+    let NewNetworkVolume { name, size: size_gb, data_center_id: data_center } = input;
+    let new = NewVolume { name, size_gb, data_center };
+    let volume = state.control.volumes.create(&key, new).await?;
     Ok(Json((&volume).into()))
 }
 
@@ -91,19 +68,13 @@ pub(crate) async fn create(
     responses((status = 200, description = "The changed network volume", body = dto::NetworkVolume), BodyRefused, Missing),
 )]
 pub(crate) async fn update(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
-    Named(id): Named,
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
     request: Request,
 ) -> Result<Json<dto::NetworkVolume>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let input: NetworkVolumeInput = input::json(&state, &caller, request).await?;
-    let volume = state
-        .change(&caller.0, |view| {
-            let volume = apply_patch(find_owned::<Volume>(view, &caller.0, &id)?.clone(), input)?;
-            Ok::<_, ApiError>((upsert(&volume), volume))
-        })
-        .await?;
+    let input: NetworkVolumeInput = input::json(&state, &key, request).await?;
+    let patch = VolumePatch { name: input.name, size_gb: input.size };
+    let volume = state.control.volumes.update(&key, &named.id()?, patch).await?;
     Ok(Json((&volume).into()))
 }
 
@@ -113,91 +84,9 @@ pub(crate) async fn update(
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]
 pub(crate) async fn delete(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
-    Named(id): Named,
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
 ) -> Result<StatusCode, ApiError> {
-    caller.require(Scope::Manage)?;
-    let id = deletable(&state.catalog.view(), &caller.0, &id)?;
-    if let Err(error) = state.volumes.mark_removal(&id).await {
-        // Only a crash within the next milliseconds would leave the directory behind, and a full disk
-        // must not prevent a deletion.
-        tracing::warn!(%error, "the removal of network volume `{id}` cannot be marked: {error}");
-    }
-    let deleted = state.change(&caller.0, |view| {
-        deletable(view, &caller.0, id.as_str())?;
-        Ok::<_, ApiError>((vec![CatalogChange::Delete(CatalogKey::Volume(id.clone()))], ()))
-    });
-    if let Err(refused) = deleted.await {
-        if state.catalog.view().volumes.contains_key(&id)
-            && let Err(error) = state.volumes.unmark_removal(&id).await
-        {
-            tracing::warn!(%error, "the mark of network volume `{id}` stays: {error}");
-        }
-        return Err(refused);
-    }
-    state.volumes.remove_volume(&id).await.map_err(|error| {
-        tracing::error!("the directory of network volume `{id}` cannot be removed: {error}");
-        let sentence = "the volume is deleted, but its files cannot be removed before the host's next \
-                        start; see its log";
-        ApiError::new(ErrorCode::Internal, sentence)
-    })?;
+    state.control.volumes.delete(&key, named.id()?).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// The id of the caller's volume with this id, if no endpoint uses it.
-fn deletable(view: &View, caller: &ApiKey, id: &str) -> Result<VolumeId, ApiError> {
-    let id = find_owned::<Volume>(view, caller, id)?.id.clone();
-    match view.user_of(&id) {
-        None => Ok(id),
-        Some(user) => {
-            let sentence = format!("network volume `{id}` is in use by endpoint `{user}`");
-            Err(ApiError::conflict(sentence))
-        }
-    }
-}
-
-/// The volume for an endpoint with this template; none when the id is empty.
-pub(super) fn attached(
-    view: &View,
-    owner: &OwnerId,
-    template: &TemplateId,
-    id: &str,
-) -> Result<Option<VolumeId>, ApiError> {
-    if id.is_empty() {
-        return Ok(None);
-    }
-    let volume = of_owner::<Volume>(view, owner, id).map_err(|error| {
-        ApiError::bad_request(format!("`networkVolumeId`: {}", error.sentence()))
-    })?;
-    let path = view.templates.get(template).map(|template| &*template.volume_mount_path);
-    check_mount_path(path.unwrap_or_default())?;
-    Ok(Some(volume.id.clone()))
-}
-
-/// Refuses an invalid mount path of a template.
-pub(super) fn check_mount_path(path: &str) -> Result<(), ApiError> {
-    match MountPath::parse(path) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            Err(ApiError::bad_request(format!("`volumeMountPath` must be empty or {error}")))
-        }
-    }
-}
-
-fn upsert(volume: &Volume) -> Vec<CatalogChange> {
-    vec![CatalogChange::Put(CatalogEntry::Volume(volume.clone()))]
-}
-
-fn apply_patch(mut volume: Volume, input: NetworkVolumeInput) -> Result<Volume, ApiError> {
-    if let Some(name) = input.name {
-        input::check_name(&name)?;
-        volume.name = name;
-    }
-    if let Some(size) = input.size {
-        // The size can only grow, so that the content stays within its bound.
-        let bounds = Bounds { min: volume.size_gb.into(), ..Volume::SIZE_GB };
-        volume.size_gb = input::bounded_u32("size", bounds, size)?;
-    }
-    Ok(volume)
 }

@@ -1,21 +1,14 @@
 //! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and their deliveries.
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::delivery::DELIVERY_LOG_MAX;
-use gristmill_core::endpoint::Endpoint;
-use gristmill_core::key::Scope;
 
 use super::dto::{Delivery, EndpointWithSecret};
-use super::endpoints::upsert;
 use super::input::Named;
-use super::owned::find_owned;
-use crate::auth::ManagementCaller;
+use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::state::ApiState;
 
 /// Creates a new secret; for a day webhooks are signed with the previous one as well.
 #[utoipa::path(
@@ -23,23 +16,11 @@ use crate::state::ApiState;
     responses((status = 200, description = "The endpoint with its new secret", body = EndpointWithSecret), Mistaken, Missing),
 )]
 pub(crate) async fn rotate_secret(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
-    Named(id): Named,
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
-    caller.require(Scope::Manage)?;
-    let now = state.jobs.now();
-    state
-        .change(&caller.0, |view| {
-            let mut endpoint = find_owned::<Endpoint>(view, &caller.0, &id)?.clone();
-            endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
-            Ok::<_, ApiError>((upsert(endpoint), ()))
-        })
-        .await?;
-    let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
-    state.workers.refresh(&endpoint.id);
-    Ok(Json(endpoint.into()))
+    let endpoint = state.control.endpoints.rotate_webhook_secret(&key, named.id()?).await?;
+    Ok(Json((&*endpoint).into()))
 }
 
 /// The newest deliveries, newest first.
@@ -48,18 +29,14 @@ pub(crate) async fn rotate_secret(
     responses((status = 200, description = "Newest first", body = Vec<Delivery>), Mistaken, Missing),
 )]
 pub(crate) async fn deliveries(
-    State(state): State<ApiState>,
-    caller: ManagementCaller,
-    Named(id): Named,
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
 ) -> Result<Response, ApiError> {
-    caller.require(Scope::Manage)?;
-    let view = state.catalog.view();
-    let endpoint: &Endpoint = find_owned(&view, &caller.0, &id)?;
-    let deliveries = state.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?;
+    let deliveries = state.control.endpoints.deliveries(&key, &named.id()?).await?;
     // The list may have 3 MiB.
     let write = move || {
         let documents: Vec<_> = deliveries.iter().map(Delivery::from).collect();
         Ok(Json(documents).into_response())
     };
-    state.pages.write(&caller.0, write).await
+    state.pages.write(&key, write).await
 }

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use gristmill_control::{self as control, Grouping};
 use gristmill_core::endpoint::{
     Endpoint, Metering as CoreMetering, Reuse, SandboxLimits, Scaler, Scaling,
 };
@@ -23,7 +24,6 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::billing::{self, Grouping};
 use crate::queue::idempotency::KEY_CHARS_MAX;
 
 /// Defines types that represent a schema: `Name: "description" => object`.
@@ -110,8 +110,8 @@ schemas! {
     Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
     Scope: "A permission of a key" => one_of(KeyScope::ALL.map(KeyScope::as_str));
     BucketSize: "A part of the calendar, in UTC; a week begins on Monday" =>
-        one_of(billing::BucketSize::ALL.map(billing::BucketSize::as_str))
-            .default(Some(billing::BucketSize::Day.as_str().into()));
+        one_of(control::BucketSize::ALL.map(control::BucketSize::as_str))
+            .default(Some(control::BucketSize::Day.as_str().into()));
     BillingGrouping: "The property by which jobs are grouped" =>
         one_of(Grouping::ALL.map(Grouping::field))
             .default(Some(Grouping::Endpoint.field().into()));

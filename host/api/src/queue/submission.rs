@@ -2,6 +2,7 @@
 //! keys, and values that are null, are ignored.
 
 use bytes::Bytes;
+use gristmill_control::check_text;
 use gristmill_core::id::OwnerId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
@@ -15,7 +16,6 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::management::input::check_text;
 use crate::openapi::schema;
 use crate::whole_number::WholeNumber;
 

@@ -1,13 +1,11 @@
 //! `/v2/{name}/blobs`: upload and download of the blobs that manifests name.
 
 use std::io;
-use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::id::OwnerId;
 use gristmill_core::image::{BlobDigest, parse_digest};
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
@@ -17,10 +15,11 @@ use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
-use super::stored_images::{config_of_image, images_of};
+use super::stored_images::config_of_image;
 use super::uploads::UploadInUse;
-use super::{Caller, answer, name};
+use super::{answer, name};
 use crate::body;
+use crate::caller::RegistryCaller;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::state::ApiState;
@@ -33,15 +32,14 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Begins an upload; with `?digest=` and a body this is the whole upload.
 pub(super) async fn begin(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, RegistryError> {
     name::check(&name)?;
     let digest = digest_in(query.as_deref())?;
-    let staged = state.components.stage(&key.owner).await?;
+    let staged = state.control.images.stage(&key).await?;
     let id = state.uploads.begin(&key.owner, &name, staged)?;
     let Some(digest) = digest else {
         // `?mount=` gets the same answer: the client sends the bytes.
@@ -58,8 +56,7 @@ pub(super) async fn begin(
 
 /// Adds a piece to an upload.
 pub(super) async fn add(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
@@ -71,8 +68,7 @@ pub(super) async fn add(
 
 /// Ends an upload, with its last piece if there is a body.
 pub(super) async fn finish(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     request: Request,
@@ -97,8 +93,7 @@ pub(super) async fn finish(
 
 /// The progress of an upload.
 pub(super) async fn progress(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let taken = state.uploads.take(&key.owner, &name, &upload)?;
@@ -107,8 +102,7 @@ pub(super) async fn progress(
 
 /// Deletes an upload.
 pub(super) async fn cancel(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     state.uploads.take(&key.owner, &name, &upload)?.end();
@@ -117,13 +111,12 @@ pub(super) async fn cancel(
 
 /// A component or a config of an image with this name, or a blob that waits for its manifest.
 pub(super) async fn get(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;
-    if let Some(bytes) = component_of_image(&state, &key.owner, &name, digest) {
-        let file = state.components.open_component(digest).await;
+    if let Some(bytes) = component_of_image(&state, &key, &name, digest) {
+        let file = state.control.images.open(digest).await;
         let file = file.map_err(|error| unreadable(digest, &error))?;
         return Ok(content(digest, file, bytes));
     }
@@ -138,8 +131,7 @@ pub(super) async fn get(
 
 /// Deletes a blob that waits for its manifest. Blobs of images are deleted with their manifests.
 pub(super) async fn delete(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, digest)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;
@@ -160,24 +152,23 @@ pub(super) async fn delete(
 /// The size in bytes of the component with this digest, if an image with this name has it.
 fn component_of_image(
     state: &ApiState,
-    owner: &OwnerId,
+    caller: &ApiKey,
     name: &str,
     digest: BlobDigest,
 ) -> Option<u64> {
-    let view = state.catalog.view();
-    let mut images = images_of(&view, owner, name);
-    let found = images.find(|(image, _)| image.digest == digest)?;
-    Some(found.1.bytes)
+    let images = state.control.images.list(caller, Some(name.to_owned()));
+    let found = images.iter().find(|(image, _)| image.digest == digest);
+    found.map(|(_, component)| component.bytes)
 }
 
 /// Whether an image with this name has this blob.
 async fn is_of_image(
     state: &ApiState,
-    caller: &Arc<ApiKey>,
+    caller: &ApiKey,
     name: &str,
     digest: BlobDigest,
 ) -> Result<bool, ApiError> {
-    Ok(component_of_image(state, &caller.owner, name, digest).is_some()
+    Ok(component_of_image(state, caller, name, digest).is_some()
         || config_of_image(state, caller, name, digest).await?.is_some())
 }
 
@@ -236,7 +227,7 @@ fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError>
 /// already.
 async fn conclude(
     state: &ApiState,
-    caller: &Arc<ApiKey>,
+    caller: &ApiKey,
     taken: UploadInUse,
     name: &str,
     digest: BlobDigest,

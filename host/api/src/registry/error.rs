@@ -4,10 +4,11 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use gristmill_control::ControlError;
+use gristmill_core::runtime::AddComponentError;
 use serde::Serialize;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::upload_refusal;
 
 /// A refusal with a code of the specification.
 #[derive(Debug)]
@@ -102,18 +103,12 @@ impl From<ApiError> for RegistryError {
     }
 }
 
-impl From<gristmill_core::runtime::StageError> for RegistryError {
-    fn from(error: gristmill_core::runtime::StageError) -> Self {
-        ApiError::from(error).into()
-    }
-}
-
-impl From<gristmill_core::runtime::AddComponentError> for RegistryError {
-    fn from(error: gristmill_core::runtime::AddComponentError) -> Self {
-        let error = upload_refusal::refused(error);
-        let is_theirs = error.code() == ErrorCode::BadRequest;
-        let refused = Self::from(error);
-        if is_theirs { refused.with_code(OciCode::ManifestInvalid) } else { refused }
+impl From<ControlError> for RegistryError {
+    fn from(error: ControlError) -> Self {
+        let is_manifests =
+            matches!(&error, ControlError::Component(AddComponentError::Rejected(_)));
+        let refused = Self::from(ApiError::from(error));
+        if is_manifests { refused.with_code(OciCode::ManifestInvalid) } else { refused }
     }
 }
 

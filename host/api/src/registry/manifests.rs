@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::catalog::{Image, View};
-use gristmill_core::id::OwnerId;
+use gristmill_control::{ImageName, NamedComponent};
+use gristmill_core::catalog::Image;
 use gristmill_core::image::{
     Blob, BlobDigest, ComponentManifest, MANIFEST_TYPE, PushedManifest, is_tag, parse_digest,
 };
@@ -17,13 +17,12 @@ use gristmill_core::runtime::Staged;
 use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
-use super::stored_images::{config_of_image, find, images_of, manifest_of};
+use super::stored_images::{config_of_image, find, manifest_of};
 use super::uploads::{Claim, Claimed};
-use super::{Caller, answer, name, referrers};
+use super::{answer, name, referrers};
 use crate::auth;
-use crate::complete::complete;
+use crate::caller::RegistryCaller;
 use crate::error::ApiError;
-use crate::images::{self, ImageName, Named};
 use crate::query::Query;
 use crate::state::ApiState;
 
@@ -32,8 +31,7 @@ const TAGS: Bounds = Bounds { min: 0, default: 1_000, max: 1_000 };
 
 /// The manifest with a tag or a digest.
 pub(super) async fn get(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let found = match parse_digest(&reference) {
@@ -43,12 +41,9 @@ pub(super) async fn get(
             find(&state, &key, &name, look).await?
         }
         None => {
-            let view = state.catalog.view();
-            let image = view.image(&key.owner, &format!("{name}:{reference}"));
-            let component = image.and_then(|image| view.components.get(&image.digest));
-            image
-                .zip(component)
-                .map(|(image, component)| manifest_of(image, component).into_owned())
+            let image = ImageName { name: name.clone(), tag: reference.clone() };
+            let found = state.control.images.get(&key, &image).ok();
+            found.map(|(image, component)| manifest_of(&image, &component).into_owned())
         }
     };
     let manifest = found.ok_or_else(|| unknown(&name, &reference))?;
@@ -60,8 +55,7 @@ pub(super) async fn get(
 /// Accepts a manifest: its component is checked and compiled, and becomes the handler `name:tag`.
 /// Its blobs must have been pushed before.
 pub(super) async fn push(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, tag)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
@@ -127,22 +121,21 @@ async fn take(
         (None, None) => return Err(missing("config", config)),
     };
     let named = match staged_component {
-        Some(staged) => Named::Added(staged.add(&caller.owner).await?),
-        None => Named::Known(component.digest),
+        Some(staged) => NamedComponent::Uploaded(staged),
+        None => NamedComponent::Known(component.digest),
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
-    let (state, caller) = (state.clone(), Arc::clone(caller));
-    complete(async move {
-        images::tag(&state, &caller, image, named, Some(pushed)).await?;
-        // The image has the blobs now, for the next manifest that names them.
+    let (uploads, owner) = (state.uploads.clone(), caller.owner.clone());
+    // The image has the blobs then, for the next manifest that names them.
+    let on_named = move || {
         for blob in [config, component] {
-            while state.uploads.release(&caller.owner, &name, blob.digest) {}
+            while uploads.release(&owner, &name, blob.digest) {}
         }
         drop(claimed);
-        Ok(digest)
-    })
-    .await?
+    };
+    state.control.images.push(caller, image, named, pushed, on_named).await?;
+    Ok(digest)
 }
 
 /// Claims the uploaded blobs of a manifest. Clients skip the upload of a blob that the host has, so
@@ -162,7 +155,7 @@ async fn claim(
             true => None,
             false => config_of_image(state, caller, name, config.digest).await?,
         };
-        let is_stored = [stored_config.is_some(), is_known(state, owner, name, component)];
+        let is_stored = [stored_config.is_some(), is_known(state, caller, name, component)];
         match state.uploads.claim(owner, name, [config, component], is_stored) {
             Claim::Taken(claimed) => return Ok((claimed, stored_config)),
             // Only an error if the table of uploads has ended, with the host.
@@ -186,29 +179,22 @@ fn blobs_named_in(text: &str) -> Vec<BlobDigest> {
 /// Deletes a tag, or with a manifest's digest all tags of this manifest. Refused while an endpoint
 /// runs the component of one of them; then no tag is deleted.
 pub(super) async fn delete(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, reference)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
     let (label, images) = match parse_digest(&reference) {
         Some(digest) => (name.clone(), with_digest(&state, &key, &name, digest).await?),
         None => {
             let label = format!("{name}:{reference}");
-            let image = state.catalog.view().image(&key.owner, &label).cloned();
-            (label, image.into_iter().collect())
+            let image = ImageName { name: name.clone(), tag: reference.clone() };
+            let image = state.control.images.get(&key, &image).ok();
+            (label, image.into_iter().map(|(image, _)| image).collect())
         }
     };
-    complete(async move {
-        // A tag that has been moved meanwhile is not the one that was meant.
-        let select = |view: &View| {
-            let is_there = |image: &Arc<Image>| view.images.get(&image.key()) == Some(image);
-            images.into_iter().filter(is_there).collect()
-        };
-        let deleted = images::untag_all(&state, &key, &label, select).await?;
-        deleted.ok_or_else(|| unknown(&name, &reference))?;
-        Ok(StatusCode::ACCEPTED.into_response())
-    })
-    .await?
+    match state.control.images.remove_all(&key, label, images).await? {
+        true => Ok(StatusCode::ACCEPTED.into_response()),
+        false => Err(unknown(&name, &reference)),
+    }
 }
 
 /// The caller's images of this name whose manifest has this digest.
@@ -218,11 +204,11 @@ async fn with_digest(
     name: &str,
     digest: BlobDigest,
 ) -> Result<Vec<Arc<Image>>, ApiError> {
-    let (view, key, name) = (state.catalog.view(), caller.clone(), name.to_owned());
+    let images = state.control.images.list(caller, Some(name.to_owned()));
     let search = move || {
-        let images = images_of(&view, &key.owner, &name);
-        let meant =
-            images.filter(|(image, component)| manifest_of(image, component).digest() == digest);
+        let meant = images
+            .iter()
+            .filter(|(image, component)| manifest_of(image, component).digest() == digest);
         Ok(meant.map(|(image, _)| image.clone()).collect())
     };
     state.pages.write(caller, search).await
@@ -230,8 +216,7 @@ async fn with_digest(
 
 /// The tags of a name, in order; `?n=` and `?last=` page through them.
 pub(super) async fn tags(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {
@@ -239,9 +224,8 @@ pub(super) async fn tags(
     let n = query.text("n").and_then(|n| n.parse().ok()).unwrap_or(TAGS.default);
     let n = usize::try_from(TAGS.clamp(n)).unwrap_or(usize::MAX);
     let last = query.text("last").unwrap_or_default();
-    let view = state.catalog.view();
-    let mut all: Vec<_> =
-        images_of(&view, &key.owner, &name).map(|(i, _)| i.tag.as_str()).collect();
+    let images = state.control.images.list(&key, Some(name.clone()));
+    let mut all: Vec<_> = images.iter().map(|(image, _)| image.tag.as_str()).collect();
     if all.is_empty() {
         let sentence = format!("there is no handler `{name}`");
         return Err(RegistryError::unknown(OciCode::NameUnknown, sentence));
@@ -270,8 +254,10 @@ async fn read_config(staged: &dyn Staged) -> Result<String, RegistryError> {
 }
 
 /// Whether an image of this name has this component.
-fn is_known(state: &ApiState, owner: &OwnerId, name: &str, blob: Blob) -> bool {
-    images_of(&state.catalog.view(), owner, name)
+fn is_known(state: &ApiState, caller: &ApiKey, name: &str, blob: Blob) -> bool {
+    let images = state.control.images.list(caller, Some(name.to_owned()));
+    images
+        .iter()
         .any(|(image, component)| image.digest == blob.digest && component.bytes == blob.bytes)
 }
 

@@ -21,25 +21,17 @@ mod referrers;
 mod stored_images;
 pub(crate) mod uploads;
 
-use std::sync::Arc;
-
 use axum::Router;
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::{get, post, put};
-use gristmill_core::key::{ApiKey, Scope};
 
 pub(crate) use self::error::{RegistryError, reshape_refusal};
-use crate::auth::{self, Form};
-use crate::error::ApiError;
+use crate::caller::{Guarded, RegistryCaller};
 use crate::fallback;
-use crate::rate_limit::ConcurrencyPermit;
-use crate::state::ApiState;
 
 /// The routes.
-pub(crate) fn routes() -> Router<ApiState> {
+pub(crate) fn routes() -> Router<Guarded> {
     Router::new()
         .route("/v2", get(base))
         .route("/v2/{name}/blobs/uploads", post(blobs::begin))
@@ -64,26 +56,8 @@ pub(crate) fn is_registry_path(path: &str) -> bool {
     ["/blobs/", "/manifests/", "/referrers/", "/tags/list"].iter().any(|part| rest.contains(part))
 }
 
-/// The caller: the key is the password, with any user name, or the token. The call counts for the
-/// limits of the management API until this is dropped.
-struct Caller(
-    Arc<ApiKey>,
-    #[expect(dead_code, reason = "held until it is dropped")] Option<ConcurrencyPermit>,
-);
-
-impl FromRequestParts<ApiState> for Caller {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, ApiError> {
-        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BasicOrBearer)?;
-        auth::require(&key, Scope::Manage, None)?;
-        let permit = state.limiter.enter_management(&key)?;
-        Ok(Self(key, permit))
-    }
-}
-
 /// Confirms to a caller with a key that this is a registry.
-async fn base(State(_): State<ApiState>, _: Caller) -> Response {
+async fn base(_: RegistryCaller) -> Response {
     answer::empty_object()
 }
 

@@ -6,20 +6,19 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Path, RawQuery};
 use axum::response::Response;
-use gristmill_core::catalog::View;
-use gristmill_core::id::OwnerId;
+use gristmill_control::NamedImages;
 use gristmill_core::image::{MANIFEST_TYPE, PushedManifest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::answer;
 use super::error::{OciCode, RegistryError};
-use super::stored_images::{images_of, manifest_of};
-use super::{Caller, answer};
+use super::stored_images::manifest_of;
+use crate::caller::RegistryCaller;
 use crate::query::Query;
-use crate::state::ApiState;
 
 /// Bytes of descriptors in one answer.
 const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -52,8 +51,7 @@ pub(super) fn subject(manifest: &[u8]) -> Option<String> {
 /// The manifests with one subject, which need not exist, in the order of their own digests;
 /// `?artifactType=` selects one type, and `?last=` continues after a manifest.
 pub(super) async fn list(
-    State(state): State<ApiState>,
-    Caller(key, _): Caller,
+    RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, digest)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, RegistryError> {
@@ -62,8 +60,8 @@ pub(super) async fn list(
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
     let listing = Listing { name, digest, query: query.unwrap_or_default() };
-    let (view, caller) = (state.catalog.view(), key.clone());
-    Ok(state.pages.write(&caller, move || Ok(listing.answer(&view, &key.owner))).await?)
+    let images = state.control.images.list(&key, Some(listing.name.clone()));
+    Ok(state.pages.write(&key, move || Ok(listing.answer(&images))).await?)
 }
 
 /// One call of [`list`].
@@ -74,12 +72,13 @@ struct Listing {
 }
 
 impl Listing {
-    fn answer(&self, view: &View, owner: &OwnerId) -> Response {
+    fn answer(&self, images: &NamedImages) -> Response {
         let Self { name, digest, query } = self;
         let query = Query(query);
         let (wanted, last) = (query.text("artifactType"), query.text("last").unwrap_or_default());
         // Several tags may have the same manifest.
-        let found: BTreeMap<String, Value> = images_of(view, owner, name)
+        let found: BTreeMap<String, Value> = images
+            .iter()
             .map(|(image, component)| manifest_of(image, component))
             .filter_map(|manifest| {
                 let descriptor = descriptor(&manifest, digest, wanted.as_deref())?;

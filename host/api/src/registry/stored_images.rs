@@ -1,10 +1,8 @@
 //! The images of the catalog as the registry shows them: their manifests and configs.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use gristmill_core::catalog::{Component, Image, View};
-use gristmill_core::id::OwnerId;
+use gristmill_core::catalog::{Component, Image};
 use gristmill_core::image::{BlobDigest, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, PushedManifest};
 use gristmill_core::key::ApiKey;
 use serde_json::json;
@@ -13,28 +11,17 @@ use crate::error::ApiError;
 use crate::state::ApiState;
 use crate::wire_time::rfc3339;
 
-/// The caller's images with one name, each with its component.
-pub(super) fn images_of<'v>(
-    view: &'v View,
-    owner: &'v OwnerId,
-    name: &'v str,
-) -> impl Iterator<Item = (&'v Arc<Image>, &'v Component)> {
-    let mine = view.images_named(owner, name);
-    mine.filter_map(|image| Some((image, &**view.components.get(&image.digest)?)))
-}
-
 /// The first finding among the manifests of a name, which may be 10,000: searched apart from the threads
 /// that serve calls, when it is the caller's turn.
 pub(super) async fn find<T: Send + 'static>(
     state: &ApiState,
-    caller: &Arc<ApiKey>,
+    caller: &ApiKey,
     name: &str,
     look: impl Fn(&PushedManifest) -> Option<T> + Send + 'static,
 ) -> Result<Option<T>, ApiError> {
-    let (view, caller_key, name) = (state.catalog.view(), caller.clone(), name.to_owned());
+    let images = state.control.images.list(caller, Some(name.to_owned()));
     let search = move || {
-        let mut images = images_of(&view, &caller_key.owner, &name);
-        Ok(images.find_map(|(image, component)| look(&manifest_of(image, component))))
+        Ok(images.iter().find_map(|(image, component)| look(&manifest_of(image, component))))
     };
     state.pages.write(caller, search).await
 }
@@ -42,7 +29,7 @@ pub(super) async fn find<T: Send + 'static>(
 /// The config with this digest, if an image with this name has it.
 pub(super) async fn config_of_image(
     state: &ApiState,
-    caller: &Arc<ApiKey>,
+    caller: &ApiKey,
     name: &str,
     digest: BlobDigest,
 ) -> Result<Option<String>, ApiError> {

@@ -1,11 +1,11 @@
 //! Records of usage.
 
+use gristmill_control::{Grouping, Record};
 use gristmill_core::price::{Credits, Prices};
 use gristmill_core::usage::UsageSum;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::billing::{Grouping, Record};
 use crate::openapi::schema;
 use crate::wire_time::rfc3339;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_control::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::endpoint::{self, Metering, Scaler};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{ComputeType, object, requiring};
-use crate::error::ApiError;
 use crate::openapi::schema;
 use crate::whole_number;
 use crate::wire_time::rfc3339;
@@ -232,25 +232,60 @@ impl From<&OperationLimit> for RateLimit {
     }
 }
 
-/// The limits by operation.
-///
-/// # Errors
-/// 400 for an operation that has no limit.
-pub(crate) fn rate_limits(
-    limits: BTreeMap<String, RateLimit>,
-) -> Result<BTreeMap<String, OperationLimit>, ApiError> {
-    let names = endpoint::Endpoint::RATE_LIMITED;
-    if let Some(unknown) = limits.keys().find(|name| !names.contains(&name.as_str())) {
-        return Err(ApiError::bad_request(format!(
-            "`rateLimits` has `{unknown}`; the operations are {}",
-            names.join(", ")
-        )));
-    }
-    let limit = |limit: RateLimit| {
+impl From<RateLimit> for OperationLimit {
+    fn from(limit: RateLimit) -> Self {
         let RateLimit { calls_per_10s, concurrent, calls_per_worker } = limit;
-        OperationLimit { calls_per_10s, concurrent, calls_per_worker }
-    };
-    Ok(limits.into_iter().map(|(name, given)| (name, limit(given))).collect())
+        Self { calls_per_10s, concurrent, calls_per_worker }
+    }
+}
+
+impl From<EndpointInput> for gristmill_control::NewEndpoint {
+    fn from(mut input: EndpointInput) -> Self {
+        Self { id: input.id.take(), properties: input.into() }
+    }
+}
+
+impl From<EndpointInput> for EndpointPatch {
+    fn from(input: EndpointInput) -> Self {
+        let limits = |limits: BTreeMap<String, RateLimit>| {
+            limits.into_iter().map(|(operation, limit)| (operation, limit.into())).collect()
+        };
+        Self {
+            name: input.name,
+            template: input.template_id,
+            workers_min: input.workers_min,
+            workers_max: input.workers_max,
+            idle_timeout_s: input.idle_timeout,
+            scaler: input.scaler_type.map(Into::into),
+            scaler_value: input.scaler_value,
+            waiting_jobs_max: input.max_waiting_jobs,
+            rate_limits: input.rate_limits.map(limits),
+            execution_timeout_ms: input.execution_timeout_ms,
+            retention: input.retention.map(|given| RetentionPatch {
+                completed_ms: given.completed,
+                failed_ms: given.failed,
+                cancelled_ms: given.cancelled,
+            }),
+            memory_mib: input.memory_mib,
+            fuel_max: input.max_fuel,
+            metering: input.metering,
+            reuse: input
+                .reuse
+                .map(|given| ReusePatch { jobs_max: given.max_jobs, idle_s: given.max_idle }),
+            allowed_hosts: input.allowed_hosts,
+            env: input.env,
+            network_volume: input.network_volume_id,
+        }
+    }
+}
+
+impl From<ScalerType> for ScalerKind {
+    fn from(kind: ScalerType) -> Self {
+        match kind {
+            ScalerType::QueueDelay => Self::QueueDelay,
+            ScalerType::RequestCount => Self::RequestCount,
+        }
+    }
 }
 
 impl From<&endpoint::Endpoint> for Endpoint {

@@ -13,10 +13,7 @@ mod volume;
 
 pub(crate) use billing::{Amount, BillingRecord};
 pub(crate) use delivery::Delivery;
-pub(crate) use endpoint::{
-    Endpoint, EndpointInput, EndpointWithSecret, NewEndpoint, RetentionInput, ReuseInput,
-    ScalerType, rate_limits,
-};
+pub(crate) use endpoint::{Endpoint, EndpointInput, EndpointWithSecret, NewEndpoint};
 pub(crate) use handler::Handler;
 pub(crate) use key::{Key, KeyInput, KeyWithText};
 pub(crate) use log::LogLine;

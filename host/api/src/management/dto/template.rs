@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_control::{TemplatePatch, TemplateUsage};
 use gristmill_core::id::TemplateId;
 use gristmill_core::price::Prices;
 use gristmill_core::template;
@@ -9,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Amount, ComputeType, requiring};
-use crate::billing::TemplateUsage;
 use crate::openapi::schema;
 use crate::whole_number;
 
@@ -30,7 +30,7 @@ pub(crate) fn branded_flag(brand: &str) -> String {
 }
 
 /// A template to create, or the fields of one to change.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TemplateInput {
     /// Allowed only for a new template; a random id by default.
@@ -84,6 +84,33 @@ pub(crate) struct TemplateInput {
 requiring! {
     /// A template to create.
     NewTemplate = TemplateInput, &["name", "imageName"]
+}
+
+impl From<TemplateInput> for gristmill_control::NewTemplate {
+    fn from(mut input: TemplateInput) -> Self {
+        Self { id: input.id.take(), properties: input.into() }
+    }
+}
+
+impl From<TemplateInput> for TemplatePatch {
+    fn from(input: TemplateInput) -> Self {
+        Self {
+            name: input.name,
+            image: input.image_name,
+            container_disk_gb: input.container_disk_in_gb,
+            volume_gb: input.volume_in_gb,
+            volume_mount_path: input.volume_mount_path,
+            registry_auth: input.container_registry_auth_id,
+            entrypoint: input.docker_entrypoint,
+            start_command: input.docker_start_cmd,
+            env: input.env,
+            ports: input.ports,
+            readme: input.readme,
+            is_public: input.is_public,
+            is_serverless: input.is_serverless,
+            is_platform: input.is_platform,
+        }
+    }
 }
 
 /// The answer's form of a template: the 18 documented fields, none of them null, and `isPlatform` a

@@ -1,14 +1,11 @@
 //! `POST /{endpoint}/cancel/{job}`: stops a running job, or removes a waiting job from the queue.
 
-use axum::Extension;
 use axum::Json;
-use axum::extract::State;
 
-use crate::admission::Call;
+use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::tag;
 use crate::queue::dto::Accepted;
-use crate::state::ApiState;
 
 /// Stops a running job, or removes a waiting job from the queue.
 ///
@@ -18,8 +15,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "Its status now", body = Accepted)),
 )]
 pub(crate) async fn cancel(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Submit>,
 ) -> Result<Json<Accepted>, ApiError> {
     let id = call.job()?;
     let status = state.jobs.cancel(&call.deployment.endpoint.id, id).await?;

@@ -1,14 +1,11 @@
 //! `GET /{endpoint}/health`: the endpoint's jobs and workers.
 
-use axum::Extension;
 use axum::Json;
-use axum::extract::State;
 
-use crate::admission::Call;
+use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::tag;
 use crate::queue::dto::HealthReport;
-use crate::state::ApiState;
 
 /// The endpoint's jobs and workers.
 ///
@@ -18,8 +15,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "The report", body = HealthReport)),
 )]
 pub(crate) async fn health(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Read>,
 ) -> Result<Json<HealthReport>, ApiError> {
     Ok(Json(state.jobs.health(&call.deployment.endpoint.id).await?.into()))
 }

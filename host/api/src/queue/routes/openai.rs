@@ -1,22 +1,20 @@
 //! `POST /{endpoint}/openai/{*rest}`: one call of an OpenAI client, as a job. GET is for the models
 //! alone: a link or an image of a web page is a GET too, and must not start jobs.
 
-use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
-use crate::admission::Call;
 use crate::auth::KeyCheck;
+use crate::caller::{Admitted, Submit};
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::openai::{answer, events, input, job::OwnedJob};
 use crate::queue::results::Memory;
-use crate::state::ApiState;
 
 /// One call of an OpenAI client, as a job.
 ///
@@ -34,8 +32,7 @@ use crate::state::ApiState;
     ))),
 )]
 pub(crate) async fn openai(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Submit>,
     Path((_, rest)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, ApiError> {

@@ -1,14 +1,11 @@
 //! `POST /{endpoint}/purge-queue`: removes all waiting jobs.
 
-use axum::Extension;
 use axum::Json;
-use axum::extract::State;
 
-use crate::admission::Call;
+use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::tag;
 use crate::queue::dto::Purged;
-use crate::state::ApiState;
 
 /// Removes all waiting jobs.
 ///
@@ -18,8 +15,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "How many there were", body = Purged)),
 )]
 pub(crate) async fn purge_queue(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Submit>,
 ) -> Result<Json<Purged>, ApiError> {
     let removed = state.jobs.purge(&call.deployment.endpoint.id).await?;
     Ok(Json(Purged { removed, status: "completed" }))

@@ -1,20 +1,18 @@
 //! `GET /{endpoint}/requests`: the endpoint's jobs, newest first, page by page.
 
-use axum::Extension;
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use gristmill_core::job::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_core::listing::{Cursor, JobQuery};
 
-use crate::admission::Call;
+use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::parameters::RequestFilter;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
 use crate::queue::dto::RequestList;
-use crate::state::ApiState;
 
 /// The endpoint's jobs, newest first.
 ///
@@ -26,8 +24,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "A page of them", body = RequestList), Mistaken),
 )]
 pub(crate) async fn requests(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Read>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<RequestList>, ApiError> {
     let query = Query(query.as_deref().unwrap_or_default());

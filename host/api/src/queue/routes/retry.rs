@@ -1,17 +1,14 @@
 //! `POST /{endpoint}/retry/{job}`: queues a FAILED or TIMED_OUT job again.
 
-use axum::Extension;
 use axum::Json;
-use axum::extract::State;
 use gristmill_core::job::JobStatus;
 use gristmill_core::store::RetryAnswer;
 
-use crate::admission::Call;
+use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::queue::dto::Accepted;
-use crate::state::ApiState;
 
 /// Queues a FAILED or TIMED_OUT job again.
 ///
@@ -22,8 +19,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "It waits again", body = Accepted), Mistaken),
 )]
 pub(crate) async fn retry(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Submit>,
 ) -> Result<Json<Accepted>, ApiError> {
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint;

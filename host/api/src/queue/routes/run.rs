@@ -1,21 +1,19 @@
 //! `POST /{endpoint}/run`: accepts a job; the client reads the result later.
 
-use axum::Extension;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 
-use crate::admission::Call;
 use crate::auth;
+use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::parameters::IdempotencyKey;
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
 use crate::queue::dto::Accepted;
 use crate::queue::{idempotency, submission};
-use crate::state::ApiState;
 
 /// Submits a job; the client reads the result later.
 ///
@@ -30,8 +28,7 @@ use crate::state::ApiState;
     ),
 )]
 pub(crate) async fn run(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Submit>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();

@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{RawQuery, Request};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 
-use crate::admission::Call;
 use crate::auth::KeyCheck;
+use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::parameters::{IdempotencyKey, Wait};
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
 use crate::query::Query;
 use crate::queue::{dto, idempotency, results, submission, waiting};
-use crate::state::ApiState;
 
 /// Submits a job and waits for its result.
 ///
@@ -35,8 +33,7 @@ use crate::state::ApiState;
     ),
 )]
 pub(crate) async fn run_sync(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Submit>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ApiError> {

@@ -1,20 +1,18 @@
 //! `GET /{endpoint}/status/{job}` and its long form `status-sync`, which waits for the end.
 
-use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::response::Response;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::WAIT_MS;
 
-use crate::admission::Call;
 use crate::auth::{self, KeyCheck};
+use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
 use crate::queue::{dto, results, waiting};
-use crate::state::ApiState;
 
 /// Shows the present state of the job.
 ///
@@ -25,8 +23,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "The job", body = dto::StatusDocument), Mistaken),
 )]
 pub(crate) async fn status(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Read>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let id = call.job()?;
@@ -51,8 +48,7 @@ pub(crate) async fn status(
     responses((status = 200, description = "The job", body = dto::StatusDocument), Mistaken),
 )]
 pub(crate) async fn status_sync(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Read>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let id = call.job()?;

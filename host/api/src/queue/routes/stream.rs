@@ -1,7 +1,7 @@
 //! `GET /{endpoint}/stream/{job}`: the emitted chunks that no call has delivered yet.
 
 use axum::Extension;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
@@ -9,8 +9,8 @@ use gristmill_core::id::JobId;
 use gristmill_core::limits::STREAM_WAIT_MS;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::admission::Call;
 use crate::auth::KeyCheck;
+use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::parameters::StreamPosition;
 use crate::openapi::refusals::Mistaken;
@@ -28,9 +28,8 @@ use crate::state::ApiState;
     tag = tag::JOBS, params(StreamPosition), responses(dto::StreamAnswer, Mistaken),
 )]
 pub(crate) async fn stream(
-    State(state): State<ApiState>,
+    Admitted { state, call, .. }: Admitted<Read>,
     Extension(shape): Extension<StreamShape>,
-    Extension(call): Extension<Call>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {

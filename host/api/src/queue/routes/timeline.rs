@@ -1,15 +1,12 @@
 //! `GET /{endpoint}/timeline/{job}`: what happened to a job, and when.
 
-use axum::extract::State;
-use axum::{Extension, Json};
-use gristmill_core::timeline;
+use axum::Json;
 
-use crate::admission::Call;
+use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::queue::dto::Timeline;
-use crate::state::ApiState;
 
 /// The events of the job, oldest first: when it was queued, started and ended, for each attempt,
 /// and the attempts to send its webhook.
@@ -18,13 +15,11 @@ use crate::state::ApiState;
     responses((status = 200, description = "Its events", body = Timeline), Mistaken),
 )]
 pub(crate) async fn timeline(
-    State(state): State<ApiState>,
-    Extension(call): Extension<Call>,
+    Admitted { state, call, .. }: Admitted<Read>,
 ) -> Result<Json<Timeline>, ApiError> {
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint.id;
     let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
-    let deliveries = state.deliveries.deliveries_of(endpoint, id).await?;
-    let timeline = timeline::Timeline::of(&record, &deliveries);
+    let timeline = state.control.endpoints.timeline(&record).await?;
     Ok(Json(Timeline::new(&record, timeline)))
 }

@@ -21,7 +21,7 @@ type Sums = HashMap<TemplateId, HashMap<OwnerId, UsageSum>>;
 
 /// The sums of past hours.
 #[derive(Debug, Default)]
-pub(crate) struct Totals(tokio::sync::Mutex<Closed>);
+pub(super) struct Totals(tokio::sync::Mutex<Closed>);
 
 #[derive(Debug, Default)]
 struct Closed {
@@ -31,7 +31,7 @@ struct Closed {
 
 /// The usage of templates until now.
 #[derive(Debug)]
-pub(crate) struct TemplateUsage {
+pub struct TemplateUsage {
     closed: Arc<Sums>,
     /// The hours that are not in `closed`.
     newest: Range<Hour>,
@@ -40,7 +40,7 @@ pub(crate) struct TemplateUsage {
 
 impl Totals {
     /// Reads the usage of each template until now.
-    pub(crate) async fn read(
+    pub(super) async fn read(
         &self,
         store: &Arc<dyn UsageStore>,
         now: Hour,
@@ -78,7 +78,7 @@ fn add(sums: &mut Sums, row: UsageRow) {
 
 impl TemplateUsage {
     /// Whole minutes that jobs have run with the template.
-    pub(crate) fn runtime_min(&self, template: &Template) -> u64 {
+    pub fn runtime_min(&self, template: &Template) -> u64 {
         let owners = self.owners(template);
         owners.iter().fold(0_u64, |ms, (_, sum)| ms.saturating_add(sum.wall_ms)) / 60_000
     }
@@ -91,7 +91,7 @@ impl TemplateUsage {
     }
 
     /// The credits of other owners' jobs with the template.
-    pub(crate) fn earned(&self, template: &Template, prices: &Prices) -> Credits {
+    pub fn earned(&self, template: &Template, prices: &Prices) -> Credits {
         let mut others = UsageSum::default();
         for (owner, sum) in self.owners(template) {
             if owner != template.owner {

@@ -10,18 +10,21 @@ use super::{BucketSize, read};
 
 /// The property by which usage is grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grouping {
+pub enum Grouping {
+    /// By endpoint.
     Endpoint,
+    /// By template.
     Template,
+    /// By owner.
     Owner,
 }
 
 impl Grouping {
     /// In the order of the documentation.
-    pub(crate) const ALL: [Self; 3] = [Self::Endpoint, Self::Template, Self::Owner];
+    pub const ALL: [Self; 3] = [Self::Endpoint, Self::Template, Self::Owner];
 
     /// The field of a record with its group; also the value by which clients request the grouping.
-    pub(crate) fn field(self) -> &'static str {
+    pub fn field(self) -> &'static str {
         match self {
             Self::Endpoint => "endpointId",
             Self::Template => "templateId",
@@ -40,26 +43,31 @@ impl Grouping {
 
 /// A query for a report.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) hours: Range<Hour>,
-    pub(crate) size: BucketSize,
-    pub(crate) grouping: Grouping,
-    pub(crate) filter: UsageFilter,
+pub struct Report {
+    /// The hours that count, each as a whole.
+    pub hours: Range<Hour>,
+    /// The length of a bucket.
+    pub size: BucketSize,
+    /// The property by which usage is grouped.
+    pub grouping: Grouping,
+    /// The usage that counts.
+    pub filter: UsageFilter,
 }
 
 /// The usage of one group in one bucket.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub struct Record {
     /// The bucket's first hour, even if the report begins later in it.
-    pub(crate) bucket: Hour,
+    pub bucket: Hour,
     /// The group.
-    pub(crate) id: String,
-    pub(crate) sum: UsageSum,
+    pub id: String,
+    /// The usage.
+    pub sum: UsageSum,
 }
 
 impl Record {
     /// The record's position in the report; it is unique.
-    pub(crate) fn cursor_position(&self) -> String {
+    pub fn cursor_position(&self) -> String {
         format!("{:010} {}", self.bucket.0, self.id)
     }
 }
@@ -68,7 +76,7 @@ impl Report {
     /// The records of all buckets, from the bucket of `after` (the position of a record) on. Whole
     /// buckets are read until there are more than `count_max` records after `after`. Takes memory
     /// for these records, and time for the hours between them.
-    pub(crate) async fn records(
+    pub(super) async fn records(
         &self,
         store: &dyn UsageStore,
         after: Option<&str>,

@@ -7,20 +7,25 @@ use jiff::{Timestamp, ToSpan as _};
 
 /// The length of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BucketSize {
+pub enum BucketSize {
+    /// An hour.
     Hour,
+    /// A day.
     Day,
+    /// A week, from Monday on.
     Week,
+    /// A month.
     Month,
+    /// A year.
     Year,
 }
 
 impl BucketSize {
     /// From the smallest to the largest.
-    pub(crate) const ALL: [Self; 5] = [Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+    pub const ALL: [Self; 5] = [Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
 
     /// The size as clients spell it.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",
             Self::Day => "day",
@@ -31,13 +36,13 @@ impl BucketSize {
     }
 
     /// The first hour of the bucket that contains `hour`.
-    pub(crate) fn start(self, hour: Hour) -> Hour {
+    pub fn start(self, hour: Hour) -> Hour {
         let Some(date) = date(hour).filter(|_| self != Self::Hour) else { return hour };
         self.first_day(date).and_then(first_hour).unwrap_or(hour)
     }
 
     /// The first hour of the next bucket.
-    pub(crate) fn next(self, hour: Hour) -> Hour {
+    pub fn next(self, hour: Hour) -> Hour {
         let after = || Hour(hour.0.saturating_add(1));
         let Some(date) = date(hour).filter(|_| self != Self::Hour) else { return after() };
         let span = match self {
@@ -52,7 +57,7 @@ impl BucketSize {
 
     /// Number of buckets with hours from `start` to before `end`, or slightly more; the count stops
     /// soon after `max`.
-    pub(crate) fn count(self, start: Hour, end: Hour, max: u32) -> u32 {
+    pub fn count(self, start: Hour, end: Hour, max: u32) -> u32 {
         let (mut at, mut count) = (start, 0);
         while at < end && count <= max {
             at = self.next(at);

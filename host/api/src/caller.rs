@@ -1,0 +1,202 @@
+//! The callers of routes. A route names the permission that it needs in the type of an argument:
+//! [`Caller<Manage>`](Caller) on the management API, [`Admitted<Submit>`](Admitted) on the queue
+//! API, [`RegistryCaller`] on the registry, and [`Anyone`] where no key is needed.
+//!
+//! **Promise.** A route without such an argument reaches nothing: the state of the router,
+//! [`Guarded`], shows its content to this module alone, and only these arguments contain it. So a
+//! route that forgets its check does not compile as soon as it uses the state.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use gristmill_core::key::{ApiKey, Scope};
+
+use crate::admission::Call;
+use crate::auth::{self, Form};
+use crate::error::{ApiError, ErrorCode};
+use crate::rate_limit::ConcurrencyPermit;
+use crate::state::ApiState;
+
+/// The state of the router. Its content reaches a route only as a part of a checked caller.
+#[derive(Debug, Clone)]
+pub(crate) struct Guarded(ApiState);
+
+impl Guarded {
+    pub(crate) fn new(state: ApiState) -> Self {
+        Self(state)
+    }
+}
+
+/// A permission that a route needs.
+pub(crate) trait Permission {
+    /// The scope that the key must have.
+    const SCOPE: Scope;
+
+    /// Whether the route shows data of the whole host, which only the operator's keys may see.
+    const IS_OPERATORS: bool = false;
+}
+
+/// Defines types without values that name permissions.
+macro_rules! permissions {
+    ($($(#[$doc:meta])* $name:ident: $scope:ident $(, $operators:ident)?;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) enum $name {}
+
+        impl Permission for $name {
+            const SCOPE: Scope = Scope::$scope;
+            $(const $operators: bool = true;)?
+        }
+    )*};
+}
+
+permissions! {
+    /// Everything, including keys.
+    Admin: Admin;
+    /// Templates, endpoints, handlers, volumes and credentials of the key's owner.
+    Manage: Manage;
+    /// Counters of the whole host.
+    ManageHost: Manage, IS_OPERATORS;
+    /// Submission and changes of jobs.
+    Submit: Submit;
+    /// Reading of jobs.
+    Read: Read;
+}
+
+/// The caller of a route of the management API, whose key has the permission `P`. The call counts as
+/// concurrent until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Caller<P> {
+    /// The services of the host.
+    pub(crate) state: ApiState,
+    /// The caller's key.
+    pub(crate) key: Arc<ApiKey>,
+    _permit: Option<ConcurrencyPermit>,
+    _permission: PhantomData<P>,
+}
+
+impl<P: Permission> FromRequestParts<Guarded> for Caller<P> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
+        let permit = state.limiter.enter_management(&key)?;
+        auth::require(&key, P::SCOPE, None)?;
+        if P::IS_OPERATORS {
+            auth::require_operator(&key)?;
+        }
+        Ok(Self { state: state.clone(), key, _permit: permit, _permission: PhantomData })
+    }
+}
+
+/// The caller of a route of the registry, with the scope `manage`: the key is the password, with any
+/// user name, or the token. The call counts for the limits of the management API until this is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct RegistryCaller {
+    /// The services of the host.
+    pub(crate) state: ApiState,
+    /// The caller's key.
+    pub(crate) key: Arc<ApiKey>,
+    _permit: Option<ConcurrencyPermit>,
+}
+
+impl FromRequestParts<Guarded> for RegistryCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BasicOrBearer)?;
+        auth::require(&key, Scope::Manage, None)?;
+        let permit = state.limiter.enter_management(&key)?;
+        Ok(Self { state: state.clone(), key, _permit: permit })
+    }
+}
+
+/// A call that the [admission layer](crate::admission) has admitted to a route of the queue API, and
+/// whose key has the permission `P` on the endpoint.
+#[derive(Debug)]
+pub(crate) struct Admitted<P> {
+    /// The services of the host.
+    pub(crate) state: ApiState,
+    /// The key, the endpoint and the job of the call.
+    pub(crate) call: Call,
+    _permission: PhantomData<P>,
+}
+
+impl<P: Permission> FromRequestParts<Guarded> for Admitted<P> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        let call = parts.extensions.remove::<Call>().ok_or_else(|| {
+            ApiError::new(ErrorCode::Internal, "this route is not behind the admission layer")
+        })?;
+        // The layer has checked the scope of the operation that the call counts as. The scope of the
+        // route is this one, even if the table of routes names another operation.
+        if !call.scope.covers(P::SCOPE) {
+            auth::require(&call.key, P::SCOPE, Some(&call.deployment.endpoint.id))?;
+        }
+        Ok(Self { state: state.clone(), call, _permission: PhantomData })
+    }
+}
+
+/// Any caller, with or without a key. A call without a valid key is counted for its address.
+#[derive(Debug)]
+pub(crate) struct Anyone;
+
+impl FromRequestParts<Guarded> for Anyone {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        auth::count_unauthenticated(&parts.headers, &parts.extensions, state)?;
+        Ok(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::State;
+
+    use super::*;
+
+    /// Whether a type can be an argument of a route: the constant of the type itself if its bound is
+    /// met, and else that of the trait.
+    struct IsArgument<T>(PhantomData<T>);
+
+    impl<T: FromRequestParts<Guarded>> IsArgument<T> {
+        const ANSWER: bool = true;
+    }
+
+    trait Otherwise {
+        const ANSWER: bool = false;
+    }
+
+    impl<T> Otherwise for IsArgument<T> {}
+
+    #[test]
+    fn a_route_cannot_have_the_services_without_a_check_of_its_caller() {
+        const {
+            assert!(!IsArgument::<State<ApiState>>::ANSWER);
+            assert!(!IsArgument::<Caller<()>>::ANSWER, "`()` is no permission");
+            assert!(!IsArgument::<Admitted<()>>::ANSWER);
+            assert!(IsArgument::<State<Guarded>>::ANSWER, "which shows nothing");
+            assert!(IsArgument::<Caller<Manage>>::ANSWER);
+            assert!(IsArgument::<Admitted<Submit>>::ANSWER);
+            assert!(IsArgument::<RegistryCaller>::ANSWER);
+            assert!(IsArgument::<Anyone>::ANSWER);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Backups: all data of the running host at one instant, as one archive.
+//!
+//! **Bounds.** One backup at a time.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::error::ControlError;
+
+/// How long a call waits for the end of another backup: an abandoned backup ends soon.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+
+/// The service for backups.
+#[derive(Debug, Clone)]
+pub struct Backups {
+    source: Arc<dyn BackupSource>,
+    turn: Arc<Semaphore>,
+}
+
+/// All data of the host at one instant. While it exists there is no other backup, and no component is
+/// deleted.
+#[derive(Debug)]
+pub struct Backup {
+    files: Vec<BackupFile>,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Backups {
+    pub(crate) fn new(source: Arc<dyn BackupSource>, turn: Arc<Semaphore>) -> Self {
+        Self { source, turn }
+    }
+
+    /// The data at this instant. It contains the key of stored secrets only on request.
+    ///
+    /// # Errors
+    /// [`ControlError::Backup`].
+    pub async fn create(&self, with_secrets_key: bool) -> Result<Backup, ControlError> {
+        let turn = timeout(TURN_WAIT, self.turn.clone().acquire_owned()).await;
+        let turn = turn.map_err(|_| BackupError::Busy)?.map_err(|_| BackupError::Closed)?;
+        let files = self.source.backup(with_secrets_key).await?;
+        Ok(Backup { files, _turn: turn })
+    }
+}
+
+impl Backup {
+    /// Number of files.
+    pub fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Writes the archive: a tar file whose last file is [`CHECKSUMS`]. Blocks the thread while it
+    /// reads files and while `into` takes no more.
+    ///
+    /// # Errors
+    /// Those of `into` and of the file system; then the archive is incomplete.
+    pub fn write(self, into: &mut impl Write) -> io::Result<()> {
+        let mut archive = tar::Builder::new(&mut *into);
+        let mut sums = String::new();
+        for BackupFile { name, bytes, content } in self.files {
+            let mut content =
+                Hashed { content: content.take(bytes), bytes: 0, hash: Sha256::new() };
+            archive.append_data(&mut head(bytes), &name, &mut content)?;
+            if content.bytes != bytes {
+                return Err(io::Error::other(format!("{name} has become shorter")));
+            }
+            // Writing to a String cannot fail.
+            let _ = writeln!(sums, "{}  {name}", HEXLOWER.encode(&content.hash.finalize()));
+        }
+        archive.append_data(&mut head(sums.len() as u64), CHECKSUMS, sums.as_bytes())?;
+        archive.finish()?;
+        drop(archive);
+        into.flush()
+    }
+}
+
+fn head(bytes: u64) -> tar::Header {
+    let mut head = tar::Header::new_gnu();
+    head.set_size(bytes);
+    head.set_mode(0o600);
+    head
+}
+
+/// Reads a file, and hashes the bytes.
+struct Hashed<R> {
+    content: R,
+    bytes: u64,
+    hash: Sha256,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.content.read(into)?;
+        self.hash.update(into.get(..count).unwrap_or_default());
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}

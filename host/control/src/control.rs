@@ -1,0 +1,110 @@
+//! All services, made from the parts of the host.
+
+use std::sync::Arc;
+
+use gristmill_core::backup::BackupSource;
+use gristmill_core::catalog::Catalog;
+use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::logs::Logs;
+use gristmill_core::price::Prices;
+use gristmill_core::registries::Registries;
+use gristmill_core::runtime::{Components, Runtime, Volumes as VolumeFiles};
+use gristmill_core::store::JobStore;
+use gristmill_core::usage::UsageStore;
+use gristmill_core::workers::Workers;
+use tokio::sync::Semaphore;
+
+use crate::access::Access;
+use crate::backup::Backups;
+use crate::billing::Billing;
+use crate::deployed::Deployed;
+use crate::endpoints::Endpoints;
+use crate::host::Host;
+use crate::images::Images;
+use crate::keys::Keys;
+use crate::registry_auths::RegistryAuths;
+use crate::templates::Templates;
+use crate::volumes::Volumes;
+
+/// The parts of the host that the services use.
+#[derive(Debug)]
+pub struct Parts {
+    /// The callers that the host serves.
+    pub access: Access,
+    /// The deployed objects.
+    pub catalog: Arc<Catalog>,
+    /// The workers of the endpoints.
+    pub workers: Arc<dyn Workers>,
+    /// The store of uploaded handlers.
+    pub components: Arc<dyn Components>,
+    /// Fetches images of templates.
+    pub registries: Arc<dyn Registries>,
+    /// Runs handlers.
+    pub runtime: Arc<dyn Runtime>,
+    /// The content of network volumes.
+    pub volumes: Arc<dyn VolumeFiles>,
+    /// The store, for jobs.
+    pub store: Arc<dyn JobStore>,
+    /// The store, for webhooks.
+    pub deliveries: Arc<dyn DeliveryStore>,
+    /// The newest log lines of handlers.
+    pub logs: Arc<Logs>,
+    /// The store, for usage.
+    pub usage: Arc<dyn UsageStore>,
+    /// Convert usage to credits.
+    pub prices: Prices,
+    /// The source of backups.
+    pub backups: Arc<dyn BackupSource>,
+}
+
+/// The services, one for each kind of object.
+#[derive(Debug)]
+pub struct Control {
+    /// Endpoints, with their releases, webhooks and logs.
+    pub endpoints: Endpoints,
+    /// Templates.
+    pub templates: Templates,
+    /// Image names and their components.
+    pub images: Images,
+    /// Network volumes.
+    pub volumes: Volumes,
+    /// Credentials for registries.
+    pub registry_auths: RegistryAuths,
+    /// API keys.
+    pub keys: Keys,
+    /// Reports of usage.
+    pub billing: Billing,
+    /// Backups.
+    pub backups: Backups,
+    /// The whole host.
+    pub host: Host,
+}
+
+impl Control {
+    /// Makes the services.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { access, catalog, workers, components, registries, runtime, .. } = parts;
+        let Parts { volumes, store, deliveries, logs, usage, prices, backups, .. } = parts;
+        let backup_turn = Arc::new(Semaphore::new(1));
+        let deployed = Arc::new(Deployed {
+            catalog,
+            store,
+            workers,
+            components,
+            access,
+            backup_turn: backup_turn.clone(),
+        });
+        let billing = Billing::new(usage, prices);
+        Self {
+            endpoints: Endpoints::new(deployed.clone(), deliveries, logs.clone()),
+            templates: Templates::new(deployed.clone(), registries, billing.clone()),
+            images: Images::new(deployed.clone()),
+            volumes: Volumes::new(deployed.clone(), volumes),
+            registry_auths: RegistryAuths::new(deployed.clone()),
+            keys: Keys::new(deployed.clone()),
+            billing,
+            backups: Backups::new(backups, backup_turn),
+            host: Host::new(deployed, runtime, logs),
+        }
+    }
+}

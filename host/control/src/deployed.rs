@@ -1,0 +1,108 @@
+//! The deployed objects, and what a change of them entails.
+//!
+//! **Promises.** A key that was revoked, or has expired, changes nothing. Minutes may pass between
+//! the first check of the key and the change: the body arrives slowly, a component waits for its
+//! compile, or an image is being fetched. So the change itself checks the key again, in the same
+//! view of the catalog that it decides on.
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::{Catalog, CatalogChange, View};
+use gristmill_core::id::{EndpointId, TemplateId};
+use gristmill_core::key::ApiKey;
+use gristmill_core::runtime::Components;
+use gristmill_core::store::JobStore;
+use gristmill_core::time::Timestamp;
+use gristmill_core::workers::Workers;
+use tokio::sync::Semaphore;
+use tracing::{error, warn};
+
+use crate::access::Access;
+use crate::error::ControlError;
+
+/// The catalog, with the parts of the host that learn of its changes.
+#[derive(Debug)]
+pub(crate) struct Deployed {
+    pub(crate) catalog: Arc<Catalog>,
+    /// The store of jobs, whose time is the time of the objects too.
+    pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) workers: Arc<dyn Workers>,
+    pub(crate) components: Arc<dyn Components>,
+    pub(crate) access: Access,
+    /// Held by the one backup that is being sent.
+    pub(crate) backup_turn: Arc<Semaphore>,
+}
+
+impl Deployed {
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.catalog.view()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    /// Refuses a key that was revoked, or has expired, since the call began. It must be equal in all
+    /// fields, scopes and endpoints included: a key with other ones would be another key.
+    ///
+    /// # Errors
+    /// [`ControlError::KeyEnded`].
+    pub(crate) fn check_key(&self, key: &ApiKey, view: &View) -> Result<(), ControlError> {
+        // A host without keys made one for all callers, which is not in the catalog.
+        if self.access.key_of_all().is_some() {
+            return Ok(());
+        }
+        let now = view.keys.get(&key.id).filter(|now| ***now == *key);
+        match now.is_some_and(|key| !key.is_expired(self.now())) {
+            true => Ok(()),
+            false => Err(ControlError::KeyEnded),
+        }
+    }
+
+    /// Changes the catalog as `decide` returns, if the caller's key is still valid. See
+    /// [`Catalog::change_for`].
+    ///
+    /// # Errors
+    /// Those of `decide` and of the catalog, and [`ControlError::KeyEnded`].
+    pub(crate) async fn change<T>(
+        &self,
+        caller: &ApiKey,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), ControlError>,
+    ) -> Result<T, ControlError> {
+        let decide_if_valid = |view: &View| {
+            self.check_key(caller, view)?;
+            decide(view)
+        };
+        self.catalog.change_for(caller, decide_if_valid).await
+    }
+
+    /// Notifies the workers of an endpoint that was created, changed or deleted.
+    pub(crate) fn refresh(&self, endpoint: &EndpointId) {
+        self.workers.refresh(endpoint);
+    }
+
+    /// Notifies the workers of all endpoints with this template of its change, including endpoints
+    /// that may no longer use it.
+    pub(crate) fn refresh_bound(&self, template: &TemplateId) {
+        for deployment in self.view().deployments.values() {
+            if deployment.endpoint.template == *template {
+                self.refresh(&deployment.endpoint.id);
+            }
+        }
+    }
+
+    /// Deletes unused components. A component that still runs is deleted by a later call of this, or
+    /// by the next start.
+    pub(crate) async fn remove_unused_components(&self) {
+        // A backup in progress must still read the files that it names.
+        let Ok(_turn) = self.backup_turn.try_acquire() else { return };
+        let unused = match self.catalog.remove_unused_components().await {
+            Ok(unused) => unused,
+            // The preceding change was written; the deletion can wait.
+            Err(error) => return warn!("unused components are not removed yet: {error}"),
+        };
+        if let Err(error) = self.components.remove_components(unused).await {
+            error!("cannot remove the files of components that are not used: {error}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Endpoints: handlers with their workers, limits and permissions, their releases, webhooks and logs.
+
+mod patch;
+mod rollback;
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::id::EndpointId;
+use gristmill_core::key::ApiKey;
+use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
+use gristmill_core::record::JobRecord;
+use gristmill_core::release::Release;
+use gristmill_core::timeline::Timeline;
+
+pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
+use crate::complete::complete;
+use crate::deployed::Deployed;
+use crate::error::ControlError;
+use crate::owned::{Listed, find_owned, random_id};
+
+/// The service for endpoints.
+#[derive(Debug, Clone)]
+pub struct Endpoints {
+    deployed: Arc<Deployed>,
+    deliveries: Arc<dyn DeliveryStore>,
+    logs: Arc<Logs>,
+}
+
+/// An endpoint to create.
+#[derive(Debug)]
+pub struct NewEndpoint {
+    /// Its id; a random one by default.
+    pub id: Option<EndpointId>,
+    /// Its properties; the template is required.
+    pub properties: EndpointPatch,
+}
+
+impl Endpoints {
+    pub(crate) fn new(
+        deployed: Arc<Deployed>,
+        deliveries: Arc<dyn DeliveryStore>,
+        logs: Arc<Logs>,
+    ) -> Self {
+        Self { deployed, deliveries, logs }
+    }
+
+    /// One endpoint.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn get(&self, caller: &ApiKey, id: &EndpointId) -> Result<Arc<Endpoint>, ControlError> {
+        find_owned::<Endpoint>(&self.deployed.view(), caller, id).cloned()
+    }
+
+    /// The endpoints that the caller sees.
+    pub fn list(&self, caller: &Arc<ApiKey>) -> Listed<Endpoint> {
+        Listed::new(self.deployed.view(), caller)
+    }
+
+    /// An endpoint with everything that is needed to run a job, if the caller sees it.
+    pub fn deployment(&self, caller: &ApiKey, id: &EndpointId) -> Option<Arc<Deployment>> {
+        let deployment = self.deployed.catalog.deployment(id);
+        deployment.filter(|found| caller.sees(&found.endpoint.owner))
+    }
+
+    /// The number of the endpoint's workers that run a job.
+    pub fn running_workers(&self, id: &EndpointId) -> u64 {
+        self.deployed.workers.counts(id).running
+    }
+
+    /// A new endpoint of the caller's owner; it takes jobs at once.
+    ///
+    /// # Errors
+    /// [`ControlError::Conflict`] when the id is taken; [`ControlError::Invalid`] for a template that
+    /// the owner may not use and for values out of bounds; and those of every change.
+    pub async fn create(
+        &self,
+        caller: &Arc<ApiKey>,
+        new: NewEndpoint,
+    ) -> Result<Arc<Endpoint>, ControlError> {
+        let NewEndpoint { id, properties } = new;
+        let template = properties.template.clone().ok_or_else(|| {
+            ControlError::invalid("`templateId` is required; it names the template to run")
+        })?;
+        let id = id.unwrap_or_else(random_id);
+        let now = self.deployed.now();
+        let blank = Endpoint::new(id.clone(), caller.owner.clone(), template, now);
+        self.change_one(caller, id.clone(), move |view, _| {
+            if view.deployments.contains_key(&id) {
+                return Err(ControlError::conflict(format!("endpoint `{id}` exists already")));
+            }
+            id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
+            properties.apply(view, blank)
+        })
+        .await
+    }
+
+    /// Changes the given properties. Running jobs continue with the old ones; waiting jobs start with
+    /// the new ones.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], and those of [`create`](Self::create).
+    pub async fn update(
+        &self,
+        caller: &Arc<ApiKey>,
+        id: EndpointId,
+        patch: EndpointPatch,
+    ) -> Result<Arc<Endpoint>, ControlError> {
+        self.change_one(caller, id.clone(), move |view, caller| {
+            let current: &Arc<Endpoint> = find_owned(view, caller, &id)?;
+            patch.apply(view, Endpoint::clone(current))
+        })
+        .await
+    }
+
+    /// Creates a new secret for webhooks; for a day they are signed with the previous one as well.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], and those of every change.
+    pub async fn rotate_webhook_secret(
+        &self,
+        caller: &Arc<ApiKey>,
+        id: EndpointId,
+    ) -> Result<Arc<Endpoint>, ControlError> {
+        let now = self.deployed.now();
+        self.change_one(caller, id.clone(), move |view, caller| {
+            let current: &Arc<Endpoint> = find_owned(view, caller, &id)?;
+            let mut endpoint = Endpoint::clone(current);
+            endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
+            Ok(endpoint)
+        })
+        .await
+    }
+
+    /// Writes the endpoint that `decide` returns, and notifies its workers.
+    async fn change_one(
+        &self,
+        caller: &Arc<ApiKey>,
+        id: EndpointId,
+        decide: impl FnOnce(&View, &ApiKey) -> Result<Endpoint, ControlError> + Send + 'static,
+    ) -> Result<Arc<Endpoint>, ControlError> {
+        let (deployed, caller) = (self.deployed.clone(), caller.clone());
+        complete(async move {
+            let put = |view: &View| {
+                let endpoint = decide(view, &caller)?;
+                Ok((vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))], ()))
+            };
+            deployed.change(&caller, put).await?;
+            let view = deployed.view();
+            let endpoint = find_owned::<Endpoint>(&view, &caller, &id)?;
+            deployed.refresh(&id);
+            Ok(endpoint.clone())
+        })
+        .await?
+    }
+
+    /// Deletes the endpoint with all its jobs, and returns when they are deleted. Waiting jobs are
+    /// removed, and running jobs are stopped.
+    ///
+    /// Neither a caller that stops waiting nor a crash can split the deletion. The record of the
+    /// catalog decides: once it is gone, no job is accepted or found under the endpoint's id, and
+    /// the store deletes the rest, if need be after the next start.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], and those of every change.
+    pub async fn delete(&self, caller: &Arc<ApiKey>, id: EndpointId) -> Result<(), ControlError> {
+        let (this, caller) = (self.clone(), caller.clone());
+        complete(async move { this.delete_whole(&caller, &id).await }).await?
+    }
+
+    async fn delete_whole(&self, caller: &ApiKey, id: &EndpointId) -> Result<(), ControlError> {
+        let Self { deployed, logs, .. } = self;
+        let delete = |view: &View| {
+            let incarnation = incarnation(view, caller, id)?;
+            Ok((vec![CatalogChange::Delete(CatalogKey::Endpoint(id.clone()))], incarnation))
+        };
+        let incarnation = deployed.change(caller, delete).await?;
+        deployed.refresh(id);
+        logs.forget(&incarnation);
+        deployed.store.await_deletion(id).await?;
+        // The components of its releases may be unused now.
+        deployed.remove_unused_components().await;
+        Ok(())
+    }
+
+    /// The handlers that the endpoint has run, the newest last.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn releases(&self, caller: &ApiKey, id: &EndpointId) -> Result<Vec<Release>, ControlError> {
+        Ok(self.get(caller, id)?.releases.to_vec())
+    }
+
+    /// Returns to an earlier handler of the endpoint, that of the release with the number `version`
+    /// or the one before the current: from now on the endpoint's template names that component.
+    /// Returns the release that runs now.
+    ///
+    /// # Errors
+    /// [`ControlError::Conflict`] when there is nothing to return to, or when the change would reach
+    /// other endpoints; [`ControlError::Invalid`] for another version; and those of every change.
+    pub async fn roll_back(
+        &self,
+        caller: &Arc<ApiKey>,
+        id: EndpointId,
+        version: Option<u64>,
+    ) -> Result<Release, ControlError> {
+        let (deployed, caller) = (self.deployed.clone(), caller.clone());
+        complete(async move {
+            let roll_back = |view: &View| {
+                let endpoint = find_owned::<Endpoint>(view, &caller, &id)?;
+                let template = rollback::rolled_back(view, endpoint, version)?;
+                let id = template.id.clone();
+                Ok((vec![CatalogChange::Put(CatalogEntry::Template(template))], id))
+            };
+            let template = deployed.change(&caller, roll_back).await?;
+            deployed.refresh_bound(&template);
+            let view = deployed.view();
+            let endpoint: &Arc<Endpoint> = find_owned(&view, &caller, &id)?;
+            let current = endpoint.releases.last().cloned();
+            current.ok_or_else(|| rollback::nowhere(endpoint))
+        })
+        .await?
+    }
+
+    /// The newest deliveries of webhooks, newest first.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], and those of the store.
+    pub async fn deliveries(
+        &self,
+        caller: &ApiKey,
+        id: &EndpointId,
+    ) -> Result<Vec<Delivery>, ControlError> {
+        let endpoint = self.get(caller, id)?;
+        Ok(self.deliveries.deliveries(&endpoint.id, DELIVERY_LOG_MAX).await?)
+    }
+
+    /// What happened to a job, which the caller may read.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn timeline(&self, job: &JobRecord) -> Result<Timeline, ControlError> {
+        let deliveries = self.deliveries.deliveries_of(&job.endpoint, job.id).await?;
+        Ok(Timeline::of(job, &deliveries))
+    }
+
+    /// The log lines of the endpoint's handlers.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn logs(&self, caller: &ApiKey, id: &EndpointId) -> Result<EndpointLogs, ControlError> {
+        let incarnation = incarnation(&self.deployed.view(), caller, id)?;
+        Ok(EndpointLogs { logs: self.logs.clone(), incarnation })
+    }
+}
+
+/// The log lines of one endpoint's handlers, until the endpoint is deleted.
+#[derive(Debug)]
+pub struct EndpointLogs {
+    logs: Arc<Logs>,
+    incarnation: EndpointIncarnation,
+}
+
+impl EndpointLogs {
+    /// The lines that match a query, the oldest first.
+    pub fn read(&self, query: LogQuery) -> LogAnswer {
+        self.logs.read(&self.incarnation, query)
+    }
+
+    /// Follows the lines.
+    pub fn follow(&self) -> Follower {
+        self.logs.follow(&self.incarnation)
+    }
+}
+
+/// The incarnation of the caller's endpoint.
+fn incarnation(
+    view: &View,
+    caller: &ApiKey,
+    id: &EndpointId,
+) -> Result<EndpointIncarnation, ControlError> {
+    find_owned::<Endpoint>(view, caller, id)?;
+    let deployment = view.deployments.get(id);
+    Ok(deployment.map(|deployment| deployment.incarnation.clone()).unwrap_or_default())
+}

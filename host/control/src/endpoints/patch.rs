@@ -1,0 +1,263 @@
+//! The properties of an endpoint that a caller may set, and the rules for them.
+
+use std::collections::BTreeMap;
+
+use gristmill_core::catalog::View;
+use gristmill_core::egress::{AllowedHosts, HostPattern};
+use gristmill_core::endpoint::{Endpoint, Metering, Reuse, SandboxLimits, Scaler, Scaling};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS};
+use gristmill_core::rate::OperationLimit;
+use gristmill_core::retention::ChosenRetention;
+
+use crate::bounds::{bounded, bounded_u32, check_count, check_env, check_name};
+use crate::error::ControlError;
+use crate::volumes::attached;
+
+/// The properties to set; the others keep their values.
+#[derive(Debug, Default)]
+pub struct EndpointPatch {
+    /// A display name.
+    pub name: Option<String>,
+    /// The template with its handler.
+    pub template: Option<TemplateId>,
+    /// Fewest workers.
+    pub workers_min: Option<u64>,
+    /// Most workers.
+    pub workers_max: Option<u64>,
+    /// Seconds after which an idle worker ends.
+    pub idle_timeout_s: Option<u64>,
+    /// The condition for a further worker.
+    pub scaler: Option<ScalerKind>,
+    /// The bound of that condition.
+    pub scaler_value: Option<u64>,
+    /// Most waiting jobs; 0: the host's bound.
+    pub waiting_jobs_max: Option<u64>,
+    /// Limits by operation.
+    pub rate_limits: Option<BTreeMap<String, OperationLimit>>,
+    /// Default timeout of a job.
+    pub execution_timeout_ms: Option<u64>,
+    /// How long jobs are kept after their end.
+    pub retention: Option<RetentionPatch>,
+    /// Memory of a sandbox.
+    pub memory_mib: Option<u64>,
+    /// Fuel of an attempt; 0: derived from the timeout.
+    pub fuel_max: Option<u64>,
+    /// How computation is metered.
+    pub metering: Option<Metering>,
+    /// The lifetime of an instance.
+    pub reuse: Option<ReusePatch>,
+    /// The hosts that handlers may call.
+    pub allowed_hosts: Option<Vec<HostPattern>>,
+    /// The handler's environment.
+    pub env: Option<BTreeMap<String, String>>,
+    /// The id of the network volume; empty: none.
+    pub network_volume: Option<String>,
+}
+
+/// The condition for a further worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScalerKind {
+    /// A job has waited for so many seconds.
+    QueueDelay,
+    /// There are more than so many jobs for each worker.
+    RequestCount,
+}
+
+/// How long jobs are kept after their end, in milliseconds; 0: the default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RetentionPatch {
+    /// COMPLETED jobs.
+    pub completed_ms: Option<u64>,
+    /// FAILED and TIMED_OUT jobs.
+    pub failed_ms: Option<u64>,
+    /// CANCELLED jobs.
+    pub cancelled_ms: Option<u64>,
+}
+
+/// The lifetime of an instance.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReusePatch {
+    /// Most jobs of one instance.
+    pub jobs_max: Option<u64>,
+    /// Seconds for which it waits for its next job.
+    pub idle_s: Option<u64>,
+}
+
+impl EndpointPatch {
+    /// The endpoint with these properties, if the result is valid.
+    pub(super) fn apply(self, view: &View, current: Endpoint) -> Result<Endpoint, ControlError> {
+        let scaling = scaling(current.scaling, &self)?;
+        let (template, template_is_deleted) = match self.template {
+            Some(id) => {
+                check_template(view, &current.id, &current.owner, &id)?;
+                (id, false)
+            }
+            None => {
+                check_template(view, &current.id, &current.owner, &current.template)?;
+                (current.template, current.template_is_deleted)
+            }
+        };
+        let name = self.name.unwrap_or(current.name);
+        check_name(&name)?;
+        if let Some(hosts) = &self.allowed_hosts {
+            check_count("allowedHosts", hosts.len(), ALLOWED_HOSTS_MAX)?;
+        }
+        if let Some(env) = &self.env {
+            check_env(env)?;
+        }
+        let network_volume = match self.network_volume {
+            Some(id) => attached(view, &current.owner, &template, &id)?,
+            None => current.network_volume,
+        };
+        let execution_timeout_ms = match self.execution_timeout_ms {
+            Some(ms) => bounded("executionTimeoutMs", EXECUTION_TIMEOUT_MS, ms)?,
+            None => current.execution_timeout_ms,
+        };
+        let limits = SandboxLimits {
+            memory_bytes_max: match self.memory_mib {
+                Some(mib) => bounded("memoryMib", SandboxLimits::MEMORY_MIB, mib)? << 20,
+                None => current.limits.memory_bytes_max,
+            },
+            // 0 removes the explicit budget: it is derived from the timeout again.
+            fuel_max: self.fuel_max.or(current.limits.fuel_max).filter(|fuel| *fuel > 0),
+            metering: self.metering.unwrap_or(current.limits.metering),
+        };
+        Ok(Endpoint {
+            id: current.id,
+            name,
+            owner: current.owner,
+            template,
+            template_is_deleted,
+            version: current.version,
+            template_revision: current.template_revision,
+            releases: current.releases,
+            created_at: current.created_at,
+            scaling,
+            execution_timeout_ms,
+            limits,
+            reuse: match self.reuse {
+                Some(given) => reuse(current.reuse, given)?,
+                None => current.reuse,
+            },
+            waiting_jobs_max: match self.waiting_jobs_max {
+                // 0 removes the explicit bound.
+                Some(0) => None,
+                Some(jobs) => {
+                    Some(bounded_u32("maxWaitingJobs", Endpoint::WAITING_JOBS_MAX, jobs)?)
+                }
+                None => current.waiting_jobs_max,
+            },
+            retention: match self.retention {
+                Some(given) => retention(current.retention, given)?,
+                None => current.retention,
+            },
+            rate_limits: match self.rate_limits {
+                Some(limits) => rate_limits(limits)?,
+                None => current.rate_limits,
+            },
+            allowed_hosts: self.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
+            env: self.env.unwrap_or(current.env),
+            network_volume,
+            webhook_secrets: current.webhook_secrets,
+            incarnation: current.incarnation,
+        })
+    }
+}
+
+/// Refuses a template that the endpoint's owner may not use. The endpoint's present template is not
+/// checked again.
+fn check_template(
+    view: &View,
+    endpoint: &EndpointId,
+    owner: &OwnerId,
+    id: &TemplateId,
+) -> Result<(), ControlError> {
+    let kept = view.deployments.get(endpoint).filter(|kept| kept.endpoint.template == *id);
+    if kept.is_some_and(|kept| !kept.endpoint.template_is_deleted) {
+        return Ok(());
+    }
+    let usable = view.templates.get(id).filter(|template| template.is_usable_by(owner));
+    let template = usable
+        .ok_or_else(|| ControlError::invalid(format!("`templateId`: template `{id}` not found")))?;
+    if !template.is_serverless {
+        return Err(ControlError::invalid(format!(
+            "`templateId`: template `{id}` has `isServerless` false; an endpoint needs one where it is true"
+        )));
+    }
+    Ok(())
+}
+
+fn retention(
+    current: ChosenRetention,
+    given: RetentionPatch,
+) -> Result<ChosenRetention, ControlError> {
+    let chosen = |field, given, current| match given {
+        None => Ok(current),
+        Some(0) => Ok(None),
+        Some(ms) => bounded(field, RETENTION_MS, ms).map(Some),
+    };
+    Ok(ChosenRetention {
+        completed_ms: chosen("retention.completed", given.completed_ms, current.completed_ms)?,
+        failed_ms: chosen("retention.failed", given.failed_ms, current.failed_ms)?,
+        cancelled_ms: chosen("retention.cancelled", given.cancelled_ms, current.cancelled_ms)?,
+    })
+}
+
+fn reuse(current: Reuse, given: ReusePatch) -> Result<Reuse, ControlError> {
+    Ok(Reuse {
+        jobs_max: match given.jobs_max {
+            Some(jobs) => bounded_u32("reuse.maxJobs", Reuse::JOBS_MAX, jobs)?,
+            None => current.jobs_max,
+        },
+        idle_s: match given.idle_s {
+            Some(seconds) => bounded_u32("reuse.maxIdle", Reuse::IDLE_S, seconds)?,
+            None => current.idle_s,
+        },
+    })
+}
+
+fn scaling(current: Scaling, input: &EndpointPatch) -> Result<Scaling, ControlError> {
+    let workers_max = match input.workers_max {
+        Some(count) => bounded_u32("workersMax", Scaling::WORKERS_MAX, count)?,
+        None => current.workers_max,
+    };
+    let workers_min = match input.workers_min {
+        Some(count) => {
+            let bounds = Bounds { min: 0, default: 0, max: workers_max.into() };
+            bounded_u32("workersMin", bounds, count)?
+        }
+        None => current.workers_min.min(workers_max),
+    };
+    let idle_timeout_s = match input.idle_timeout_s {
+        Some(seconds) => bounded_u32("idleTimeout", Scaling::IDLE_TIMEOUT_S, seconds)?,
+        None => current.idle_timeout_s,
+    };
+    let value = match input.scaler_value {
+        Some(value) => bounded_u32("scalerValue", Scaler::VALUE, value)?,
+        None => current.scaler.value(),
+    };
+    let scaler = match (input.scaler, current.scaler) {
+        (Some(ScalerKind::QueueDelay), _) | (None, Scaler::QueueDelay(_)) => {
+            Scaler::QueueDelay(value)
+        }
+        (Some(ScalerKind::RequestCount), _) | (None, Scaler::RequestCount(_)) => {
+            Scaler::RequestCount(value)
+        }
+    };
+    Ok(Scaling { workers_min, workers_max, idle_timeout_s, scaler })
+}
+
+/// The limits, if each operation has one.
+fn rate_limits(
+    limits: BTreeMap<String, OperationLimit>,
+) -> Result<BTreeMap<String, OperationLimit>, ControlError> {
+    let names = Endpoint::RATE_LIMITED;
+    match limits.keys().find(|name| !names.contains(&name.as_str())) {
+        None => Ok(limits),
+        Some(unknown) => Err(ControlError::invalid(format!(
+            "`rateLimits` has `{unknown}`; the operations are {}",
+            names.join(", ")
+        ))),
+    }
+}

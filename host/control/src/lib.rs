@@ -1,0 +1,48 @@
+//! The control plane: one call for each operation on what is deployed, without HTTP.
+//!
+//! **Promises.** A call carries out its whole operation or nothing of it. A caller that stops
+//! waiting does not stop an operation between two of its steps ([`complete()`]), and after a crash the
+//! next start finds the operation done or not begun. A key that was revoked, or has expired, changes
+//! nothing, however long the call has waited: the change itself checks the key again.
+//!
+//! An object of another owner does not exist for a key, unless the key has the scope `admin`.
+//! Whether a key may call an operation at all is checked by the front end, before this crate.
+//!
+//! Messages name the fields of an object as the management API and the project file spell them.
+
+mod access;
+mod backup;
+mod billing;
+mod bounds;
+mod complete;
+mod control;
+mod deployed;
+mod endpoints;
+mod error;
+mod host;
+mod images;
+mod keys;
+mod owned;
+mod registry_auths;
+mod templates;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+pub use access::Access;
+pub use backup::{Backup, Backups};
+pub use billing::{Billing, BucketSize, Grouping, Record, Report, TemplateUsage};
+pub use bounds::check_text;
+pub use complete::complete;
+pub use control::{Control, Parts};
+pub use endpoints::{
+    EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind,
+};
+pub use error::ControlError;
+pub use host::{Host, HostCounters};
+pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
+pub use keys::{KeyRequest, Keys};
+pub use owned::{Listed, Owned};
+pub use registry_auths::{NewRegistryAuth, RegistryAuths};
+pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
+pub use volumes::{NewVolume, VolumePatch, Volumes};

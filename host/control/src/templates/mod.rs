@@ -1,0 +1,241 @@
+//! Templates: reusable definitions of the image that workers run.
+
+mod patch;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::id::TemplateId;
+use gristmill_core::image::RemoteImage;
+use gristmill_core::key::ApiKey;
+use gristmill_core::registries::Registries;
+use gristmill_core::runtime::AddedComponent;
+use gristmill_core::template::{Template, TemplateFilter};
+
+pub use self::patch::TemplatePatch;
+use crate::billing::{Billing, TemplateUsage};
+use crate::complete::complete;
+use crate::deployed::Deployed;
+use crate::error::ControlError;
+use crate::owned::{find_owned, missing, random_id};
+use crate::registry_auths::named_by_template;
+
+/// The service for templates.
+#[derive(Debug, Clone)]
+pub struct Templates {
+    deployed: Arc<Deployed>,
+    registries: Arc<dyn Registries>,
+    billing: Billing,
+}
+
+/// A template to create.
+#[derive(Debug)]
+pub struct NewTemplate {
+    /// Its id; a random one by default.
+    pub id: Option<TemplateId>,
+    /// Its properties; the name and the image are required.
+    pub properties: TemplatePatch,
+}
+
+impl Templates {
+    pub(crate) fn new(
+        deployed: Arc<Deployed>,
+        registries: Arc<dyn Registries>,
+        billing: Billing,
+    ) -> Self {
+        Self { deployed, registries, billing }
+    }
+
+    /// One template, if the caller may see it with this filter.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn get(
+        &self,
+        caller: &ApiKey,
+        id: &TemplateId,
+        filter: TemplateFilter,
+    ) -> Result<Arc<Template>, ControlError> {
+        let view = self.deployed.view();
+        let template = view.templates.get(id).filter(|t| is_visible(&view, caller, t, filter));
+        template.cloned().ok_or_else(|| missing::<Template>(id))
+    }
+
+    /// The templates that the caller may see with this filter.
+    pub fn list(&self, caller: &Arc<ApiKey>, filter: TemplateFilter) -> TemplateList {
+        TemplateList { view: self.deployed.view(), caller: caller.clone(), filter }
+    }
+
+    /// The usage of all templates until now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn usage(&self) -> Result<TemplateUsage, ControlError> {
+        self.billing.of_templates(self.deployed.now()).await
+    }
+
+    /// A new template of the caller's owner. An image in a registry is fetched before.
+    ///
+    /// # Errors
+    /// [`ControlError::Conflict`] when the id or the name is taken; [`ControlError::Invalid`] for
+    /// values out of bounds and for credentials that are not the owner's;
+    /// [`ControlError::MissingScope`] for a platform template; [`ControlError::Fetch`]; and those of
+    /// every change.
+    pub async fn create(
+        &self,
+        caller: &Arc<ApiKey>,
+        new: NewTemplate,
+    ) -> Result<Template, ControlError> {
+        let (this, caller) = (self.clone(), caller.clone());
+        let NewTemplate { id, properties } = new;
+        let id = id.unwrap_or_else(random_id);
+        complete(async move {
+            let create = |view: &View| {
+                // Ids are unique on the host, so the refusal is the same for every owner's template.
+                if view.templates.contains_key(&id) {
+                    return Err(ControlError::conflict(format!("template `{id}` exists already")));
+                }
+                id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
+                let blank = Template::new(id.clone(), caller.owner.clone(), "");
+                let blank = Template { name: String::new(), ..blank };
+                properties.clone().apply(view, &caller, blank)
+            };
+            this.put(&caller, create, properties.image.is_some()).await
+        })
+        .await?
+    }
+
+    /// Changes the given properties. A given image in a registry is fetched, even if its name is
+    /// unchanged. Endpoints with the template run the new version from their next job on.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`], and those of [`create`](Self::create).
+    pub async fn update(
+        &self,
+        caller: &Arc<ApiKey>,
+        id: TemplateId,
+        patch: TemplatePatch,
+    ) -> Result<Template, ControlError> {
+        let (this, caller) = (self.clone(), caller.clone());
+        complete(async move {
+            let update = |view: &View| {
+                let current: &Arc<Template> = find_owned(view, &caller, &id)?;
+                patch.clone().apply(view, &caller, Template::clone(current))
+            };
+            let template = this.put(&caller, update, patch.image.is_some()).await?;
+            this.deployed.refresh_bound(&id);
+            this.deployed.remove_unused_components().await;
+            Ok(template)
+        })
+        .await?
+    }
+
+    /// Writes the template that `decide` returns, and the component that is fetched for it.
+    async fn put(
+        &self,
+        caller: &ApiKey,
+        decide: impl Fn(&View) -> Result<Template, ControlError>,
+        names_image: bool,
+    ) -> Result<Template, ControlError> {
+        let decided = decide(&self.deployed.view())?;
+        let fetched = if names_image { self.fetch(&decided).await? } else { None };
+        let put = |view: &View| decide(view).map(|new| changes(view, new, fetched.as_ref()));
+        let template = self.deployed.change(caller, put).await;
+        // Kept until the record of its component is in the catalog.
+        drop(fetched);
+        template
+    }
+
+    /// Fetches the image of a template before it is written, if the image is in a registry. An
+    /// unchanged name is fetched again, since its tag may have moved.
+    async fn fetch(&self, template: &Template) -> Result<Option<AddedComponent>, ControlError> {
+        if !RemoteImage::names_registry(&template.image) {
+            return Ok(None);
+        }
+        let image = patch::remote_image(template)?;
+        let view = self.deployed.view();
+        let auth = match template.registry_auth.as_str() {
+            "" => None,
+            id => Some(named_by_template(&view, &template.owner, id)?),
+        };
+        match self.registries.fetch(&image, auth, &template.owner).await {
+            Ok(fetched) => Ok(Some(fetched)),
+            Err(error) => Err(ControlError::Fetch { image: Box::new(image), error }),
+        }
+    }
+
+    /// Deletes a template that no endpoint uses. Endpoints of other owners that may no longer use it do
+    /// not prevent this: their jobs wait.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`]; [`ControlError::Conflict`] when an endpoint uses it; and those of
+    /// every change.
+    pub async fn delete(&self, caller: &Arc<ApiKey>, id: TemplateId) -> Result<(), ControlError> {
+        let (deployed, caller) = (self.deployed.clone(), caller.clone());
+        complete(async move {
+            let delete = |view: &View| {
+                let owner = &find_owned::<Template>(view, &caller, &id)?.owner;
+                if let Some(user) = view.bound_to(&id).max_by_key(|user| user.owner == *owner) {
+                    let whose = if user.owner == *owner { "an" } else { "another owner's" };
+                    let sentence = format!("template `{id}` is in use by {whose} endpoint");
+                    return Err(ControlError::conflict(sentence));
+                }
+                Ok((vec![CatalogChange::Delete(CatalogKey::Template(id.clone()))], ()))
+            };
+            deployed.change(&caller, delete).await?;
+            deployed.refresh_bound(&id);
+            deployed.remove_unused_components().await;
+            Ok(())
+        })
+        .await?
+    }
+}
+
+/// The templates that a key sees at one moment. Making it costs nothing; the templates are looked
+/// through by [`iter`](Self::iter).
+#[derive(Debug)]
+pub struct TemplateList {
+    view: Arc<View>,
+    caller: Arc<ApiKey>,
+    filter: TemplateFilter,
+}
+
+impl TemplateList {
+    /// The templates, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Template>> {
+        let Self { view, caller, filter } = self;
+        // As in `is_visible`, but with one pass over the endpoints for all templates.
+        let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
+        let seen = endpoints.filter(|endpoint| caller.sees(&endpoint.owner));
+        let bound: HashSet<_> = seen.map(|endpoint| &endpoint.template).collect();
+        let templates = view.templates.values();
+        templates.filter(move |t| t.is_visible_to(caller, bound.contains(&t.id), *filter))
+    }
+}
+
+fn is_visible(view: &View, reader: &ApiKey, template: &Template, filter: TemplateFilter) -> bool {
+    // Only endpoints that the reader sees count: a public template stays visible when another owner
+    // uses it.
+    let is_bound = view.bound_to(&template.id).any(|endpoint| reader.sees(&endpoint.owner));
+    template.is_visible_to(reader, is_bound, filter)
+}
+
+/// The changes of a template write: the template, and the component that was fetched for it.
+fn changes(
+    view: &View,
+    template: Template,
+    fetched: Option<&AddedComponent>,
+) -> (Vec<CatalogChange>, Template) {
+    let component = fetched.map(|added| {
+        let stored = view.components.get(&added.component.digest);
+        added.component.clone().owned_by(&template.owner, stored.map(|stored| &**stored))
+    });
+    let template = match &component {
+        Some(component) => Template { fetched: Some(component.digest), ..template },
+        None => template,
+    };
+    let component = component.map(CatalogEntry::Component);
+    let entries = component.into_iter().chain([CatalogEntry::Template(template.clone())]);
+    (entries.map(CatalogChange::Put).collect(), template)
+}

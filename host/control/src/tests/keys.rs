@@ -1,0 +1,54 @@
+//! Keys: a key that was revoked, or has expired, changes nothing.
+
+use gristmill_core::key::Scope;
+
+use super::*;
+use crate::KeyRequest;
+
+fn request(name: &str, scope: Scope, owner: &str) -> KeyRequest {
+    KeyRequest {
+        name: name.to_owned(),
+        scopes: vec![scope],
+        owner: Some(owner_id(owner)),
+        endpoints: None,
+        expires_in_s: Some(60),
+    }
+}
+
+#[tokio::test]
+async fn a_key_changes_nothing_after_its_end() {
+    let bench = Bench::new().await;
+    let admin = bench.key("default", Scope::Admin).await;
+    bench.template("a", "t", "i", false).await;
+    let keys = &bench.control.keys;
+    let (revoked, text) = keys.create(&admin, request("k", Scope::Manage, "a")).await.unwrap();
+    let (expired, _) = keys.create(&admin, request("l", Scope::Manage, "a")).await.unwrap();
+    let (id, secret) = ApiKey::parse_text(text.reveal()).unwrap();
+    assert_eq!(keys.accepted(&id, secret).as_deref(), Some(&revoked));
+    assert!(keys.accepted(&id, "another").is_none());
+    let (revoked, expired) = (Arc::new(revoked), Arc::new(expired));
+    bench.endpoint(&revoked, "e", "t").await.unwrap();
+
+    keys.revoke(&admin, id.as_str()).await.unwrap();
+    assert!(keys.accepted(&id, secret).is_none());
+    bench.clock.advance(60_000);
+    for key in [&revoked, &expired] {
+        assert!(matches!(keys.check(key), Err(ControlError::KeyEnded)));
+        let refused = bench.endpoint(key, "f", "t").await;
+        assert!(matches!(refused, Err(ControlError::KeyEnded)), "{refused:?}");
+        let refused = bench.control.endpoints.delete(key, endpoint_id("e")).await;
+        assert!(matches!(refused, Err(ControlError::KeyEnded)), "{refused:?}");
+    }
+    assert_eq!(bench.view().deployments.len(), 1);
+}
+
+#[tokio::test]
+async fn only_the_operator_has_admin_keys() {
+    let bench = Bench::new().await;
+    let admin = bench.key("default", Scope::Admin).await;
+    let refused = bench.control.keys.create(&admin, request("k", Scope::Admin, "a")).await;
+    assert!(matches!(refused, Err(ControlError::Invalid(_))), "{refused:?}");
+    let nameless = bench.control.keys.create(&admin, request("", Scope::Read, "a")).await;
+    assert!(matches!(nameless, Err(ControlError::Invalid(_))), "{nameless:?}");
+    assert_eq!(bench.view().keys.len(), 1);
+}

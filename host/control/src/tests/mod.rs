@@ -1,0 +1,167 @@
+//! The rules of the services, over the store in memory and without HTTP.
+
+mod deletions;
+mod images;
+mod keys;
+mod objects;
+mod parts;
+
+use std::sync::Arc;
+
+use gristmill_core::catalog::{
+    Catalog, CatalogChange, CatalogEntry, Component, Image, Producers, View,
+};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::endpoint::{Endpoint, EndpointIncarnation};
+use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId};
+use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
+use gristmill_core::key::{ApiKey, NewKey, Scope};
+use gristmill_core::logs::{LogAnswer, LogQuery, Logs};
+use gristmill_core::payload::Json;
+use gristmill_core::policy::{PolicyRequest, Strictness};
+use gristmill_core::price::Prices;
+use gristmill_core::signals::Signals;
+use gristmill_core::template::Template;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::MemoryStore;
+
+use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
+use crate::{Access, Control, ControlError, EndpointPatch, NewEndpoint, Parts};
+
+/// The services of a host without sandbox and network.
+struct Bench {
+    control: Control,
+    catalog: Arc<Catalog>,
+    store: Arc<MemoryStore>,
+    jobs: Jobs,
+    logs: Arc<Logs>,
+    workers: Arc<SeenWorkers>,
+    disk: Arc<Disk>,
+    clock: Arc<ManualClock>,
+}
+
+impl Bench {
+    /// Number of the log lines of an endpoint, which are all in memory here.
+    fn lines(&self, endpoint: &EndpointIncarnation) -> usize {
+        let query = LogQuery { count_max: 100, ..LogQuery::default() };
+        match self.logs.read(endpoint, query) {
+            LogAnswer::Complete(page) => page.lines.len(),
+            LogAnswer::Partial(page) => page.complete().lines.len(),
+        }
+    }
+
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
+        let signals = Arc::new(Signals::default());
+        let store = Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone()));
+        let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
+        let workers = Arc::new(SeenWorkers::default());
+        let (disk, logs) = (Arc::new(Disk::default()), Arc::new(Logs::default()));
+        let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
+        let control = Control::new(Parts {
+            access: Access::with_keys(),
+            catalog: catalog.clone(),
+            workers: workers.clone(),
+            components: disk.clone(),
+            registries: Arc::new(NoRegistries),
+            runtime: Arc::new(NoRuntime),
+            volumes: disk.clone(),
+            store: store.clone(),
+            deliveries: store.clone(),
+            logs: logs.clone(),
+            usage: store.clone(),
+            prices: Prices::default(),
+            backups: Arc::new(NoBackup),
+        });
+        Self { control, catalog, store, jobs, logs, workers, disk, clock }
+    }
+
+    fn view(&self) -> Arc<View> {
+        self.catalog.view()
+    }
+
+    async fn put(&self, entries: impl IntoIterator<Item = CatalogEntry>) {
+        let changes = entries.into_iter().map(CatalogChange::Put).collect();
+        self.catalog.change(|_| Ok::<_, ControlError>((changes, ()))).await.unwrap();
+    }
+
+    /// A key of this owner; `default` is the operator.
+    async fn key(&self, owner: &str, scope: Scope) -> Arc<ApiKey> {
+        let new = NewKey {
+            name: owner.to_owned(),
+            owner: owner_id(owner),
+            scopes: vec![scope],
+            endpoints: None,
+            expires_at: None,
+        };
+        let (key, _) = ApiKey::generate(new, Timestamp::from_millis(0));
+        self.put([CatalogEntry::Key(key.clone())]).await;
+        Arc::new(key)
+    }
+
+    async fn template(&self, owner: &str, id: &str, image: &str, is_public: bool) {
+        let template = Template::new(template_id(id), owner_id(owner), image);
+        self.put([CatalogEntry::Template(Template { is_public, ..template })]).await;
+    }
+
+    /// A component of the owner with this name.
+    async fn image(&self, owner: &str, name: &str, content: &str) -> ComponentDigest {
+        let digest = ComponentDigest::of(content.as_bytes());
+        let owner = owner_id(owner);
+        let component = Component {
+            digest,
+            bytes: 1,
+            imports: vec![],
+            exports: vec![],
+            uploaded_at: Timestamp::from_millis(0),
+            compile_ms: 0,
+            artifacts: [].into(),
+            compiled_bytes: 1,
+            producers: Producers::default(),
+            owners: [owner.clone()].into(),
+        };
+        let (name, tag) = (name.to_owned(), "latest".to_owned());
+        let updated_at = Timestamp::from_millis(0);
+        let image = Image { name, tag, digest, owner, updated_at, manifest: None };
+        self.put([CatalogEntry::Component(component), CatalogEntry::Image(image)]).await;
+        digest
+    }
+
+    async fn endpoint(
+        &self,
+        caller: &Arc<ApiKey>,
+        id: &str,
+        template: &str,
+    ) -> Result<Arc<Endpoint>, ControlError> {
+        let template = Some(template_id(template));
+        let properties = EndpointPatch { template, ..EndpointPatch::default() };
+        let new = NewEndpoint { id: Some(endpoint_id(id)), properties };
+        self.control.endpoints.create(caller, new).await
+    }
+
+    async fn submit(&self, caller: &ApiKey, id: &str) -> JobId {
+        let request = SubmitRequest {
+            owner: caller.owner.clone(),
+            input: Json::parse("1".to_owned()).unwrap(),
+            policy: PolicyRequest::default(),
+            webhook: None,
+            s3_config: None,
+            mode: SubmitMode::Async,
+            idempotency: None,
+        };
+        let deployment = self.control.endpoints.deployment(caller, &endpoint_id(id)).unwrap();
+        self.jobs.submit(&deployment, request).await.unwrap().id
+    }
+}
+
+fn owner_id(text: &str) -> OwnerId {
+    OwnerId::new(text).unwrap()
+}
+
+fn template_id(text: &str) -> TemplateId {
+    TemplateId::new(text).unwrap()
+}
+
+fn endpoint_id(text: &str) -> EndpointId {
+    EndpointId::new(text).unwrap()
+}
