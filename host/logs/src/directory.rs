@@ -158,7 +158,8 @@ impl LogDirectory {
         let Some(batch) = take() else { return Ok(()) };
         let bytes = batch.bytes() as u64;
         let disk_space = &self.settings.disk_space;
-        if !disk_space.admits_work() || !endpoint.account.admits_work(bytes) {
+        // Before new work is refused: log lines must not be the reason for that.
+        if disk_space.is_tight() || !endpoint.account.admits_work(bytes) {
             put_back(&batch, None);
             return Err(Refusal::NoRoom);
         }

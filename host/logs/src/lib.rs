@@ -10,8 +10,8 @@
 //! **Bounds.** [`Settings::endpoint_bytes_max`] for each endpoint and [`Settings::all_bytes_max`] for
 //! all; beyond them the oldest files are deleted, for the second bound those of the owner with the
 //! most. An endpoint has at most [`SEGMENTS`](files::SEGMENTS) files, and one more, up to the largest
-//! size of a file. No file stays open. Nothing is written while the disk or the owner's share of it
-//! has no room for new work: the lines wait in memory, as far as it has room for them.
+//! size of a file. No file stays open. Nothing is written while the disk is nearly full, or the owner's
+//! share of it has no room for new work: the lines wait in memory, as far as it has room for them.
 //!
 //! **Costs.** Some hundred bytes of memory for each endpoint that has files. A start reads the last
 //! 16 KiB of each endpoint's newest file. A search for the lines of a job reads all files of its
