@@ -631,14 +631,14 @@ async fn chunks_wait_while_the_disk_has_no_space_to_start_jobs() {
     let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..support::settings() });
     let ids = [submit(t.store(), job("a")).await, submit(t.store(), job("a")).await];
     let leases = [t.claim().await, t.claim().await];
-    disk_space.set(100, 1_000);
+    disk_space.set(100 << 10, 1_000 << 10);
     let first = t.store().append_chunks(leases[0], vec![chunk("1")]);
     let second = t.store().append_chunks(leases[1], vec![chunk("2")]);
     let cancel_and_free = async {
         t.store().cancel(&endpoint("a"), ids[0]).await.unwrap();
         while t.store().holds_lease(leases[0]).await.unwrap() {}
         assert_eq!(t.store().job(&endpoint("a"), ids[1]).await.unwrap().unwrap().chunk_count, 0);
-        disk_space.set(2_000, 1_000);
+        disk_space.set(2_000 << 10, 1_000 << 10);
     };
     let (first, second, ()) = tokio::join!(first, second, cancel_and_free);
     assert_eq!((first, second), (Ok(Fenced::Stale), Ok(Fenced::Applied)));
@@ -694,13 +694,13 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     let lease = t.claim().await;
     let waiting = submit(t.store(), job("a")).await;
     let workers = [worker("w")];
-    disk_space.set(900, 1_000);
+    disk_space.set(900 << 10, 1_000 << 10);
     let refused = t.store().submit(job("a")).await;
     assert_eq!(refused, Err(StoreError::Full(StoreFull::Disk(Shortage::Bytes))));
     let started = t.store().claim(&endpoint("a"), &workers).await.unwrap();
     assert_eq!(started[0].lease.job, waiting);
     assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
-    disk_space.set(100, 1_000);
+    disk_space.set(100 << 10, 1_000 << 10);
     assert!(t.store().claim(&endpoint("a"), &workers).await.unwrap().is_empty());
     let finished = t.store().finish(lease, Outcome::Failed("no".to_owned())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
@@ -708,7 +708,7 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     assert_eq!(t.store().retry(&endpoint("a"), running, None).await, Ok(RetryAnswer::Queued));
     let cancelled = t.store().cancel(&endpoint("a"), running).await;
     assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
-    disk_space.set(5_000, 1_000);
+    disk_space.set(5_000 << 10, 1_000 << 10);
     disk_space.set_inodes(9, 10);
     let refused = t.store().submit(job("a")).await.unwrap_err();
     assert_eq!(refused, StoreError::Full(StoreFull::Disk(Shortage::Inodes)));

@@ -76,6 +76,7 @@ impl MemoryStore {
         let mut notifications = Notifications::default();
         let mut state = self.state.lock();
         state.is_closed = false;
+        state.restarts += 1;
         state.outbox.restart();
         let now = self.clock.now();
         let ids: Vec<_> = state.jobs.keys().copied().collect();

@@ -29,6 +29,8 @@ use crate::state::owners::OwnerKey;
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) is_closed: bool,
+    /// How often the store was restarted.
+    pub(super) restarts: u32,
     pub(super) jobs: BTreeMap<JobId, MemoryJob>,
     /// Waiting jobs: normal before low priority, then by queue position.
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
@@ -155,8 +157,16 @@ impl State {
         (is_asked_for && job.purge_at() > now).then_some(job)
     }
 
+    /// The epoch, like that of a durable store.
+    fn epoch(&self) -> StoreEpoch {
+        StoreEpoch(1 + self.restarts)
+    }
+
     /// The running job that the lease names.
     pub(super) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut MemoryJob> {
+        if lease.epoch != self.epoch() {
+            return None;
+        }
         self.live(None, lease.job, now)?;
         let job = self.jobs.get_mut(&lease.job)?;
         (job.state == JobState::InProgress { claim: lease.claim }).then_some(job)
@@ -273,6 +283,7 @@ impl State {
         now: Timestamp,
         notifications: &mut Notifications,
     ) -> Option<ClaimedJob> {
+        let epoch = self.epoch();
         loop {
             let range = (endpoint.clone(), false, 0)..=(endpoint.clone(), true, u64::MAX);
             let (_, &id) = self.ready.range(range).next()?;
@@ -284,7 +295,7 @@ impl State {
             let claim = job.last_claim.next();
             job.worker = Some(worker.clone());
             let claimed = ClaimedJob {
-                lease: Lease { job: id, claim, epoch: StoreEpoch::default() },
+                lease: Lease { job: id, claim, epoch },
                 worker: worker.clone(),
                 owner: job.new.owner.clone(),
                 attempt: claim.0,
