@@ -14,6 +14,7 @@ use crate::support::{
     worker,
 };
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource as _, DATABASE, SECRETS_KEY};
+use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
@@ -183,6 +184,21 @@ async fn the_tables_stay_as_they_are_while_they_are_read() {
     }
     assert!(disk.bytes_of(DATABASE) > WAL_BYTES);
     drop(disk.store.backup(false).await.unwrap());
+}
+
+/// The pages of the log are written to the file when the copy ends, so they need as much space again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_ends_before_the_log_takes_half_of_the_free_space() {
+    let disk_space = Arc::new(DiskSpaceGauge::default());
+    let settings = Settings { disk_space: disk_space.clone(), ..with_small_segments() };
+    let disk = Disk::new(Settings { queue_jobs_max: 1_000_000, ..settings });
+    submit(&*disk.store, NewJob { input: input(2), ..job("a") }).await;
+    let mut files = disk.store.backup(true).await.unwrap();
+    // The bytes that are written count as used: no measurement follows.
+    disk_space.set(264 << 20, 64 << 20);
+    write_much(&disk).await;
+    let read = files[0].content.read_to_end(&mut Vec::new());
+    assert!(read.is_err(), "{read:?}, and the log has {}", disk.bytes_of("store.db-wal"));
 }
 
 /// The journal's files are reused as soon as no reader needs them, and a backup is a reader.
