@@ -124,14 +124,13 @@ fn a_host_survives_a_full_disk_and_recovers() {
         let mut jobs = submit_until_full(host).await;
         assert!(jobs.len() > 10, "only {} jobs", jobs.len());
         let client = host.client();
-        // A small job may still have the room that a large one lacks.
-        eventually("small work is refused, too", async || {
-            is_disk_full(&client.run("paused", json!({ "text": "x".repeat(400_000) })).await)
-                .then_some(())
+        assert!(is_disk_full(&client.run("paused", input(0)).await));
+        // Small work may still have the room that large work lacks.
+        eventually("an upload is refused", async || {
+            client.run("paused", json!({ "text": "x".repeat(100_000) })).await;
+            is_disk_full(&host.upload("words:latest", component.clone()).await).then_some(())
         })
         .await;
-        assert!(is_disk_full(&client.run("paused", input(0)).await));
-        assert!(is_disk_full(&host.upload("words:latest", component.clone()).await));
         let cancelled = jobs.pop().unwrap();
         assert_eq!(client.cancel("paused", &cancelled).await.ok()["status"], "CANCELLED");
         assert_eq!(client.status("paused", &jobs[0]).await.ok()["status"], "IN_QUEUE");
