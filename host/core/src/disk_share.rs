@@ -83,7 +83,7 @@ impl DiskAccount {
             return true;
         }
         let then = self.bytes().saturating_add(more);
-        let free = self.disk_space.free_bytes().saturating_sub(self.disk_space.reserve_bytes());
+        let free = self.disk_space.bytes_above_reserve();
         then <= SMALL_BYTES || then <= free.saturating_sub(to_write).saturating_mul(to_free)
     }
 

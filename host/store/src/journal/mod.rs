@@ -372,7 +372,7 @@ impl Journal {
         let held = checkpointed.clone().map(|(_, segment)| segment.held_bytes).sum::<u64>();
         let segment_bytes = u64::from(self.bounds.segment_bytes);
         let bytes = checkpointed.clone().count() as u64 * segment_bytes;
-        let spare = self.spare_segments(false) as u64 * segment_bytes;
+        let spare = self.bounds.uncheckpointed_max as u64 * segment_bytes;
         let sparsest = checkpointed.min_by_key(|(_, segment)| segment.held_bytes);
         sparsest.filter(|_| bytes > 2 * held + spare).map(|(id, _)| *id)
     }
@@ -396,16 +396,13 @@ impl Journal {
         self.segments().free_unheld();
     }
 
-    fn spare_segments(&self, is_tight: bool) -> usize {
-        if is_tight { 0 } else { self.bounds.uncheckpointed_max }
-    }
-
     /// Returns files to the file system, if there are more than will soon be needed; all unused
     /// files while the disk `is_tight`.
     pub(crate) fn trim(&self, is_tight: bool) -> io::Result<()> {
+        let spare = if is_tight { 0 } else { self.bounds.uncheckpointed_max };
         let mut segments = self.segments();
         let mut surplus = Vec::new();
-        while segments.free.len() > self.spare_segments(is_tight) {
+        while segments.free.len() > spare {
             surplus.extend(segments.free.pop());
         }
         drop(segments);

@@ -45,7 +45,7 @@ use crate::tables::db::Db;
 /// that can run at one time.
 const UNBOUNDED_RESULT_BYTES: usize = 4 << 10;
 
-/// Interval at which chunks that wait for disk space look for it again.
+/// Interval at which chunks and results that wait for disk space look for it again.
 const DISK_SPACE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Keeps jobs and the catalog in a data directory: a journal in front of an SQLite file.

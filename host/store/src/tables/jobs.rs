@@ -35,11 +35,11 @@ pub(crate) fn select_jobs_of(version: i64) -> String {
 }
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
-     started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, id, endpoint, \
+     started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, past, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
-     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?16, ?17, ?18, ?19, \
-     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?15)";
+     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
+     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \

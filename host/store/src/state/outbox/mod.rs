@@ -412,18 +412,21 @@ impl<K: Ord + Clone> Outbox<K> {
 
     /// The newest deliveries of an endpoint.
     pub(crate) fn list(&self, endpoint: &K, count_max: usize) -> Vec<Delivery> {
-        let Some(log) = self.logs.get(endpoint) else { return Vec::new() };
-        log.all.iter().rev().take(count_max).filter_map(|id| self.get(*id).cloned()).collect()
+        self.newest(endpoint, count_max).cloned().collect()
     }
 
     /// The deliveries of a job among the newest of its endpoint, oldest first. Costs up to 100 us.
     pub(crate) fn of_job(&self, endpoint: &K, job: JobId) -> Vec<Delivery> {
-        let Some(log) = self.logs.get(endpoint) else { return Vec::new() };
-        let newest = log.all.iter().rev().take(DELIVERY_LOG_MAX);
-        let of_job = newest.filter_map(|id| self.get(*id)).filter(|found| found.job == job);
-        let mut found: Vec<_> = of_job.cloned().collect();
+        let newest = self.newest(endpoint, DELIVERY_LOG_MAX);
+        let mut found: Vec<_> = newest.filter(|found| found.job == job).cloned().collect();
         found.reverse();
         found
+    }
+
+    /// The newest deliveries of an endpoint, newest first.
+    fn newest(&self, endpoint: &K, count_max: usize) -> impl Iterator<Item = &Delivery> {
+        let all = self.logs.get(endpoint).into_iter().flat_map(|log| log.all.iter().rev());
+        all.take(count_max).filter_map(|id| self.get(*id))
     }
 }
 
