@@ -1,6 +1,7 @@
 //! Decisions: an event is applied to a job, and its effects are carried out in memory. Changes for
 //! the disk are added to the job's pending change.
 
+use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{AttemptEnd, Chunk, Lease, Outcome, TIMED_OUT_ERROR};
@@ -158,30 +159,33 @@ impl Index {
     ) -> Result<(), ResultsFull> {
         let Some((_, job)) = self.leased(lease, now) else { return Ok(()) };
         let (endpoint, owner) = (job.endpoint, job.owner);
-        let kept = self.endpoints.get(&endpoint).map_or(0, |endpoint| endpoint.disk_usage.kept);
-        if kept.saturating_add(bytes as u64) > result_bytes_max {
-            return Err(ResultsFull::Endpoint { mib: result_bytes_max >> 20 });
-        }
-        let account = self.owners.account(owner);
-        if !account.admits_results(bytes as u64) {
-            return Err(ResultsFull::Owner { held_mib: account.bytes() >> 20 });
-        }
-        Ok(())
+        let Some(endpoint) = self.endpoints.get(&endpoint) else { return Ok(()) };
+        check_kept(endpoint, self.owners.account(owner), bytes as u64, result_bytes_max)
     }
 
     /// Adds chunks to the stream of a running job. False when the lease is not the current one.
+    ///
+    /// # Errors
+    /// Like [`check_results`](Self::check_results); nothing was added then.
     pub(crate) fn append_chunks(
         &mut self,
         lease: Lease,
         chunks: Vec<Chunk>,
         reserved: usize,
+        result_bytes_max: u64,
         now: Timestamp,
-    ) -> bool {
-        let Some((key, job)) = self.leased(lease, now) else { return false };
-        let endpoint = job.endpoint;
-        let Some(job) = self.jobs.get_mut(key) else { return false };
+    ) -> Result<bool, ResultsFull> {
+        let Some((key, job)) = self.leased(lease, now) else { return Ok(false) };
+        let (endpoint, owner) = (job.endpoint, job.owner);
+        let Self { jobs, endpoints, owners, backlog, .. } = self;
+        let (Some(job), Some(endpoint)) = (jobs.get_mut(key), endpoints.get_mut(&endpoint)) else {
+            return Ok(false);
+        };
+        let bytes = stored_bytes(&chunks) as u64;
+        let account = owners.account(owner);
+        check_kept(endpoint, account, bytes, result_bytes_max)?;
         let first = job.row.chunk_count();
-        let pending = touch(job, key, &mut self.backlog, Urgency::Now);
+        let pending = touch(job, key, backlog, Urgency::Now);
         let change = &mut pending.change;
         if change.chunks.is_empty() {
             change.chunks_first = first;
@@ -189,16 +193,13 @@ impl Index {
         change.operations += 1;
         change.reserved += reserved;
         let count = chunks.len() as u64;
-        let bytes = stored_bytes(&chunks) as u64;
         change.chunks.extend(chunks);
         let attempt = job.row.attempt_mut();
         attempt.chunk_count = first + count;
         attempt.result_bytes += bytes;
-        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.disk_usage.kept += bytes;
-        }
-        self.owners.account(job.owner).add(bytes);
-        true
+        endpoint.disk_usage.kept += bytes;
+        account.add(bytes);
+        Ok(true)
     }
 
     /// Replaces the progress value of a running job. False when the lease is not the current one.
@@ -220,6 +221,22 @@ impl Index {
         }
         self.ack_job(key, ack);
     }
+}
+
+/// Checks whether the endpoint and the owner may keep `bytes` more of results.
+fn check_kept(
+    endpoint: &Endpoint,
+    owner: &DiskAccount,
+    bytes: u64,
+    result_bytes_max: u64,
+) -> Result<(), ResultsFull> {
+    if endpoint.disk_usage.kept.saturating_add(bytes) > result_bytes_max {
+        return Err(ResultsFull::Endpoint { mib: result_bytes_max >> 20 });
+    }
+    if !owner.admits_results(bytes) {
+        return Err(ResultsFull::Owner { held_mib: owner.bytes() >> 20 });
+    }
+    Ok(())
 }
 
 /// An attempt's end, as it is stored.

@@ -22,6 +22,7 @@ use gristmill_core::record::{JobCounts, NewJob, StoreEpoch};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::Bill;
+use rustc_hash::FxBuildHasher;
 use tokio::sync::oneshot;
 
 use crate::format::CatalogRow;
@@ -68,7 +69,8 @@ pub(crate) struct Index {
     pub(super) epoch: StoreEpoch,
     pub(super) jobs: Slab<Job>,
     pub(super) ids: Ids,
-    pub(super) endpoints: HashMap<EndpointKey, Endpoint>,
+    /// Its keys are our own numbers, so a fast hash is safe. Each change of a job looks here.
+    pub(super) endpoints: HashMap<EndpointKey, Endpoint, FxBuildHasher>,
     /// Endpoints by name, without those that are being deleted.
     pub(super) names: HashMap<EndpointId, EndpointKey>,
     pub(super) expiry: Expiry,
@@ -164,7 +166,7 @@ impl Index {
             epoch: StoreEpoch::default(),
             jobs: Slab::new(),
             ids: Ids::new(),
-            endpoints: HashMap::new(),
+            endpoints: HashMap::default(),
             names: HashMap::new(),
             expiry: Expiry::default(),
             backlog: Backlog::default(),

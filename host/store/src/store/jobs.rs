@@ -162,17 +162,17 @@ impl JobStore for SqliteStore {
             if chunks.is_empty() {
                 return index.leased(lease, now).is_some();
             }
-            if let Err(full) = index.check_results(lease, bytes, results_max, now) {
-                // The job has ended, and its attempt is stopped like that of a cancelled job.
-                let end = End::from(Outcome::Completed(Json::null())).without_results(full);
-                let _ = index.finish(lease, end, None, 0, now);
-                return false;
+            match index.append_chunks(lease, chunks, reserved.bytes(), results_max, now) {
+                Ok(true) => reserved.hand_over(),
+                Ok(false) => return false,
+                Err(full) => {
+                    // The job has ended, and its attempt is stopped like that of a cancelled job.
+                    let end = End::from(Outcome::Completed(Json::null())).without_results(full);
+                    let _ = index.finish(lease, end, None, 0, now);
+                    return false;
+                }
             }
-            let is_applied = index.append_chunks(lease, chunks, reserved.bytes(), now);
-            if is_applied {
-                reserved.hand_over();
-            }
-            is_applied
+            true
         })?;
         Ok(fenced(is_applied))
     }
