@@ -32,6 +32,7 @@ mod lifecycle;
 mod logs;
 mod lost_admin_key;
 mod management_limits;
+mod metrics;
 mod openapi;
 mod own_network;
 mod owner_shares;

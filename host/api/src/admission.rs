@@ -18,13 +18,14 @@ use axum::routing::future::RouteFuture;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::endpoint::Deployment;
+use gristmill_core::endpoint_metrics::RefusedFor;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::key::{ApiKey, Scope};
 use hyper::body::{Frame, SizeHint};
 use tower::{Layer, Service};
 
 use crate::auth::{self, Form};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::rate_limit::{ConcurrencyPermit, Operation};
 use crate::state::ApiState;
 
@@ -75,11 +76,26 @@ impl AdmissionLayer {
         // Another owner's endpoint does not exist for this key.
         let deployment = state.control.endpoints.deployment(&key, &id).ok_or_else(not_found)?;
         let running = || state.control.endpoints.running_workers(&id);
-        let permit = state.limiter.admit(&key, &deployment.endpoint, *operation, running)?;
+        let permit = state.limiter.admit(&key, &deployment.endpoint, *operation, running);
+        let permit = permit.inspect_err(|refusal| {
+            if let Some(why) = refused_submission(*operation, refusal.code()) {
+                deployment.incarnation.metrics().refused(why);
+            }
+        })?;
         let job = part("job").and_then(|text| text.parse().ok());
         parts.extensions.insert(Call { key, deployment, scope, job });
         Ok((Request::from_parts(parts, body), permit))
     }
+}
+
+/// Why a submission was refused; `None` for a call that submits no job.
+fn refused_submission(operation: Operation, code: ErrorCode) -> Option<RefusedFor> {
+    let why = match code {
+        ErrorCode::RateLimited => RefusedFor::RateLimited,
+        ErrorCode::ConcurrencyLimited => RefusedFor::ConcurrencyLimited,
+        _ => return None,
+    };
+    matches!(operation, Operation::Run | Operation::RunSync | Operation::OpenAi).then_some(why)
 }
 
 impl Layer<Route> for AdmissionLayer {

@@ -1,6 +1,6 @@
 //! The callers of routes. A route names the permission that it needs in the type of an argument:
 //! [`Caller<Manage>`](Caller) on the management API, [`Admitted<Submit>`](Admitted) on the queue
-//! API, [`RegistryCaller`] on the registry, and [`Anyone`] where no key is needed.
+//! API, [`RegistryCaller`] on the registry, and [`Anyone`] or [`Probe`] where no key is needed.
 //!
 //! **Promise.** A route without such an argument reaches nothing: the state of the router,
 //! [`Guarded`], shows its content to this module alone, and only these arguments contain it. So a
@@ -58,7 +58,7 @@ permissions! {
     /// Templates, endpoints, handlers, volumes and credentials of the key's owner.
     Manage: Manage;
     /// Counters of the whole host.
-    ManageHost: Manage, IS_OPERATORS;
+    ReadMetrics: Metrics, IS_OPERATORS;
     /// Submission and changes of jobs.
     Submit: Submit;
     /// Reading of jobs.
@@ -166,6 +166,22 @@ impl FromRequestParts<Guarded> for Anyone {
     }
 }
 
+/// A caller who asks whether the host takes jobs, with or without a key; counted like [`Anyone`].
+#[derive(Debug)]
+pub(crate) struct Probe {
+    /// The answer.
+    pub(crate) is_ready: bool,
+}
+
+impl FromRequestParts<Guarded> for Probe {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, guarded: &Guarded) -> Result<Self, ApiError> {
+        Anyone::from_request_parts(parts, guarded).await?;
+        Ok(Self { is_ready: guarded.0.jobs.is_accepting() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use axum::extract::State;
@@ -197,6 +213,7 @@ mod tests {
             assert!(IsArgument::<Admitted<Submit>>::ANSWER);
             assert!(IsArgument::<RegistryCaller>::ANSWER);
             assert!(IsArgument::<Anyone>::ANSWER);
+            assert!(IsArgument::<Probe>::ANSWER);
         }
     }
 }

@@ -28,8 +28,8 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
-    access, answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, queue,
-    registry,
+    access, answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, probes,
+    queue, registry,
 };
 
 /// Both APIs, and the document that describes them. Cheap to clone.
@@ -47,6 +47,9 @@ impl Api {
             .merge(queue_api(&state, "/sdk/v2", StreamShape::Object))
             .nest("/v1", management_api())
             .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
+            .merge(
+                OpenApiRouter::new().routes(routes!(probes::live)).routes(routes!(probes::ready)),
+            )
             .split_for_parts();
         let access = state.control.keys.access().clone();
         let document = openapi::finish(document, &state.brand);
@@ -59,6 +62,19 @@ impl Api {
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
             .with_state(Guarded::new(state));
         Self { routes, access }
+    }
+
+    /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez` and
+    /// `/readyz`, without keys.
+    pub fn private(state: ApiState) -> Self {
+        let access = state.control.keys.access().clone();
+        let routes = metrics::private_routes().merge(probes::private_routes());
+        let routes = routes.fallback(|request: Request<Body>| async move {
+            let path = request.uri().path();
+            ApiError::not_found(format!("there is no route `{path}` on this address"))
+                .into_response()
+        });
+        Self { routes: routes.with_state(state), access }
     }
 
     /// Answers a call. Large answers have their [owner](crate::AnswerOwner) among their extensions.

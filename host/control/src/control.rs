@@ -55,6 +55,8 @@ pub struct Parts {
     pub prices: Prices,
     /// The source of backups.
     pub backups: Arc<dyn BackupSource>,
+    /// Most endpoints with their own name in the metrics.
+    pub metrics_endpoints_max: usize,
 }
 
 /// The services, one for each kind of object.
@@ -85,6 +87,7 @@ impl Control {
     pub fn new(parts: Parts) -> Self {
         let Parts { access, catalog, workers, components, registries, runtime, .. } = parts;
         let Parts { volumes, store, deliveries, logs, usage, prices, backups, .. } = parts;
+        let metrics_endpoints_max = parts.metrics_endpoints_max;
         let backup_turn = Arc::new(Semaphore::new(1));
         let deployed = Arc::new(Deployed {
             catalog,
@@ -104,7 +107,7 @@ impl Control {
             keys: Keys::new(deployed.clone()),
             billing,
             backups: Backups::new(backups, backup_turn),
-            host: Host::new(deployed, runtime, logs),
+            host: Host::new(deployed, runtime, logs, metrics_endpoints_max),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use gristmill_core::endpoint_series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::{Runtime, RuntimeLoad};
-use gristmill_core::store::StoreStats;
+use gristmill_core::store::{StoreError, StoreStats};
 
 use crate::deployed::Deployed;
 
@@ -14,6 +15,7 @@ pub struct Host {
     deployed: Arc<Deployed>,
     runtime: Arc<dyn Runtime>,
     logs: Arc<Logs>,
+    series: Arc<EndpointSeries>,
 }
 
 /// The present counters. They cover all owners.
@@ -30,8 +32,14 @@ pub struct HostCounters {
 }
 
 impl Host {
-    pub(crate) fn new(deployed: Arc<Deployed>, runtime: Arc<dyn Runtime>, logs: Arc<Logs>) -> Self {
-        Self { deployed, runtime, logs }
+    pub(crate) fn new(
+        deployed: Arc<Deployed>,
+        runtime: Arc<dyn Runtime>,
+        logs: Arc<Logs>,
+        metrics_endpoints_max: usize,
+    ) -> Self {
+        let series = Arc::new(EndpointSeries::new(metrics_endpoints_max));
+        Self { deployed, runtime, logs, series }
     }
 
     /// The present counters.
@@ -42,5 +50,26 @@ impl Host {
             load: self.runtime.load(),
             endpoints: self.deployed.view().deployments.len() as u64,
         }
+    }
+    /// The counters and the present state of all endpoints, as a bounded number of series. Costs
+    /// some microseconds for each endpoint.
+    ///
+    /// # Errors
+    /// When the store is closed.
+    pub async fn endpoints(&self) -> Result<Vec<Series>, StoreError> {
+        let view = self.deployed.view();
+        let (store, workers) = (&self.deployed.store, &self.deployed.workers);
+        let mut endpoints = Vec::with_capacity(view.deployments.len());
+        for (id, deployment) in &view.deployments {
+            let demand = store.demand(id).await?;
+            let waits = |since| self.deployed.now().millis_since(since);
+            let now = EndpointNow {
+                jobs: store.counts(id).await?,
+                oldest_waiting_ms: demand.since.map_or(0, waits),
+                workers: workers.counts(id),
+            };
+            endpoints.push((id.clone(), deployment.incarnation.clone(), now));
+        }
+        Ok(self.series.of(endpoints))
     }
 }

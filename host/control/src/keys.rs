@@ -73,16 +73,20 @@ impl Keys {
         check_name(&request.name)?;
         if request.scopes.is_empty() {
             return Err(ControlError::invalid(
-                "`scopes` must have at least one of admin, manage, submit, read",
+                "`scopes` must have at least one of admin, manage, submit, read, metrics",
             ));
         }
         check_count("scopes", request.scopes.len(), Scope::ALL.len())?;
         let endpoints = request.endpoints.as_ref().map_or(0, Vec::len);
         check_count("endpoints", endpoints, KEY_ENDPOINTS_MAX)?;
         let owner = request.owner.unwrap_or_else(|| caller.owner.clone());
-        if request.scopes.contains(&Scope::Admin) && !owner.is_operator() {
+        let is_operators = |scope: &&Scope| matches!(scope, Scope::Admin | Scope::Metrics);
+        if let Some(scope) = request.scopes.iter().find(is_operators)
+            && !owner.is_operator()
+        {
             return Err(ControlError::invalid(format!(
-                "`scopes`: `admin` is for keys of the operator, `{}`; a key of `{owner}` may have manage, submit and read",
+                "`scopes`: `{}` is for keys of the operator, `{}`; a key of `{owner}` may have manage, submit and read",
+                scope.as_str(),
                 OwnerId::OPERATOR
             )));
         }

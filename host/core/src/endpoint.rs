@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
 use crate::egress::AllowedHosts;
+use crate::endpoint_metrics::EndpointMetrics;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::rate::OperationLimit;
@@ -300,6 +301,7 @@ struct Incarnation {
     owner: OwnerId,
     name_on_disk: Box<str>,
     has_ended: AtomicBool,
+    metrics: EndpointMetrics,
 }
 
 impl Default for EndpointIncarnation {
@@ -322,7 +324,8 @@ impl EndpointIncarnation {
 
     fn named(owner: OwnerId, endpoint: &str, number: u64) -> Self {
         let name_on_disk = format!("{endpoint}.{number:016x}").into();
-        Self(Arc::new(Incarnation { owner, name_on_disk, has_ended: AtomicBool::new(false) }))
+        let (has_ended, metrics) = (AtomicBool::new(false), EndpointMetrics::default());
+        Self(Arc::new(Incarnation { owner, name_on_disk, has_ended, metrics }))
     }
 
     /// The owner of the endpoint.
@@ -334,6 +337,11 @@ impl EndpointIncarnation {
     /// The same after a restart, and another one for an endpoint that is created again.
     pub fn name_on_disk(&self) -> &str {
         &self.0.name_on_disk
+    }
+
+    /// The counters of its jobs, for the operator.
+    pub fn metrics(&self) -> &EndpointMetrics {
+        &self.0.metrics
     }
 
     /// Ends it: the endpoint is deleted.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::endpoint::Deployment;
+use crate::endpoint_metrics::RefusedFor;
 use crate::id::{EndpointId, JobId, OwnerId, Submission};
 use crate::idempotency::Idempotency;
 use crate::job::JobStatus;
@@ -140,7 +141,7 @@ impl Jobs {
         deployment: &Deployment,
         request: SubmitRequest,
     ) -> Result<Submitted, SubmitError> {
-        if self.draining.is_cancelled() {
+        if !self.is_accepting() {
             return Err(StoreError::Closed.into());
         }
         let default_timeout_ms = deployment.endpoint.execution_timeout_ms;
@@ -151,7 +152,8 @@ impl Jobs {
             SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
         };
         let id = JobId::generate(submission, self.store.node());
-        let answer = self
+        let metrics = deployment.incarnation.metrics();
+        let submitted = self
             .store
             .submit(NewJob {
                 id,
@@ -170,9 +172,15 @@ impl Jobs {
                 idempotency: request.idempotency,
                 incarnation: deployment.incarnation.clone(),
             })
-            .await?;
-        match answer {
-            SubmitAnswer::Queued => Ok(Submitted { id, is_repeated: false }),
+            .await;
+        if let Some(why) = submitted.as_ref().err().and_then(RefusedFor::of) {
+            metrics.refused(why);
+        }
+        match submitted? {
+            SubmitAnswer::Queued => {
+                metrics.submitted(request.mode);
+                Ok(Submitted { id, is_repeated: false })
+            }
             SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),
             SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
         }
@@ -261,6 +269,11 @@ impl Jobs {
     /// Refuses new jobs from now on, because the host drains.
     pub fn stop_accepting(&self) {
         self.draining.cancel();
+    }
+
+    /// Whether new jobs are accepted: until the host begins to stop.
+    pub fn is_accepting(&self) -> bool {
+        !self.draining.is_cancelled()
     }
 
     /// Ends all waiting calls with their present answer, now and in future, because the host stops.

@@ -24,11 +24,13 @@ pub enum Scope {
     Submit,
     /// Read jobs and health.
     Read,
+    /// Read the counters of the host; for keys of the operator.
+    Metrics,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Admin, Self::Manage, Self::Submit, Self::Read];
+    pub const ALL: [Self; 5] = [Self::Admin, Self::Manage, Self::Submit, Self::Read, Self::Metrics];
 
     /// The scope's name in requests.
     pub fn as_str(self) -> &'static str {
@@ -37,12 +39,15 @@ impl Scope {
             Self::Manage => "manage",
             Self::Submit => "submit",
             Self::Read => "read",
+            Self::Metrics => "metrics",
         }
     }
 
     /// Whether a key with this scope may use an operation that needs `needed`.
     pub fn covers(self, needed: Self) -> bool {
-        self == Self::Admin || self == needed || (self == Self::Submit && needed == Self::Read)
+        self == Self::Admin
+            || self == needed
+            || matches!((self, needed), (Self::Submit, Self::Read) | (Self::Manage, Self::Metrics))
     }
 }
 
@@ -215,12 +220,13 @@ mod tests {
 
     #[test]
     fn scopes_and_endpoints_both_have_to_allow() {
-        use Scope::{Admin, Manage, Read, Submit};
+        use Scope::{Admin, Manage, Metrics, Read, Submit};
         let covered = [
-            (Admin, vec![Admin, Manage, Submit, Read]),
-            (Manage, vec![Manage]),
+            (Admin, vec![Admin, Manage, Submit, Read, Metrics]),
+            (Manage, vec![Manage, Metrics]),
             (Submit, vec![Submit, Read]),
             (Read, vec![Read]),
+            (Metrics, vec![Metrics]),
         ];
         let a = EndpointId::new("a").unwrap();
         let b = EndpointId::new("b").unwrap();

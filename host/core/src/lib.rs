@@ -17,6 +17,8 @@ pub mod disk_space;
 pub mod document;
 pub mod egress;
 pub mod endpoint;
+pub mod endpoint_metrics;
+pub mod endpoint_series;
 pub mod fair_permits;
 pub mod fair_share;
 pub mod id;

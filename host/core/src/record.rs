@@ -107,6 +107,8 @@ pub struct ClaimedJob {
     pub input: Json,
     /// Object-storage settings for the handler.
     pub s3_config: Option<S3Config>,
+    /// When the job was queued for this attempt.
+    pub queued_at: Timestamp,
     /// Time for this attempt, in milliseconds.
     pub execution_timeout_ms: u64,
     /// When the job is deleted, even while it runs.

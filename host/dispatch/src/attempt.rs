@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::endpoint::{Deployment, EndpointIncarnation};
+use gristmill_core::endpoint_metrics::{EndpointMetrics, FinishedAs};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job_event_notice::JobEventNotice;
 use gristmill_core::limits::ERROR_BYTES_MAX;
@@ -37,6 +38,8 @@ pub(crate) async fn run(
     let template = deployment.endpoint.template.clone();
     let bytes_in = job.input.len() as u64;
     let began = shared.store.now();
+    let waited_us = began.millis_since(job.queued_at).saturating_mul(1_000);
+    deployment.incarnation.metrics().started(waited_us);
     let remaining_ms = job.ttl_at.millis_since(began);
     let is_ttl_first = remaining_ms < job.execution_timeout_ms;
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
@@ -67,6 +70,7 @@ pub(crate) async fn run(
     );
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
+    sink.incarnation.metrics().ended(&report.usage);
     log_end(&endpoint, job.attempt, lease, &report);
     shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
     let ending = match report.end {
@@ -86,7 +90,10 @@ pub(crate) async fn run(
     let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes as u64;
     let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);
     let unwanted = match ending {
-        Ending::Result(outcome) => store_result(shared, lease, outcome, metered).await,
+        Ending::Result(outcome) => {
+            let metrics = sink.incarnation.metrics();
+            store_result(shared, lease, outcome, metered, metrics).await
+        }
         Ending::Unwanted => Some(metered),
         Ending::WaitsAgain => None,
     };
@@ -166,9 +173,14 @@ async fn store_result(
     lease: Lease,
     outcome: Outcome,
     metered: Metered,
+    metrics: &EndpointMetrics,
 ) -> Option<Metered> {
+    let status = FinishedAs::of(&outcome);
     match shared.store.finish_deferred(lease, outcome, metered.clone()).await {
-        Ok(Fenced::Applied) => None,
+        Ok(Fenced::Applied) => {
+            metrics.finished(status);
+            None
+        }
         Ok(Fenced::Stale) => {
             debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
             Some(metered)

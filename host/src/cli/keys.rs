@@ -32,8 +32,8 @@ struct CreateArgs {
     /// A display name.
     #[arg(long)]
     name: String,
-    /// The permissions of the key, separated by commas. submit includes read; admin includes all
-    /// others.
+    /// The permissions of the key, separated by commas. submit includes read, manage includes
+    /// metrics, and admin includes all others.
     #[arg(
         long = "scope",
         value_name = "SCOPE",
@@ -43,7 +43,7 @@ struct CreateArgs {
     )]
     scopes: Vec<Scope>,
     /// The owner of the key: it reaches only this owner's objects. Only keys of the operator,
-    /// `default`, may have the scope admin [default: the operator].
+    /// `default`, may have the scopes admin and metrics [default: the operator].
     #[arg(long, value_name = "NAME")]
     owner: Option<OwnerId>,
     /// An endpoint that the key is valid for; may be repeated [default: all endpoints of its

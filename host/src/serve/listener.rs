@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_api::{Api, PeerAddress};
+use gristmill_api::{Api, ConnectionShares, PeerAddress};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
@@ -40,6 +40,9 @@ const MISTAKES_MAX: usize = 256;
 /// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;
 
+/// Connections of collectors and supervisors at one time.
+const COLLECTORS_MAX: u32 = 64;
+
 /// The operator's settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
@@ -54,6 +57,13 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
+    /// The limits of a listener that only collectors and supervisors reach.
+    pub(crate) fn of_collectors() -> Self {
+        let of_address = AddressBound { connections_max: COLLECTORS_MAX, is_for_loopback: false };
+        let idle_wait = Duration::from_secs(75);
+        Self { connections_max: COLLECTORS_MAX, is_set: false, of_address, idle_wait }
+    }
+
     /// These limits in a process with this many files. A quarter of the files is for
     /// [handlers](gristmill_runtime), another quarter, but at most [`OTHER_FILES_MAX`], for the
     /// journal, uploads and outgoing calls.
@@ -117,13 +127,14 @@ pub(crate) async fn serve(
         end: connections.end.clone(),
     });
     let addresses = Addresses::new(limits.of_address);
+    let shares = ConnectionShares::new(slots.clone());
     let begin = |(stream, peer, slot): Accepted| {
         let (server, tls) = (server.clone(), tls.clone());
         let peer = PeerAddress(peer.ip());
-        let admitted = addresses.admit(peer);
+        let connection_auth = shares.connection();
+        let admitted = addresses.admit(peer, connection_auth.clone());
         connections.tasks.spawn(async move {
-            let (connection_auth, closing) =
-                (admitted.connection_auth.clone(), admitted.closing.clone());
+            let closing = admitted.closing.clone();
             match tls {
                 None => server.serve(stream, peer, connection_auth, closing).await,
                 Some(tls) => {

@@ -63,7 +63,7 @@ use self::backup::HostBackup;
 use self::clock::HostClock;
 use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
-use self::listener::Connections;
+use self::listener::{ConnectionLimits, Connections};
 pub use self::manual_clock::ManualClockStart;
 use self::response_budget::ResponseBudget;
 pub use self::settings::{Brand, LogFilter, ServeSettings, Within};
@@ -146,6 +146,13 @@ async fn serve(
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let metrics_listener = match settings.metrics_listen {
+        Some(at) => {
+            let bound = TcpListener::bind(at).await;
+            Some(bound.with_context(|| format!("cannot listen on {at} for metrics"))?)
+        }
+        None => None,
+    };
     let tls = settings.tls().map(Tls::start).transpose()?;
     let mut stop_signals = StopSignals::new()?;
 
@@ -167,6 +174,9 @@ async fn serve(
         work
     });
     if let Some(warning) = data_dir::check(&settings.data_dir)? {
+        warn!("{warning}");
+    }
+    if let Some(warning) = settings.secrets_key.as_deref().and_then(data_dir::check_key_file) {
         warn!("{warning}");
     }
     let tenancy = Tenancy::default();
@@ -272,6 +282,7 @@ async fn serve(
             catalog,
             data_dir: settings.data_dir.clone(),
         }),
+        metrics_endpoints_max: settings.metrics_endpoints.as_u32() as usize,
     });
     let services = Services {
         clock: clock.clone(),
@@ -284,8 +295,10 @@ async fn serve(
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);
 
     let addr = listener.local_addr().context("cannot read the address that was bound")?;
+    let metrics_addr = metrics_listener.as_ref().map(TcpListener::local_addr).transpose();
     let ready = ready::Ready {
         addr,
+        metrics_addr: metrics_addr.context("cannot read the metrics address that was bound")?,
         scheme: if tls.is_some() { "https" } else { "http" },
         data_dir: &settings.data_dir,
         pool: sandbox.pool(),
@@ -303,6 +316,19 @@ async fn serve(
     };
 
     let stop = CancellationToken::new();
+    if let Some(listener) = metrics_listener {
+        // It serves until the process ends, so that a collector sees the host stop.
+        let (api, limits) = (Api::private(state.clone()), ConnectionLimits::of_collectors());
+        let budget = response_budget.clone();
+        tokio::spawn(listener::serve(
+            listener,
+            None,
+            api,
+            limits,
+            budget,
+            CancellationToken::new(),
+        ));
+    }
     let (api, limits) = (Api::new(state), settings.connections().within(open_files_max));
     let serving = listener::serve(listener, tls, api, limits, response_budget, stop.clone());
     let serving = tokio::spawn(serving);

@@ -15,6 +15,8 @@ use serde_json::json;
 pub(crate) struct Ready<'a> {
     /// The address that was bound.
     pub(crate) addr: SocketAddr,
+    /// The second address, for metrics.
+    pub(crate) metrics_addr: Option<SocketAddr>,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
     pub(crate) data_dir: &'a Path,
@@ -61,6 +63,9 @@ fn as_json(ready: &Ready<'_>) -> String {
             let copy = ready.data_dir.join(upgrade.copy());
             fields.insert("upgraded".into(), json!({ "from": from, "to": to, "copy": copy }));
         }
+        if let Some(addr) = ready.metrics_addr {
+            fields.insert("metricsAddr".into(), addr.to_string().into());
+        }
         if let Some(key) = ready.admin_key {
             fields.insert("adminKey".into(), key.into());
         }
@@ -84,6 +89,9 @@ fn as_text(ready: &Ready<'_>) -> String {
     }
     if let Some(SchemaUpgrade { from, to }) = recovery.upgraded {
         line += &format!(", upgraded from schema {from} to {to}");
+    }
+    if let Some(addr) = ready.metrics_addr {
+        line += &format!(", metrics: http://{addr}/metrics");
     }
     line.push(')');
     if let Some(upgrade) = recovery.upgraded {

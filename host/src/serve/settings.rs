@@ -125,6 +125,16 @@ pub struct ServeSettings {
         hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
     pub lenient_policy: bool,
 
+    /// A second address, which serves /metrics, /livez and /readyz without a key; port 0 takes a free
+    /// one. Only collectors and supervisors should reach it.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "GRISTMILL_METRICS_LISTEN")]
+    pub metrics_listen: Option<SocketAddr>,
+
+    /// Endpoints with their own name in the metrics; the others share the name (other).
+    // Each has about 90 lines.
+    #[arg(long, value_name = "COUNT", env = "GRISTMILL_METRICS_ENDPOINTS", default_value = "200")]
+    pub metrics_endpoints: Within<0, 10_000>,
+
     /// The log filter: a level, or a list such as `info,gristmill_dispatch=debug,handler=off`.
     #[arg(long, value_name = "FILTER", env = "GRISTMILL_LOG", default_value = "info")]
     pub log: LogFilter,

@@ -224,6 +224,7 @@ impl Host {
             usage: store.clone(),
             prices: Prices::default(),
             backups: Arc::new(Nothing),
+            metrics_endpoints_max: 10,
         });
         let services = Services {
             clock: clock.clone(),

@@ -17,7 +17,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use refusals::UnauthenticatedRefused;
+pub(crate) use refusals::UnauthenticatedRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::{Operation, PathItem, Paths};

@@ -72,6 +72,7 @@ impl Bench {
             usage: store.clone(),
             prices: Prices::default(),
             backups: Arc::new(NoBackup),
+            metrics_endpoints_max: 100,
         });
         Self { control, catalog, store, jobs, logs, workers, disk, clock }
     }

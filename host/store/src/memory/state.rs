@@ -301,6 +301,7 @@ impl State {
                 attempt: claim.0,
                 input: job.new.input.clone(),
                 s3_config: job.new.s3_config.clone(),
+                queued_at: job.queued_at,
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
             };

@@ -23,6 +23,7 @@ pub(crate) struct Claimed {
     pub(crate) lease: Lease,
     worker: WorkerId,
     owner: OwnerId,
+    queued_at: Timestamp,
     execution_timeout_ms: u64,
     ttl_at: Timestamp,
     pub(crate) input: Option<Payload>,
@@ -41,6 +42,7 @@ impl Claimed {
             attempt: self.lease.claim.0,
             input: input.body,
             s3_config: input.s3_config.map(Arc::unwrap_or_clone),
+            queued_at: self.queued_at,
             execution_timeout_ms: self.execution_timeout_ms,
             ttl_at: self.ttl_at,
         }
@@ -84,7 +86,8 @@ impl Index {
     }
 
     fn claim_job(&mut self, key: JobKey, worker: &WorkerId, now: Timestamp) -> Option<Claimed> {
-        let claim = self.jobs.get(key)?.row.last_claim.next();
+        let job = self.jobs.get(key)?;
+        let (claim, queued_at) = (job.row.last_claim.next(), job.queued_at());
         let decided = self.decide(key, JobEvent::Claimed { claim }, now);
         debug_assert!(decided.is_ok(), "a job in the queue can be claimed");
         let job = self.jobs.get_mut(key)?;
@@ -94,6 +97,7 @@ impl Index {
             lease: Lease { job: job.id, claim, epoch: self.epoch },
             worker: worker.clone(),
             owner: self.owners.name(job.owner).clone(),
+            queued_at,
             execution_timeout_ms: job.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),

@@ -1,11 +1,21 @@
 //! `GET /metrics`: the host's counters in the OpenMetrics text format, which Prometheus reads. They
-//! cover all owners, so only the operator's keys with the scope `manage` may read them.
+//! cover all owners, so only the operator's keys may read them, with the scope `metrics` or `manage`.
+//! A [listener of its own](private_routes) serves the same text without a key.
 //!
-//! `prometheus-client` writes the text: it escapes, and adds the units' and counters' endings. The
-//! values are read when a scraper calls, so a job costs nothing here.
+//! `prometheus-client` writes the text: it escapes, and adds the endings of units and counters. The
+//! host's values are read when a collector calls, and those of endpoints are plain numbers
+//! ([`endpoint_metrics`](gristmill_core::endpoint_metrics)), so metrics cost a job some ten additions.
+//!
+//! **Bounds.** About 90 lines for each of the endpoints with their own name, by default 200; see
+//! [`EndpointSeries`](gristmill_core::endpoint_series::EndpointSeries).
 
+mod endpoints;
+
+use axum::Router;
+use axum::extract::State;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use gristmill_control::HostCounters;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use prometheus_client::encoding::text::encode;
@@ -13,26 +23,39 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use crate::caller::{Caller, ManageHost};
+use self::endpoints::Endpoints;
+use crate::caller::{Caller, ReadMetrics};
 use crate::error::ApiError;
 use crate::openapi::tag;
+use crate::state::ApiState;
 
 /// The type of the text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The host's counters as OpenMetrics text.
+/// The counters of the host and its endpoints as OpenMetrics text.
 #[utoipa::path(
     get, path = "/metrics", operation_id = "GetMetrics", tag = tag::HOST,
-    responses((status = 200, description = "Counters and gauges", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")),
+    responses((status = 200, description = "Counters, gauges and histograms", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")),
 )]
 pub(crate) async fn metrics(
-    Caller { state, .. }: Caller<ManageHost>,
-) -> Result<impl IntoResponse, ApiError> {
-    let registry = registry(&state.control.host.counters(), &state.disk_space);
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)))
+    Caller { state, .. }: Caller<ReadMetrics>,
+) -> Result<Response, ApiError> {
+    answer(&state).await
 }
 
-/// The present values of all metrics. The encoder adds the ending `_total` to the name of a counter.
+/// The route for a listener that only collectors reach: it needs no key.
+pub(crate) fn private_routes() -> Router<ApiState> {
+    Router::new().route("/metrics", get(async |State(state): State<ApiState>| answer(&state).await))
+}
+
+async fn answer(state: &ApiState) -> Result<Response, ApiError> {
+    let host = &state.control.host;
+    let mut registry = registry(&host.counters(), &state.disk_space);
+    registry.register_collector(Box::new(Endpoints(host.endpoints().await?)));
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)).into_response())
+}
+
+/// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
 fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
     let HostCounters { store, lost_log_lines, load, endpoints } = *counters;
     let mut registry = Registry::with_prefix("gristmill");

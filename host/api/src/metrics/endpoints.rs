@@ -1,0 +1,178 @@
+//! The metrics of endpoints: counters, gauges and histograms with the label `endpoint`.
+
+use std::fmt;
+use std::slice;
+
+use gristmill_core::endpoint_metrics::{
+    DURATION_BOUNDS_US, DurationTotals, FinishedAs, RefusedFor, SubmittedBy,
+};
+use gristmill_core::endpoint_series::Series;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+/// The series of all endpoints at one time.
+#[derive(Debug)]
+pub(super) struct Endpoints(pub(super) Vec<Series>);
+
+type Labels<'a> = [(&'a str, &'a str)];
+
+impl Collector for Endpoints {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.counters(&mut encoder)?;
+        self.gauges(&mut encoder)?;
+        let histograms: [(_, _, fn(&Series) -> &DurationTotals); 3] = [
+            ("job_wait", "Time between queueing and start of an attempt", |one| &one.totals.wait),
+            ("job_run", "Run time of an attempt", |one| &one.totals.run),
+            ("job_cpu", "Processor time of an attempt", |one| &one.totals.cpu),
+        ];
+        for (name, help, durations) in histograms {
+            self.histogram(&mut encoder, name, help, durations)?;
+        }
+        Ok(())
+    }
+}
+
+impl Endpoints {
+    fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let counter = |metric: MetricEncoder<'_>, value: u64| count(metric, value);
+        let by = SubmittedBy::ALL.map(SubmittedBy::as_str);
+        self.dimension(
+            encoder,
+            ("jobs_submitted", "Accepted submissions", MetricType::Counter),
+            ("operation", &by),
+            |one, at| one.totals.submitted.get(at).copied(),
+            counter,
+        )?;
+        let why = RefusedFor::ALL.map(RefusedFor::as_str);
+        self.dimension(
+            encoder,
+            ("jobs_refused", "Valid submissions that were refused", MetricType::Counter),
+            ("code", &why),
+            |one, at| one.totals.refused.get(at).copied(),
+            counter,
+        )?;
+        let status = FinishedAs::ALL.map(FinishedAs::as_str);
+        self.dimension(
+            encoder,
+            ("jobs_finished", "Jobs with a result", MetricType::Counter),
+            ("status", &status),
+            |one, at| one.totals.finished.get(at).copied(),
+            counter,
+        )?;
+        let plain: [(_, _, fn(&Series) -> u64); 3] = [
+            ("job_retries", "Jobs that were queued again", |one| one.now.jobs.retried),
+            ("stream_chunks", "Chunks of streams", |one| one.totals.chunks),
+            ("log_lines_dropped", "Log lines beyond the bound of an attempt", |one| {
+                one.totals.log_lines_dropped
+            }),
+        ];
+        for (name, help, value) in plain {
+            let kind = (name, help, MetricType::Counter);
+            self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), counter)?;
+        }
+        Ok(())
+    }
+
+    fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let plain: [(_, _, fn(&Series) -> u64); 2] = [
+            ("jobs_waiting", "Jobs that wait for a worker", |one| one.now.jobs.in_queue),
+            ("jobs_running", "Jobs that run", |one| one.now.jobs.in_progress),
+        ];
+        for (name, help, value) in plain {
+            let kind = (name, help, MetricType::Gauge);
+            self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), gauge)?;
+        }
+        let help = "Age of the job that has waited longest; 0 when none waits";
+        let mut ages = encoder.encode_descriptor(
+            "oldest_waiting_job_age",
+            help,
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        for one in &self.0 {
+            let labels: &Labels<'_> = &[("endpoint", &one.endpoint)];
+            #[expect(clippy::cast_precision_loss, reason = "ages are below 2^52 ms")]
+            let seconds = one.now.oldest_waiting_ms as f64 / 1_000.0;
+            ages.encode_family(&labels)?.encode_gauge(&seconds)?;
+        }
+        let states = ["idle", "initializing", "running", "throttled", "unhealthy"];
+        self.dimension(
+            encoder,
+            ("workers", "Workers by state", MetricType::Gauge),
+            ("state", &states),
+            |one, at| {
+                let workers = &one.now.workers;
+                let counts = [
+                    workers.idle,
+                    workers.initializing,
+                    workers.running,
+                    workers.throttled,
+                    workers.unhealthy,
+                ];
+                counts.get(at).copied()
+            },
+            gauge,
+        )
+    }
+
+    /// Writes a metric with one value for each endpoint and each value of a further label. The label
+    /// is left out when its name is empty.
+    fn dimension(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help, kind): (&str, &str, MetricType),
+        (label, values): (&str, &[&str]),
+        value: impl Fn(&Series, usize) -> Option<u64>,
+        write: impl Fn(MetricEncoder<'_>, u64) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+        for one in &self.0 {
+            for (at, text) in values.iter().enumerate() {
+                let labels = [("endpoint", one.endpoint.as_str()), (label, *text)];
+                let labels = if label.is_empty() { slice::from_ref(&labels[0]) } else { &labels };
+                write(metric.encode_family(&labels)?, value(one, at).unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn histogram(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        name: &str,
+        help: &str,
+        durations: fn(&Series) -> &DurationTotals,
+    ) -> fmt::Result {
+        let mut metric =
+            encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let bounds = DURATION_BOUNDS_US.map(seconds).into_iter().chain([f64::MAX]);
+        for one in &self.0 {
+            let durations = durations(one);
+            let buckets: Vec<_> = bounds.clone().zip(durations.buckets).collect();
+            let labels: &Labels<'_> = &[("endpoint", &one.endpoint)];
+            let (sum, count) = (seconds(durations.sum_us), durations.count());
+            metric
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
+fn count(mut metric: MetricEncoder<'_>, value: u64) -> fmt::Result {
+    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn gauge(mut metric: MetricEncoder<'_>, value: u64) -> fmt::Result {
+    metric.encode_gauge(&value)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a sum above 2^53 us, 285 years, loses microseconds"
+)]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1_000_000.0
+}

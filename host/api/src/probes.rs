@@ -1,0 +1,49 @@
+//! `GET /livez` and `GET /readyz`: the two questions of a supervisor and a load balancer, without a key.
+//!
+//! `/livez` answers 200 as long as the process answers calls; a supervisor restarts it otherwise.
+//! `/readyz` answers 503 from the moment when the host begins to stop, so that a load balancer sends
+//! its calls elsewhere. A host with a full disk is ready, since clients read their results there.
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+use crate::caller::{Anyone, Probe};
+use crate::openapi::{UnauthenticatedRefused, tag};
+use crate::state::ApiState;
+
+/// Whether the process answers calls.
+#[utoipa::path(
+    get, path = "/livez", operation_id = "GetLiveness", tag = tag::HOST, security(()),
+    responses((status = 200, description = "The host answers calls", body = String), UnauthenticatedRefused),
+)]
+pub(crate) async fn live(_: Anyone) -> &'static str {
+    "live\n"
+}
+
+/// Whether the host takes jobs.
+#[utoipa::path(
+    get, path = "/readyz", operation_id = "GetReadiness", tag = tag::HOST, security(()),
+    responses(
+        (status = 200, description = "The host takes jobs", body = String),
+        (status = 503, description = "The host is stopping", body = String),
+        UnauthenticatedRefused,
+    ),
+)]
+pub(crate) async fn ready(Probe { is_ready }: Probe) -> (StatusCode, &'static str) {
+    readiness(is_ready)
+}
+
+/// The same routes for a listener that only collectors and supervisors reach.
+pub(crate) fn private_routes() -> Router<ApiState> {
+    let ready = async |State(state): State<ApiState>| readiness(state.jobs.is_accepting());
+    Router::new().route("/livez", get(async || "live\n")).route("/readyz", get(ready))
+}
+
+fn readiness(is_ready: bool) -> (StatusCode, &'static str) {
+    match is_ready {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "the host is stopping\n"),
+    }
+}

@@ -1,0 +1,188 @@
+//! `/metrics` counts what happened, for each endpoint, and probes need no key.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gristmill_tests::{Client, TestHost, eventually, guests};
+use serde_json::json;
+
+/// The samples of a text in the OpenMetrics format, by name and labels.
+struct Samples(BTreeMap<String, f64>);
+
+impl Samples {
+    fn of(text: &str) -> Self {
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+            (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")))
+        });
+        let all: Vec<(String, f64)> = samples.collect();
+        let samples: BTreeMap<_, _> = all.iter().cloned().collect();
+        assert_eq!(samples.len(), all.len(), "each series has one sample: {text}");
+        Self(samples)
+    }
+
+    async fn read(client: &Client) -> Self {
+        let answer = client.get("/metrics").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        Self::of(&answer.text)
+    }
+
+    fn get(&self, name: &str) -> f64 {
+        *self.0.get(name).unwrap_or_else(|| panic!("no {name}: {:?}", self.0))
+    }
+}
+
+#[tokio::test]
+async fn each_endpoint_has_counters_gauges_and_histograms() {
+    let host = TestHost::start();
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "counted", json!({ "workersMax": 1 })).await;
+    let idle = host.deploy(&guests::playground(), "idle", json!({ "workersMax": 0 })).await;
+    let before = Samples::read(&client).await;
+    for status in ["completed", "failed", "timed_out"] {
+        let name =
+            format!(r#"gristmill_jobs_finished_total{{endpoint="{endpoint}",status="{status}"}}"#);
+        assert_eq!(before.get(&name), 0.0);
+    }
+
+    for i in 0..3 {
+        client.run_sync(&endpoint, "", json!({ "op": "echo", "value": i })).await.ok();
+    }
+    client.finish(&endpoint, json!({ "op": "stream", "count": 7 })).await;
+    client.finish(&endpoint, json!({ "op": "fail", "message": "no" })).await;
+    let policy = json!({ "executionTimeout": 5_000 });
+    let slow = client.submit_with(&endpoint, json!({ "op": "sleep", "ms": 60_000 }), policy).await;
+    let behind = client.submit(&endpoint, json!({ "op": "sleep", "ms": 0 })).await;
+    client.submit(&idle, json!({})).await;
+    client.until(&endpoint, &slow, "IN_PROGRESS").await;
+    let running = Samples::read(&client).await;
+    let gauge =
+        |name: &str, of: &str| running.get(&format!(r#"gristmill_{name}{{endpoint="{of}"}}"#));
+    assert_eq!((gauge("jobs_running", &endpoint), gauge("jobs_waiting", &endpoint)), (1.0, 1.0));
+    assert_eq!((gauge("jobs_running", &idle), gauge("jobs_waiting", &idle)), (0.0, 1.0));
+    let state = format!(r#"gristmill_workers{{endpoint="{endpoint}",state="running"}}"#);
+    assert_eq!(running.get(&state), 1.0);
+    eventually("the waiting job to grow old", async || {
+        let now = Samples::read(&client).await;
+        let age = |of: &str| {
+            now.get(&format!(r#"gristmill_oldest_waiting_job_age_seconds{{endpoint="{of}"}}"#))
+        };
+        (age(&idle) >= 1.0).then_some(())
+    })
+    .await;
+
+    client.until(&endpoint, &slow, "TIMED_OUT").await;
+    client.until(&endpoint, &behind, "COMPLETED").await;
+    let after = Samples::read(&client).await;
+    let count = |name: &str| after.get(&format!("gristmill_{}", name.replace('@', &endpoint)));
+    assert_eq!(count(r#"jobs_submitted_total{endpoint="@",operation="runsync"}"#), 3.0);
+    assert_eq!(count(r#"jobs_submitted_total{endpoint="@",operation="run"}"#), 4.0);
+    assert_eq!(count(r#"jobs_finished_total{endpoint="@",status="completed"}"#), 5.0);
+    assert_eq!(count(r#"jobs_finished_total{endpoint="@",status="failed"}"#), 1.0);
+    assert_eq!(count(r#"jobs_finished_total{endpoint="@",status="timed_out"}"#), 1.0);
+    assert_eq!(count(r#"stream_chunks_total{endpoint="@"}"#), 7.0);
+    for histogram in ["job_wait_seconds", "job_run_seconds", "job_cpu_seconds"] {
+        assert_eq!(count(&format!(r#"{histogram}_count{{endpoint="@"}}"#)), 7.0);
+        let bucket = |le| count(&format!(r#"{histogram}_bucket{{le="{le}",endpoint="@"}}"#));
+        assert_eq!(bucket("+Inf"), 7.0, "{histogram}");
+    }
+    let ran = |le| count(&format!(r#"job_run_seconds_bucket{{le="{le}",endpoint="@"}}"#));
+    assert_eq!((ran("2.5"), ran("10.0")), (6.0, 7.0), "one job ran for five seconds");
+    assert!(count(r#"job_run_seconds_sum{endpoint="@"}"#) >= 5.0);
+    assert!(count(r#"job_wait_seconds_sum{endpoint="@"}"#) >= 4.0, "one job waited for it");
+}
+
+#[tokio::test]
+async fn refused_submissions_are_counted_by_their_code() {
+    let host = TestHost::start();
+    let client = host.client();
+    let settings = json!({ "workersMax": 0, "maxWaitingJobs": 1, "rateLimits": { "run": { "callsPer10s": 3 } } });
+    let endpoint = host.deploy(&guests::echo(), "refusing", settings).await;
+    client.submit(&endpoint, json!(1)).await;
+    client.run(&endpoint, json!(2)).await.refused(429);
+    client.run(&endpoint, json!(3)).await.refused(429);
+    for _ in 0..2 {
+        client.run(&endpoint, json!(4)).await.refused(429);
+    }
+    client.get(&format!("/v2/{endpoint}/health")).await.ok();
+    let now = Samples::read(&client).await;
+    let refused = |code| {
+        now.get(&format!(r#"gristmill_jobs_refused_total{{endpoint="{endpoint}",code="{code}"}}"#))
+    };
+    assert_eq!((refused("queue_full"), refused("rate_limited")), (2.0, 2.0));
+    assert_eq!((refused("concurrency_limited"), refused("disk_full")), (0.0, 0.0));
+}
+
+#[tokio::test]
+async fn endpoints_beyond_the_bound_share_a_series_that_never_falls() {
+    let host = TestHost::start_with(&["--metrics-endpoints", "1"]);
+    let client = host.client();
+    let mut names = vec![];
+    for name in ["first", "second", "third"] {
+        names.push(host.deploy(&guests::echo(), name, json!({})).await);
+        Samples::read(&client).await;
+    }
+    for name in &names {
+        client.run_sync(name, "", json!(1)).await.ok();
+    }
+    let other = r#"gristmill_jobs_finished_total{endpoint="(other)",status="completed"}"#;
+    let now = Samples::read(&client).await;
+    assert_eq!(now.get(other), 2.0);
+    assert_eq!(
+        now.get(r#"gristmill_jobs_finished_total{endpoint="first",status="completed"}"#),
+        1.0
+    );
+    assert_eq!(client.delete("/v1/endpoints/second").await.status, 204);
+    assert_eq!(Samples::read(&client).await.get(other), 2.0, "the deleted endpoint's job counts");
+}
+
+#[tokio::test]
+async fn a_second_address_serves_metrics_and_probes_without_a_key_and_nothing_else() {
+    let mut host = TestHost::start_with(&["--metrics-listen", "127.0.0.1:0"]);
+    let endpoint = host.deploy(&guests::playground(), "slow", json!({})).await;
+    let client = host.client();
+    let address = host.ready()["metricsAddr"].as_str().expect("the address").to_owned();
+    let collector = Client::new(&format!("http://{address}"), "").with_authorization(None);
+    let text = collector.get("/metrics").await;
+    assert_eq!(text.status, 200, "{text:?}");
+    assert!(text.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    Samples::of(&text.text).get(r#"gristmill_jobs_waiting{endpoint="slow"}"#);
+    for path in ["/v1/templates", "/v1/keys", "/v2/slow/health", "/openapi.json", "/v1/backup"] {
+        collector.get(path).await.refused(404);
+        client.with_authorization(None).get("/metrics").await.refused(401);
+    }
+
+    let anyone = client.with_authorization(None);
+    for from in [&anyone, &collector] {
+        assert_eq!(from.get("/livez").await.text, "live\n");
+        assert_eq!(from.get("/readyz").await.text, "ready\n");
+    }
+    let job = client.submit(&endpoint, json!({ "op": "sleep", "ms": 8_000 })).await;
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    host.ask_to_end();
+    eventually("the host not to be ready", async || {
+        let answer = collector.get("/readyz").await;
+        (answer.status == 503).then_some(answer)
+    })
+    .await;
+    assert_eq!(collector.get("/livez").await.status, 200, "it still runs a job");
+    assert!(host.wait(Duration::from_secs(60)).success());
+}
+
+#[tokio::test]
+async fn a_key_for_metrics_reads_nothing_else_and_is_the_operators() {
+    let host = TestHost::start();
+    let client = host.client();
+    let key = json!({ "name": "prometheus", "scopes": ["metrics"] });
+    let made = client.post("/v1/keys", &key).await.ok();
+    let collector = client.with_key(made["key"].as_str().unwrap());
+    Samples::read(&collector).await;
+    for path in ["/v1/templates", "/v1/keys", "/v2/nothing/health", "/v1/endpoints"] {
+        collector.get(path).await.refused(401);
+    }
+    let of_other = json!({ "name": "m", "scopes": ["metrics"], "owner": "miller" });
+    let refused = client.post("/v1/keys", &of_other).await;
+    refused.refused(400);
+    assert!(refused.text.contains("`metrics` is for keys of the operator"), "{refused:?}");
+}
