@@ -45,6 +45,19 @@ impl<'a> Unfinished<'a> {
     }
 }
 
+/// A warning about a key file that other users of the machine can read. It is no refusal: Kubernetes
+/// mounts a secret with such modes by default, in a directory that only the pod reaches.
+pub(crate) fn check_key_file(file: &Path) -> Option<String> {
+    // A file that cannot be read is reported when the key is read.
+    let mode = fs::metadata(file).ok()?.mode() & 0o777;
+    (mode & 0o044 != 0).then(|| {
+        format!(
+            "other users of this machine can read {} (mode {mode:04o}): run `chmod 0600 {0}`",
+            file.display()
+        )
+    })
+}
+
 /// Puts the names in a directory on stable storage.
 ///
 /// # Errors
@@ -170,6 +183,20 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn a_key_file_that_others_can_read_is_named() {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("key");
+        fs::write(&file, "secret").unwrap();
+        for (mode, is_shared) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let warning = check_key_file(&file);
+            assert_eq!(warning.is_some(), is_shared, "{mode:o}");
+            assert!(warning.is_none_or(|text| text.contains(&format!("(mode {mode:04o}): run"))));
+        }
+        assert_eq!(check_key_file(&dir.path().join("missing")), None);
+    }
 
     #[test]
     fn some_data_directories_are_refused_and_others_warned_about() {

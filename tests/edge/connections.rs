@@ -94,6 +94,54 @@ async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
     assert_eq!(call_with_key(&host, &mut late).await, Some(200));
 }
 
+/// A call with a key, which may be refused, or find its connection closed.
+async fn read_health(stream: &mut TcpStream, key: &str) -> Option<u16> {
+    let head =
+        format!("GET /v2/none/health HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n");
+    stream.write_all(format!("{head}\r\n").as_bytes()).await.ok()?;
+    timeout(PATIENCE, status(stream)).await.expect("the host answers")
+}
+
+#[tokio::test]
+async fn the_keys_of_one_owner_do_not_take_the_connections_of_all() {
+    let host = TestHost::start_with(&["--max-connections", "40"]);
+    let admin = host.client();
+    let new = json!({ "name": "r", "scopes": ["read"], "owner": "zoe" });
+    let made = admin.post("/v1/keys", &new).await.ok();
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let (mut held, mut refused) = (vec![], 0);
+    for _ in 0..120 {
+        let mut stream = connect(&host).await;
+        match read_health(&mut stream, key).await {
+            Some(404) => held.push(stream),
+            Some(429) => {
+                is_closed(&mut stream).await;
+                refused += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // One more connection is the administrator's.
+    assert!((27..=30).contains(&held.len()), "{} held, {refused} refused", held.len());
+    admin.get("/v1/keys").await.ok();
+    for stream in &mut held {
+        assert_eq!(read_health(stream, key).await, Some(404), "it keeps what it has");
+    }
+
+    // A revoked key keeps none of them.
+    assert_eq!(admin.delete(&format!("/v1/keys/{id}")).await.status, 204);
+    for stream in &mut held {
+        assert_eq!(read_health(stream, key).await, Some(401));
+        is_closed(stream).await;
+    }
+    let mut all = vec![];
+    for _ in 0..25 {
+        let mut stream = connect(&host).await;
+        assert_eq!(call_with_key(&host, &mut stream).await, Some(200));
+        all.push(stream);
+    }
+}
+
 /// Sets the host's limit of open files, and returns the previous one.
 fn allow_files(host: &TestHost, current: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(i32::try_from(host.pid()).unwrap());

@@ -117,7 +117,8 @@ impl KeyCheck {
 /// The key of the call.
 ///
 /// # Errors
-/// 401 without a valid key; 429 when too many such calls come from one address.
+/// 401 without a valid key; 429 when too many such calls come from one address, and when the owner
+/// of the key has too many connections.
 pub(crate) fn identify(
     headers: &HeaderMap,
     extensions: &Extensions,
@@ -126,10 +127,13 @@ pub(crate) fn identify(
 ) -> Result<Arc<ApiKey>, ApiError> {
     match valid_key(headers, state, form) {
         Ok(key) => {
-            show_key(extensions, &key);
+            show_key(extensions, &key)?;
             Ok(key)
         }
         Err(refusal) => {
+            if let Some(origin) = extensions.get::<Arc<CallOrigin>>() {
+                origin.record_no_key();
+            }
             state.unauthenticated.admit(extensions)?;
             Err(refusal)
         }
@@ -155,20 +159,19 @@ pub(crate) fn count_unauthenticated(
     state: &ApiState,
 ) -> Result<(), ApiError> {
     match valid_key(headers, state, Form::BearerOrBare) {
-        Ok(key) => {
-            show_key(extensions, &key);
-            Ok(())
-        }
+        Ok(key) => show_key(extensions, &key),
         Err(_) => state.unauthenticated.admit(extensions),
     }
 }
 
 /// Records the valid key of a call, for its connection and for its answer. All calls with a key pass
 /// here, so that each large answer has an owner.
-fn show_key(extensions: &Extensions, key: &ApiKey) {
-    if let Some(origin) = extensions.get::<Arc<CallOrigin>>() {
-        origin.record_key(key);
-    }
+///
+/// # Errors
+/// 429 when the owner of the key has too many connections.
+fn show_key(extensions: &Extensions, key: &ApiKey) -> Result<(), ApiError> {
+    let Some(origin) = extensions.get::<Arc<CallOrigin>>() else { return Ok(()) };
+    Ok(origin.record_key(key)?)
 }
 
 fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
@@ -218,7 +221,8 @@ mod tests {
     use gristmill_core::time::Timestamp;
 
     use super::*;
-    use crate::call_origin::{ConnectionAuth, PeerAddress};
+    use crate::call_origin::PeerAddress;
+    use crate::connection_shares::ConnectionAuth;
 
     #[test]
     fn a_valid_key_is_recorded_for_its_connection_and_for_the_answer() {
@@ -238,7 +242,7 @@ mod tests {
         let mut extensions = Extensions::new();
         extensions.insert(call.clone());
         assert!(call.owner().is_none() && !connection_auth.has_key());
-        show_key(&extensions, &key);
+        show_key(&extensions, &key).unwrap();
         assert_eq!(call.owner(), Some(&owner));
         // The next call of the connection may be another owner's, as behind a proxy.
         assert!(next_call.owner().is_none() && connection_auth.has_key());

@@ -2,14 +2,15 @@
 //! key, which the check of the key records for the answer.
 //!
 //! **Cost.** Two allocations for each call, as many as the address and the connection would need in
-//! the request's extensions by themselves. No lock.
+//! the request's extensions by themselves.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::OwnerId;
 use gristmill_core::key::ApiKey;
+
+use crate::connection_shares::{ConnectionAuth, OwnerAtShare};
 
 /// The address of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,26 +23,6 @@ impl PeerAddress {
         match self.0.to_canonical() {
             IpAddr::V6(v6) if !v6.is_loopback() => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
             address => address,
-        }
-    }
-}
-
-/// Whether a connection has carried a call with a valid key. All calls of the connection have it in
-/// their [`CallOrigin`].
-#[derive(Debug, Default)]
-pub struct ConnectionAuth(AtomicBool);
-
-impl ConnectionAuth {
-    /// Whether there was such a call.
-    pub fn has_key(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Records a call with a valid key.
-    pub fn record_key(&self) {
-        // Read first, so that the calls of a busy connection do not all write to the same memory.
-        if !self.has_key() {
-            self.0.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -71,10 +52,19 @@ impl CallOrigin {
     }
 
     /// Records the valid key of the call.
-    pub(crate) fn record_key(&self, key: &ApiKey) {
-        self.connection_auth.record_key();
+    ///
+    /// # Errors
+    /// [`OwnerAtShare`]: the owner has too many connections.
+    pub(crate) fn record_key(&self, key: &ApiKey) -> Result<(), OwnerAtShare> {
+        self.connection_auth.record_owner(&key.owner)?;
         // A call has one key, so a second check finds the same owner.
         let _ = self.owner.set(key.owner.clone());
+        Ok(())
+    }
+
+    /// Records that the call has no valid key.
+    pub(crate) fn record_no_key(&self) {
+        self.connection_auth.lose_key();
     }
 }
 

@@ -2,7 +2,8 @@
 //! endpoint and operation. The calls of the management API are counted together, for each key owner.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
-//! ([`KeyShares`]). Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
+//! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
+//! Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. Each owner has [a share](gristmill_core::fair_share) of them:
@@ -36,6 +37,14 @@ use crate::unauthenticated::AddressLimit;
 /// Most entries at one time. An owner that is alone has room for 98,304: nine operations of 9,990
 /// endpoints, and the management API.
 const ENTRIES_MAX: usize = 1 << 17;
+
+/// The first concurrent calls of a key are admitted although its owner's other keys hold all: so many
+/// as this part of the limit, at least one. Otherwise one key with calls that last for minutes, such as
+/// event streams, would block the owner's other keys, which could not even cancel its jobs.
+const FIRST_OF_KEY_PART: u32 = 64;
+
+/// The owner's calls exceed the limit by at most this part of it, at least by one call.
+const BEYOND_PART: u32 = 8;
 
 const SHARDS: usize = 16;
 
@@ -498,12 +507,18 @@ impl Entry {
             used.load(Ordering::Relaxed).saturating_add(kept) >= bound
         };
         let waiting_max = cap - cap / 4;
-        let reached = if is_reached(&self.in_flight.all, cap) {
+        let of_key = self.shares.permits(me).cloned();
+        let held = of_key.as_ref().map_or(0, |permits| permits.load(Ordering::Relaxed));
+        let is_first = cap > 0
+            && held < (cap / FIRST_OF_KEY_PART).max(1)
+            && self.in_flight.all.load(Ordering::Relaxed) < cap + (cap / BEYOND_PART).max(1);
+        let reached = if is_first && !waits {
+            None
+        } else if is_reached(&self.in_flight.all, cap) {
             Some(cap)
         } else {
             (waits && is_reached(&self.in_flight.waiting, waiting_max)).then_some(waiting_max)
         };
-        let of_key = self.shares.permits(me).cloned();
         let (None, Some(of_key)) = (reached, of_key) else {
             self.shares.permit_refused(me);
             return Err(reached.unwrap_or(cap));
@@ -582,6 +597,26 @@ mod tests {
         workers: u64,
     ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         call(limiter, &key(owner), Operation::Run, workers)
+    }
+
+    #[test]
+    fn a_key_that_holds_all_concurrent_calls_does_not_block_the_next_key() {
+        let (limiter, [one, two]) = (limiter(10_000, 200), ["a", "a"].map(key));
+        let admit = |key| call(&limiter, key, Operation::Run, 0);
+        let held: Vec<_> = (0..300).map_while(|_| admit(&one).ok()).collect();
+        assert_eq!(held.len(), 200, "one key alone has the whole limit, and no more");
+        let first: Vec<_> = (0..300).map_while(|_| admit(&two).ok()).collect();
+        assert_eq!(first.len(), 3, "a sixty-fourth of it");
+        let more: Vec<_> =
+            (0..40).map_while(|_| call(&limiter, &key("a"), Operation::Run, 0).ok()).collect();
+        assert_eq!(held.len() + first.len() + more.len(), 225, "at most an eighth beyond it");
+        drop(first);
+        assert!(admit(&two).is_ok());
+    }
+
+    #[test]
+    fn a_limit_of_nothing_admits_nothing() {
+        assert!(admit(&limiter(10, 0), "a", 0).is_err());
     }
 
     #[test]

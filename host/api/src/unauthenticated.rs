@@ -27,7 +27,7 @@ const ADDRESSES_MAX: usize = 100_000;
 
 /// The limit of each address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct AddressLimit {
     /// Calls in any ten seconds.
     #[serde(rename = "calls-per-10s")]

@@ -58,8 +58,6 @@ pub(crate) struct Admitted {
     addresses: Arc<Addresses>,
     /// `None`: its address has no bound.
     entry_key: Option<(IpAddr, u64)>,
-    /// Whether the connection has carried a valid key.
-    pub(crate) connection_auth: Arc<ConnectionAuth>,
     /// Fires when the connection must be closed for another one.
     pub(crate) closing: CancellationToken,
 }
@@ -70,17 +68,19 @@ impl Addresses {
     }
 
     /// Admits a connection; closes another one of its address if there are too many.
-    pub(crate) fn admit(self: &Arc<Self>, peer: PeerAddress) -> Admitted {
-        let (connection_auth, closing) =
-            (Arc::<ConnectionAuth>::default(), CancellationToken::new());
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: PeerAddress,
+        connection_auth: Arc<ConnectionAuth>,
+    ) -> Admitted {
+        let closing = CancellationToken::new();
         let address = peer.known_as();
         let is_bounded = self.bound.is_for_loopback || !address.is_loopback();
         let entry_key = is_bounded.then(|| {
-            let entry =
-                Entry { connection_auth: connection_auth.clone(), closing: closing.clone() };
+            let entry = Entry { connection_auth, closing: closing.clone() };
             (address, self.add(address, entry))
         });
-        Admitted { addresses: self.clone(), entry_key, connection_auth, closing }
+        Admitted { addresses: self.clone(), entry_key, closing }
     }
 
     fn add(&self, address: IpAddr, entry: Entry) -> u64 {
@@ -121,10 +121,16 @@ impl Drop for Admitted {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::id::OwnerId;
+
     use super::*;
 
     fn from(address: &str) -> PeerAddress {
         PeerAddress(address.parse().unwrap())
+    }
+
+    fn admit(addresses: &Arc<Addresses>, address: &str) -> Admitted {
+        addresses.admit(from(address), Arc::default())
     }
 
     fn bounded(connections_max: u32, is_for_loopback: bool) -> Arc<Addresses> {
@@ -134,11 +140,11 @@ mod tests {
     #[test]
     fn one_address_takes_its_bound_and_closes_its_own_oldest_beyond_it() {
         let addresses = bounded(3, false);
-        let neighbour = addresses.admit(from("192.0.2.9"));
-        let mut held: Vec<_> = (0..3).map(|_| addresses.admit(from("192.0.2.1"))).collect();
+        let neighbour = admit(&addresses, "192.0.2.9");
+        let mut held: Vec<_> = (0..3).map(|_| admit(&addresses, "192.0.2.1")).collect();
         assert!(held.iter().all(|one| !one.closing.is_cancelled()));
         for oldest in 0..1_000 {
-            held.push(addresses.admit(from("192.0.2.1")));
+            held.push(admit(&addresses, "192.0.2.1"));
             assert!(held[oldest].closing.is_cancelled());
             let open = held.iter().filter(|one| !one.closing.is_cancelled()).count();
             assert_eq!(open, 3);
@@ -151,13 +157,14 @@ mod tests {
     #[test]
     fn connections_that_have_shown_a_key_do_not_count_and_are_not_closed() {
         let addresses = bounded(2, false);
-        let mut held = vec![];
-        for _ in 0..100 {
-            let admitted = addresses.admit(from("192.0.2.1"));
-            admitted.connection_auth.record_key();
-            held.push(admitted);
-        }
-        let silent: Vec<_> = (0..5).map(|_| addresses.admit(from("192.0.2.1"))).collect();
+        let operator = OwnerId::operator();
+        let keyed = || {
+            let connection = Arc::<ConnectionAuth>::default();
+            connection.record_owner(&operator).unwrap();
+            addresses.admit(from("192.0.2.1"), connection)
+        };
+        let held: Vec<_> = (0..100).map(|_| keyed()).collect();
+        let silent: Vec<_> = (0..5).map(|_| admit(&addresses, "192.0.2.1")).collect();
         assert!(held.iter().all(|one| !one.closing.is_cancelled()));
         let open = silent.iter().filter(|one| !one.closing.is_cancelled()).count();
         assert_eq!(open, 2);
@@ -176,8 +183,8 @@ mod tests {
         ];
         for (first, second, is_for_loopback, expected) in cases {
             let addresses = bounded(1, is_for_loopback);
-            let first = addresses.admit(from(first));
-            let _second = addresses.admit(from(second));
+            let first = admit(&addresses, first);
+            let _second = admit(&addresses, second);
             assert_eq!(first.closing.is_cancelled(), expected, "{second}, {is_for_loopback}");
         }
     }

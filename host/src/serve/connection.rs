@@ -72,18 +72,19 @@ pub(crate) struct Server {
 impl Server {
     /// Serves the calls of a connection until the client closes it, it is quiet for too long, or
     /// `end` fires; then the running calls are completed. The connection is closed at once when
-    /// `given_up` fires.
+    /// `replaced` fires, unless one of its calls has shown a valid key by then.
     pub(crate) async fn serve<IO>(
         &self,
         stream: IO,
         peer: PeerAddress,
         connection_auth: Arc<ConnectionAuth>,
-        given_up: CancellationToken,
+        replaced: CancellationToken,
     ) where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Mutex::new(Activity::new()));
-        let given_up = &given_up;
+        // Fires when other clients need the memory of its answers.
+        let given_up = &CancellationToken::new();
         let unread = Arc::new(Unread::default());
         let client = activity.lock().client.clone();
         let service = service_fn(|request: Request<_>| {
@@ -127,7 +128,8 @@ impl Server {
         let mut is_ending = false;
         loop {
             // Awaited with the same deadline for the client's end once the connection is ending.
-            let interrupt = self.interrupt(&activity, given_up, is_ending).boxed();
+            let room = Room { given_up, replaced: &replaced, connection_auth: &connection_auth };
+            let interrupt = self.interrupt(&activity, room, is_ending).boxed();
             let interrupt = tokio::select! {
                 biased;
                 outcome = connection.as_mut() => {
@@ -161,13 +163,39 @@ impl Server {
     async fn interrupt(
         &self,
         activity: &Mutex<Activity>,
-        given_up: &CancellationToken,
+        room: Room<'_>,
         is_ending: bool,
     ) -> Interrupt {
         tokio::select! {
-            () = given_up.cancelled() => Interrupt::GivenUp,
+            () = room.needed() => Interrupt::GivenUp,
             () = self.end.cancelled(), if !is_ending => Interrupt::End,
+            () = room.connection_auth.ends(), if !is_ending => Interrupt::End,
             () = quiet_for_too_long(activity, self.idle_wait) => Interrupt::Quiet,
+        }
+    }
+}
+
+/// The events by which a connection loses its room to other clients.
+#[derive(Clone, Copy)]
+struct Room<'a> {
+    given_up: &'a CancellationToken,
+    replaced: &'a CancellationToken,
+    connection_auth: &'a ConnectionAuth,
+}
+
+impl Room<'_> {
+    /// Resolves when the connection must be closed at once. A connection that is replaced keeps its
+    /// room if a call has shown a valid key meanwhile: that call may have taken effect already.
+    async fn needed(self) {
+        let replaced = async {
+            self.replaced.cancelled().await;
+            if self.connection_auth.has_key() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = self.given_up.cancelled() => {}
+            () = replaced => {}
         }
     }
 }
@@ -177,7 +205,7 @@ impl Server {
 enum Interrupt {
     /// Its answers or its place are needed for other clients.
     GivenUp,
-    /// All connections must end.
+    /// All connections must end, or this one has no valid key any more.
     End,
     /// Its client has done nothing for too long.
     Quiet,

@@ -132,9 +132,14 @@ fn is_digest(text: &str) -> bool {
     let is_word = |word: &str, more: &[u8]| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
     };
-    let parts = text.split_once(':');
-    parts
-        .is_some_and(|(algorithm, encoded)| is_word(algorithm, b"+._-") && is_word(encoded, b"=_-"))
+    let is_hex = |text: &str, digits| {
+        text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    text.split_once(':').is_some_and(|(algorithm, encoded)| match algorithm {
+        "sha256" => is_hex(encoded, 64),
+        "sha512" => is_hex(encoded, 128),
+        _ => is_word(algorithm, b"+._-") && is_word(encoded, b"=_-"),
+    })
 }
 
 #[cfg(test)]
@@ -143,10 +148,17 @@ mod tests {
 
     #[test]
     fn digests_have_an_algorithm_and_digits() {
-        for text in ["sha256:00ff", "sha512:a", "multihash+base58:QmRZ"] {
+        let [hex, upper] = ["0f", "0F"].map(|digits| digits.repeat(32));
+        for text in
+            [&format!("sha256:{hex}"), &format!("sha512:{hex}{hex}"), "multihash+base58:QmRZ"]
+        {
             assert!(is_digest(text), "{text}");
         }
-        for text in ["", "sha256", "sha256:", ":00", "sha256:0/0", "a b:00"] {
+        let wrong = [format!("sha256:{upper}"), format!("sha512:{hex}"), format!("sha256:{hex}00")];
+        let wrong = wrong.iter().map(String::as_str);
+        for text in
+            ["", "sha256", "sha256:", ":00", "sha256:00ff", "a b:00"].into_iter().chain(wrong)
+        {
             assert!(!is_digest(text), "{text}");
         }
     }

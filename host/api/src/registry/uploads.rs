@@ -8,8 +8,8 @@
 //! that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a minute,
 //! as long as there are any. At the bound, older copies of a blob that was pushed several times are
 //! removed for any new upload. An upload that no call has touched for [`EVICTABLE_AFTER`] is
-//! removed for its owner's uploads when it is complete, and for other owners' uploads when all
-//! places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. All uploads end with the
+//! removed for its owner's next upload when the owner is at its bound, and for other owners' uploads
+//! when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. All uploads end with the
 //! process.
 
 use std::collections::HashMap;
@@ -108,8 +108,7 @@ impl Upload {
 
     /// Time until its owner's next upload may replace it, if no call uses it before.
     fn keeps_place_for(&self) -> Duration {
-        let kept = if self.digest.is_some() { EVICTABLE_AFTER } else { IDLE_MAX };
-        kept.saturating_sub(self.touched_at.elapsed())
+        EVICTABLE_AFTER.saturating_sub(self.touched_at.elapsed())
     }
 }
 
@@ -566,7 +565,7 @@ mod tests {
             while begin(&format!("o{number}")).is_ok() {}
         }
         assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_MAX);
-        assert_eq!(retry_after(begin("o0").unwrap_err()), IDLE_MAX.as_secs(), "its own, in time");
+        assert_eq!(retry_after(begin("o0").unwrap_err()), EVICTABLE_AFTER.as_secs(), "its own");
         assert_eq!(retry_after(begin("late").unwrap_err()), EVICTABLE_AFTER.as_secs());
         tokio::time::sleep(EVICTABLE_AFTER).await;
         for _ in 0..UPLOADS_OF_PUSH {
@@ -624,5 +623,9 @@ mod tests {
             begin().unwrap();
         }
         assert!(begin().is_err(), "what is being written keeps its place");
+        tokio::time::sleep(EVICTABLE_AFTER).await;
+        for _ in 0..UPLOADS_OF_OWNER_MAX {
+            begin().expect("interrupted pushes do not lock their owner out");
+        }
     }
 }
