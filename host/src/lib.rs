@@ -1,14 +1,11 @@
-//! The `gristmill` binary: the host's wiring ([`serve`]), the command line ([`cli`]) and the HTTP
-//! client behind its commands, the parser of server-sent events ([`sse`]), and the reading of
-//! backups ([`archive`]).
+//! The `gristmill` binary: the host's wiring ([`serve`]), the command line ([`cli`]), and the reading
+//! of backups ([`archive`]).
 
 mod archive;
 pub mod cli;
-mod client;
 mod compilers;
 mod data_dir;
 pub mod serve;
-pub mod sse;
 
 /// The file in the data directory with the admin key: the host writes it, and client commands on
 /// the same machine read it.

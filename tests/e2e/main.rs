@@ -60,6 +60,7 @@ mod structure;
 mod timeline;
 mod timeouts;
 mod ttl;
+mod typed_client;
 mod unauthenticated;
 mod uploads;
 mod volumes;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use gristmill::sse::Event;
+use gristmill_client::Event;
 use gristmill_tests::{Answer, Client, guests, parse_events, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};

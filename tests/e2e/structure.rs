@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 13] = [
     "host",
     "host/api",
+    "host/client",
     "host/control",
     "host/core",
     "host/dispatch",
@@ -16,13 +17,33 @@ const CRATES: [&str; 11] = [
     "host/registry",
     "host/runtime",
     "host/store",
+    "host/wire",
     "guest-sdk",
 ];
 
+/// The crates of the host, which no client needs.
+const HOST_CRATES: [&str; 11] = [
+    "gristmill_api",
+    "gristmill_control",
+    "gristmill_core",
+    "gristmill_dispatch",
+    "gristmill_egress",
+    "gristmill_logs",
+    "gristmill_registry",
+    "gristmill_runtime",
+    "gristmill_store",
+    "rusqlite",
+    "wasmtime",
+];
+
+/// The modules of the command line that the commands about a host share with others.
+const SHARED_WITH_CLIENT: [&str; 5] = ["component_file", "input", "output", "parse", "progress"];
+
 /// What the code of a crate must not name. The API reads and changes what is deployed by the
 /// operations of `gristmill-control`, and jobs by those of `Jobs`; so each rule is in one place, and can
-/// be tested without HTTP.
-const KEPT_APART: [(&str, &[&str]); 2] = [
+/// be tested without HTTP. A client needs no part of the host, and the types of the HTTP APIs need
+/// neither an HTTP library nor the domain.
+const KEPT_APART: [(&str, &[&str]); 4] = [
     (
         "host/api",
         &[
@@ -43,6 +64,8 @@ const KEPT_APART: [(&str, &[&str]); 2] = [
         ],
     ),
     ("host/control", &["axum", "hyper", "utoipa", "gristmill_store"]),
+    ("host/client", &HOST_CRATES),
+    ("host/wire", &["axum", "hyper", "reqwest", "tokio", "gristmill_client", "gristmill_core"]),
 ];
 
 /// The modules of a crate by their paths, such as `["disk", "mount"]`, with their texts.
@@ -185,7 +208,7 @@ fn named<'n>(code: &str, names: &[&'n str]) -> Option<&'n str> {
 }
 
 #[test]
-fn the_api_holds_no_store_and_the_control_plane_no_http() {
+fn crates_do_not_name_what_another_crate_keeps() {
     for (name, names) in KEPT_APART {
         let modules = modules_of(name);
         assert!(modules.len() > 10, "{name}: its modules are not found");
@@ -194,6 +217,36 @@ fn the_api_holds_no_store_and_the_control_plane_no_http() {
             let found = named(code, names);
             assert_eq!(found, None, "{name}: module `{}` names it", module.join("::"));
         }
+    }
+}
+
+#[test]
+fn the_commands_that_call_a_host_need_none_of_its_crates() {
+    let modules = modules_of("host");
+    let is_client = |path: &[String]| match path {
+        [cli, module, ..] if cli == "cli" => {
+            module == "client" || SHARED_WITH_CLIENT.contains(&module.as_str())
+        }
+        _ => false,
+    };
+    let of_client: Vec<_> = modules.iter().filter(|(path, _)| is_client(path)).collect();
+    assert!(of_client.len() > 20, "the commands are not found");
+    for (module, code) in of_client {
+        assert_eq!(named(code, &HOST_CRATES), None, "module `{}` names it", module.join("::"));
+    }
+}
+
+#[test]
+fn a_client_builds_without_the_hosts_crates() {
+    for name in ["host/client", "host/wire"] {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+        let manifest = fs::read_to_string(manifest.join("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("[dependencies]").unwrap();
+        let own: Vec<_> =
+            dependencies.lines().filter(|line| line.starts_with("gristmill-")).collect();
+        let allowed: &[&str] =
+            if name == "host/client" { &["gristmill-wire.workspace = true"] } else { &[] };
+        assert_eq!(own, allowed, "{name}");
     }
 }
 

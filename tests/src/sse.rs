@@ -1,6 +1,6 @@
 //! The events of a whole answer.
 
-use gristmill::sse::{Event, EventParser};
+use gristmill_client::{Event, EventParser};
 
 /// All complete events of `text`.
 pub fn parse_events(text: &str) -> Vec<Event> {

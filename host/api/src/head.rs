@@ -82,7 +82,9 @@ mod tests {
         for (name, value) in lines {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).unwrap()).err().map(|error| error.code().status().as_u16())
+        check(&request.body(()).unwrap())
+            .err()
+            .map(|error| crate::error::status(error.code()).as_u16())
     }
 
     #[test]

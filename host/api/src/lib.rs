@@ -1,9 +1,10 @@
 //! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
 //! under `/v1`, and a registry of handlers beside the queue API.
 //!
-//! [`Api::new`] lists every route on one screen. Field names of the wire format are only in
-//! `queue/dto/` and `management/dto/`, and OpenAI's only in `queue/openai`; every error of both
-//! APIs is an [`error::ApiError`].
+//! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
+//! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format
+//! is only in `queue/openai`, and that of registries only in [`registry`]. Every error of both APIs
+//! is an [`error::ApiError`].
 //!
 //! **Bounds.** A body is read up to its route's limit; [`in_flight::BODIES_IN_FLIGHT_BYTES_MAX`]
 //! bounds the sum of all bodies that are being read, with a share for each key. A waiting call
@@ -37,7 +38,6 @@ mod registry;
 mod router;
 mod state;
 mod unauthenticated;
-mod whole_number;
 mod wire_time;
 
 pub use answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};

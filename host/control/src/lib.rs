@@ -31,7 +31,7 @@ mod volumes;
 
 pub use access::Access;
 pub use backup::{Backup, Backups};
-pub use billing::{Billing, BucketSize, Grouping, Record, Report, TemplateUsage};
+pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
 pub use bounds::check_text;
 pub use complete::complete;
 pub use control::{Control, Parts};

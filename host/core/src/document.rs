@@ -1,47 +1,24 @@
 //! The status document of a job as JSON text, for clients and webhooks. Payloads are copied into it
 //! unchanged.
 
-use serde::Serialize;
+use gristmill_wire::queue::StatusDocument;
 
-use crate::id::JobId;
 use crate::payload::Json;
 use crate::record::JobRecord;
 use crate::time::Timestamp;
 
-/// The document without its payloads.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Head<'a> {
-    id: JobId,
-    status: &'static str,
-    delay_time: u64,
-    execution_time: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worker_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "is_zero")]
-    retries: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
 /// The document without its payloads, and without the closing brace: `,"output":…}` or `}` follows.
 pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str>) -> Vec<u8> {
-    let head = Head {
-        id: record.id,
-        status: record.status.as_str(),
+    let head = StatusDocument {
+        id: record.id.to_string().into(),
+        status: record.status,
         delay_time: record.delay_ms(read_at),
         execution_time: record.execution_ms(read_at),
-        worker_id: record.worker.as_ref().map(|worker| worker.as_str()),
-        retries: record.retries,
-        error: record.error.as_deref(),
-        reason,
+        worker_id: record.worker.as_ref().map(|worker| worker.as_str().into()),
+        retries: (record.retries > 0).then_some(record.retries),
+        error: record.error.as_deref().map(Into::into),
+        reason: reason.map(Into::into),
+        output: None,
     };
     let mut text = serde_json::to_vec(&head).expect("the head is plain data");
     text.pop(); // the closing brace
@@ -79,7 +56,7 @@ pub fn webhook_body(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{EndpointId, NodeId, Submission};
+    use crate::id::{EndpointId, JobId, NodeId, Submission};
     use crate::job::{Claim, JobStatus};
 
     #[test]

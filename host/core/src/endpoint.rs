@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use gristmill_wire::bounds;
 use serde::{Deserialize, Serialize};
+
+pub use gristmill_wire::Metering;
 
 use crate::digest::ComponentDigest;
 use crate::egress::AllowedHosts;
@@ -101,20 +104,10 @@ impl Endpoint {
     }
 
     /// The operations that have rate limits.
-    pub const RATE_LIMITED: [&str; 9] = [
-        "run",
-        "runsync",
-        "openai",
-        "status",
-        "stream",
-        "cancel",
-        "retry",
-        "purge-queue",
-        "requests",
-    ];
+    pub const RATE_LIMITED: [&str; 9] = bounds::RATE_LIMITED_OPERATIONS;
 
     /// Bounds of `waiting_jobs_max`.
-    pub const WAITING_JOBS_MAX: Bounds = Bounds { min: 1, default: 1, max: 10_000_000 };
+    pub const WAITING_JOBS_MAX: Bounds = bounds::WAITING_JOBS;
 
     /// The first version of an endpoint, with its id as its name and the default of every setting.
     pub fn new(
@@ -176,7 +169,7 @@ pub enum Scaler {
 
 impl Scaler {
     /// Bounds of the seconds, and of the jobs.
-    pub const VALUE: Bounds = Bounds { min: 1, default: 1, max: 3_600 };
+    pub const VALUE: Bounds = bounds::SCALER_VALUE;
 
     /// The number, in either unit.
     pub fn value(self) -> u32 {
@@ -200,9 +193,9 @@ impl Scaling {
 
     /// Bounds and default of `workers_max`. A worker costs nothing while it waits, and a sandbox
     /// starts in microseconds, so the default is generous.
-    pub const WORKERS_MAX: Bounds = Bounds { min: 0, default: 16, max: 1_000 };
+    pub const WORKERS_MAX: Bounds = bounds::WORKERS;
     /// Bounds and default of `idle_timeout_s`.
-    pub const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 5, max: 3_600 };
+    pub const IDLE_TIMEOUT_S: Bounds = bounds::IDLE_TIMEOUT_S;
 }
 
 impl Default for Scaling {
@@ -224,7 +217,7 @@ pub struct SandboxLimits {
 
 impl SandboxLimits {
     /// Bounds and default of `memory_bytes_max`, in MiB.
-    pub const MEMORY_MIB: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
+    pub const MEMORY_MIB: Bounds = bounds::MEMORY_MIB;
 }
 
 impl Default for SandboxLimits {
@@ -249,9 +242,9 @@ pub struct Reuse {
 
 impl Reuse {
     /// Bounds and default of `jobs_max`.
-    pub const JOBS_MAX: Bounds = Bounds { min: 1, default: 1, max: 1_000_000 };
+    pub const JOBS_MAX: Bounds = bounds::REUSE_JOBS;
     /// Bounds and default of `idle_s`.
-    pub const IDLE_S: Bounds = Bounds { min: 1, default: 60, max: 3_600 };
+    pub const IDLE_S: Bounds = bounds::REUSE_IDLE_S;
 
     /// How long an instance waits for another job after this many jobs; `None`: it ends at once.
     pub fn waits_after(self, jobs: u32) -> Option<Duration> {
@@ -262,30 +255,6 @@ impl Reuse {
 impl Default for Reuse {
     fn default() -> Self {
         Self { jobs_max: 1, idle_s: 60 }
-    }
-}
-
-/// How a handler's computation is metered. Timeouts and cancellation work with either.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Metering {
-    /// Every instruction counts against a budget, and the job's usage shows the sum.
-    #[default]
-    Fuel,
-    /// Only time counts: call-heavy code runs up to 40 % faster (docs/PERFORMANCE.md).
-    Epoch,
-}
-
-impl Metering {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Fuel, Self::Epoch];
-
-    /// The metering's name in settings.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fuel => "fuel",
-            Self::Epoch => "epoch",
-        }
     }
 }
 

@@ -2,10 +2,9 @@
 //! stores, dispatcher and API carry out the [`Effect`]s that it returns. docs/ARCHITECTURE.md shows
 //! its table, which a test compares with this code.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+
+pub use gristmill_wire::{JobStatus, UnknownStatus};
 
 /// The claim number, which fences off late results: it grows by one with each claim of the job and
 /// is never reset. An attempt with an older number may not change the job.
@@ -43,35 +42,6 @@ pub enum JobState {
     TimedOut,
     /// Purged, or its ttl or retention is over. No client can see the job any more.
     Removed,
-}
-
-/// The six states that a client can see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum JobStatus {
-    /// Waits for a worker.
-    InQueue,
-    /// A worker runs it.
-    InProgress,
-    /// The handler returned a result.
-    Completed,
-    /// The handler failed, or the platform gave the job up.
-    Failed,
-    /// A client cancelled it.
-    Cancelled,
-    /// The attempt ran longer than its executionTimeout.
-    TimedOut,
-}
-
-/// The error for a text that is not a status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be one of IN_QUEUE, IN_PROGRESS, COMPLETED, FAILED, CANCELLED, TIMED_OUT")]
-pub struct UnknownStatus;
-
-impl FromStr for JobStatus {
-    type Err = UnknownStatus;
-    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or(UnknownStatus)
-    }
 }
 
 /// The end of an attempt.
@@ -259,52 +229,6 @@ impl JobEvent {
             Self::TtlElapsed => "ttl elapsed",
             Self::RetentionElapsed => "retention elapsed",
         }
-    }
-}
-
-impl JobStatus {
-    /// All statuses, in the order of a job's life.
-    pub const ALL: [Self; 6] = [
-        Self::InQueue,
-        Self::InProgress,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-        Self::TimedOut,
-    ];
-
-    /// The status as clients see it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InQueue => "IN_QUEUE",
-            Self::InProgress => "IN_PROGRESS",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Cancelled => "CANCELLED",
-            Self::TimedOut => "TIMED_OUT",
-        }
-    }
-
-    /// Whether another attempt can follow, perhaps after a retry: until then the input is needed.
-    pub fn needs_input(self) -> bool {
-        match self {
-            Self::InQueue | Self::InProgress | Self::Failed | Self::TimedOut => true,
-            Self::Completed | Self::Cancelled => false,
-        }
-    }
-
-    /// Whether the job has ended. Only a retry changes a final status.
-    pub fn is_final(self) -> bool {
-        match self {
-            Self::InQueue | Self::InProgress => false,
-            Self::Completed | Self::Failed | Self::Cancelled | Self::TimedOut => true,
-        }
-    }
-}
-
-impl fmt::Display for JobStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

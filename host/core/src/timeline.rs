@@ -4,6 +4,8 @@
 //! record, its [earlier attempts](crate::record::PastAttempt) if it was queued again, and its
 //! [deliveries](crate::delivery) if it has a webhook.
 
+pub use gristmill_wire::queue::QueueCause;
+
 use crate::delivery::{Delivery, DeliveryState};
 use crate::id::WorkerId;
 use crate::job::JobStatus;
@@ -57,19 +59,6 @@ pub enum TimelineEvent {
     },
 }
 
-/// Why a job was queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueueCause {
-    /// A client submitted it.
-    Submitted,
-    /// A client retried it.
-    Retried,
-    /// The host stopped its attempt, such as for a drain.
-    Released,
-    /// The host died while it ran.
-    HostLost,
-}
-
 /// The events of a job, and the number of its attempts that are not among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
@@ -106,7 +95,7 @@ impl Timeline {
             if let Some(status) = status {
                 add(ended.ended_at, TimelineEvent::Ended { status, error: None });
             }
-            cause = Some(QueueCause::after(ended.end));
+            cause = Some(cause_after(ended.end));
         }
         add(record.queued_at, TimelineEvent::Queued { cause });
         if let Some(started_at) = record.started_at {
@@ -142,13 +131,12 @@ fn add_delivery(delivery: &Delivery, add: &mut impl FnMut(Timestamp, TimelineEve
     }
 }
 
-impl QueueCause {
-    fn after(end: AttemptEnd) -> Self {
-        match end {
-            AttemptEnd::Failed | AttemptEnd::TimedOut => Self::Retried,
-            AttemptEnd::Released => Self::Released,
-            AttemptEnd::HostLost => Self::HostLost,
-        }
+/// Why a job is queued again after an attempt that ended like this.
+fn cause_after(end: AttemptEnd) -> QueueCause {
+    match end {
+        AttemptEnd::Failed | AttemptEnd::TimedOut => QueueCause::Retried,
+        AttemptEnd::Released => QueueCause::Released,
+        AttemptEnd::HostLost => QueueCause::HostLost,
     }
 }
 

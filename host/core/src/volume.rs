@@ -25,7 +25,7 @@ pub struct Volume {
 
 impl Volume {
     /// Bounds of `size_gb`.
-    pub const SIZE_GB: Bounds = Bounds { min: 1, default: 1, max: 4_000 };
+    pub const SIZE_GB: Bounds = gristmill_wire::bounds::VOLUME_GB;
 
     /// Its size limit, in bytes.
     pub fn bytes_max(&self) -> u64 {
@@ -56,7 +56,7 @@ pub struct InvalidMountPath;
 
 impl MountPath {
     /// Longest path, in bytes.
-    pub const BYTES_MAX: usize = 256;
+    pub const BYTES_MAX: usize = gristmill_wire::bounds::MOUNT_PATH_BYTES_MAX;
 
     /// The path when a template names none.
     pub const DEFAULT: &str = "/workspace";

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
+use gristmill_client::BackupStream;
 use gristmill_core::backup::DATABASE;
 
-use super::connection::ConnectionArgs;
+use super::client::ConnectionArgs;
 use super::output;
 use crate::archive::{self, Summary};
-use crate::client::BackupStream;
 use crate::data_dir::{self, Unfinished};
 
 /// Write all data of a running host to a file: jobs, payloads, endpoints, keys and handlers.

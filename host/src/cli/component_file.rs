@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
-use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_client::wire::bounds::COMPONENT_BYTES_MAX;
 
 /// The first bytes of every WebAssembly file.
 const MAGIC: &[u8] = b"\0asm";

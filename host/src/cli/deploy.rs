@@ -2,24 +2,18 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use clap::Args;
-use gristmill_core::egress::HostPattern;
-use gristmill_core::endpoint::{Metering, Reuse, SandboxLimits, Scaler, Scaling};
-use gristmill_core::id::EndpointId;
-use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
+use gristmill_client::wire::id::{EndpointId, TemplateId};
+use gristmill_client::wire::management::{EndpointInput, Handler, TemplateInput};
+use gristmill_client::{Client, Deployed};
 use serde_json::json;
 
-use super::connection::ConnectionArgs;
+use super::client::{ConnectionArgs, EndpointOptions, given, upload};
 use super::local::ComponentSource;
 use super::project::Project;
-use super::retention::RetentionOptions;
-use super::{output, parse, progress};
-use crate::client::{
-    Answer, Client, Deployed, EndpointDocument, ReuseDocument, TemplateDocument, Upload,
-};
+use super::{domain_values, output, parse};
 
 /// The exit code of an invalid command line that clap cannot detect before files are read.
 const WRONG_COMMAND_LINE: u8 = 2;
@@ -63,7 +57,7 @@ pub(crate) struct DeployArgs {
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     args: Vec<String>,
     /// Where the handler finds its network volume [default: /workspace].
-    #[arg(long, value_name = "PATH", value_parser = parse::mount_path)]
+    #[arg(long, value_name = "PATH", value_parser = domain_values::mount_path)]
     mount_path: Option<String>,
     /// Scratch space of each job, at /tmp, in gigabytes; 0: none [default: 0].
     #[arg(long, value_name = "GB")]
@@ -77,89 +71,6 @@ pub(crate) struct DeployArgs {
     connection: ConnectionArgs,
 }
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Endpoint")]
-pub(crate) struct EndpointOptions {
-    /// Workers that are kept even when no job waits [default: 0].
-    #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
-    workers_min: Option<u32>,
-    /// Most workers, each with one job at a time; 0 pauses the endpoint [default: 16].
-    #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(Scaling::WORKERS_MAX))]
-    workers_max: Option<u32>,
-    /// Seconds for which a worker waits for another job before it ends [default: 5].
-    #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Scaling::IDLE_TIMEOUT_S))]
-    idle_timeout: Option<u32>,
-    /// When to start a further worker: queue-delay:SECONDS, when a job has waited for so long, or
-    /// request-count:JOBS, when there are more jobs for each worker [default: request-count:1].
-    #[arg(long, value_name = "TYPE:N", value_parser = parse::scaler)]
-    scaler: Option<Scaler>,
-    /// Most jobs that may wait; 0 restores the host's bound [default: the host's bound].
-    #[arg(long, value_name = "N")]
-    max_waiting_jobs: Option<u32>,
-    /// How long a job may run unless its submission sets another time, in milliseconds [default:
-    /// 600000].
-    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
-    execution_timeout: Option<u64>,
-    /// Memory of one job, in MiB [default: 256].
-    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(SandboxLimits::MEMORY_MIB))]
-    memory_mib: Option<u64>,
-    /// Fuel of one job [default: derived from its timeout].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    max_fuel: Option<u64>,
-    /// How computing is metered [default: fuel].
-    #[arg(long, value_parser = parse::metering())]
-    metering: Option<Metering>,
-    /// Most jobs of one instance of the handler, for handlers with a costly start: a job finds the
-    /// memory as the previous job left it [default: 1].
-    #[arg(long, value_name = "JOBS", value_parser = parse::bounded::<u32>(Reuse::JOBS_MAX))]
-    reuse: Option<u32>,
-    /// Seconds for which an instance waits for its next job [default: 60].
-    #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(Reuse::IDLE_S))]
-    reuse_idle: Option<u32>,
-    /// A host that the handler may call, such as example.com or *.example.com:8443; may be
-    /// repeated. Replaces all hosts of an earlier deploy.
-    #[arg(long = "allow-host", value_name = "HOST")]
-    allowed_hosts: Vec<HostPattern>,
-    /// The id of the network volume that the handler sees; an empty id removes it.
-    #[arg(long, value_name = "ID")]
-    volume: Option<String>,
-    #[command(flatten)]
-    retention: RetentionOptions,
-}
-
-impl EndpointOptions {
-    /// The fields that are given.
-    pub(crate) fn document(self) -> EndpointDocument {
-        EndpointDocument {
-            template_id: None,
-            workers_min: self.workers_min,
-            workers_max: self.workers_max,
-            idle_timeout: self.idle_timeout,
-            scaler_type: self.scaler.map(|scaler| match scaler {
-                Scaler::QueueDelay(_) => "QUEUE_DELAY",
-                Scaler::RequestCount(_) => "REQUEST_COUNT",
-            }),
-            scaler_value: self.scaler.map(Scaler::value),
-            max_waiting_jobs: self.max_waiting_jobs,
-            execution_timeout_ms: self.execution_timeout,
-            memory_mib: self.memory_mib,
-            max_fuel: self.max_fuel,
-            metering: self.metering,
-            reuse: (self.reuse.is_some() || self.reuse_idle.is_some())
-                .then_some(ReuseDocument { max_jobs: self.reuse, max_idle: self.reuse_idle }),
-            allowed_hosts: given(self.allowed_hosts)
-                .map(|hosts| hosts.into_iter().map(String::from).collect()),
-            network_volume_id: self.volume,
-            retention: self.retention.document(),
-        }
-    }
-}
-
-/// `None` for an option that was not given.
-pub(crate) fn given<T>(values: Vec<T>) -> Option<Vec<T>> {
-    (!values.is_empty()).then_some(values)
-}
-
 /// The parts of a deploy.
 #[derive(Debug)]
 pub(crate) struct Deployable {
@@ -168,24 +79,24 @@ pub(crate) struct Deployable {
     /// The image's tag.
     pub(crate) tag: String,
     pub(crate) component: Bytes,
-    pub(crate) template: TemplateDocument,
-    pub(crate) endpoint: EndpointDocument,
+    pub(crate) template: TemplateInput,
+    pub(crate) endpoint: EndpointInput,
 }
 
 impl Deployable {
     /// A project with a component.
     pub(crate) fn of_project(project: &Project, component: Bytes) -> Self {
-        let hosts = project.allowed_hosts.iter().cloned().map(String::from).collect();
+        let hosts = project.allowed_hosts.clone();
         Self {
             name: project.handler.name.clone(),
             tag: DEFAULT_TAG.to_owned(),
             component,
-            template: TemplateDocument {
+            template: TemplateInput {
                 env: Some(project.env.clone()),
                 container_disk_in_gb: project.limits.given_scratch_gb(),
-                ..TemplateDocument::default()
+                ..TemplateInput::default()
             },
-            endpoint: EndpointDocument { allowed_hosts: Some(hosts), ..project.limits.document() },
+            endpoint: EndpointInput { allowed_hosts: Some(hosts), ..project.limits.document() },
         }
     }
 
@@ -193,18 +104,19 @@ impl Deployable {
     ///
     /// # Errors
     /// When the host refuses one of them.
-    pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Upload, Deployed)> {
+    pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, Deployed)> {
         let Self { name, tag, component, template, endpoint } = self;
         let upload = upload(client, &format!("{name}:{tag}"), component).await?;
-        let upload: Upload = upload.read()?;
-        let template = TemplateDocument {
+        let upload = upload.read()?;
+        let template = TemplateInput {
             image_name: Some(upload.image.clone()),
             is_serverless: Some(true),
             ..template
         };
-        client.deploy_template(&name, &template).await?;
-        let endpoint = EndpointDocument { template_id: Some(name.to_string()), ..endpoint };
-        let deployed = client.deploy_endpoint(&name, &endpoint).await?;
+        let id = TemplateId::new(name.as_str())?;
+        client.put_template(&id, &template).await?;
+        let endpoint = EndpointInput { template_id: Some(id), ..endpoint };
+        let deployed = client.put_endpoint(&name, &endpoint).await?;
         Ok((upload, deployed))
     }
 }
@@ -229,7 +141,7 @@ impl DeployArgs {
         if !self.env.is_empty() {
             env.get_or_insert_default().extend(parse::environment(self.env));
         }
-        let template = TemplateDocument {
+        let template = TemplateInput {
             docker_start_cmd: given(self.args),
             env,
             container_disk_in_gb: self.scratch_gb.or(template.container_disk_in_gb),
@@ -237,7 +149,7 @@ impl DeployArgs {
             ..template
         };
         let options = self.endpoint.document();
-        let endpoint = EndpointDocument {
+        let endpoint = EndpointInput {
             memory_mib: options.memory_mib.or(endpoint.memory_mib),
             execution_timeout_ms: options.execution_timeout_ms.or(endpoint.execution_timeout_ms),
             max_fuel: options.max_fuel.or(endpoint.max_fuel),
@@ -268,32 +180,10 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Uploads a component, and shows the progress.
-pub(super) async fn upload(
-    client: &Client,
-    image: &str,
-    component: Bytes,
-) -> anyhow::Result<Answer> {
-    let len = component.len() as u64;
-    let bar = progress::bytes_bar(len, "uploading");
-    let on_sent = {
-        let bar = bar.clone();
-        Arc::new(move |sent| {
-            bar.set_position(sent);
-            if sent == len {
-                progress::become_spinner(&bar, "the host checks and compiles it");
-            }
-        })
-    };
-    let uploaded = client.upload(image, component, on_sent).await;
-    bar.finish_and_clear();
-    Ok(uploaded?)
-}
-
 fn report(
     client: &Client,
     name: &EndpointId,
-    upload: &Upload,
+    upload: &Handler,
     deployed: Deployed,
 ) -> serde_json::Value {
     let urls: serde_json::Map<_, _> = OPERATIONS
@@ -316,7 +206,7 @@ fn report(
 fn show(
     client: &Client,
     name: &EndpointId,
-    upload: &Upload,
+    upload: &Handler,
     deployed: Deployed,
 ) -> anyhow::Result<()> {
     let verb = match deployed {
@@ -346,12 +236,19 @@ mod tests {
 
     #[test]
     fn the_report_has_every_url() {
-        let client = Client::new("http://h:1".parse().unwrap(), None, None).unwrap();
-        let upload = Upload {
+        let client = Client::builder("http://h:1".parse().unwrap()).build().unwrap();
+        let upload = Handler {
+            name: "echo".into(),
+            tag: "latest".into(),
             image: "echo:latest".into(),
             sha256: "ab".repeat(32),
             size_in_bytes: 5,
+            imports: vec![],
+            exports: vec![],
+            language: vec![],
+            toolchain: vec![],
             compile_ms: 7,
+            updated_at: "2026-01-01T00:00:00Z".into(),
         };
         let name = EndpointId::new("echo").unwrap();
         let report = report(&client, &name, &upload, Deployed::Created);
@@ -359,11 +256,5 @@ mod tests {
         assert_eq!(report["urls"]["run"], "http://h:1/v2/echo/run");
         assert_eq!(report["urls"]["stream"], "http://h:1/v2/echo/stream/JOB");
         assert_eq!(report["urls"].as_object().unwrap().len(), OPERATIONS.len());
-    }
-
-    #[test]
-    fn options_that_are_not_given_are_not_sent() {
-        assert_eq!(given(Vec::<u8>::new()), None);
-        assert_eq!(given(vec![1]), Some(vec![1]));
     }
 }

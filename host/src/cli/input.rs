@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context as _, ensure};
-use gristmill_core::limits::RUN_BODY_BYTES_MAX;
-use gristmill_core::payload::Json;
+use gristmill_client::wire::bounds::RUN_BODY_BYTES_MAX;
+use serde_json::value::RawValue;
 
 /// The source of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl InputSource {
     ///
     /// # Errors
     /// When it cannot be read, or is not such an object.
-    pub(crate) fn read(&self) -> anyhow::Result<Json> {
+    pub(crate) fn read(&self) -> anyhow::Result<Box<RawValue>> {
         let bytes = match self {
             Self::Text(text) => text.clone().into_bytes(),
             Self::File(path) => {
@@ -50,14 +50,14 @@ impl InputSource {
                 read_bounded(io::stdin().lock()).context("cannot use the input on stdin")?
             }
         };
-        let json = Json::parse(bytes).map_err(|error| {
+        let json: Box<RawValue> = serde_json::from_slice(&bytes).map_err(|error| {
             let hint = match self {
                 Self::Text(_) => " (`@FILE` reads a file, `-` reads stdin)",
                 Self::File(_) | Self::Stdin => "",
             };
             anyhow::anyhow!("the input is not JSON: {error}{hint}")
         })?;
-        ensure!(json.as_str().starts_with('{'), "the input must be a JSON object");
+        ensure!(json.get().starts_with('{'), "the input must be a JSON object");
         Ok(json)
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn the_input_is_a_json_object_kept_as_written() {
         let text = r#"{"b":9007199254740993,"a":1.0}"#;
-        assert_eq!(source(&format!(" {text}\n")).read().unwrap().as_str(), text);
+        assert_eq!(source(&format!(" {text}\n")).read().unwrap().get(), text);
 
         let complaint = |text: &str| format!("{:#}", source(text).read().unwrap_err());
         assert!(complaint("{").starts_with("the input is not JSON: EOF"), "{}", complaint("{"));

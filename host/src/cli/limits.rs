@@ -2,12 +2,12 @@
 //! `[limits]` of a [project file](super::project), with the same names and bounds.
 
 use clap::Args;
+use gristmill_client::wire::management::EndpointInput;
 use gristmill_core::endpoint::{Metering, SandboxLimits};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use serde::Deserialize;
 
 use super::parse;
-use crate::client::EndpointDocument;
 
 /// How long a job may run, in milliseconds. The minimum is lower than on a host, for testing
 /// timeouts.
@@ -80,13 +80,13 @@ impl LimitOptions {
     }
 
     /// The given limits as settings of an endpoint.
-    pub(crate) fn document(&self) -> EndpointDocument {
-        EndpointDocument {
+    pub(crate) fn document(&self) -> EndpointInput {
+        EndpointInput {
             memory_mib: self.memory_mib,
             execution_timeout_ms: self.timeout_ms,
             max_fuel: self.max_fuel,
             metering: self.metering,
-            ..EndpointDocument::default()
+            ..EndpointInput::default()
         }
     }
 

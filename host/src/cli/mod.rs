@@ -1,44 +1,29 @@
-//! The command line: one file per command, or per family of small ones.
+//! The command line: one file per command, or per family of small ones. [`client`] has the commands
+//! that only call a host.
 //!
 //! **Invariant.** Standard output carries only results, so that a script can read it; progress,
 //! notes and errors are written to standard error ([`output`]). The exit code is 0 when the command
 //! succeeded, 1 when it failed, and 2 when the command line itself is invalid.
 
 mod backup;
-mod billing;
 mod build;
 mod check;
+mod client;
 mod component_file;
-mod connection;
 mod deploy;
 mod dev;
-mod endpoints;
-mod handlers;
-mod health;
+mod domain_values;
 mod input;
-mod job;
-mod keys;
 mod limits;
 mod local;
-mod logs;
 mod new;
 mod output;
 mod parse;
 mod progress;
 mod project;
-mod registry_auths;
-mod requests;
-mod resource;
-mod retention;
 mod run;
-mod secrets;
 pub mod serve;
-mod stream;
-mod submit;
-mod templates;
 mod test;
-mod timeline;
-mod volumes;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -46,6 +31,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
+use self::client::{
+    billing, endpoints, handlers, health, job, keys, logs, registry_auths, requests, secrets,
+    stream, submit, templates, timeline, volumes,
+};
 use crate::compilers::COMPILE_COMMAND;
 
 /// A self-hosted serverless platform whose handlers are WebAssembly components.
@@ -115,7 +104,7 @@ pub fn main() -> ExitCode {
     execute(cli.command).unwrap_or_else(|error| {
         // The reader of our output has closed it, as `head` does.
         if !output::is_broken_pipe(&error) {
-            output::error(format_args!("{error:#}"));
+            output::error(client::advice::describe(&error));
         }
         ExitCode::FAILURE
     })

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
-use gristmill_core::endpoint::{Metering, Scaler};
-use gristmill_core::key::Scope;
-use gristmill_core::limits::{Bounds, NAME_BYTES_MAX};
-use gristmill_core::volume::MountPath;
+use gristmill_client::wire::bounds::{Bounds, NAME_BYTES_MAX, SCALER_VALUE};
+use gristmill_client::wire::management::ScalerType;
+use gristmill_client::wire::{Metering, Scope};
 use url::Url;
 
 /// One environment variable.
@@ -49,26 +48,18 @@ where
     RangedU64ValueParser::new().range(bounds.min..=bounds.max)
 }
 
-/// A path where a volume can be mounted.
-pub(crate) fn mount_path(text: &str) -> Result<String, String> {
-    match MountPath::parse(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("write {error}")),
-    }
-}
-
 /// `queue-delay:4` or `request-count:1`.
-pub(crate) fn scaler(text: &str) -> Result<Scaler, String> {
-    let Bounds { min, max, .. } = Scaler::VALUE;
+pub(crate) fn scaler(text: &str) -> Result<(ScalerType, u64), String> {
+    let Bounds { min, max, .. } = SCALER_VALUE;
     let wrong = || format!("write queue-delay:SECONDS or request-count:JOBS, {min} to {max}");
     let (kind, value) = text.split_once(':').ok_or_else(wrong)?;
-    let value: u32 = value.parse().map_err(|_| wrong())?;
-    if !Scaler::VALUE.contains(value.into()) {
+    let value: u64 = value.parse::<u32>().map(u64::from).map_err(|_| wrong())?;
+    if !SCALER_VALUE.contains(value) {
         return Err(wrong());
     }
     match kind {
-        "queue-delay" => Ok(Scaler::QueueDelay(value)),
-        "request-count" => Ok(Scaler::RequestCount(value)),
+        "queue-delay" => Ok((ScalerType::QueueDelay, value)),
+        "request-count" => Ok((ScalerType::RequestCount, value)),
         _ => Err(wrong()),
     }
 }

@@ -24,8 +24,8 @@ use crate::caller::{Admin, Caller};
 use crate::error::ApiError;
 use crate::openapi::parameters::WithSecretsKey;
 use crate::openapi::refusals::BackupRefused;
-use crate::openapi::schema::BackupBytes;
 use crate::openapi::tag;
+use gristmill_wire::schema::BackupBytes;
 
 /// A backup is aborted when its client reads nothing for this long.
 const STALL_WAIT: Duration = Duration::from_secs(60);

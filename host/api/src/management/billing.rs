@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use axum::extract::RawQuery;
-use gristmill_control::{BucketSize, Grouping, Report};
+use gristmill_control::{BucketSize, Buckets as _, Grouping, Report};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageFilter};
+use gristmill_wire::management::BillingRecord;
 
-use super::dto::BillingRecord;
+use super::dto;
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
@@ -45,7 +46,7 @@ pub(crate) async fn endpoints(
     let records = billing.report(&key, report, page.after(), page.count_max()).await?;
     let prices = *billing.prices();
     let select = move |page: Page| {
-        let document = |record| BillingRecord::new(record, grouping, &prices);
+        let document = |record| dto::billing_record(record, grouping, &prices);
         page.of(records, |record| record.cursor_position(), document)
     };
     page.make(&state, &key, select).await

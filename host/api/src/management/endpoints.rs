@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 
-use super::dto::{self, EndpointInput, EndpointWithSecret, NewEndpoint};
+use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret, NewEndpoint};
+
+use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
@@ -16,21 +18,21 @@ use crate::openapi::tag;
 /// One endpoint.
 #[utoipa::path(
     get, path = "/endpoints/{id}", operation_id = "GetEndpoint", tag = tag::ENDPOINTS,
-    responses((status = 200, description = "The endpoint", body = dto::Endpoint), Mistaken, Missing),
+    responses((status = 200, description = "The endpoint", body = wire::Endpoint), Mistaken, Missing),
 )]
 pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
-) -> Result<Json<dto::Endpoint>, ApiError> {
+) -> Result<Json<wire::Endpoint>, ApiError> {
     let endpoint = state.control.endpoints.get(&key, &named.id()?)?;
-    Ok(Json((&*endpoint).into()))
+    Ok(Json(dto::endpoint(&endpoint)))
 }
 
 /// All endpoints of the key's owner, by id; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/endpoints", operation_id = "ListEndpoints", tag = tag::ENDPOINTS,
     params(PageOfList),
-    responses((status = 200, description = "By id", body = Vec<dto::Endpoint>), Mistaken),
+    responses((status = 200, description = "By id", body = Vec<wire::Endpoint>), Mistaken),
 )]
 pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
@@ -38,7 +40,7 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     let own = state.control.endpoints.list(&key);
     let select = move |page: Page| {
-        page.of(own.iter(), |endpoint| endpoint.id.to_string(), |e| dto::Endpoint::from(&**e))
+        page.of(own.iter(), |endpoint| endpoint.id.to_string(), |e| dto::endpoint(e))
     };
     page.make(&state, &key, select).await
 }
@@ -54,8 +56,8 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
     let input: EndpointInput = input::json(&state, &key, request).await?;
-    let endpoint = state.control.endpoints.create(&key, input.into()).await?;
-    Ok(Json((&*endpoint).into()))
+    let endpoint = state.control.endpoints.create(&key, dto::new_endpoint(input)).await?;
+    Ok(Json(dto::endpoint_with_secret(&endpoint)))
 }
 
 /// Changes the given fields.
@@ -64,16 +66,17 @@ pub(crate) async fn create(
 #[utoipa::path(
     patch, path = "/endpoints/{id}", operation_id = "UpdateEndpoint", tag = tag::ENDPOINTS,
     request_body = EndpointInput,
-    responses((status = 200, description = "The changed endpoint", body = dto::Endpoint), BodyRefused, Missing),
+    responses((status = 200, description = "The changed endpoint", body = wire::Endpoint), BodyRefused, Missing),
 )]
 pub(crate) async fn update(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
     request: Request,
-) -> Result<Json<dto::Endpoint>, ApiError> {
+) -> Result<Json<wire::Endpoint>, ApiError> {
     let input: EndpointInput = input::json(&state, &key, request).await?;
-    let endpoint = state.control.endpoints.update(&key, named.id()?, input.into()).await?;
-    Ok(Json((&*endpoint).into()))
+    let endpoint =
+        state.control.endpoints.update(&key, named.id()?, dto::endpoint_patch(input)).await?;
+    Ok(Json(dto::endpoint(&endpoint)))
 }
 
 /// Deletes the endpoint with all its jobs.

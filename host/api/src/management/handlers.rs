@@ -9,7 +9,7 @@ use gristmill_control::ImageName;
 use gristmill_core::catalog::Image;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 
-use super::dto::Handler;
+use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
 use crate::body;
@@ -17,8 +17,9 @@ use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
-use crate::openapi::schema::ComponentBytes;
 use crate::openapi::tag;
+use gristmill_wire::management::Handler;
+use gristmill_wire::schema::ComponentBytes;
 
 /// All image names of the key's owner, with their components.
 #[utoipa::path(
@@ -33,7 +34,7 @@ pub(crate) async fn list(
     let images = state.control.images.list(&key, None);
     let select = move |page: Page| {
         let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
-        page.of(images.iter(), cursor_position, |(image, component)| Handler::new(image, component))
+        page.of(images.iter(), cursor_position, |(image, component)| dto::handler(image, component))
     };
     page.make(&state, &key, select).await
 }
@@ -48,7 +49,7 @@ pub(crate) async fn get(
     Named(reference): Named,
 ) -> Result<Json<Handler>, ApiError> {
     let (image, component) = state.control.images.get(&key, &ImageName::parse(&reference)?)?;
-    Ok(Json(Handler::new(&image, &component)))
+    Ok(Json(dto::handler(&image, &component)))
 }
 
 /// Uploads a component as `name:tag`.
@@ -73,7 +74,7 @@ pub(crate) async fn upload(
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }
     let (image, component) = state.control.images.upload(&key, name, staged).await?;
-    Ok(Json(Handler::new(&image, &component)))
+    Ok(Json(dto::handler(&image, &component)))
 }
 
 /// Removes a name; refused while an endpoint runs its component.

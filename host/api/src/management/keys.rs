@@ -8,8 +8,9 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::KeyRequest;
 use gristmill_core::key::ApiKey;
+use gristmill_wire::management::{Key, KeyWithText, NewKey};
 
-use super::dto::{Key, KeyInput, KeyWithText};
+use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Admin, Caller};
@@ -31,25 +32,25 @@ pub(crate) async fn list(
     let keys = state.control.keys.list();
     let cursor_position =
         |key: &&Arc<ApiKey>| format!("{:020} {}", key.created_at.as_millis(), key.id);
-    let select = move |page: Page| page.of(&keys, cursor_position, |key| Key::from(&**key));
+    let select = move |page: Page| page.of(&keys, cursor_position, |key| dto::key(key));
     page.make(&state, &key, select).await
 }
 
 /// A new key; its text is shown in this answer and never again.
 #[utoipa::path(
     post, path = "/keys", operation_id = "CreateKey", tag = tag::KEYS,
-    request_body = KeyInput,
+    request_body = NewKey,
     responses((status = 200, description = "The new key", body = KeyWithText), BodyRefused),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Admin>,
     request: Request,
 ) -> Result<Json<KeyWithText>, ApiError> {
-    let input: KeyInput = input::json(&state, &key, request).await?;
-    let KeyInput { name, scopes, owner, endpoints, expires_in_seconds: expires_in_s } = input;
+    let input: NewKey = input::json(&state, &key, request).await?;
+    let NewKey { name, scopes, owner, endpoints, expires_in_seconds: expires_in_s } = input;
     let request = KeyRequest { name, scopes, owner, endpoints, expires_in_s };
     let (created, text) = state.control.keys.create(&key, request).await?;
-    Ok(Json(KeyWithText::new(&created, &text)))
+    Ok(Json(dto::key_with_text(&created, &text)))
 }
 
 /// Revokes a key: from now on it is refused.

@@ -20,6 +20,7 @@ use gristmill_core::id::JobId;
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::LIST_LOGS;
 use gristmill_core::logs::{Follower, LogAnswer, LogLine, LogOrder, LogPage, LogQuery};
+use gristmill_wire::management as wire;
 use tokio::time::{Instant, timeout};
 
 use super::dto;
@@ -41,7 +42,7 @@ use crate::state::ApiState;
 #[utoipa::path(
     get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
     params(LogFilter),
-    responses((status = 200, description = "The newest", body = Vec<dto::LogLine>), Mistaken, Missing),
+    responses((status = 200, description = "The newest", body = Vec<wire::LogLine<'_>>), Mistaken, Missing),
 )]
 pub(crate) async fn read(
     Caller { state, key, .. }: Caller<Manage>,
@@ -78,7 +79,7 @@ pub(crate) async fn read(
     // There may be 10,000 lines.
     let write = move || {
         let LogPage { lines, .. } = complete(answer);
-        let documents: Vec<_> = lines.iter().map(|line| dto::LogLine::from(&**line)).collect();
+        let documents: Vec<_> = lines.iter().map(|line| dto::log_line(line)).collect();
         Ok(Json(documents).into_response())
     };
     state.pages.write(&key, write).await
@@ -166,7 +167,7 @@ fn events(lines: &[Arc<LogLine>]) -> Bytes {
         text.extend_from_slice(format!("id: {}\ndata: ", line.number).as_bytes());
         let start = text.len();
         // Writing into memory does not fail, and the type is JSON.
-        let _ = serde_json::to_writer(&mut text, &dto::LogLine::from(&**line));
+        let _ = serde_json::to_writer(&mut text, &dto::log_line(line));
         sse::one_line(text.get_mut(start..).unwrap_or_default());
         text.extend_from_slice(b"\n\n");
     }

@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::NewRegistryAuth;
+use gristmill_wire::management::{self as wire, RegistryAuth};
 
-use super::dto::{RegistryAuth, RegistryAuthInput};
+use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
@@ -27,7 +28,7 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     let own = state.control.registry_auths.list(&key);
     let select = move |page: Page| {
-        page.of(own.iter(), |a| format!("{} {}", a.name, a.id), |a| RegistryAuth::from(&**a))
+        page.of(own.iter(), |a| format!("{} {}", a.name, a.id), |a| dto::registry_auth(a))
     };
     page.make(&state, &key, select).await
 }
@@ -43,24 +44,24 @@ pub(crate) async fn get(
     named: Named,
 ) -> Result<Json<RegistryAuth>, ApiError> {
     let auth = state.control.registry_auths.get(&key, &named.id()?)?;
-    Ok(Json((&*auth).into()))
+    Ok(Json(dto::registry_auth(&auth)))
 }
 
 /// Stores credentials; the password is sent only to the registry, and never shown.
 #[utoipa::path(
     post, path = "/containerregistryauth", operation_id = "CreateContainerRegistryAuth",
-    tag = tag::REGISTRY_AUTHS, request_body = RegistryAuthInput,
+    tag = tag::REGISTRY_AUTHS, request_body = wire::NewRegistryAuth,
     responses((status = 200, description = "The new credentials", body = RegistryAuth), BodyRefused),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<RegistryAuth>, ApiError> {
-    let RegistryAuthInput { name, registry, username, password } =
+    let wire::NewRegistryAuth { name, registry, username, password } =
         input::json(&state, &key, request).await?;
     let new = NewRegistryAuth { name, registry, username, password };
     let auth = state.control.registry_auths.create(&key, new).await?;
-    Ok(Json((&auth).into()))
+    Ok(Json(dto::registry_auth(&auth)))
 }
 
 /// Deletes credentials that no template names.

@@ -4,8 +4,9 @@
 use axum::Json;
 use axum::extract::Request;
 use gristmill_core::release::Release;
+use gristmill_wire::management::{self as wire, Rollback};
 
-use super::dto::{self, RollbackInput};
+use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
@@ -18,7 +19,7 @@ use crate::openapi::tag;
 #[utoipa::path(
     get, path = "/endpoints/{id}/releases", operation_id = "ListReleases", tag = tag::ENDPOINTS,
     params(PageOfList),
-    responses((status = 200, description = "Newest first", body = Vec<dto::Release>), Mistaken, Missing),
+    responses((status = 200, description = "Newest first", body = Vec<wire::Release>), Mistaken, Missing),
 )]
 pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
@@ -28,7 +29,7 @@ pub(crate) async fn list(
     let releases = state.control.endpoints.releases(&key, &named.id()?)?;
     // There are at most 20 releases.
     let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
-    page.of(&releases, cursor_position, dto::Release::from)
+    page.of(&releases, cursor_position, dto::release)
 }
 
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.
@@ -37,15 +38,15 @@ pub(crate) async fn list(
 /// handler. The settings are unchanged.
 #[utoipa::path(
     post, path = "/endpoints/{id}/rollback", operation_id = "RollBackEndpoint", tag = tag::ENDPOINTS,
-    request_body = RollbackInput,
-    responses((status = 200, description = "The release that runs now", body = dto::Release), BodyRefused, Missing),
+    request_body = Rollback,
+    responses((status = 200, description = "The release that runs now", body = wire::Release), BodyRefused, Missing),
 )]
 pub(crate) async fn roll_back(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
     request: Request,
-) -> Result<Json<dto::Release>, ApiError> {
-    let input: RollbackInput = input::json_or_default(&state, &key, request).await?;
+) -> Result<Json<wire::Release>, ApiError> {
+    let input: Rollback = input::json_or_default(&state, &key, request).await?;
     let release = state.control.endpoints.roll_back(&key, named.id()?, input.version).await?;
-    Ok(Json((&release).into()))
+    Ok(Json(dto::release(&release)))
 }

@@ -6,22 +6,12 @@
 
 use axum::Json;
 use gristmill_core::secrets::{RotateError, Rotated};
-use serde::Serialize;
-use utoipa::ToSchema;
+use gristmill_wire::management::RotatedSecrets;
 
 use crate::caller::{Admin, Caller};
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::refusals::RotationRefused;
 use crate::openapi::tag;
-
-/// The secrets that were encrypted with the new key.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RotatedSecrets {
-    /// Records: templates, endpoints, handlers, credentials of registries, volumes and keys.
-    records: u64,
-    /// Jobs whose `s3Config` was encrypted again.
-    jobs: u64,
-}
 
 /// Replaces the key of stored secrets, and encrypts them with the new key.
 ///

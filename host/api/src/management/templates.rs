@@ -6,9 +6,10 @@ use axum::Json;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use gristmill_core::template::{Template, TemplateFilter};
+use gristmill_wire::management::{self as wire, NewTemplate, TemplateInput};
 
+use super::dto;
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
-use super::dto::{self, NewTemplate, TemplateInput};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
@@ -22,13 +23,13 @@ use crate::state::ApiState;
 #[utoipa::path(
     get, path = "/templates/{templateId}", operation_id = "GetTemplate", tag = tag::TEMPLATES,
     params(TemplateFlags),
-    responses((status = 200, description = "Successful operation", body = dto::Template), Mistaken, Missing),
+    responses((status = 200, description = "Successful operation", body = wire::Template), Mistaken, Missing),
 )]
 pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
     RawQuery(query): RawQuery,
-) -> Result<Json<dto::Template>, ApiError> {
+) -> Result<Json<wire::Template>, ApiError> {
     let id = named.id()?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let template = state.control.templates.get(&key, &id, filter)?;
@@ -39,7 +40,7 @@ pub(crate) async fn get(
 #[utoipa::path(
     get, path = "/templates", operation_id = "ListTemplates", tag = tag::TEMPLATES,
     params(TemplateFlags, PageOfList),
-    responses((status = 200, description = "By name", body = Vec<dto::Template>), Mistaken),
+    responses((status = 200, description = "By name", body = Vec<wire::Template>), Mistaken),
 )]
 pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
@@ -52,9 +53,7 @@ pub(crate) async fn list(
     let select = move |page: Page| {
         let cursor_position = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
         let prices = parts.control.billing.prices();
-        page.of(visible.iter(), cursor_position, |t| {
-            dto::Template::new(t, &parts.brand, &used, prices)
-        })
+        page.of(visible.iter(), cursor_position, |t| dto::template(t, &parts.brand, &used, prices))
     };
     page.make(&state, &key, select).await
 }
@@ -63,14 +62,14 @@ pub(crate) async fn list(
 #[utoipa::path(
     post, path = "/templates", operation_id = "CreateTemplate", tag = tag::TEMPLATES,
     request_body = NewTemplate,
-    responses((status = 200, description = "The new template", body = dto::Template), BodyRefused, CompileRefused),
+    responses((status = 200, description = "The new template", body = wire::Template), BodyRefused, CompileRefused),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Manage>,
     request: Request,
-) -> Result<Json<dto::Template>, ApiError> {
+) -> Result<Json<wire::Template>, ApiError> {
     let input: TemplateInput = input::json(&state, &key, request).await?;
-    let template = state.control.templates.create(&key, input.into()).await?;
+    let template = state.control.templates.create(&key, dto::new_template(input)).await?;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -80,16 +79,16 @@ pub(crate) async fn create(
 #[utoipa::path(
     patch, path = "/templates/{templateId}", operation_id = "UpdateTemplate", tag = tag::TEMPLATES,
     request_body = TemplateInput,
-    responses((status = 200, description = "The changed template", body = dto::Template), BodyRefused, CompileRefused, Missing),
+    responses((status = 200, description = "The changed template", body = wire::Template), BodyRefused, CompileRefused, Missing),
 )]
 pub(crate) async fn update(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
     request: Request,
-) -> Result<Json<dto::Template>, ApiError> {
+) -> Result<Json<wire::Template>, ApiError> {
     let id = named.id()?;
     let input: TemplateInput = input::json(&state, &key, request).await?;
-    let template = state.control.templates.update(&key, id, input.into()).await?;
+    let template = state.control.templates.update(&key, id, dto::template_patch(input)).await?;
     Ok(Json(document(&state, &template).await?))
 }
 
@@ -108,9 +107,9 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn document(state: &ApiState, template: &Template) -> Result<dto::Template, ApiError> {
+async fn document(state: &ApiState, template: &Template) -> Result<wire::Template, ApiError> {
     let used = state.control.templates.usage().await?;
-    Ok(dto::Template::new(template, &state.brand, &used, state.control.billing.prices()))
+    Ok(dto::template(template, &state.brand, &used, state.control.billing.prices()))
 }
 
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {

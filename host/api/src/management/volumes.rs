@@ -4,8 +4,9 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::{NewVolume, VolumePatch};
+use gristmill_wire::management::{self as wire, NetworkVolumeInput, NewNetworkVolume};
 
-use super::dto::{self, NetworkVolumeInput, NewNetworkVolume};
+use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
@@ -17,21 +18,21 @@ use crate::openapi::tag;
 /// One network volume.
 #[utoipa::path(
     get, path = "/networkvolumes/{id}", operation_id = "GetNetworkVolume", tag = tag::VOLUMES,
-    responses((status = 200, description = "The network volume", body = dto::NetworkVolume), Mistaken, Missing),
+    responses((status = 200, description = "The network volume", body = wire::NetworkVolume), Mistaken, Missing),
 )]
 pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
-) -> Result<Json<dto::NetworkVolume>, ApiError> {
+) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let volume = state.control.volumes.get(&key, &named.id()?)?;
-    Ok(Json((&*volume).into()))
+    Ok(Json(dto::network_volume(&volume)))
 }
 
 /// All network volumes of the key's owner, by id; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/networkvolumes", operation_id = "ListNetworkVolumes", tag = tag::VOLUMES,
     params(PageOfList),
-    responses((status = 200, description = "By id", body = Vec<dto::NetworkVolume>), Mistaken),
+    responses((status = 200, description = "By id", body = Vec<wire::NetworkVolume>), Mistaken),
 )]
 pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
@@ -39,7 +40,7 @@ pub(crate) async fn list(
 ) -> Result<Paged, ApiError> {
     let own = state.control.volumes.list(&key);
     let select = move |page: Page| {
-        page.of(own.iter(), |volume| volume.id.to_string(), |v| dto::NetworkVolume::from(&**v))
+        page.of(own.iter(), |volume| volume.id.to_string(), |v| dto::network_volume(v))
     };
     page.make(&state, &key, select).await
 }
@@ -48,34 +49,34 @@ pub(crate) async fn list(
 #[utoipa::path(
     post, path = "/networkvolumes", operation_id = "CreateNetworkVolume", tag = tag::VOLUMES,
     request_body = NewNetworkVolume,
-    responses((status = 200, description = "The new network volume", body = dto::NetworkVolume), BodyRefused),
+    responses((status = 200, description = "The new network volume", body = wire::NetworkVolume), BodyRefused),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Manage>,
     request: Request,
-) -> Result<Json<dto::NetworkVolume>, ApiError> {
+) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let input: NewNetworkVolume = input::json(&state, &key, request).await?;
     let NewNetworkVolume { name, size: size_gb, data_center_id: data_center } = input;
     let new = NewVolume { name, size_gb, data_center };
     let volume = state.control.volumes.create(&key, new).await?;
-    Ok(Json((&volume).into()))
+    Ok(Json(dto::network_volume(&volume)))
 }
 
 /// Changes the name, or makes the volume larger.
 #[utoipa::path(
     patch, path = "/networkvolumes/{id}", operation_id = "UpdateNetworkVolume", tag = tag::VOLUMES,
     request_body = NetworkVolumeInput,
-    responses((status = 200, description = "The changed network volume", body = dto::NetworkVolume), BodyRefused, Missing),
+    responses((status = 200, description = "The changed network volume", body = wire::NetworkVolume), BodyRefused, Missing),
 )]
 pub(crate) async fn update(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
     request: Request,
-) -> Result<Json<dto::NetworkVolume>, ApiError> {
+) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let input: NetworkVolumeInput = input::json(&state, &key, request).await?;
     let patch = VolumePatch { name: input.name, size_gb: input.size };
     let volume = state.control.volumes.update(&key, &named.id()?, patch).await?;
-    Ok(Json((&volume).into()))
+    Ok(Json(dto::network_volume(&volume)))
 }
 
 /// Deletes a network volume that no endpoint uses, with all its files.

@@ -3,7 +3,9 @@
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 
-use super::dto::{Delivery, EndpointWithSecret};
+use gristmill_wire::management::{Delivery, EndpointWithSecret};
+
+use super::dto;
 use super::input::Named;
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
@@ -20,7 +22,7 @@ pub(crate) async fn rotate_secret(
     named: Named,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
     let endpoint = state.control.endpoints.rotate_webhook_secret(&key, named.id()?).await?;
-    Ok(Json((&*endpoint).into()))
+    Ok(Json(dto::endpoint_with_secret(&endpoint)))
 }
 
 /// The newest deliveries, newest first.
@@ -35,7 +37,7 @@ pub(crate) async fn deliveries(
     let deliveries = state.control.endpoints.deliveries(&key, &named.id()?).await?;
     // The list may have 3 MiB.
     let write = move || {
-        let documents: Vec<_> = deliveries.iter().map(Delivery::from).collect();
+        let documents: Vec<_> = deliveries.iter().map(dto::delivery).collect();
         Ok(Json(documents).into_response())
     };
     state.pages.write(&key, write).await

@@ -10,7 +10,6 @@ mod examples;
 mod links;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
-pub(crate) mod schema;
 pub(crate) mod tag;
 
 use axum::Extension;
@@ -22,17 +21,20 @@ use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::{Operation, PathItem, Paths};
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 
+use gristmill_wire::ErrorBody;
+use gristmill_wire::queue::{StatusDocument, StreamChunk, StreamPage};
+
 use crate::caller::Anyone;
 use crate::error::ErrorCode;
 use crate::management::dto::template;
 use crate::queue::StreamShape;
-use crate::queue::dto::{StreamPage, json_response};
+use crate::queue::dto::json_response;
 use crate::queue::openai::OpenAiError;
 
 /// Stands for every other status code.
@@ -56,7 +58,7 @@ pub(crate) struct Document(Bytes);
 #[openapi(
     info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
     paths(get),
-    components(schemas(crate::error::Body<'_>, OpenAiError<'_>, StreamPage)),
+    components(schemas(ErrorBody, OpenAiError<'_>, StreamPage)),
     tags(
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
         (name = tag::HANDLERS, description = "Uploaded components"),
@@ -162,6 +164,7 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
         }
         operations(item).for_each(examples::add);
     }
+    show_closed(&mut document);
     show_brand(&mut document, brand);
     let text = document.to_json().expect("the document is plain data");
     Document(text.into())
@@ -203,6 +206,17 @@ fn events() -> Content {
     let text = "An event for each chunk, its index as `id` and a `StreamChunk` as `data`; at last the \
                 event `end` with the job's `id`, `status` and `error`";
     Content::new(Some(ObjectBuilder::new().schema_type(Type::String).description(Some(text))))
+}
+
+/// Documents that the answers which the host writes by hand have no further fields. Clients read such
+/// answers of newer hosts too, so the types themselves accept further fields.
+fn show_closed(document: &mut OpenApi) {
+    let Some(components) = &mut document.components else { return };
+    for name in [StatusDocument::name(), StreamChunk::name(), StreamPage::name()] {
+        if let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(&*name) {
+            schema.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        }
+    }
 }
 
 /// Adds the operator's spelling of the fields with a brand.

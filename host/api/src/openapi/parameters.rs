@@ -6,8 +6,8 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, PartialSchema as _};
 
-use super::schema;
 use crate::management::dto::template::PLATFORM_FLAG;
+use gristmill_wire::schema;
 
 /// The parameters of a path, one for each `{placeholder}`.
 pub(super) fn of_path(path: &str) -> Vec<Parameter> {

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
+use gristmill_wire::ErrorBody;
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::response::{Response, ResponseBuilder, Responses};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{Content, Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::error::{Body, ErrorCode};
+use crate::error::{self, ErrorCode};
 
 /// Defines sets of refusals for `responses(…)`.
 macro_rules! sets {
@@ -49,7 +50,7 @@ sets! {
 
 fn responses(codes: &[ErrorCode]) -> BTreeMap<String, RefOr<Response>> {
     let reference = |code: &ErrorCode| {
-        let status = code.status();
+        let status = error::status(*code);
         let response = Ref::from_response_name(component_name(status));
         (status.as_str().to_owned(), response.into())
     };
@@ -70,7 +71,7 @@ fn component_name(status: StatusCode) -> String {
 pub(super) fn components() -> BTreeMap<String, RefOr<Response>> {
     let mut codes: BTreeMap<StatusCode, Vec<ErrorCode>> = BTreeMap::new();
     for code in ErrorCode::ALL {
-        codes.entry(code.status()).or_default().push(code);
+        codes.entry(error::status(code)).or_default().push(code);
     }
     codes
         .into_iter()
@@ -84,7 +85,7 @@ fn component(status: StatusCode, codes: &[ErrorCode]) -> Response {
     let description = format!("{title}: {}", names.join(" or "));
     let response = ResponseBuilder::new()
         .description(description)
-        .content("application/json", Content::new(Some(Ref::from_schema_name(Body::name()))));
+        .content("application/json", Content::new(Some(Ref::from_schema_name(ErrorBody::name()))));
     headers(status)
         .into_iter()
         .fold(response, |response, (name, header)| response.header(name, header))

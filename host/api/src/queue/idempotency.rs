@@ -6,11 +6,9 @@ use axum::response::Response;
 use gristmill_core::id::OwnerId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::Submitted;
+use gristmill_wire::bounds::IDEMPOTENCY_KEY_CHARS_MAX;
 
 use crate::error::ApiError;
-
-/// Longest key, in characters.
-pub(crate) const KEY_CHARS_MAX: usize = 255;
 
 /// The value of the header; `None` without it.
 #[derive(Debug, Clone)]
@@ -38,11 +36,11 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let Some(key) = keys.next() else { return Ok(Key(None)) };
     let is_printable = key.as_bytes().iter().all(|byte| matches!(byte, b' '..=b'~'));
-    let is_valid = is_printable && (1..=KEY_CHARS_MAX).contains(&key.len());
+    let is_valid = is_printable && (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len());
     match (is_valid, keys.next()) {
         (true, None) => Ok(Key(Some(key.clone()))),
         (_, _) => Err(ApiError::bad_request(format!(
-            "the header Idempotency-Key must be given once, with 1 to {KEY_CHARS_MAX} printable \
+            "the header Idempotency-Key must be given once, with 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable \
              ASCII characters"
         ))),
     }

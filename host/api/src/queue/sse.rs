@@ -16,10 +16,12 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::job::Claim;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::record::StreamPosition;
 use gristmill_core::stream::{Position, StreamPage};
+use gristmill_wire::queue::{StreamEnd, StreamRestart};
+use serde::Serialize;
 
 use crate::auth::KeyCheck;
 use crate::error::ApiError;
@@ -185,8 +187,11 @@ fn text(id: JobId, page: &StreamPage) -> Bytes {
     let mut text = Vec::with_capacity(bytes + 2 * FRAME_BYTES);
     let attempt = page.page.attempt;
     if page.is_restart {
-        let restart = serde_json::json!({ "id": id, "attempt": attempt });
-        text.extend_from_slice(format!("event: restart\ndata: {restart}\n\n").as_bytes());
+        write_event(
+            &mut text,
+            "restart",
+            &StreamRestart { id: id.to_string(), attempt: attempt.0 },
+        );
     }
     for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
         let event = event_id(StreamPosition { attempt, index });
@@ -197,19 +202,22 @@ fn text(id: JobId, page: &StreamPage) -> Bytes {
         text.extend_from_slice(b"\n\n");
     }
     if page.status.is_final() {
-        let end = end(id, page.status, page.error.as_deref());
-        text.extend_from_slice(format!("event: end\ndata: {end}\n\n").as_bytes());
+        let error = page.error.clone();
+        write_event(
+            &mut text,
+            "end",
+            &StreamEnd { id: id.to_string(), status: page.status, error },
+        );
     } else if text.is_empty() {
         text.extend_from_slice(b": wait\n\n");
     }
     text.into()
 }
 
-fn end(id: JobId, status: JobStatus, error: Option<&str>) -> serde_json::Value {
-    match error {
-        Some(error) => serde_json::json!({ "id": id, "status": status.as_str(), "error": error }),
-        None => serde_json::json!({ "id": id, "status": status.as_str() }),
-    }
+/// Writes an event about the job itself, which has no id.
+fn write_event(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
+    let data = serde_json::to_string(data).expect("the event is plain data");
+    text.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }
 
 #[cfg(test)]

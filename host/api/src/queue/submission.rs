@@ -11,13 +11,11 @@ use gristmill_core::payload::{Json, is_nested_deeper};
 use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
 use gristmill_core::retention::ChosenRetention;
+use gristmill_wire::whole_number::WholeNumber;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::openapi::schema;
-use crate::whole_number::WholeNumber;
 
 /// The content of a submission.
 #[derive(Debug)]
@@ -41,82 +39,58 @@ impl Submission {
     }
 }
 
-/// A job to run. Other fields are ignored.
-#[derive(Deserialize, ToSchema)]
+/// The fields of [`gristmill_wire::queue::Submission`] as JSON text, so that an error names the field
+/// that does not fit.
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Submission)]
-pub(crate) struct Body<'a> {
-    /// For the handler, byte for byte.
+struct Body<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Object)]
     input: Option<&'a RawValue>,
-    /// Called when the job has ended.
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::WebhookUrl>)]
     webhook: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<PolicyBody<'_>>)]
     policy: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<S3Body<'_>>)]
     s3_config: Option<&'a RawValue>,
 }
 
-/// How long a job may wait and run.
-#[derive(Deserialize, Default, ToSchema)]
+/// Those of [`gristmill_wire::queue::Policy`].
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Policy)]
 struct PolicyBody<'a> {
-    /// By default that of the endpoint.
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::ExecutionTimeout>)]
     execution_timeout: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::Ttl>)]
     ttl: Option<&'a RawValue>,
-    /// Runs after the others, and never starts a worker.
     #[serde(borrow)]
-    #[schema(value_type = Option<bool>)]
     low_priority: Option<&'a RawValue>,
-    /// By default those of the endpoint.
     #[serde(borrow)]
-    #[schema(value_type = Option<RetentionBody<'_>>)]
     retention: Option<&'a RawValue>,
 }
 
-/// How long a job is kept after its end, by the way in which it ends.
-#[derive(Deserialize, Default, ToSchema)]
+/// Those of [`gristmill_wire::queue::Retention`].
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Retention)]
 struct RetentionBody<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::RetentionTime>)]
     completed: Option<&'a RawValue>,
-    /// Also for jobs that time out.
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::RetentionTime>)]
     failed: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::RetentionTime>)]
     cancelled: Option<&'a RawValue>,
 }
 
-/// Object-storage settings, for the handler.
-#[derive(Deserialize, Default, ToSchema)]
+/// Those of [`gristmill_wire::queue::S3Config`].
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = S3Config)]
 struct S3Body<'a> {
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::S3Field>)]
     access_id: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::S3Field>)]
     access_secret: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::S3Field>)]
     bucket_name: Option<&'a RawValue>,
     #[serde(borrow)]
-    #[schema(value_type = Option<schema::S3Field>)]
     endpoint_url: Option<&'a RawValue>,
 }
 
@@ -335,5 +309,51 @@ mod tests {
         for levels in [129, 1_000_000] {
             assert!(complaint(&nested(levels)).await.contains("deeper than 128 levels"));
         }
+    }
+
+    #[test]
+    fn every_field_of_the_wire_type_is_read() {
+        use gristmill_wire::queue as wire;
+
+        let text = |text: &str| Some(text.to_owned());
+        let submission = wire::Submission {
+            input: serde_json::from_str(r#"{"a":1}"#).unwrap(),
+            webhook: Some("http://h/"),
+            policy: Some(wire::Policy {
+                execution_timeout: Some(6_000),
+                ttl: Some(20_000),
+                low_priority: Some(true),
+                retention: Some(wire::Retention {
+                    completed: Some(61_000),
+                    failed: Some(62_000),
+                    cancelled: Some(63_000),
+                }),
+            }),
+            s3_config: Some(wire::S3Config {
+                access_id: text("i"),
+                access_secret: text("s"),
+                bucket_name: text("b"),
+                endpoint_url: text("http://o/"),
+            }),
+        };
+        let body = serde_json::to_vec(&submission).unwrap();
+        let Submission { input, webhook, policy, s3_config } = parse(&body.into()).unwrap();
+        assert_eq!((input.as_str(), webhook.as_deref()), (r#"{"a":1}"#, Some("http://h/")));
+        let expected = PolicyRequest {
+            execution_timeout_ms: Some(6_000),
+            ttl_ms: Some(20_000),
+            low_priority: Some(true),
+            retention: ChosenRetention {
+                completed_ms: Some(61_000),
+                failed_ms: Some(62_000),
+                cancelled_ms: Some(63_000),
+            },
+        };
+        assert_eq!(policy, expected);
+        let S3Config { access_id, access_secret, bucket_name, endpoint_url } = s3_config.unwrap();
+        assert_eq!(
+            [access_id, access_secret, bucket_name, endpoint_url],
+            ["i", "s", "b", "http://o/"]
+        );
     }
 }

@@ -1,48 +1,38 @@
 //! Buckets of time: parts of the calendar, in UTC. A week begins on Monday.
 
 use gristmill_core::usage::Hour;
+use gristmill_wire::management::BucketSize;
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
-/// The length of a bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BucketSize {
-    /// An hour.
-    Hour,
-    /// A day.
-    Day,
-    /// A week, from Monday on.
-    Week,
-    /// A month.
-    Month,
-    /// A year.
-    Year,
-}
-
-impl BucketSize {
-    /// From the smallest to the largest.
-    pub const ALL: [Self; 5] = [Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
-
-    /// The size as clients spell it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-            Self::Year => "year",
-        }
-    }
-
+/// The buckets of one size.
+pub trait Buckets: Copy {
     /// The first hour of the bucket that contains `hour`.
-    pub fn start(self, hour: Hour) -> Hour {
-        let Some(date) = date(hour).filter(|_| self != Self::Hour) else { return hour };
-        self.first_day(date).and_then(first_hour).unwrap_or(hour)
-    }
+    fn start(self, hour: Hour) -> Hour;
 
     /// The first hour of the next bucket.
-    pub fn next(self, hour: Hour) -> Hour {
+    fn next(self, hour: Hour) -> Hour;
+
+    /// Number of buckets with hours from `start` to before `end`, or slightly more; the count stops
+    /// soon after `max`.
+    fn count(self, start: Hour, end: Hour, max: u32) -> u32 {
+        let (mut at, mut count) = (start, 0);
+        while at < end && count <= max {
+            at = self.next(at);
+            count += 1;
+        }
+        count
+    }
+}
+
+impl Buckets for BucketSize {
+    fn start(self, hour: Hour) -> Hour {
+        let Some(date) = date(hour).filter(|_| self != Self::Hour) else { return hour };
+        first_day(self, date).and_then(first_hour).unwrap_or(hour)
+    }
+
+    fn next(self, hour: Hour) -> Hour {
         let after = || Hour(hour.0.saturating_add(1));
         let Some(date) = date(hour).filter(|_| self != Self::Hour) else { return after() };
         let span = match self {
@@ -51,31 +41,20 @@ impl BucketSize {
             Self::Month => 1.month(),
             Self::Year => 1.year(),
         };
-        let next = self.first_day(date).and_then(|first| first.checked_add(span).ok());
+        let next = first_day(self, date).and_then(|first| first.checked_add(span).ok());
         next.and_then(first_hour).unwrap_or_else(after)
     }
+}
 
-    /// Number of buckets with hours from `start` to before `end`, or slightly more; the count stops
-    /// soon after `max`.
-    pub fn count(self, start: Hour, end: Hour, max: u32) -> u32 {
-        let (mut at, mut count) = (start, 0);
-        while at < end && count <= max {
-            at = self.next(at);
-            count += 1;
+fn first_day(size: BucketSize, date: Date) -> Option<Date> {
+    match size {
+        BucketSize::Hour | BucketSize::Day => Some(date),
+        BucketSize::Week => {
+            let days = date.weekday().since(Weekday::Monday);
+            date.checked_sub(i64::from(days).days()).ok()
         }
-        count
-    }
-
-    fn first_day(self, date: Date) -> Option<Date> {
-        match self {
-            Self::Hour | Self::Day => Some(date),
-            Self::Week => {
-                let days = date.weekday().since(Weekday::Monday);
-                date.checked_sub(i64::from(days).days()).ok()
-            }
-            Self::Month => Some(date.first_of_month()),
-            Self::Year => Some(date.first_of_year()),
-        }
+        BucketSize::Month => Some(date.first_of_month()),
+        BucketSize::Year => Some(date.first_of_year()),
     }
 }
 

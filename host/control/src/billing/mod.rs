@@ -14,8 +14,9 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageFilter, UsageQuery, UsageRow, UsageStore};
 
 use crate::error::ControlError;
-pub use bucket::BucketSize;
-pub use report::{Grouping, Record, Report};
+pub use bucket::Buckets;
+pub use gristmill_wire::management::{BucketSize, Grouping};
+pub use report::{Record, Report};
 pub use totals::TemplateUsage;
 use totals::Totals;
 

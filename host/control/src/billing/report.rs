@@ -6,40 +6,8 @@ use std::ops::Range;
 use gristmill_core::store::StoreError;
 use gristmill_core::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
 
-use super::{BucketSize, read};
-
-/// The property by which usage is grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grouping {
-    /// By endpoint.
-    Endpoint,
-    /// By template.
-    Template,
-    /// By owner.
-    Owner,
-}
-
-impl Grouping {
-    /// In the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Endpoint, Self::Template, Self::Owner];
-
-    /// The field of a record with its group; also the value by which clients request the grouping.
-    pub fn field(self) -> &'static str {
-        match self {
-            Self::Endpoint => "endpointId",
-            Self::Template => "templateId",
-            Self::Owner => "ownerId",
-        }
-    }
-
-    fn of(self, key: &UsageKey) -> &str {
-        match self {
-            Self::Endpoint => key.endpoint.as_str(),
-            Self::Template => key.template.as_str(),
-            Self::Owner => key.owner.as_str(),
-        }
-    }
-}
+use super::bucket::Buckets as _;
+use super::{BucketSize, Grouping, read};
 
 /// A query for a report.
 #[derive(Debug)]
@@ -91,7 +59,8 @@ impl Report {
             let mut sums: BTreeMap<(Hour, String), UsageSum> = BTreeMap::new();
             let hours = at.max(self.hours.start)..end.min(self.hours.end);
             read(store, hours, &self.filter, |row| {
-                let key = (self.size.start(row.key.hour), self.grouping.of(&row.key).to_owned());
+                let key =
+                    (self.size.start(row.key.hour), group(self.grouping, &row.key).to_owned());
                 sums.entry(key).or_default().add(&row.sum);
             })
             .await?;
@@ -120,4 +89,13 @@ fn bucket_of(cursor_position: Option<&str>) -> Hour {
     let bucket =
         cursor_position.and_then(|cursor_position| cursor_position.split_once(' ')?.0.parse().ok());
     Hour(bucket.unwrap_or(0))
+}
+
+/// The group that a row belongs to.
+fn group(grouping: Grouping, key: &UsageKey) -> &str {
+    match grouping {
+        Grouping::Endpoint => key.endpoint.as_str(),
+        Grouping::Template => key.template.as_str(),
+        Grouping::Owner => key.owner.as_str(),
+    }
 }

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use gristmill_client::{Client, Retries};
 use tempfile::TempDir;
 
 use self::event_log::EventLog;
@@ -22,7 +23,6 @@ use super::build::{self, BuildOptions, Built, Missing};
 use super::deploy::Deployable;
 use super::output;
 use super::project::Project;
-use crate::client::Client;
 use crate::serve::{DevHook, ServeSettings, Within, run_with};
 
 /// The default address.
@@ -113,7 +113,7 @@ struct Session {
 impl Session {
     async fn run(&mut self, addr: SocketAddr) -> anyhow::Result<()> {
         let url = format!("http://{addr}");
-        let client = Client::new(url.parse()?, None, None)?;
+        let client = Client::builder(url.parse()?).retries(Retries::NONE).build()?;
         let mut changes = Changes::of(&self.dir, &self.data_dir)?;
         loop {
             if let Err(error) = self.renew(&client, &url).await {

@@ -19,8 +19,8 @@ pub(crate) use deployment::local as local_deployment;
 pub(crate) use stack::{describe_call, describe_stack};
 
 use super::limits::LimitOptions;
-use super::parse;
 use super::project::Project;
+use super::{domain_values, parse};
 
 /// The environment of the handler.
 #[derive(Debug, Default, Args)]
@@ -49,7 +49,7 @@ pub(crate) struct LocalOptions {
     )]
     volume_gb: Option<u32>,
     /// Where the handler finds its network volume [default: /workspace].
-    #[arg(long, value_name = "PATH", requires = "volume", value_parser = parse::mount_path)]
+    #[arg(long, value_name = "PATH", requires = "volume", value_parser = domain_values::mount_path)]
     mount_path: Option<String>,
     #[command(flatten)]
     limits: LimitOptions,

@@ -37,7 +37,8 @@ pub(super) fn beside(dir: &Path) -> anyhow::Result<Json> {
     let document: Document<'_> =
         serde_json::from_str(&text).with_context(|| format!("{name} is not JSON of this kind"))?;
     let Some(input) = document.input else { bail!("{name} has no `input`") };
-    InputSource::Text(input.get().to_owned()).read().with_context(|| format!("cannot use {name}"))
+    let input = InputSource::Text(input.get().to_owned()).read();
+    input.map(|input| Json::from_value(&input)).with_context(|| format!("cannot use {name}"))
 }
 
 #[cfg(test)]

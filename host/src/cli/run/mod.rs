@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use gristmill_core::payload::Json;
 use gristmill_core::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let chosen = ComponentSource::new(args.handler.as_deref())?;
     let component = chosen.read()?;
     let input = match &args.input {
-        Some(source) => source.read()?,
+        Some(source) => Json::from_value(&source.read()?),
         None => input::beside(&chosen.dir)?,
     };
     if args.trace {

@@ -147,7 +147,7 @@ impl Case {
 
     fn read(case: CaseDocument<'_>, name: String, end: usize) -> anyhow::Result<Self> {
         let input = case.input.context("`input` is missing")?;
-        let input = InputSource::Text(input.get().to_owned()).read()?;
+        let input = Json::from_value(&InputSource::Text(input.get().to_owned()).read()?);
         if let Some(timeout) = case.timeout.filter(|ms| !TIMEOUT_MS.contains(*ms)) {
             let (min, max) = (TIMEOUT_MS.min, TIMEOUT_MS.max);
             bail!("`timeout` must be {min} to {max} ms, not {timeout}");

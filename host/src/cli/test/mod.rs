@@ -21,14 +21,14 @@ use std::time::Instant;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use futures::StreamExt as _;
+use gristmill_client::Client;
 use gristmill_core::id::EndpointId;
 use gristmill_core::limits::Bounds;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::ConnectionArgs;
+use super::client::ConnectionArgs;
 use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
 use super::{output, parse};
-use crate::client::Client;
 use cases::{Case, CaseFile};
 use report::{Outcome, Sum, Verdict};
 

@@ -1,4 +1,4 @@
-//! The wire shapes of the queue API, with their schemas. Fields without a value are absent.
+//! Conversions between the domain and the documents of the queue API ([`gristmill_wire::queue`]).
 
 mod health;
 mod requests;
@@ -6,42 +6,22 @@ mod status;
 mod stream;
 mod timeline;
 
-pub(crate) use health::HealthReport;
-pub(crate) use requests::RequestList;
-pub(crate) use status::{StatusDocument, status_document};
-pub(crate) use stream::{StreamAnswer, StreamPage, stream_page, write_chunk};
-pub(crate) use timeline::Timeline;
+pub(crate) use health::health_report;
+pub(crate) use requests::request_list;
+pub(crate) use status::status_document;
+pub(crate) use stream::{StreamAnswer, stream_page, write_chunk};
+pub(crate) use timeline::timeline;
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::id::JobId;
 use gristmill_core::job::JobStatus;
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use crate::openapi::schema;
+use gristmill_wire::queue::Accepted;
 
 /// The answer of `/run`, `/cancel` and `/retry`.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Accepted {
-    #[schema(value_type = schema::JobId)]
-    id: JobId,
-    #[schema(value_type = schema::Status)]
-    status: &'static str,
-}
-
-impl Accepted {
-    pub(crate) fn new(id: JobId, status: JobStatus) -> axum::Json<Self> {
-        axum::Json(Self { id, status: status.as_str() })
-    }
-}
-
-/// The queue purge result.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Purged {
-    pub(crate) removed: u64,
-    pub(crate) status: &'static str,
+pub(crate) fn accepted(id: JobId, status: JobStatus) -> axum::Json<Accepted> {
+    axum::Json(Accepted { id: id.to_string(), status })
 }
 
 /// The header with the job's id.

@@ -5,43 +5,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use gristmill_core::document::open_document;
 use gristmill_core::jobs::JobDocument;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use super::json_response;
-use crate::openapi::schema;
 use crate::queue::streaming_body::StreamingBody;
-
-/// The present state of a job. Fields without a value are absent, never null.
-#[derive(Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
-pub(crate) struct StatusDocument {
-    #[schema(value_type = schema::JobId)]
-    id: String,
-    #[schema(value_type = schema::Status)]
-    status: String,
-    /// Milliseconds in the queue.
-    delay_time: u64,
-    /// Milliseconds that the handler has run, or ran, in the last attempt.
-    execution_time: u64,
-    /// The worker that claimed the job; absent before that.
-    #[schema(value_type = String, required = false)]
-    worker_id: Option<String>,
-    /// How often the job was queued again; absent when 0.
-    #[schema(value_type = u32, required = false)]
-    retries: Option<u32>,
-    /// Why the job is FAILED or TIMED_OUT.
-    #[schema(value_type = String, required = false)]
-    error: Option<String>,
-    /// Why a waiting job does not run.
-    #[schema(value_type = String, required = false)]
-    reason: Option<String>,
-    /// The result; while the job runs, and when it has FAILED, its newest progress value.
-    #[schema(value_type = Value, required = false)]
-    output: Option<Box<RawValue>>,
-}
 
 /// The status document.
 pub(crate) fn status_document(document: &JobDocument) -> Response {
@@ -70,6 +36,7 @@ mod tests {
     use gristmill_core::payload::Json;
     use gristmill_core::record::JobRecord;
     use gristmill_core::time::Timestamp;
+    use gristmill_wire::queue::StatusDocument;
     use http_body_util::BodyExt as _;
 
     use super::*;
@@ -108,9 +75,11 @@ mod tests {
                     waiting_reason: (status == JobStatus::InQueue).then(|| "no worker".to_owned()),
                 };
                 let body = status_document(&document).into_body().collect().await.unwrap();
-                let shown: StatusDocument = serde_json::from_slice(&body.to_bytes()).unwrap();
+                let body = body.to_bytes();
+                let shown: StatusDocument<'_> = serde_json::from_slice(&body).unwrap();
+                assert_eq!(serde_json::to_vec(&shown).unwrap(), body, "no other field");
                 assert_eq!(shown.id, document.record.id.to_string());
-                assert_eq!(shown.status, status.as_str());
+                assert_eq!(shown.status, status);
                 let waits = status == JobStatus::InQueue;
                 assert_eq!(
                     (shown.delay_time, shown.execution_time == 0),
@@ -118,8 +87,8 @@ mod tests {
                 );
                 assert_eq!(shown.worker_id.is_none(), waits);
                 assert_eq!(shown.retries, (status == JobStatus::Failed).then_some(1));
-                assert_eq!(shown.error, document.record.error);
-                assert_eq!(shown.reason, document.waiting_reason);
+                assert_eq!(shown.error, document.record.error.map(Into::into));
+                assert_eq!(shown.reason, document.waiting_reason.map(Into::into));
                 assert_eq!(shown.output.map(|raw| raw.get().to_owned()), output);
             }
         }

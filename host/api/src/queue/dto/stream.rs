@@ -4,49 +4,11 @@
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::stream;
-use serde::Deserialize;
+use gristmill_wire::queue::StreamChunk;
+use gristmill_wire::schema;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
-use crate::openapi::schema;
 use crate::queue::StreamShape;
-
-/// One element of a stream.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
-pub(crate) struct StreamChunk {
-    /// The emitted value.
-    #[schema(value_type = Value)]
-    output: Box<RawValue>,
-    metrics: StreamMetrics,
-    /// The index of this part, if the output was split.
-    #[schema(value_type = u32, required = false)]
-    part: Option<u32>,
-    /// The number of parts, if the output was split.
-    #[schema(value_type = u32, required = false)]
-    parts: Option<u32>,
-}
-
-/// The handler's metrics, with the index of the chunk.
-#[derive(Deserialize, ToSchema)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
-pub(crate) struct StreamMetrics {
-    /// A number, unless the handler has set it to something else.
-    #[schema(value_type = Value)]
-    stream_index: Box<RawValue>,
-}
-
-/// An answer of `/stream` under `/sdk/v2`.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the shape of what is written by hand"))]
-pub(crate) struct StreamPage {
-    /// Final only with the last chunk.
-    #[schema(value_type = schema::Status)]
-    status: String,
-    stream: Vec<StreamChunk>,
-}
 
 /// An answer of `/stream` under `/v2`, and as server-sent events.
 #[derive(utoipa::IntoResponses)]
@@ -62,7 +24,8 @@ pub(crate) struct StreamPage {
 #[expect(dead_code, reason = "the shape of what is written by hand")]
 pub(crate) struct StreamAnswer(Vec<StreamChunk>);
 
-/// Writes an answer of `/stream`: a list of [`StreamChunk`], or a [`StreamPage`].
+/// Writes an answer of `/stream`: a list of [`StreamChunk`], or a
+/// [`StreamPage`](gristmill_wire::queue::StreamPage).
 pub(crate) fn stream_page(shape: StreamShape, page: &stream::StreamPage) -> Vec<u8> {
     let stream::StreamPage { status, page, .. } = page;
     let bytes = 64 + page.chunks.iter().map(|chunk| chunk.len() + 64).sum::<usize>();
@@ -125,6 +88,7 @@ fn write_metrics(into: &mut Vec<u8>, index: u64, metrics: Option<&Json>) {
 mod tests {
     use gristmill_core::job::{Claim, JobStatus};
     use gristmill_core::record::{ChunkPage, Part};
+    use gristmill_wire::queue::{StreamMetrics, StreamPage};
 
     use super::*;
 
@@ -144,17 +108,22 @@ mod tests {
             page: ChunkPage { attempt: Claim(1), first: 7, chunks },
         };
         let list = stream_page(StreamShape::Array, &page);
+        let written = list.clone();
         let list: Vec<StreamChunk> = serde_json::from_slice(&list).unwrap();
+        assert_eq!(serde_json::to_vec(&list).unwrap(), written, "no other field");
         let object = stream_page(StreamShape::Object, &page);
         let object: StreamPage = serde_json::from_slice(&object).unwrap();
-        assert_eq!(object.status, "IN_PROGRESS");
+        assert_eq!(object.status, JobStatus::InProgress);
         for [first, second] in
             [list, object.stream].map(|list| <[_; 2]>::try_from(list).ok().unwrap())
         {
             assert_eq!((first.part, first.parts), (None, None));
             assert_eq!((second.part, second.parts), (Some(1), Some(3)));
-            assert_eq!(first.metrics.stream_index.get(), "7");
-            assert_eq!(second.metrics.stream_index.get(), "8");
+            let index = |chunk: &StreamChunk| {
+                let metrics: StreamMetrics = serde_json::from_str(chunk.metrics.get()).unwrap();
+                metrics.stream_index.get().to_owned()
+            };
+            assert_eq!([index(&first), index(&second)], ["7", "8"]);
             assert_eq!([first, second].map(|c| c.output.get().to_owned()), ["{\"a\":1}"; 2]);
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 
 /// Converts a refusal to OpenAI's format. Status and headers are unchanged.
 pub(crate) async fn reshape_refusal(mut response: Response) -> Response {
@@ -37,7 +37,7 @@ struct OpenAiErrorFields<'a> {
 /// A refusal as JSON text.
 pub(super) fn body(error: &ApiError) -> String {
     let code = error.code();
-    let (message, r#type) = (error.sentence(), type_of(code.status()));
+    let (message, r#type) = (error.sentence(), type_of(error::status(code)));
     let error = OpenAiErrorFields { message, r#type, param: None, code: code.as_str() };
     serde_json::to_string(&OpenAiError { error }).expect("the body is plain data")
 }

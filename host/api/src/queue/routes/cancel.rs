@@ -2,10 +2,12 @@
 
 use axum::Json;
 
+use gristmill_wire::queue::Accepted;
+
 use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::tag;
-use crate::queue::dto::Accepted;
+use crate::queue::dto;
 
 /// Stops a running job, or removes a waiting job from the queue.
 ///
@@ -19,5 +21,5 @@ pub(crate) async fn cancel(
 ) -> Result<Json<Accepted>, ApiError> {
     let id = call.job()?;
     let status = state.jobs.cancel(&call.deployment.endpoint.id, id).await?;
-    Ok(Accepted::new(id, status.ok_or_else(ApiError::job_not_found)?))
+    Ok(dto::accepted(id, status.ok_or_else(ApiError::job_not_found)?))
 }

@@ -2,10 +2,12 @@
 
 use axum::Json;
 
+use gristmill_wire::queue::HealthReport;
+
 use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::tag;
-use crate::queue::dto::HealthReport;
+use crate::queue::dto;
 
 /// The endpoint's jobs and workers.
 ///
@@ -17,5 +19,5 @@ use crate::queue::dto::HealthReport;
 pub(crate) async fn health(
     Admitted { state, call, .. }: Admitted<Read>,
 ) -> Result<Json<HealthReport>, ApiError> {
-    Ok(Json(state.jobs.health(&call.deployment.endpoint.id).await?.into()))
+    Ok(Json(dto::health_report(state.jobs.health(&call.deployment.endpoint.id).await?)))
 }

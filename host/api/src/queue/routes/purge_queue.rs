@@ -2,10 +2,11 @@
 
 use axum::Json;
 
+use gristmill_wire::queue::Purged;
+
 use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::tag;
-use crate::queue::dto::Purged;
 
 /// Removes all waiting jobs.
 ///
@@ -18,5 +19,5 @@ pub(crate) async fn purge_queue(
     Admitted { state, call, .. }: Admitted<Submit>,
 ) -> Result<Json<Purged>, ApiError> {
     let removed = state.jobs.purge(&call.deployment.endpoint.id).await?;
-    Ok(Json(Purged { removed, status: "completed" }))
+    Ok(Json(Purged { removed, status: "completed".to_owned() }))
 }

@@ -5,6 +5,7 @@ use axum::extract::RawQuery;
 use gristmill_core::job::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_core::listing::{Cursor, JobQuery};
+use gristmill_wire::queue::RequestList;
 
 use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
@@ -12,7 +13,7 @@ use crate::openapi::parameters::RequestFilter;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::dto::RequestList;
+use crate::queue::dto;
 
 /// The endpoint's jobs, newest first.
 ///
@@ -34,7 +35,7 @@ pub(crate) async fn requests(
         count_max: query.bounded("limit", LIST_JOBS)?,
     };
     let (page, now) = state.jobs.list(&call.deployment.endpoint.id, &query).await?;
-    Ok(Json(RequestList::new(&page, now)))
+    Ok(Json(dto::request_list(&page, now)))
 }
 
 fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {

@@ -3,12 +3,13 @@
 use axum::Json;
 use gristmill_core::job::JobStatus;
 use gristmill_core::store::RetryAnswer;
+use gristmill_wire::queue::Accepted;
 
 use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::queue::dto::Accepted;
+use crate::queue::dto;
 
 /// Queues a FAILED or TIMED_OUT job again.
 ///
@@ -24,7 +25,7 @@ pub(crate) async fn retry(
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint;
     match state.jobs.retry(&endpoint.id, id, endpoint.waiting_jobs_max).await? {
-        RetryAnswer::Queued => Ok(Accepted::new(id, JobStatus::InQueue)),
+        RetryAnswer::Queued => Ok(dto::accepted(id, JobStatus::InQueue)),
         RetryAnswer::WrongStatus(status) => Err(ApiError::bad_request(format!(
             "only FAILED or TIMED_OUT jobs can be retried; job is {status}"
         ))),

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
+use gristmill_wire::queue::{Accepted, Submission};
 
 use crate::auth;
 use crate::caller::{Admitted, Submit};
@@ -12,7 +13,7 @@ use crate::error::ApiError;
 use crate::openapi::parameters::IdempotencyKey;
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
-use crate::queue::dto::Accepted;
+use crate::queue::dto;
 use crate::queue::{idempotency, submission};
 
 /// Submits a job; the client reads the result later.
@@ -20,7 +21,7 @@ use crate::queue::{idempotency, submission};
 /// Answers once the job is on stable storage.
 #[utoipa::path(
     post, path = "/{endpoint}/run", operation_id = "Run", tag = tag::JOBS,
-    params(IdempotencyKey), request_body = submission::Body,
+    params(IdempotencyKey), request_body = Submission<'_>,
     responses(
         (status = 200, description = "It is on stable storage", body = Accepted,
             headers(("Idempotent-Replayed" = bool, description = "It was sent before"))),
@@ -42,7 +43,7 @@ pub(crate) async fn run(
     };
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
-    let mut response = Accepted::new(submitted.id, JobStatus::InQueue).into_response();
+    let mut response = dto::accepted(submitted.id, JobStatus::InQueue).into_response();
     idempotency::add_replayed_header(submitted, &mut response);
     Ok(response)
 }

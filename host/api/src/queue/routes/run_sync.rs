@@ -6,6 +6,7 @@ use axum::extract::{RawQuery, Request};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
+use gristmill_wire::queue::{StatusDocument, Submission};
 
 use crate::auth::KeyCheck;
 use crate::caller::{Admitted, Submit};
@@ -22,9 +23,9 @@ use crate::queue::{dto, idempotency, results, submission, waiting};
 /// continues.
 #[utoipa::path(
     post, path = "/{endpoint}/runsync", operation_id = "RunSync", tag = tag::JOBS,
-    params(Wait, IdempotencyKey), request_body = submission::Body,
+    params(Wait, IdempotencyKey), request_body = Submission<'_>,
     responses(
-        (status = 200, description = "The job as it is then", body = dto::StatusDocument,
+        (status = 200, description = "The job as it is then", body = StatusDocument<'_>,
             headers(
                 ("X-Job-Id" = String, description = "The job's id"),
                 ("Idempotent-Replayed" = bool, description = "It was sent before"),

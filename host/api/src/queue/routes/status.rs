@@ -4,6 +4,7 @@ use axum::extract::RawQuery;
 use axum::response::Response;
 use gristmill_core::key::Scope;
 use gristmill_core::limits::WAIT_MS;
+use gristmill_wire::queue::StatusDocument;
 
 use crate::auth::{self, KeyCheck};
 use crate::caller::{Admitted, Read};
@@ -12,7 +13,7 @@ use crate::openapi::parameters::{ShortenTtl, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::query::Query;
-use crate::queue::{dto, results, waiting};
+use crate::queue::{results, waiting};
 
 /// Shows the present state of the job.
 ///
@@ -20,7 +21,7 @@ use crate::queue::{dto, results, waiting};
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status/{job}", operation_id = "GetStatus", tag = tag::JOBS,
     params(ShortenTtl),
-    responses((status = 200, description = "The job", body = dto::StatusDocument), Mistaken),
+    responses((status = 200, description = "The job", body = StatusDocument<'_>), Mistaken),
 )]
 pub(crate) async fn status(
     Admitted { state, call, .. }: Admitted<Read>,
@@ -45,7 +46,7 @@ pub(crate) async fn status(
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status-sync/{job}", operation_id = "GetStatusSync", tag = tag::JOBS,
     params(Wait),
-    responses((status = 200, description = "The job", body = dto::StatusDocument), Mistaken),
+    responses((status = 200, description = "The job", body = StatusDocument<'_>), Mistaken),
 )]
 pub(crate) async fn status_sync(
     Admitted { state, call, .. }: Admitted<Read>,

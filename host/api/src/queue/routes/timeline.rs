@@ -2,11 +2,13 @@
 
 use axum::Json;
 
+use gristmill_wire::queue::Timeline;
+
 use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::queue::dto::Timeline;
+use crate::queue::dto;
 
 /// The events of the job, oldest first: when it was queued, started and ended, for each attempt,
 /// and the attempts to send its webhook.
@@ -21,5 +23,5 @@ pub(crate) async fn timeline(
     let endpoint = &call.deployment.endpoint.id;
     let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
     let timeline = state.control.endpoints.timeline(&record).await?;
-    Ok(Json(Timeline::new(&record, timeline)))
+    Ok(Json(dto::timeline(&record, timeline)))
 }

@@ -1,0 +1,351 @@
+//! The management API: endpoints, templates, handlers, keys, credentials, volumes, usage, log lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::Method;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+
+use crate::client::with_query;
+use crate::wire::id::{EndpointId, OwnerId, TemplateId};
+use crate::wire::management::{
+    BillingRecord, BucketSize, Delivery, Endpoint, EndpointInput, EndpointWithSecret, Grouping,
+    Handler, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput, NewKey,
+    NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release, Rollback, RotatedSecrets, Template,
+    TemplateInput,
+};
+use crate::{Answer, Client, ClientError, EventStream, LogStream};
+
+/// Most time for an upload, including compiling.
+const UPLOAD_TIME_MAX: Duration = Duration::from_mins(15);
+
+/// Most time for replacing the key of stored secrets. The host reads all waiting inputs.
+const ROTATION_TIME_MAX: Duration = Duration::from_hours(24);
+
+/// An upload is sent in pieces of this size, so that its progress can be shown.
+const PIECE_BYTES: usize = 64 << 10;
+
+// The paths of the kinds of objects.
+const ENDPOINTS: &str = "endpoints";
+const HANDLERS: &str = "handlers";
+const KEYS: &str = "keys";
+const REGISTRY_AUTHS: &str = "containerregistryauth";
+const TEMPLATES: &str = "templates";
+const VOLUMES: &str = "networkvolumes";
+
+/// Whether an object existed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deployed {
+    /// It was created.
+    Created,
+    /// It was changed.
+    Updated,
+}
+
+/// The templates of a list, besides the caller's own that no endpoint uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TemplateFilter {
+    /// Those that endpoints use.
+    pub endpoint_bound: bool,
+    /// Those of other owners that are public.
+    pub public: bool,
+    /// Those of the operator for all owners.
+    pub platform: bool,
+}
+
+impl TemplateFilter {
+    /// All that the caller may see.
+    pub const ALL: Self = Self { endpoint_bound: true, public: true, platform: true };
+
+    fn query(self) -> Vec<(&'static str, String)> {
+        let flags = [
+            ("includeEndpointBoundTemplates", self.endpoint_bound),
+            ("includePublicTemplates", self.public),
+            ("includePlatformTemplates", self.platform),
+        ];
+        flags
+            .into_iter()
+            .filter(|(_, is_set)| *is_set)
+            .map(|(n, _)| (n, "true".to_owned()))
+            .collect()
+    }
+}
+
+/// Selects log lines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// The number of lines, the newest ones; by default 100
+    /// ([`LIST_LOGS`](crate::wire::bounds::LIST_LOGS)).
+    pub tail: Option<u64>,
+    /// Only the lines of this job.
+    pub job: Option<String>,
+}
+
+impl LogQuery {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let tail = self.tail.map(|tail| ("tail", tail.to_string()));
+        tail.into_iter().chain(self.job.clone().map(|job| ("job", job))).collect()
+    }
+}
+
+/// Selects and groups usage.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BillingQuery {
+    /// Usage counts from the hour of this time on, in RFC 3339; by default 30 days before `end`.
+    pub start: Option<String>,
+    /// Usage counts before this time; by default now.
+    pub end: Option<String>,
+    /// The period of a record; by default a day.
+    pub bucket: Option<BucketSize>,
+    /// By default by endpoint.
+    pub grouping: Option<Grouping>,
+    /// Only usage of this endpoint.
+    pub endpoint: Option<EndpointId>,
+    /// Only usage of this template.
+    pub template: Option<TemplateId>,
+    /// Only usage of this owner.
+    pub owner: Option<OwnerId>,
+}
+
+impl BillingQuery {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let optional = [
+            ("startTime", self.start.clone()),
+            ("endTime", self.end.clone()),
+            ("bucketSize", self.bucket.map(|size| size.as_str().to_owned())),
+            ("endpointId", self.endpoint.as_ref().map(ToString::to_string)),
+            ("templateId", self.template.as_ref().map(ToString::to_string)),
+            ("ownerId", self.owner.as_ref().map(ToString::to_string)),
+            ("grouping", self.grouping.map(|grouping| grouping.field().to_owned())),
+        ];
+        optional.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+/// Defines the calls about one kind of objects.
+macro_rules! calls {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($argument:ident: $type:ty),*) -> $answer:ty = $method:ident($($call:expr),*);
+    )*) => {
+        /// # The management API
+        ///
+        /// Every call fails when the host refuses it, or cannot be reached.
+        impl Client {$(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// [`ClientError`]
+            pub async fn $name(&self, $($argument: $type),*) -> Result<$answer, ClientError> {
+                self.$method($($call),*).await
+            }
+        )*}
+    };
+}
+
+calls! {
+    /// All endpoints of the caller.
+    endpoints() -> Answer<Vec<Endpoint>> = list(&["v1", ENDPOINTS], &[]);
+    /// An endpoint.
+    endpoint(id: &str) -> Answer<Endpoint> = get(&["v1", ENDPOINTS, id], &[]);
+    /// Creates an endpoint. The answer has the secret of its webhooks.
+    create_endpoint(new: &EndpointInput) -> Answer<EndpointWithSecret> =
+        send_json(Method::POST, &["v1", ENDPOINTS], new);
+    /// Changes the given fields of an endpoint.
+    update_endpoint(id: &str, fields: &EndpointInput) -> Answer<Endpoint> =
+        send_json(Method::PATCH, &["v1", ENDPOINTS, id], fields);
+    /// Deletes an endpoint with all its jobs.
+    delete_endpoint(id: &str) -> () = delete(&["v1", ENDPOINTS, id]);
+    /// The handlers that an endpoint has run, the newest first.
+    releases(endpoint: &str) -> Answer<Vec<Release>> =
+        list(&["v1", ENDPOINTS, endpoint, "releases"], &[]);
+    /// Rolls back to the previous handler, or to that of a version.
+    roll_back(endpoint: &str, to: &Rollback) -> Answer<Release> =
+        send_json(Method::POST, &["v1", ENDPOINTS, endpoint, "rollback"], to);
+    /// Replaces the secret of an endpoint's webhooks.
+    rotate_webhook_secret(endpoint: &str) -> Answer<EndpointWithSecret> =
+        post(&["v1", ENDPOINTS, endpoint, "rotate-webhook-secret"]);
+    /// The newest deliveries of an endpoint's webhooks, newest first.
+    deliveries(endpoint: &str) -> Answer<Vec<Delivery>> =
+        get(&["v1", ENDPOINTS, endpoint, "deliveries"], &[]);
+    /// The newest log lines of an endpoint's handlers.
+    logs(endpoint: &EndpointId, query: &LogQuery) -> Answer<Vec<LogLine<'static>>> =
+        get(&["v1", ENDPOINTS, endpoint.as_str(), "logs"], &query.query());
+
+    /// All templates that match the filter.
+    templates(filter: TemplateFilter) -> Answer<Vec<Template>> =
+        list(&["v1", TEMPLATES], &filter.query());
+    /// A template that matches the filter.
+    template(id: &str, filter: TemplateFilter) -> Answer<Template> =
+        get(&["v1", TEMPLATES, id], &filter.query());
+    /// Creates a template.
+    create_template(new: &TemplateInput) -> Answer<Template> =
+        send_json(Method::POST, &["v1", TEMPLATES], new);
+    /// Changes the given fields of a template.
+    update_template(id: &str, fields: &TemplateInput) -> Answer<Template> =
+        send_json(Method::PATCH, &["v1", TEMPLATES, id], fields);
+    /// Deletes a template that no endpoint uses.
+    delete_template(id: &str) -> () = delete(&["v1", TEMPLATES, id]);
+
+    /// All uploaded handlers.
+    handlers() -> Answer<Vec<Handler>> = list(&["v1", HANDLERS], &[]);
+    /// The handler with this name, `name:tag`.
+    handler(image: &str) -> Answer<Handler> = get(&["v1", HANDLERS, image], &[]);
+    /// Deletes a handler's name; refused while an endpoint runs it.
+    delete_handler(image: &str) -> () = delete(&["v1", HANDLERS, image]);
+
+    /// All keys, without their secrets.
+    keys() -> Answer<Vec<Key>> = list(&["v1", KEYS], &[]);
+    /// Creates a key. Only this answer has its text.
+    create_key(new: &NewKey) -> Answer<KeyWithText> = send_json(Method::POST, &["v1", KEYS], new);
+    /// Revokes a key: from now on it is refused.
+    revoke_key(id: &str) -> () = delete(&["v1", KEYS, id]);
+
+    /// All credentials for registries, without their passwords.
+    registry_auths() -> Answer<Vec<RegistryAuth>> = list(&["v1", REGISTRY_AUTHS], &[]);
+    /// Credentials for a registry, without their password.
+    registry_auth(id: &str) -> Answer<RegistryAuth> = get(&["v1", REGISTRY_AUTHS, id], &[]);
+    /// Stores credentials for a registry.
+    create_registry_auth(new: &NewRegistryAuth) -> Answer<RegistryAuth> =
+        send_json(Method::POST, &["v1", REGISTRY_AUTHS], new);
+    /// Deletes credentials that no template names.
+    delete_registry_auth(id: &str) -> () = delete(&["v1", REGISTRY_AUTHS, id]);
+
+    /// All network volumes.
+    volumes() -> Answer<Vec<NetworkVolume>> = list(&["v1", VOLUMES], &[]);
+    /// A network volume.
+    volume(id: &str) -> Answer<NetworkVolume> = get(&["v1", VOLUMES, id], &[]);
+    /// Creates a network volume.
+    create_volume(new: &NewNetworkVolume) -> Answer<NetworkVolume> =
+        send_json(Method::POST, &["v1", VOLUMES], new);
+    /// Changes the given fields of a network volume.
+    update_volume(id: &str, fields: &NetworkVolumeInput) -> Answer<NetworkVolume> =
+        send_json(Method::PATCH, &["v1", VOLUMES, id], fields);
+    /// Deletes a network volume that no endpoint names, with its files.
+    delete_volume(id: &str) -> () = delete(&["v1", VOLUMES, id]);
+
+    /// Usage and its cost, by time and then by id.
+    billing(query: &BillingQuery) -> Answer<Vec<BillingRecord>> =
+        list(&["v1", "billing", ENDPOINTS], &query.query());
+}
+
+impl Client {
+    /// Uploads a component as `image` (`name:tag`); returns once it is compiled. `on_sent` is
+    /// called with the number of bytes that were passed to the network.
+    ///
+    /// # Errors
+    /// [`ClientError`]. An upload is never repeated.
+    pub async fn upload(
+        &self,
+        image: &str,
+        component: Bytes,
+        on_sent: Arc<dyn Fn(u64) + Send + Sync>,
+    ) -> Result<Answer<Handler>, ClientError> {
+        let len = component.len();
+        let pieces = (0..len).step_by(PIECE_BYTES).map(move |start| {
+            let end = (start + PIECE_BYTES).min(len);
+            on_sent(end as u64);
+            Ok::<_, std::convert::Infallible>(component.slice(start..end))
+        });
+        let request = self
+            .request(Method::PUT, self.url(&["v1", HANDLERS, image]))
+            .timeout(UPLOAD_TIME_MAX)
+            .header(CONTENT_TYPE, "application/wasm")
+            // Announced, so that a body that is too large is refused before it is sent.
+            .header(CONTENT_LENGTH, len)
+            .body(reqwest::Body::wrap_stream(futures::stream::iter(pieces)));
+        self.send(request, false).await
+    }
+
+    /// Replaces the key of stored secrets; returns once they are encrypted with the new key.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn rotate_secrets_key(&self) -> Result<Answer<RotatedSecrets>, ClientError> {
+        let url = self.url(&["v1", "secrets", "rotate"]);
+        self.send(self.request(Method::POST, url).timeout(ROTATION_TIME_MAX), false).await
+    }
+
+    /// Changes the template `id`, or creates it with the id as its name.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn put_template(
+        &self,
+        id: &TemplateId,
+        fields: &TemplateInput,
+    ) -> Result<Deployed, ClientError> {
+        match self.update_template(id.as_str(), fields).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other.map(|_| Deployed::Updated),
+        }
+        let name = fields.name.clone().or_else(|| Some(id.to_string()));
+        let new = TemplateInput { id: Some(id.clone()), name, ..fields.clone() };
+        self.create_template(&new).await.map(|_| Deployed::Created)
+    }
+
+    /// Changes the endpoint `id`, or creates it with the id as its name.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn put_endpoint(
+        &self,
+        id: &EndpointId,
+        fields: &EndpointInput,
+    ) -> Result<Deployed, ClientError> {
+        match self.update_endpoint(id.as_str(), fields).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other.map(|_| Deployed::Updated),
+        }
+        let name = fields.name.clone().or_else(|| Some(id.to_string()));
+        let new = EndpointInput { id: Some(id.clone()), name, ..fields.clone() };
+        self.create_endpoint(&new).await.map(|_| Deployed::Created)
+    }
+
+    /// The newest log lines of an endpoint's handlers, followed by new ones for ever.
+    pub fn follow_logs(&self, endpoint: &EndpointId, query: &LogQuery) -> LogStream {
+        LogStream::new(self.clone(), endpoint.clone(), query.clone())
+    }
+
+    /// One connection of [`Self::follow_logs`], as events; after the event with the id `after`, if it
+    /// is given.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn log_events(
+        &self,
+        endpoint: &EndpointId,
+        query: &LogQuery,
+        after: Option<&str>,
+    ) -> Result<EventStream, ClientError> {
+        let url = self.url(&["v1", ENDPOINTS, endpoint.as_str(), "logs"]);
+        let url = with_query(url, &query.query());
+        EventStream::open(self, self.request(Method::GET, url), after).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_given_parts_of_a_query_are_sent() {
+        let query = BillingQuery {
+            start: Some("2026-01-31T00:00:00Z".to_owned()),
+            bucket: Some(BucketSize::Hour),
+            grouping: Some(Grouping::Owner),
+            owner: Some(OwnerId::new("o").unwrap()),
+            ..BillingQuery::default()
+        };
+        let expected = [
+            ("startTime", "2026-01-31T00:00:00Z"),
+            ("bucketSize", "hour"),
+            ("ownerId", "o"),
+            ("grouping", "ownerId"),
+        ];
+        assert_eq!(query.query(), expected.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(TemplateFilter::ALL.query().len(), 3);
+        assert_eq!(TemplateFilter::default().query(), []);
+    }
+}

@@ -1,0 +1,127 @@
+//! `gristmill volumes`: creates, lists, shows and deletes network volumes.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gristmill_client::wire::bounds::VOLUME_GB;
+use gristmill_client::wire::id::VolumeId;
+use gristmill_client::wire::management::{NetworkVolume, NewNetworkVolume};
+
+use super::connection::ConnectionArgs;
+use super::resource::{ListArgs, print};
+use crate::cli::{output, parse};
+
+/// Create, list, show and delete network volumes: persistent directories for handlers.
+#[derive(Debug, Args)]
+pub(crate) struct VolumesArgs {
+    #[command(subcommand)]
+    command: VolumesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum VolumesCommand {
+    Create(CreateArgs),
+    /// List all network volumes.
+    List(ListArgs),
+    Get(GetArgs),
+    Delete(DeleteArgs),
+}
+
+/// Create a network volume and print its id. An endpoint uses it with `deploy --volume`.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// A display name.
+    #[arg(long)]
+    name: String,
+    /// The size limit, in gigabytes.
+    #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
+    size: u32,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Show a network volume.
+#[derive(Debug, Args)]
+struct GetArgs {
+    /// The volume's id.
+    id: VolumeId,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Delete a network volume that no endpoint uses, with all its files.
+#[derive(Debug, Args)]
+struct DeleteArgs {
+    /// The volume's id.
+    id: VolumeId,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        VolumesCommand::Create(args) => create(args).await?,
+        VolumesCommand::List(args) => list(args).await?,
+        VolumesCommand::Get(args) => get(args).await?,
+        VolumesCommand::Delete(args) => delete(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(args: CreateArgs) -> anyhow::Result<()> {
+    let new = NewNetworkVolume { name: args.name, size: args.size.into(), data_center_id: None };
+    let answer = args.connection.client()?.create_volume(&new).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let volume = answer.read()?;
+    output::note(format_args!("made network volume `{}`", volume.id));
+    output::result(volume.id)
+}
+
+async fn list(args: ListArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.volumes().await?;
+    print(&answer, args.json, |all: Vec<_>| table(&all))
+}
+
+async fn get(args: GetArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.volume(args.id.as_str()).await?;
+    print(&answer, args.json, |one| table(&[one]))
+}
+
+fn table(volumes: &[NetworkVolume]) -> Vec<String> {
+    let rows = volumes.iter().map(|volume| {
+        [volume.id.to_string(), format!("{} GB", volume.size), output::plain(&volume.name)]
+    });
+    output::table(["ID", "SIZE", "NAME"], rows)
+}
+
+async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
+    args.connection.client()?.delete_volume(args.id.as_str()).await?;
+    output::note(format_args!("deleted network volume `{}`", args.id));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_stand_in_columns() {
+        let volumes = r#"[
+            {"id":"0123456789abcdef","name":"grain","size":10,"dataCenterId":"local"},
+            {"id":"f","name":"flour","size":4000,"dataCenterId":"local"}]"#;
+        let expected = [
+            "ID                SIZE     NAME",
+            "0123456789abcdef  10 GB    grain",
+            "f                 4000 GB  flour",
+        ];
+        assert_eq!(table(&serde_json::from_str::<Vec<_>>(volumes).unwrap()), expected);
+    }
+}

@@ -1,0 +1,174 @@
+//! The bounds of the HTTP APIs: each with its unit and the host's behaviour at the bound. The host
+//! checks these constants; the bounds that no client sees are in its own crates.
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const SEVEN_DAYS: u64 = 7 * 86_400_000;
+
+/// Longest id, or part of an image's name, in bytes. Longer ones are refused with 400.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Longest display name, in characters. Longer ones are refused with 400.
+pub const NAME_CHARS_MAX: usize = 128;
+
+/// Longest `webhook` of a submission, in bytes (2 KiB): 400. It stays in memory for as long as its
+/// job and its deliveries exist.
+pub const WEBHOOK_URL_BYTES_MAX: usize = 2 * KIB;
+
+/// Longest field of a submission's `s3Config`, in characters (4 Ki): 400.
+pub const S3_FIELD_CHARS_MAX: usize = 4 * KIB;
+
+/// Longest `imageName` of a template, in characters (1 Ki): 400.
+pub const IMAGE_NAME_CHARS_MAX: usize = KIB;
+
+/// Most arguments in each of a template's two lists: 400.
+pub const ARGUMENTS_MAX: usize = 256;
+
+/// Longest argument of a template, in characters (16 Ki): 400.
+pub const ARGUMENT_CHARS_MAX: usize = 16 * KIB;
+
+/// Most variables of an environment: 400.
+pub const ENV_VARIABLES_MAX: usize = 256;
+
+/// Longest name of an environment's variable, in characters: 400.
+pub const ENV_NAME_CHARS_MAX: usize = 256;
+
+/// Longest value of an environment's variable, in characters (32 Ki): 400.
+pub const ENV_VALUE_CHARS_MAX: usize = 32 * KIB;
+
+/// Longest `readme` of a template, in characters (64 Ki): 400.
+pub const README_CHARS_MAX: usize = 64 * KIB;
+
+/// Most ports of a template: 400.
+pub const PORTS_MAX: usize = 256;
+
+/// Most hosts that an endpoint may allow: 400.
+pub const ALLOWED_HOSTS_MAX: usize = 256;
+
+/// Longest entry of a list of allowed hosts, and longest host of a registry, in bytes: a DNS name
+/// has 253 at most. Longer ones are refused with 400.
+pub const HOST_PATTERN_BYTES_MAX: usize = 300;
+
+/// Most endpoints that one API key names: 400.
+pub const KEY_ENDPOINTS_MAX: usize = 1_000;
+
+/// Largest body of `/run`, in bytes (10 MiB). Enforced on Content-Length before a byte is read,
+/// and again while reading: 413.
+pub const RUN_BODY_BYTES_MAX: usize = 10 * MIB;
+
+/// Largest body of `/runsync`, in bytes (20 MiB). Enforced like [`RUN_BODY_BYTES_MAX`].
+pub const RUN_SYNC_BODY_BYTES_MAX: usize = 20 * MIB;
+
+/// Deepest nesting of objects and lists in an input. Deeper ones are refused with 400: common JSON
+/// parsers, including that of the Rust SDK, fail there or run out of stack later.
+pub const JSON_NESTING_MAX: usize = 128;
+
+/// `limit` of `/requests`; a number outside is refused with 400.
+pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
+
+/// `tail` of an endpoint's log lines; a number outside is refused with 400.
+pub const LIST_LOGS: Bounds = Bounds { min: 0, default: 100, max: 10_000 };
+
+/// `limit` of the lists of the management API; a number outside is refused with 400. The default is
+/// the maximum, because some clients do not expect pages.
+pub const PAGE: Bounds = Bounds { min: 1, default: 1_000, max: 1_000 };
+
+/// Largest `output` of a job, in bytes (20 MiB). A handler that returns more fails its job.
+pub const OUTPUT_BYTES_MAX: usize = 20 * MIB;
+
+/// Largest stream chunk, in bytes (1 MiB). A larger one is split.
+pub const CHUNK_BYTES_MAX: usize = MIB;
+
+/// Largest uploaded component, in bytes (64 MiB): 413.
+pub const COMPONENT_BYTES_MAX: usize = 64 * MIB;
+
+/// Longest user name, and longest password, of credentials for a registry, in bytes: 400. Some
+/// registries use tokens of some KiB as passwords.
+pub const REGISTRY_SECRET_BYTES_MAX: usize = 16 * KIB;
+
+/// Largest body of a management call other than an upload, in bytes (1 MiB): 413.
+pub const MANAGEMENT_BODY_BYTES_MAX: usize = MIB;
+
+/// `executionTimeout` of a submission, in milliseconds.
+pub const EXECUTION_TIMEOUT_MS: Bounds = Bounds { min: 5_000, default: 600_000, max: SEVEN_DAYS };
+
+/// `ttl` of a submission, in milliseconds.
+pub const TTL_MS: Bounds = Bounds { min: 10_000, default: 86_400_000, max: SEVEN_DAYS };
+
+/// `wait` of `/runsync`, in milliseconds; values outside are clamped.
+pub const WAIT_MS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
+
+/// `wait` of `/stream`, in milliseconds; values outside are clamped. The default stays below the 10
+/// s after which some clients give up a call, and lose the chunks of its answer.
+pub const STREAM_WAIT_MS: Bounds = Bounds { min: 0, default: 4_000, max: 300_000 };
+
+/// How long a result of `/run` is kept after its completion, in milliseconds (30 minutes).
+pub const RETENTION_ASYNC_MS: u64 = 1_800_000;
+
+/// Least time for which a result of `/runsync` is kept, in milliseconds (1 minute); it is kept for
+/// the call's `wait` when that is longer.
+pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
+
+/// A retention that an endpoint or a submission chooses, in milliseconds (1 minute to 30 days).
+pub const RETENTION_MS: Bounds =
+    Bounds { min: 60_000, default: RETENTION_ASYNC_MS, max: 2_592_000_000 };
+
+/// Lifetime of a key with an expiry, in seconds (at most 10 years).
+pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
+
+/// Longest `Idempotency-Key`, in characters: 400.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
+
+/// Longest `volumeMountPath` of a template, in bytes: 400.
+pub const MOUNT_PATH_BYTES_MAX: usize = 256;
+
+/// Most workers of an endpoint. A number outside is refused with 400, here and in the bounds below.
+pub const WORKERS: Bounds = Bounds { min: 0, default: 16, max: 1_000 };
+
+/// Seconds for which a worker beyond `workersMin` waits for work.
+pub const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 5, max: 3_600 };
+
+/// The seconds or jobs of an endpoint's `scalerValue`.
+pub const SCALER_VALUE: Bounds = Bounds { min: 1, default: 1, max: 3_600 };
+
+/// Most jobs that may wait on an endpoint, if it has a bound of its own.
+pub const WAITING_JOBS: Bounds = Bounds { min: 1, default: 1, max: 10_000_000 };
+
+/// Memory of one attempt, in MiB.
+pub const MEMORY_MIB: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
+
+/// Most jobs of one instance.
+pub const REUSE_JOBS: Bounds = Bounds { min: 1, default: 1, max: 1_000_000 };
+
+/// Seconds for which an instance waits for its next job.
+pub const REUSE_IDLE_S: Bounds = Bounds { min: 1, default: 60, max: 3_600 };
+
+/// Size of a network volume, in gigabytes of 2^30 bytes.
+pub const VOLUME_GB: Bounds = Bounds { min: 1, default: 1, max: 4_000 };
+
+/// The operations whose rate limits an endpoint can choose.
+pub const RATE_LIMITED_OPERATIONS: [&str; 9] =
+    ["run", "runsync", "openai", "status", "stream", "cancel", "retry", "purge-queue", "requests"];
+
+/// The range and the default of a number that a client may give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Least value.
+    pub min: u64,
+    /// Value when none is given.
+    pub default: u64,
+    /// Greatest value.
+    pub max: u64,
+}
+
+impl Bounds {
+    /// The nearest value inside the bounds.
+    pub fn clamp(self, value: u64) -> u64 {
+        value.clamp(self.min, self.max)
+    }
+
+    /// Whether the value lies inside the bounds.
+    pub fn contains(self, value: u64) -> bool {
+        (self.min..=self.max).contains(&value)
+    }
+}

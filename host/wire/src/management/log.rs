@@ -1,0 +1,31 @@
+//! Lines that handlers have logged.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// One line of a handler's log.
+///
+/// The host writes one with borrowed texts; a client reads one that owns them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct LogLine<'a> {
+    /// Grows from line to line of the endpoint; `Last-Event-ID` uses it.
+    pub number: u64,
+    /// When the handler wrote it.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
+    pub at: String,
+    /// The job that the handler ran.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::JobId))]
+    pub job_id: String,
+    /// `trace`, `debug`, `info`, `warn` or `error`.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub level: Cow<'a, str>,
+    /// The text.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub line: Cow<'a, str>,
+}

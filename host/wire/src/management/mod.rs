@@ -1,0 +1,45 @@
+//! The management API. Fields without a value are absent; in a change, absent fields stay as they
+//! are.
+
+mod billing;
+mod delivery;
+mod endpoint;
+mod handler;
+mod key;
+mod log;
+mod registry_auth;
+mod release;
+mod secrets;
+mod template;
+mod volume;
+
+pub use billing::{Amount, BillingRecord, BucketSize, Grouping};
+pub use delivery::{Delivery, DeliveryState};
+pub use endpoint::{
+    Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,
+    Reuse, ReuseInput, ScalerType,
+};
+pub use handler::{Handler, Producer};
+pub use key::{Key, KeyWithText, NewKey};
+pub use log::LogLine;
+pub use registry_auth::{NewRegistryAuth, RegistryAuth};
+pub use release::{Release, Rollback};
+pub use secrets::RotatedSecrets;
+pub use template::{Template, TemplateInput};
+pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
+
+#[cfg(feature = "openapi")]
+pub use endpoint::NewEndpoint;
+#[cfg(feature = "openapi")]
+pub use template::NewTemplate;
+
+use serde::{Deserialize, Serialize};
+
+/// The hardware of workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum ComputeType {
+    /// Processors; there is no other kind.
+    #[serde(rename = "CPU")]
+    Cpu,
+}

@@ -1,0 +1,61 @@
+//! Network volumes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::VolumeId;
+#[cfg(feature = "openapi")]
+use crate::schema;
+use crate::whole_number;
+
+/// A network volume to create.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NewNetworkVolume {
+    /// A display name.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Name))]
+    pub name: String,
+    /// The volume's size limit, in gigabytes.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::VolumeSize))]
+    #[serde(deserialize_with = "whole_number::required")]
+    pub size: u64,
+    /// Any short text, without effect: there is only one data center.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::DataCenter>))]
+    pub data_center_id: Option<String>,
+}
+
+/// The fields of a network volume to change.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkVolumeInput {
+    /// A display name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
+    pub name: Option<String>,
+    /// The new size limit in gigabytes, at least the current one.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::VolumeSize>))]
+    #[serde(
+        default,
+        deserialize_with = "whole_number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub size: Option<u64>,
+}
+
+/// The answer's form of a network volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NetworkVolume {
+    /// Its id, for the field `networkVolumeId` of endpoints.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
+    pub id: VolumeId,
+    /// A display name.
+    pub name: String,
+    /// The size limit, in gigabytes.
+    pub size: u32,
+    /// `local`: this host.
+    pub data_center_id: String,
+}

@@ -1,0 +1,66 @@
+//! The status document of a job.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::JobStatus;
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// The present state of a job. Fields without a value are absent, never null.
+///
+/// The host writes one with borrowed texts; a client reads one that owns them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct StatusDocument<'a> {
+    /// The job's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::JobId))]
+    pub id: Cow<'a, str>,
+    /// Its status.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Status))]
+    pub status: JobStatus,
+    /// Milliseconds in the queue.
+    pub delay_time: u64,
+    /// Milliseconds that the handler has run, or ran, in the last attempt.
+    pub execution_time: u64,
+    /// The worker that claimed the job; absent before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
+    pub worker_id: Option<Cow<'a, str>>,
+    /// How often the job was queued again; absent when 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u32, required = false))]
+    pub retries: Option<u32>,
+    /// Why the job is FAILED or TIMED_OUT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
+    pub error: Option<Cow<'a, str>>,
+    /// Why a waiting job does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
+    pub reason: Option<Cow<'a, str>>,
+    /// The result; while the job runs, and when it has FAILED, its newest progress value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
+    pub output: Option<Cow<'a, RawValue>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_document_is_read_and_its_output_kept_as_text() {
+        let text = r#"{"id":"a-1","status":"COMPLETED","delayTime":3,"executionTime":7,"output":{"n": 9007199254740993},"later":1}"#;
+        let document: StatusDocument<'static> = serde_json::from_str(text).unwrap();
+        assert_eq!((document.status, document.execution_time), (JobStatus::Completed, 7));
+        assert_eq!(document.output.as_deref().unwrap().get(), r#"{"n": 9007199254740993}"#);
+        let written = serde_json::to_string(&document).unwrap();
+        assert_eq!(written, text.replace(r#","later":1"#, ""));
+        let unknown = text.replace("COMPLETED", "DONE");
+        assert!(serde_json::from_str::<StatusDocument<'_>>(&unknown).is_err());
+    }
+}

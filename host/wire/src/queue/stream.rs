@@ -1,0 +1,69 @@
+//! Chunks, the pages of `/stream`, and its events.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::JobStatus;
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// One element of a stream.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StreamChunk {
+    /// The emitted value.
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub output: Box<RawValue>,
+    /// [`StreamMetrics`], and the fields that the handler has set.
+    #[cfg_attr(feature = "openapi", schema(value_type = StreamMetrics))]
+    pub metrics: Box<RawValue>,
+    /// The index of this part, if the output was split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u32, required = false))]
+    pub part: Option<u32>,
+    /// The number of parts, if the output was split.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = u32, required = false))]
+    pub parts: Option<u32>,
+}
+
+/// The handler's metrics, with the index of the chunk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StreamMetrics {
+    /// A number, unless the handler has set it to something else.
+    #[cfg_attr(feature = "openapi", schema(value_type = Value))]
+    pub stream_index: Box<RawValue>,
+}
+
+/// An answer of `/stream` under `/sdk/v2`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StreamPage {
+    /// Final only with the last chunk.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Status))]
+    pub status: JobStatus,
+    /// The chunks.
+    pub stream: Vec<StreamChunk>,
+}
+
+/// The data of the event `restart`: the job runs again, and its stream begins again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamRestart {
+    /// The job's id.
+    pub id: String,
+    /// The number of the attempt whose chunks follow.
+    pub attempt: u32,
+}
+
+/// The data of the event `end`: the job has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamEnd {
+    /// The job's id.
+    pub id: String,
+    /// Its final status.
+    pub status: JobStatus,
+    /// Why it is FAILED or TIMED_OUT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,127 @@
+//! The body of `/run` and `/runsync`.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// A job to run. Other fields are ignored.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Submission<'a> {
+    /// For the handler, byte for byte.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub input: &'a RawValue,
+    /// Called when the job has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::WebhookUrl>))]
+    pub webhook: Option<&'a str>,
+    /// How long it may wait and run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    /// For the handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub s3_config: Option<S3Config>,
+}
+
+impl<'a> Submission<'a> {
+    /// A job with this input, an object, and nothing else.
+    pub fn new(input: &'a RawValue) -> Self {
+        Self { input, webhook: None, policy: None, s3_config: None }
+    }
+}
+
+/// How long a job may wait and run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// By default that of the endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ExecutionTimeout>))]
+    pub execution_timeout: Option<u64>,
+    /// By default 24 hours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Ttl>))]
+    pub ttl: Option<u64>,
+    /// Runs after the others, and never starts a worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_priority: Option<bool>,
+    /// By default those of the endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<Retention>,
+}
+
+/// How long a job is kept after its end, by the way in which it ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Retention {
+    /// For a job that completes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTime>))]
+    pub completed: Option<u64>,
+    /// Also for jobs that time out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTime>))]
+    pub failed: Option<u64>,
+    /// For a job that is cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTime>))]
+    pub cancelled: Option<u64>,
+}
+
+/// Object-storage settings, for the handler.
+#[derive(Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct S3Config {
+    /// The id of the bucket's access key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::S3Field>))]
+    pub access_id: Option<String>,
+    /// The secret of the bucket's access key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::S3Field>))]
+    pub access_secret: Option<String>,
+    /// The bucket's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::S3Field>))]
+    pub bucket_name: Option<String>,
+    /// The URL of the object store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::S3Field>))]
+    pub endpoint_url: Option<String>,
+}
+
+impl fmt::Debug for S3Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("S3Config").field("bucket_name", &self.bucket_name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_submission_has_only_the_given_fields() {
+        let input = serde_json::from_str(r#"{"n": 9007199254740993}"#).unwrap();
+        let plain = Submission::new(input);
+        let text = serde_json::to_string(&plain).unwrap();
+        assert_eq!(text, r#"{"input":{"n": 9007199254740993}}"#);
+        let policy = Policy {
+            execution_timeout: Some(5_000),
+            ttl: Some(60_000),
+            low_priority: Some(true),
+            retention: Some(Retention { failed: Some(60_000), ..Retention::default() }),
+        };
+        let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), ..plain };
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"retention":{"failed":60000}}}"#;
+        assert_eq!(serde_json::to_string(&full).unwrap(), expected);
+    }
+}

@@ -1,0 +1,145 @@
+//! The timeline of a job.
+
+use serde::{Deserialize, Serialize};
+
+use crate::JobStatus;
+use crate::id::WorkerId;
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// What happened to a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Timeline {
+    /// The job's id.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::JobId))]
+    pub id: String,
+    /// Its status.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Status))]
+    pub status: JobStatus,
+    /// Oldest first.
+    pub events: Vec<TimelineEvent>,
+    /// The number of the oldest attempts that are not among the events.
+    pub attempts_omitted: u32,
+}
+
+/// An event of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TimelineEvent {
+    /// When it happened.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
+    pub at: String,
+    /// Its kind.
+    pub event: TimelineEventKind,
+    /// Why the job was queued; for `queued`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub cause: Option<QueueCause>,
+    /// The number of the job's attempt or of the webhook's, from 1 on; for `started` and
+    /// `webhookSent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub attempt: Option<u32>,
+    /// For `started`, in the last attempt.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "workerId")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, nullable = false))]
+    pub worker_id: Option<WorkerId>,
+    /// The job's final status; for `ended`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Status>, nullable = false))]
+    pub status: Option<JobStatus>,
+    /// The status code of the receiver's answer, if there was one; for `webhookSent`.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "httpStatus")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub http_status: Option<u16>,
+    /// For `ended` in the last attempt, and for `webhookGivenUp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub error: Option<String>,
+}
+
+/// The kind of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum TimelineEventKind {
+    /// The job waits for a worker.
+    Queued,
+    /// A worker took the job, and its handler began.
+    Started,
+    /// The job ended.
+    Ended,
+    /// The host tried to send the job's webhook.
+    WebhookSent,
+    /// The receiver accepted the webhook.
+    WebhookDelivered,
+    /// The host does not try again.
+    WebhookGivenUp,
+}
+
+/// Why a job was queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum QueueCause {
+    /// A client submitted it.
+    Submitted,
+    /// A client retried it.
+    Retried,
+    /// The host stopped its attempt, such as for a drain.
+    Released,
+    /// The host died while it ran.
+    HostLost,
+}
+
+impl TimelineEventKind {
+    /// The kind as documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Started => "started",
+            Self::Ended => "ended",
+            Self::WebhookSent => "webhookSent",
+            Self::WebhookDelivered => "webhookDelivered",
+            Self::WebhookGivenUp => "webhookGivenUp",
+        }
+    }
+}
+
+impl QueueCause {
+    /// The cause as documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Submitted => "submitted",
+            Self::Retried => "retried",
+            Self::Released => "released",
+            Self::HostLost => "hostLost",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_written_as_documents_have_them() {
+        for cause in
+            [QueueCause::Submitted, QueueCause::Retried, QueueCause::Released, QueueCause::HostLost]
+        {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
+        }
+        for kind in [
+            TimelineEventKind::Queued,
+            TimelineEventKind::Started,
+            TimelineEventKind::Ended,
+            TimelineEventKind::WebhookSent,
+            TimelineEventKind::WebhookDelivered,
+            TimelineEventKind::WebhookGivenUp,
+        ] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+}

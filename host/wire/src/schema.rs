@@ -1,0 +1,211 @@
+//! Schemas of texts and numbers with bounds, for the OpenAPI document. The bounds are the constants
+//! that the host checks ([`bounds`](crate::bounds)); none is repeated here.
+
+use std::borrow::Cow;
+
+use utoipa::openapi::schema::{
+    AllOf, ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
+    Type,
+};
+use utoipa::openapi::{Ref, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::bounds::{
+    ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, ENV_NAME_CHARS_MAX,
+    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HOST_PATTERN_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX,
+    KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, PORTS_MAX,
+    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
+    REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX, SCALER_VALUE, TTL_MS, VOLUME_GB, WAITING_JOBS,
+    WEBHOOK_URL_BYTES_MAX, WORKERS,
+};
+use crate::management::{self, Grouping};
+use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
+
+/// Defines types that represent a schema: `Name: "description" => object`.
+macro_rules! schemas {
+    ($($name:ident: $description:expr => $object:expr;)*) => {$(
+        #[doc = $description]
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                Schema::from($object.description(Some($description))).into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+    )*};
+}
+
+schemas! {
+    Id: "Names an endpoint, a template, credentials, a network volume or a key" => id();
+    OptionalId: "An `Id`, or empty for none" => id().min_length(None)
+        .pattern(Some("^[A-Za-z0-9_-]*$"));
+    EndpointId: "Names an endpoint: an `Id` that is not reserved for a path, such as `serverless`" =>
+        id();
+    JobId: "Names a job; opaque" => text().pattern(Some("^[A-Za-z0-9_-]+$"));
+    Name: "A display name" =>
+        text().min_length(Some(1)).max_length(Some(NAME_CHARS_MAX));
+    HandlerName: "`name:tag`, or `name` for `name:latest`" => text().pattern(Some(format!(
+        "^{part}(:{part})?$", part = format_args!("[A-Za-z0-9._-]{{1,{NAME_BYTES_MAX}}}"),
+    )));
+    ImageName: "Names an uploaded handler, `name:tag` or `name@sha256:…`, or an image in a registry: `registry.example/name:tag`" =>
+        text().min_length(Some(1)).max_length(Some(IMAGE_NAME_CHARS_MAX));
+    RegistryHost: "A registry's host as images name it: `registry.example`, `registry.example:5000`" =>
+        text().max_length(Some(HOST_PATTERN_BYTES_MAX))
+            .format(Some(SchemaFormat::Custom("registry-host".to_owned())));
+    RegistryUser: "A user name at a registry; no colon, no control characters" =>
+        text().min_length(Some(1)).max_length(Some(REGISTRY_SECRET_BYTES_MAX))
+            .pattern(Some(r"^[^:\x00-\x1f\x7f-\x9f]+$"));
+    RegistryPassword: "A password at a registry; no control characters" =>
+        text().min_length(Some(1)).max_length(Some(REGISTRY_SECRET_BYTES_MAX))
+            .pattern(Some(r"^[^\x00-\x1f\x7f-\x9f]+$"));
+    Port: "`<1 to 65535>/http` or `…/tcp`" => text().pattern(Some(concat!(
+        "^([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])",
+        "/(http|tcp)$",
+    ))).max_length(Some("65535/http".len()));
+    Ports: "Ports as `number/protocol`; shown, never opened" => list::<Port>(PORTS_MAX);
+    Arguments: "A part of the handler's arguments" => array(
+        text().max_length(Some(ARGUMENT_CHARS_MAX)).into(), ARGUMENTS_MAX);
+    Environment: "Variables by name" => ObjectBuilder::new()
+        .property_names(Some(Schema::from(text().max_length(Some(ENV_NAME_CHARS_MAX)))))
+        .additional_properties(Some(Schema::from(text().max_length(Some(ENV_VALUE_CHARS_MAX)))))
+        .max_properties(Some(ENV_VARIABLES_MAX));
+    Readme: "A description in Markdown" => text().max_length(Some(README_CHARS_MAX));
+    RateLimits: "Limits by operation" => ObjectBuilder::new()
+        .property_names(Some(Schema::from(one_of(RATE_LIMITED_OPERATIONS))))
+        .additional_properties(Some(Ref::from_schema_name("RateLimit")))
+        .max_properties(Some(RATE_LIMITED_OPERATIONS.len()));
+    DataCenter: "A place" => text().max_length(Some(NAME_CHARS_MAX));
+    S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));
+    AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
+    Scopes: "The permissions of a key" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
+    KeyEndpoints: "The endpoints that a key is valid for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);
+    HostPattern: "`example.com`, `*.example.com`, `example.com:8443` or an address; `!private` at the end permits private addresses" =>
+        text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())))
+            .max_length(Some(HOST_PATTERN_BYTES_MAX));
+    BackupBytes: "A tar archive" =>
+        text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    ComponentBytes: "A WebAssembly component" =>
+        text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
+    Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
+    WebhookUrl: "An absolute http or https URL without user name and password" =>
+        text().format(Some(SchemaFormat::Custom("uri".to_owned())))
+            .max_length(Some(WEBHOOK_URL_BYTES_MAX));
+    OpenAiRoute: "A path; may contain slashes" => text().min_length(Some(1));
+    Cursor: "A position in a list; opaque" => text().pattern(Some("^[0-9a-f]{16}$"));
+    PageCursor: "A position in a list; opaque" => text();
+    IdempotencyKey: "Chosen by the client" =>
+        text().pattern(Some("^[!-~]([ -~]*[!-~])?$")).min_length(Some(1)).max_length(Some(IDEMPOTENCY_KEY_CHARS_MAX));
+    Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
+    Scope: "A permission of a key" => one_of(KeyScope::ALL.map(KeyScope::as_str));
+    BucketSize: "A part of the calendar, in UTC; a week begins on Monday" =>
+        one_of(management::BucketSize::ALL.map(management::BucketSize::as_str))
+            .default(Some(management::BucketSize::Day.as_str().into()));
+    BillingGrouping: "The property by which jobs are grouped" =>
+        one_of(Grouping::ALL.map(Grouping::field))
+            .default(Some(Grouping::Endpoint.field().into()));
+    Metering: "How a handler's computation is metered" =>
+        one_of(WireMetering::ALL.map(WireMetering::as_str));
+    ExecutionTimeout: "Time for one attempt, in milliseconds" => integer(EXECUTION_TIMEOUT_MS);
+    Ttl: "Lifetime of a job from its submission, in milliseconds" =>
+        integer(TTL_MS).default(Some(TTL_MS.default.into()));
+    RetentionTime: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
+        integer(RETENTION_MS);
+    RetentionTimeInput: "How long such a job is kept after its end, in milliseconds (up to 30 days); 0 restores the default" =>
+        OneOfBuilder::new()
+            .item(Schema::from(integer(Bounds { min: 0, max: 0, ..RETENTION_MS })))
+            .item(Schema::from(integer(RETENTION_MS)));
+    WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(WORKERS);
+    WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
+        integer(WORKERS);
+    ScalerValue: "Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`" =>
+        integer(SCALER_VALUE);
+    WaitingJobs: "Most jobs that may wait; 0 restores the host's bound" =>
+        integer(Bounds { min: 0, ..WAITING_JOBS });
+    IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
+        integer(IDLE_TIMEOUT_S);
+    VolumeSize: "In gigabytes of 2^30 bytes; can only grow" => integer(VOLUME_GB);
+    MountPath: "An absolute path without `.`, `..` and empty parts, and not `/tmp`; empty: `/workspace`" =>
+        text().max_length(Some(MOUNT_PATH_BYTES_MAX)).pattern(Some(
+            "^$|^(?!/tmp$)(/(\\.{0,2}[!--0-~][!-.0-~]*|\\.{3}[!-.0-~]*))+$",
+        ));
+    MemoryMib: "Memory of one attempt, in MiB" => integer(MEMORY_MIB);
+    ReuseJobs: "Most jobs of one instance; 1: every job has its own instance" =>
+        integer(REUSE_JOBS);
+    ReuseIdle: "Seconds for which an instance waits for its next job" => integer(REUSE_IDLE_S);
+    KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFETIME_S);
+    Gigabytes: "In gigabytes" =>
+        integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
+    Fuel: "Most instructions of one attempt; 0 derives it from the timeout again" =>
+        integer(Bounds { min: 0, default: 0, max: u64::MAX });
+}
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn id() -> ObjectBuilder {
+    text().pattern(Some("^[A-Za-z0-9_-]+$")).min_length(Some(1)).max_length(Some(NAME_BYTES_MAX))
+}
+
+fn list<T: PartialSchema>(count_max: usize) -> ArrayBuilder {
+    array(T::schema(), count_max)
+}
+
+fn array(items: RefOr<Schema>, count_max: usize) -> ArrayBuilder {
+    ArrayBuilder::new().items(items).max_items(Some(count_max))
+}
+
+fn one_of<const N: usize>(words: [&'static str; N]) -> ObjectBuilder {
+    text().enum_values(Some(words))
+}
+
+fn integer(bounds: Bounds) -> ObjectBuilder {
+    let Bounds { min, max, .. } = bounds;
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
+}
+
+/// The schema of `T` with these text fields required and not null.
+pub(crate) fn with_required<T: ToSchema>(fields: &[&str]) -> RefOr<Schema> {
+    let required = fields
+        .iter()
+        .fold(Object::builder(), |object, field| object.property(*field, text()).required(*field));
+    AllOf::builder().item(Ref::from_schema_name(T::name())).item(required).into()
+}
+
+/// Defines the schema of an input some of whose fields are required for a new object.
+macro_rules! requiring {
+    ($(#[$doc:meta])* $name:ident = $input:ty, $fields:expr) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                $crate::schema::with_required::<$input>($fields)
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn schemas(
+                into: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+            ) {
+                into.push((<$input>::name().into(), <$input as utoipa::PartialSchema>::schema()));
+                <$input>::schemas(into);
+            }
+        }
+    };
+}
+pub(crate) use requiring;
