@@ -78,7 +78,10 @@ async fn step(
     };
     if let Err(reason) = prepared {
         drop(reserved);
-        warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
+        // Each worker tries again every few seconds: the operator needs one line for each reason.
+        if set.fault().as_ref() != Some(&reason) {
+            warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
+        }
         let unhealthy = set.unhealthy(reason);
         let _ = tokio::time::timeout(FAULT_PAUSE, changed).await;
         drop(unhealthy);
