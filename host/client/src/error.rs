@@ -15,8 +15,6 @@ use crate::wire::ErrorCode;
 pub enum ClientError {
     /// There was no connection, so nothing was sent; the text says why.
     Unreachable {
-        /// The host.
-        host: Url,
         /// Why, in one sentence that names the host.
         sentence: String,
         /// Whether the machine refused the connection: no program listens there.
@@ -25,7 +23,7 @@ pub enum ClientError {
         is_untrusted: bool,
     },
     /// The host refused the call.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The connection broke, or paused too long. The host may have carried out the call.
     Interrupted(String),
     /// The host's answer cannot be parsed.
@@ -72,14 +70,14 @@ impl ClientError {
         let body = serde_json::from_slice::<Body>(body).ok();
         // The host writes seconds. A proxy may write a date, which counts as no wish.
         let seconds = retry_after.and_then(|text| text.trim().parse().ok());
-        Self::Refused(Refusal {
+        Self::Refused(Box::new(Refusal {
             host: host.clone(),
             status,
             code: body.as_ref().and_then(|body| body.code.parse().ok()),
             message: body.map(|body| body.error),
             retry_after: seconds.map(Duration::from_secs),
             had_key,
-        })
+        }))
     }
 
     /// A failure below HTTP.
@@ -98,7 +96,7 @@ impl ClientError {
                 true => format!("no Gristmill host answers at {host}"),
                 false => format!("cannot connect to {host}: {reason}"),
             };
-            return Self::Unreachable { host: base.clone(), sentence, is_refused, is_untrusted };
+            return Self::Unreachable { sentence, is_refused, is_untrusted };
         }
         if error.is_timeout() {
             return Self::Interrupted(format!("{host} did not answer in time"));

@@ -5,11 +5,11 @@
 //! use std::time::Duration;
 //!
 //! use gristmill_client::wire::queue::Submission;
-//! use gristmill_client::{Client, ClientError};
+//! use gristmill_client::Client;
 //! use serde_json::value::RawValue;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::builder("http://127.0.0.1:8080".parse()?).key("gm_…").build()?;
+//! let client = Client::builder("http://127.0.0.1:8080".parse()?).key("gm_KEY").build()?;
 //! let input = RawValue::from_string(r#"{"text":"to be or not to be"}"#.to_owned())?;
 //! let endpoint = "count".parse()?;
 //! // With a key of its own the submission can be repeated: the host makes one job of it.

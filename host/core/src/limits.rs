@@ -16,8 +16,8 @@ pub use gristmill_wire::bounds::{
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Bytes of documents after which a page of a list of the management API ends. A page has one document at least: an
-/// endpoint may have more than a MiB of `env`.
+/// Bytes of documents after which a page of a list of the management API ends. A page has one
+/// document at least: an endpoint may have more than a MiB of `env`.
 pub const PAGE_BYTES_MAX: usize = MIB;
 
 /// Largest `error` text of a job, in bytes. Longer texts are cut at a character boundary.

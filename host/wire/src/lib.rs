@@ -7,12 +7,12 @@
 //! * [`bounds`]: the bounds of numbers and texts, with their units.
 //!
 //! **Promises.** A type reads what it has written. It reads answers with fields that it does not
-//! know, so that a client works with a newer host (except in rate limits, which endpoints take and show
-//! in the same form); it refuses a request with an invalid id, host or
-//! number. Times are RFC 3339 in UTC, durations whole milliseconds unless the name or the comment of
-//! a field says otherwise. Payloads of jobs stay JSON text, byte for byte.
+//! know, so that a client works with a newer host (except in rate limits, which endpoints take and
+//! show in the same form); it refuses a request with an invalid id, host or number. Times are RFC
+//! 3339 in UTC, durations whole milliseconds unless the name or the comment of a field says
+//! otherwise. Payloads of jobs stay JSON text, byte for byte.
 //!
-//! **Cost.** No dependencies beyond serde. With the feature `openapi`, which only the host enables,
+//! **Cost.** No dependencies beyond serde and thiserror. With the feature `openapi`, which only the host enables,
 //! the types have schemas.
 
 pub mod bounds;

@@ -47,7 +47,7 @@ mod tests {
         let host = host.parse().unwrap();
         let refusal =
             Refusal { host, status: 401, code: None, message, retry_after: None, had_key };
-        ClientError::Refused(refusal).into()
+        ClientError::Refused(Box::new(refusal)).into()
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Lines that handlers have logged.
+//! Lines that handlers have logged. The host writes a [`LogLine`] with borrowed texts; a client reads
+//! one that owns them.
 
 use std::borrow::Cow;
 
@@ -8,8 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::schema;
 
 /// One line of a handler's log.
-///
-/// The host writes one with borrowed texts; a client reads one that owns them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,5 @@
-//! The status document of a job.
+//! The status document of a job. The host writes one with borrowed texts; a client reads one that owns
+//! them.
 
 use std::borrow::Cow;
 
@@ -10,8 +11,6 @@ use crate::JobStatus;
 use crate::schema;
 
 /// The present state of a job. Fields without a value are absent, never null.
-///
-/// The host writes one with borrowed texts; a client reads one that owns them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
