@@ -49,6 +49,20 @@ async fn a_job_that_fails_makes_submit_and_stream_fail() {
 }
 
 #[tokio::test]
+async fn submit_says_why_a_job_waits() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-paused", json!({ "workersMax": 0 })).await;
+    let arguments =
+        ["submit", "cli-paused", "--wait", "--timeout-ms", "4000", "--input", r#"{"op":"echo"}"#];
+    let shown = run_args(on(&host), arguments, "");
+    let reason = "the endpoint is paused: workersMax is 0";
+    let while_waiting = format!("the job waits: {reason}");
+    let at_last = format!("the job is still IN_QUEUE, because {reason}");
+    let [while_waiting, at_last] = [while_waiting, at_last].map(|text| text.to_lowercase());
+    shown.failed_with_any_code(&[&while_waiting, &at_last]);
+}
+
+#[tokio::test]
 async fn status_and_stream_show_a_job() {
     let host = shared_host();
     host.deploy(&guests::playground(), "cli-stream", json!({})).await;

@@ -96,9 +96,12 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
         output::result(output::one_line(document.output.as_deref().map_or("null", RawValue::get)))?;
     }
     if !document.status.is_final() {
+        let why = document.reason.as_deref().map(|why| format!(", because {}", output::plain(why)));
         output::error(format_args!(
-            "the job is still {}; check it again with `gristmill status {} {id}`",
-            document.status, args.endpoint
+            "the job is still {}{}; check it again with `gristmill status {} {id}`",
+            document.status,
+            why.unwrap_or_default(),
+            args.endpoint
         ));
     }
     Ok(job::conclude(document.status, document.error.as_deref()))
@@ -115,7 +118,17 @@ async fn wait(
     let look = if output::is_terminal() { POLL_WAIT_INTERACTIVE } else { POLL_WAIT };
     let spinner = progress::spinner("submitted");
     let waiting = Waiting { client, endpoint, id, look, deadline };
-    let last = waiting.until_end(|document| spinner.set_message(describe(document))).await;
+    let mut shown = None;
+    let on_look = |document: &StatusDocument<'_>| {
+        spinner.set_message(describe(document));
+        // A reason that lasts for two seconds needs the user, who would otherwise see nothing.
+        let reason = document.reason.as_deref().map(output::plain);
+        if !output::is_terminal() && reason.is_some() && reason != shown {
+            shown = reason;
+            output::note(format_args!("the job waits: {}", shown.as_deref().unwrap_or_default()));
+        }
+    };
+    let last = waiting.until_end(on_look).await;
     spinner.finish_and_clear();
     last
 }
@@ -128,7 +141,7 @@ pub(crate) struct Waiting<'a> {
     pub(crate) endpoint: &'a EndpointId,
     /// The job's id.
     pub(crate) id: &'a str,
-    /// Duration of one call.
+    /// Duration of one call. The first is shorter, so that a job that cannot run is noticed early.
     pub(crate) look: Duration,
     /// The time of the last call, whether the job has ended or not.
     pub(crate) deadline: Option<Instant>,
@@ -146,7 +159,10 @@ impl Waiting<'_> {
     ) -> anyhow::Result<Answer<StatusDocument<'static>>> {
         let Self { client, endpoint, id, look, deadline } = self;
         let mut failed = 0;
+        let mut looks =
+            std::iter::once(look.min(POLL_WAIT_INTERACTIVE)).chain(std::iter::repeat(look));
         loop {
+            let look = looks.next().unwrap_or(look);
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let answer = match left {
                 // The waiting call would wait for at least its lower bound.
