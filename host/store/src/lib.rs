@@ -60,6 +60,7 @@ mod shared;
 #[cfg(test)]
 #[cfg(feature = "shuttle")]
 mod shuttle_tests;
+mod start_space;
 mod state;
 mod store;
 mod sync;

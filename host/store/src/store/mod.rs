@@ -33,6 +33,7 @@ use crate::journal::segment::JournalLocation;
 use crate::recover;
 use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
+use crate::start_space;
 use crate::state::backlog::Ack;
 use crate::state::decide::End;
 use crate::state::owners::Owners;
@@ -77,6 +78,9 @@ impl SqliteStore {
         let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         let upgraded = db.upgrade()?;
+        if settings.disk_space.is_tight() {
+            start_space::make_room(&db, &journal);
+        }
         let (mut index, end) = recover::load(
             &db,
             &journal,
