@@ -20,5 +20,6 @@ mod journal;
 mod long_errors;
 mod lost_records;
 mod model;
+mod nearly_full;
 mod submissions;
 mod support;

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gristmill_core::disk_space::{Shortage, SpaceWait};
+use gristmill_core::runtime::is_no_space;
 use gristmill_core::store::{StoreError, StoreFull};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::checkpoint::bill_expiry::BillExpiry;
 use crate::checkpoint::rotation::Rotation;
 use crate::error::{Failure, OpenError};
 use crate::format::payload::{Found, Kind, Payload};
-use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
+use crate::journal::{Gaps, MoveRoom, Segment};
 use crate::shared::{Shared, Waited};
 use crate::state::index::{Index, Phase};
 use crate::state::requests::DbRequest;
@@ -74,6 +75,8 @@ enum DatabaseWork {
     Answer(Vec<DbRequest>),
     Checkpoint(Segment),
     Compact(SegmentId),
+    /// Return unused bytes of the journal to the file system.
+    MakeHoles(Gaps),
     /// Carry out the next step of a rotation of the key.
     Rotate,
     /// Record the newest segment, and the time.
@@ -122,7 +125,7 @@ impl Database {
         let mut is_tidy = false;
         loop {
             let work = self.next_work(is_tidy);
-            let is_answer = matches!(work, DatabaseWork::Answer(_));
+            let is_answer = matches!(work, DatabaseWork::Answer(_) | DatabaseWork::MakeHoles(_));
             is_tidy = false;
             let done = match work {
                 DatabaseWork::Answer(requests) => self.answer_all(requests),
@@ -130,6 +133,7 @@ impl Database {
                 DatabaseWork::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
                 }),
+                DatabaseWork::MakeHoles(gaps) => self.make_holes(&gaps),
                 DatabaseWork::Rotate => self.rotate(),
                 DatabaseWork::Note(segment) => self.note(segment),
                 DatabaseWork::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
@@ -158,6 +162,17 @@ impl Database {
         self.has_unused_pages = self.db.tidy(is_tight)?;
         self.shared.journal.trim(is_tight)?;
         Ok(!self.has_unused_pages)
+    }
+
+    /// Bytes that could not be returned for lack of space are tried again by the next start.
+    fn make_holes(&self, gaps: &Gaps) -> Result<(), Failure> {
+        match self.shared.journal.make_holes(gaps) {
+            Err(error) if is_no_space(&error) => {
+                warn!("unused bytes of the journal cannot be returned to the disk: {error}");
+                Ok(())
+            }
+            done => Ok(done?),
+        }
     }
 
     /// Whether the disk is nearly full.
@@ -212,7 +227,8 @@ impl Database {
         }
     }
 
-    /// Records a success. An answer that only reads does not show that there is space again.
+    /// Records a success. An answer that only reads does not show that there is space again, nor does
+    /// a hole, which takes no space.
     fn record_success(&mut self, is_answer: bool) {
         if self.space_wait.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
             info!("the database continues: the disk has space again");
@@ -239,6 +255,15 @@ impl Database {
             if newest != self.noted && self.space_wait.is_none() {
                 return DatabaseWork::Note(newest);
             }
+            // First, since it is the only step that never takes space.
+            if self.is_tight()
+                && let Some(gaps) = self.shared.journal.next_gaps().unwrap_or_else(|error| {
+                    warn!("unused bytes of the journal are not returned to the disk: {error}");
+                    None
+                })
+            {
+                return DatabaseWork::MakeHoles(gaps);
+            }
             if let Some(segment) = self.shared.journal.next_to_checkpoint() {
                 return DatabaseWork::Checkpoint(segment);
             }
@@ -253,8 +278,12 @@ impl Database {
                 }
                 self.shared.wake_writer();
             }
-            let free_bytes = self.is_tight().then(|| self.shared.settings.disk_space.free_bytes());
-            let sparse = self.shared.journal.to_compact(free_bytes);
+            let disk_space = &self.shared.settings.disk_space;
+            let room = self.is_tight().then(|| MoveRoom {
+                free: disk_space.free_bytes(),
+                above_reserve: disk_space.bytes_above_reserve(),
+            });
+            let sparse = self.shared.journal.to_compact(room);
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }

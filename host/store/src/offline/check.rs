@@ -240,7 +240,7 @@ fn supersede(superseded: &mut Superseded, job: &JobImage<'_>, locations: &JobLoc
     if locations.input.is_some() || !row.as_ref().is_some_and(JobRow::needs_input) {
         superseded.insert((job.seq, Kind::Input));
     }
-    if locations.output.is_some() || row.is_none() {
+    if locations.output.is_some() || job.clears_result || row.is_none() {
         superseded.insert((job.seq, Kind::Output));
     }
 }
