@@ -9,6 +9,7 @@
     reason = "a test that meets the unexpected has failed"
 )]
 
+mod archive;
 mod attempts;
 mod backup;
 mod bounds;

@@ -11,9 +11,11 @@ use gristmill_core::runtime::is_no_space;
 use gristmill_core::store::{StoreError, StoreFull};
 use tracing::{error, info, warn};
 
+use crate::checkpoint::archive::Sweep;
 use crate::checkpoint::bill_expiry::BillExpiry;
 use crate::checkpoint::rotation::Rotation;
 use crate::error::{Failure, OpenError};
+use crate::format::EndpointKey;
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::segment::SegmentId;
 use crate::journal::{Gaps, MoveRoom, Segment};
@@ -44,6 +46,10 @@ const NOTE_TIME: Option<Duration> =
 pub(crate) struct Database {
     pub(crate) shared: Arc<Shared>,
     pub(crate) db: Db,
+    /// The search for ended jobs that leave memory.
+    pub(crate) sweep: Sweep,
+    /// When the newest time was recorded last.
+    noted_at: Instant,
     /// The segment that was compacted last. The remaining held payloads there belong to jobs that
     /// are being removed, and are released with them.
     compacted: Option<SegmentId>,
@@ -77,6 +83,10 @@ enum DatabaseWork {
     Compact(SegmentId),
     /// Return unused bytes of the journal to the file system.
     MakeHoles(Gaps),
+    /// Delete archived jobs of an endpoint that is being deleted.
+    Forget(EndpointKey),
+    /// Archive ended jobs.
+    Sweep,
     /// Carry out the next step of a rotation of the key.
     Rotate,
     /// Record the newest segment, and the time.
@@ -90,9 +100,12 @@ impl Database {
         let noted = shared.journal.end().segment;
         let bill_expiry = BillExpiry::default();
         let rotation = Rotation::to_complete(db.word);
+        let sweep = Sweep::new(shared.settings.archive_after_ms);
         Self {
             shared,
             db,
+            sweep,
+            noted_at: Instant::now(),
             compacted: None,
             noted,
             space_wait: None,
@@ -132,8 +145,11 @@ impl Database {
                 DatabaseWork::Checkpoint(segment) => self.checkpoint(&segment),
                 DatabaseWork::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
+                    self.payloads_moved();
                 }),
                 DatabaseWork::MakeHoles(gaps) => self.make_holes(&gaps),
+                DatabaseWork::Forget(endpoint) => self.forget_archived(endpoint),
+                DatabaseWork::Sweep => self.sweep(),
                 DatabaseWork::Rotate => self.rotate(),
                 DatabaseWork::Note(segment) => self.note(segment),
                 DatabaseWork::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
@@ -154,6 +170,7 @@ impl Database {
     fn note(&mut self, segment: SegmentId) -> Result<(), Failure> {
         self.db.note(segment, self.shared.clock.now())?;
         self.noted = segment;
+        self.noted_at = Instant::now();
         Ok(())
     }
 
@@ -270,6 +287,12 @@ impl Database {
             if let Some(work) = self.relief(&mut index) {
                 return work;
             }
+            if let Some(endpoint) = index.deleting_with_archived() {
+                return DatabaseWork::Forget(endpoint);
+            }
+            if let Some(segment) = self.early_checkpoint() {
+                return DatabaseWork::Checkpoint(segment);
+            }
             // A rotation writes inputs twice before their space is free: it waits for space.
             let has_space = self.shared.settings.disk_space.admits_work();
             if let Some(rotation) = self.rotation.as_mut().filter(|_| has_space) {
@@ -287,9 +310,18 @@ impl Database {
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }
+            let sweep_in = self.sweep_due_in(&index);
+            if sweep_in == Some(Duration::ZERO) {
+                return DatabaseWork::Sweep;
+            }
             // A rotation asks the writer again if its disk was full.
-            let idle = if is_tidy && self.rotation.is_none() { NOTE_TIME } else { Some(IDLE) };
-            if self.shared.wait_database(&mut index, idle) == Waited::Idle {
+            let idle = if is_tidy && self.rotation.is_none() {
+                NOTE_TIME.map(|time| time.saturating_sub(self.noted_at.elapsed()))
+            } else {
+                Some(IDLE)
+            };
+            let wait = idle.map(|idle| sweep_in.map_or(idle, |sweep_in| sweep_in.min(idle)));
+            if self.shared.wait_database(&mut index, wait) == Waited::Idle && wait == idle {
                 return if is_tidy { DatabaseWork::Note(newest) } else { DatabaseWork::Tidy };
             }
         }
@@ -343,6 +375,15 @@ impl Database {
             }
             DbRequest::Chunks { seq, query, answer } => {
                 let _ = answer.send(chunks::get(db, seq, &query)?);
+            }
+            DbRequest::Locate { id, answer } => drop(answer.send(self.locate(id)?)),
+            DbRequest::Load { id, answer } => drop(answer.send(self.load(id)?)),
+            DbRequest::List { endpoint, query, before, jobs, answer } => {
+                drop(answer.send(self.list(&endpoint, &query, before, jobs)?));
+            }
+            DbRequest::ExpireArchived { now, count_max, answer } => {
+                let next = self.expire_archived(now, count_max)?;
+                let _ = answer.send(next);
             }
             DbRequest::DeliveryBody { id, answer } => {
                 let _ = answer.send(delivery::body(db, id)?);

@@ -36,7 +36,7 @@ use crate::tables::db::Sync;
 use crate::tables::deleting;
 use crate::tables::delivery;
 use crate::tables::idempotency;
-use crate::tables::jobs;
+use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
 use crate::tables::sql::integer;
 use crate::tables::usage;
@@ -68,8 +68,9 @@ struct Entry<'a> {
 }
 
 enum RowChange<'a> {
-    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, JobRow),
-    Update(JobRow),
+    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, JobRow, Counted),
+    /// With the time of the job's deletion.
+    Update(JobRow, u64),
     Delete(Stored),
     /// The row has been written already.
     Nothing,
@@ -150,6 +151,7 @@ fn next_group<'a>(frames: &mut Frames<'a>) -> io::Result<Vec<Frame<'a>>> {
 impl Database {
     /// Copies the live data of a segment that is not written any more.
     pub(crate) fn checkpoint(&mut self, segment: &Segment) -> Result<(), Failure> {
+        self.remove_stale_marks()?;
         let id = segment.header.id;
         let end = segment.end.ok_or_else(|| damaged("a segment without an end"))?;
         let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
@@ -205,6 +207,7 @@ impl Database {
             self.db.checkpoint_wal(self.is_tight())?;
             self.settle(id, progress.owed);
             self.serve_requests()?;
+            self.archive_meanwhile()?;
         }
         progress.owed += owed;
         Ok(())
@@ -320,11 +323,13 @@ fn writes_of<'a>(
     }
     let job = job?;
     let row = job.visible()?.clone();
+    let purge_at = row.purge_at(&job.times).as_millis();
+    let counted = Counted { input_bytes: job.input_bytes, purge_at: Some(purge_at) };
     job.stored.job = true;
     let change = match &image.state {
-        StateImage::New { fixed, .. } => RowChange::Insert(image, fixed, row),
+        StateImage::New { fixed, .. } => RowChange::Insert(image, fixed, row, counted),
         _ if written.contains(&seq) => RowChange::Nothing,
-        _ => RowChange::Update(row),
+        _ => RowChange::Update(row, purge_at),
     };
     written.insert(seq);
     let mut payloads = Vec::new();
@@ -350,9 +355,11 @@ impl JobWrites<'_> {
     fn write(&self, db: &Connection) -> rusqlite::Result<()> {
         let frame = self.frame;
         match &self.change {
-            RowChange::Insert(image, fixed, row) => jobs::insert(db, image, fixed, &row.image())?,
-            RowChange::Update(row) => {
-                jobs::update(db, self.seq, &row.image())?;
+            RowChange::Insert(image, fixed, row, counted) => {
+                jobs::insert(db, image, fixed, &row.image(), *counted)?;
+            }
+            RowChange::Update(row, purge_at) => {
+                jobs::update(db, self.seq, &row.image(), Some(*purge_at))?;
                 if !row.needs_input() {
                     payloads::delete_input(db, self.seq)?;
                 }

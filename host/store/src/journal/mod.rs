@@ -356,6 +356,19 @@ impl Journal {
         segments.first_uncheckpointed(|id| !segments.is_last_open || id < segments.last)
     }
 
+    /// The last segment that is checkpointed.
+    pub(crate) fn checkpointed(&self) -> SegmentId {
+        self.segments().checkpointed
+    }
+
+    /// The oldest segment that is not checkpointed and not written any more, if it is `last` or an
+    /// earlier one.
+    pub(crate) fn ended_up_to(&self, last: SegmentId) -> Option<Segment> {
+        let segments = self.segments();
+        let has_ended = |id| !segments.is_last_open || id < segments.last;
+        segments.first_uncheckpointed(|id| id <= last && has_ended(id))
+    }
+
     /// Whether the segment that is being written has a frame.
     pub(crate) fn has_open_frames(&self) -> bool {
         let segments = self.segments();
