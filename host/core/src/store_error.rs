@@ -55,8 +55,8 @@ pub enum StoreFull {
     },
     /// The jobs of all endpoints, in any status, are at their bound in memory.
     #[error(
-        "the host keeps {limit} jobs, as many as it has memory for; ended jobs are deleted when their \
-         retention is over"
+        "the host has {limit} jobs in memory, as many as there is room for; ended jobs leave it some \
+         minutes after their end"
     )]
     HostJobs {
         /// The bound, in jobs.
@@ -64,8 +64,8 @@ pub enum StoreFull {
     },
     /// The jobs of the owner, in any status, have reached the owner's share of that bound.
     #[error(
-        "the host keeps {jobs} jobs of this owner, as many as one owner may have beside the others now; \
-         ended jobs are deleted when their retention is over"
+        "the host has {jobs} jobs of this owner in memory, as many as one owner may have beside the \
+         others now; ended jobs leave it some minutes after their end"
     )]
     OwnerJobs {
         /// Jobs of the owner.

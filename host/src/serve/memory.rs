@@ -25,7 +25,7 @@ struct JobsInMemory {
 const WAITING_JOBS: JobsInMemory =
     JobsInMemory { divisor: 8, job_bytes: 200, min: 100_000, default: QUEUE_JOBS_MAX };
 
-/// Jobs in any status; an ended job, whose result is on the disk, takes most: 420 to 477 bytes were
+/// Jobs in any status that are not archived; an ended job, whose result is on the disk, takes most: 420 to 477 bytes were
 /// measured, with and without an error. At least 96 MB.
 const JOBS: JobsInMemory =
     JobsInMemory { divisor: 4, job_bytes: 512, min: 200_000, default: 2 * QUEUE_JOBS_MAX };
@@ -57,7 +57,7 @@ pub(super) fn waiting_jobs_max() -> usize {
     WAITING_JOBS.within(available(Path::new("/")))
 }
 
-/// Most jobs of the host in any status: those for which a quarter of the available memory has room
+/// Most jobs of the host in memory, in any status: those for which a quarter of the available memory has room
 /// when all of them have ended, which is 4,400,000 on a machine of 8 GiB.
 pub(super) fn jobs_max() -> usize {
     JOBS.within(available(Path::new("/")))

@@ -192,6 +192,7 @@ async fn serve(
         waiting_bytes_max: settings.max_waiting_mib.mib_as_bytes(),
         result_bytes_max: settings.max_result_mib.mib_as_bytes(),
         disk_space: disk_space.clone(),
+        archive_after_ms: settings.archive_after.as_seconds().as_secs() * 1_000,
         secrets_key: settings.secrets_key.clone(),
         on_fatal: Arc::new(move |reason| {
             error!(reason, "the store failed, the host ends now: {reason}");

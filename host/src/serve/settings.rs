@@ -221,6 +221,10 @@ pub struct ServeSettings {
     #[arg(long, value_name = "SECONDS", env = "GRISTMILL_DRAIN_TIMEOUT", default_value = "30")]
     pub drain_timeout: Within<0, 3_600>,
 
+    /// Time from the end of a job until the host keeps it on disk only, in seconds.
+    #[arg(long, value_name = "SECONDS", env = "GRISTMILL_ARCHIVE_AFTER", default_value = "300")]
+    pub archive_after: Within<0, 86_400>,
+
     /// The largest jump of an unsynchronised clock that the host follows, in seconds; 0 follows any
     /// jump. At a start, the difference between the clock and the newest time in the store counts
     /// too, if waiting jobs would be deleted.

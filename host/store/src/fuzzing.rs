@@ -16,7 +16,7 @@ use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId, 
 use crate::offline::job_of_row;
 use crate::state::job::{Attempt, Job, JobRow};
 use crate::state::owners::Owners;
-use crate::tables::jobs;
+use crate::tables::jobs::{self, Counted};
 use crate::tables::schema;
 use crate::tables::sql::integer;
 
@@ -74,7 +74,7 @@ pub fn rows_of_frame(
     for job in &image.jobs {
         let StateImage::New { fixed, row, .. } = &job.state else { continue };
         let (Ok(decoded), Some(_)) = (JobRow::of(row), job.job_id()) else { continue };
-        jobs::insert(&db, job, fixed, row).map_err(text)?;
+        jobs::insert(&db, job, fixed, row, Counted::of(job)).map_err(text)?;
         said.push(format!("{:?}", as_stored(&decoded)));
         read.push(format!("{:?}", first_job(&db).map_err(text)?.row));
         jobs::delete(&db, job.seq).map_err(text)?;

@@ -18,19 +18,21 @@ use gristmill_core::usage::Hour;
 use rusqlite::Connection;
 use rusqlite::types::Type;
 
+use crate::checkpoint::archive;
 use crate::checkpoint::segment;
 use crate::damage;
 use crate::damage::Damage;
 use crate::error::{Failure, OpenError};
 use crate::format::EndpointKey;
 use crate::format::decode;
-use crate::format::image::JobLocations;
+use crate::format::image::{JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
 use crate::journal;
 use crate::journal::Journal;
 use crate::journal::Segment;
 use crate::state::index::Index;
 use crate::state::owners::Owners;
+use crate::tables::archived;
 use crate::tables::catalog;
 use crate::tables::db::{Db, Sync};
 use crate::tables::deleting;
@@ -43,7 +45,7 @@ use crate::tables::usage;
 
 /// Reads everything except the payloads: the tables, and then the journal that is not checkpointed.
 /// Also returns the journal's end. Cost: about a microsecond for each job, and for each row of
-/// usage of the newest hours.
+/// usage of the newest hours. Archived jobs are not read.
 pub(crate) fn load(
     db: &Db,
     journal: &Journal,
@@ -95,18 +97,22 @@ pub(crate) fn load(
     let last_run = usage::last_run(db.connection()).map_err(of_tables)?;
     let newest = usage::newest(db.connection(), Hour::of(now)).map_err(of_tables)?;
     index.restore_usage(last_run, newest);
-    journal::replay(dir, uncheckpointed, |frame| {
-        let (image, locations) = decode::frame(frame)?;
-        let owed = image.owed_bytes(frame.encoded_batch().len(), &locations);
-        journal.owe(frame.payloads.segment, owed);
-        let created = image.endpoints.iter().map(|(number, _)| number);
-        created.chain(&image.forgotten).for_each(|number| index.use_up(EndpointKey(*number)));
-        for (job, locations) in image.jobs.iter().zip(locations) {
-            index.replay_job(job, locations).map_err(damage::damaged)?;
-        }
-        Ok(())
-    })
-    .map_err(of_journal)?;
+    let mut replay = |db: &Connection| {
+        journal::replay(dir, uncheckpointed, |frame| {
+            let (image, locations) = decode::frame(frame)?;
+            let segment = frame.payloads.segment;
+            journal.owe(segment, image.owed_bytes(frame.encoded_batch().len(), &locations));
+            let created = image.endpoints.iter().map(|(number, _)| number);
+            created.chain(&image.forgotten).for_each(|number| index.use_up(EndpointKey(*number)));
+            for (job, locations) in image.jobs.iter().zip(locations) {
+                load_if_archived(db, &mut index, job)?;
+                index.replay_job(job, (segment, locations)).map_err(damage::damaged)?;
+            }
+            Ok(())
+        })
+    };
+    db.transaction(Sync::Later, |db| Ok(replay(db))).map_err(of_tables)?.map_err(of_journal)?;
+    load_archived(db.connection(), &mut index).map_err(of_tables)?;
     // After the jobs, whose owners the bodies count for.
     load_deliveries(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
     index.hold_payloads(journal).map_err(|(job, segment)| {
@@ -150,12 +156,40 @@ fn load_deleting(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
 }
 
 fn load_jobs(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(jobs::SELECT_JOBS)?;
+    let mut statement = db.prepare(jobs::SELECT_IN_MEMORY)?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
         let restored = index.restore_row(&jobs::read(row)?);
         restored.map_err(|reason| sql::invalid(0, Type::Null, reason))?;
     }
+    Ok(())
+}
+
+/// A change of an archived job put the job back into memory first, but a crash may have undone that: it is
+/// done again here.
+fn load_if_archived(
+    db: &Connection,
+    index: &mut Index,
+    image: &JobImage<'_>,
+) -> Result<(), Failure> {
+    let is_new = matches!(image.state, StateImage::New { .. });
+    let Some(id) = image.job_id().filter(|id| !is_new && !index.has(*id)) else { return Ok(()) };
+    if let Some(row) = archived::find_row(db, image.seq, archive::read_row)?
+        && row.job.id == id
+    {
+        archived::unmark(db, &[row.archived()])?;
+        index.restore_found(row);
+    }
+    Ok(())
+}
+
+/// Counts the archived jobs, without reading them.
+fn load_archived(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    for sum in archived::sums(db)? {
+        index.restore_archived(&sum, archived::last_of_endpoint(db, sum.endpoint)?);
+    }
+    index.set_next_archived_purge_at(archived::next_purge_at(db)?);
+    index.use_up_seq(archived::last_seq(db)?);
     Ok(())
 }
 
@@ -185,7 +219,16 @@ fn load_deliveries(
     )?;
     for (key, delivery) in found {
         match delivery {
-            Ok(delivery) => index.restore_delivery(key, delivery, owners),
+            Ok(delivery) => {
+                let of_archived = match index.has(delivery.job) {
+                    true => None,
+                    false => archived::owner(db, delivery.job)?,
+                };
+                let of_archived = of_archived.map(|owner| OwnerId::new(&owner)).transpose();
+                let of_archived =
+                    of_archived.map_err(|error| sql::invalid(0, Type::Text, error))?;
+                index.restore_delivery(key, delivery, of_archived.as_ref(), owners);
+            }
             Err(id) => index.drop_delivery(key, id),
         }
     }

@@ -23,8 +23,8 @@ pub struct Settings {
     /// submissions return [`HostQueue`](gristmill_core::store::StoreFull::HostQueue), and at an
     /// owner's share of it [`OwnerQueue`](gristmill_core::store::StoreFull::OwnerQueue).
     pub host_waiting_jobs_max: usize,
-    /// Most jobs of all endpoints together, in any status; an ended job takes some 512 bytes of memory
-    /// until its retention is over. Further submissions return
+    /// Most jobs of all endpoints together in memory, in any status; an ended job takes some 512 bytes
+    /// until it is archived. Further submissions return
     /// [`HostJobs`](gristmill_core::store::StoreFull::HostJobs), and at an owner's share of it
     /// [`OwnerJobs`](gristmill_core::store::StoreFull::OwnerJobs).
     pub host_jobs_max: usize,
@@ -62,6 +62,10 @@ pub struct Settings {
     pub payload_cache_bytes: u64,
     /// Bytes of the newest chunks that are cached for readers of streams.
     pub chunk_cache_bytes: u64,
+    /// Milliseconds from the end of a job until it is archived: its row stays in the tables, and it takes
+    /// no memory any more. A job whose payloads or changes are in the journal stays in memory for longer,
+    /// and a job that is deleted within this time is not archived.
+    pub archive_after_ms: u64,
     /// The file with the key that secrets are encrypted with; created together with a new store.
     /// `None`: `secrets.key` in the data directory.
     pub secrets_key: Option<PathBuf>,
@@ -93,6 +97,7 @@ impl Default for Settings {
             segment_bytes: 64 << 20,
             payload_cache_bytes: 64 << 20,
             chunk_cache_bytes: 32 << 20,
+            archive_after_ms: 5 * 60_000,
             secrets_key: None,
             clock_jump_max_ms: None,
             on_fatal: Arc::new(|reason| {
@@ -114,7 +119,7 @@ impl Settings {
     /// The bounds of all endpoints together.
     pub(crate) fn owners_max(&self) -> OwnersMax {
         OwnersMax {
-            jobs: JobNumbers { waiting: self.host_waiting_jobs_max, kept: self.host_jobs_max },
+            jobs: JobNumbers { waiting: self.host_waiting_jobs_max, in_memory: self.host_jobs_max },
             webhook_bytes: self.host_webhook_bytes_max,
         }
     }
@@ -153,6 +158,7 @@ impl std::fmt::Debug for Settings {
             .field("segment_bytes", &self.segment_bytes)
             .field("payload_cache_bytes", &self.payload_cache_bytes)
             .field("chunk_cache_bytes", &self.chunk_cache_bytes)
+            .field("archive_after_ms", &self.archive_after_ms)
             .field("secrets_key", &self.secrets_key)
             .field("clock_jump_max_ms", &self.clock_jump_max_ms)
             .finish_non_exhaustive()

@@ -644,27 +644,6 @@ async fn chunks_wait_while_the_disk_has_no_space_to_start_jobs() {
     assert_eq!((first, second), (Ok(Fenced::Stale), Ok(Fenced::Applied)));
 }
 
-/// A move writes the payloads to the tables before their segment is free.
-#[tokio::test(flavor = "multi_thread")]
-async fn payloads_move_on_a_nearly_full_disk_only_if_that_gives_back_space() {
-    let disk_space = Arc::new(DiskSpaceGauge::default());
-    let settings = support::with_small_segments();
-    let t = OnDisk::new(Settings { disk_space: disk_space.clone(), ..settings });
-    for _ in 0..40 {
-        submit(t.store(), heavy(20_000)).await;
-    }
-    disk_space.set(64 << 20, 60 << 20);
-    assert!(disk_space.is_tight());
-    for _ in 0..100 {
-        t.store().give_back_space();
-        // The thread that moves payloads answers, and continues.
-        t.store().usage(&support::all_usage()).await.unwrap();
-    }
-    let bytes = |name| std::fs::metadata(t.dir.path().join(name)).map_or(0, |file| file.len());
-    let tables = bytes("store.db") + bytes("store.db-wal");
-    assert!(tables < 500_000, "{tables} bytes");
-}
-
 /// A large result that found no space would keep the writer, and cancels and deletes behind it.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_results_wait_for_space_and_let_the_rest_pass() {

@@ -9,6 +9,7 @@
     reason = "a test that meets the unexpected has failed"
 )]
 
+mod archive;
 mod attempts;
 mod backup;
 mod bounds;
@@ -20,5 +21,6 @@ mod journal;
 mod long_errors;
 mod lost_records;
 mod model;
+mod nearly_full;
 mod submissions;
 mod support;

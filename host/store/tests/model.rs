@@ -146,13 +146,26 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// The bounds of the durable store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    Usual,
+    /// Small ones, so that everything is soon in the database.
+    Small,
+    /// Small ones, and ended jobs leave memory as soon as they are in the database.
+    ArchivingAtOnce,
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    prop_oneof![Just(Bounds::Usual), Just(Bounds::Small), Just(Bounds::ArchivingAtOnce)]
+}
+
 /// Both stores on one clock, and the results that were observed.
 struct Pair {
     clock: Arc<ManualClock>,
     memory: MemoryStore,
     sqlite: Option<SqliteStore>,
-    /// Whether the durable store has small bounds.
-    is_tight: bool,
+    bounds: Bounds,
     jobs: Vec<(EndpointId, JobId)>,
     leases: Vec<Lease>,
     /// The last field: a rotation may continue until the store is dropped, and needs the directory.
@@ -160,14 +173,14 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(is_tight: bool) -> Self {
+    fn new(bounds: Bounds) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let signals = Arc::new(Signals::default());
         let memory =
             MemoryStore::new(NodeId(7), clock.clone(), signals).with_queue_jobs_max(QUEUE_JOBS_MAX);
         let dir = tempfile::tempdir().unwrap();
         let (jobs, leases) = (Vec::new(), Vec::new());
-        let mut pair = Self { clock, memory, sqlite: None, is_tight, jobs, leases, dir };
+        let mut pair = Self { clock, memory, sqlite: None, bounds, jobs, leases, dir };
         pair.reopen();
         pair
     }
@@ -175,7 +188,10 @@ impl Pair {
     fn reopen(&mut self) {
         self.sqlite = None;
         let mut settings = Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() };
-        if self.is_tight {
+        if self.bounds == Bounds::ArchivingAtOnce {
+            settings.archive_after_ms = 0;
+        }
+        if self.bounds != Bounds::Usual {
             settings.batch_jobs_max = 1;
             settings.payload_cache_bytes = 0;
             settings.chunk_cache_bytes = 0;
@@ -194,6 +210,14 @@ impl Pair {
 
     fn sqlite(&self) -> &SqliteStore {
         self.sqlite.as_ref().unwrap()
+    }
+
+    /// A start deletes all jobs past their time, except the archived ones.
+    async fn expire_archived(&self) {
+        if self.bounds == Bounds::ArchivingAtOnce {
+            self.memory.expire().await.unwrap();
+            while self.sqlite().expire().await.unwrap().0 <= self.memory.now() {}
+        }
     }
 
     /// Waits until the durable store has written all pending changes.
@@ -234,6 +258,7 @@ impl Pair {
                 }
                 self.reopen();
                 self.memory.restart();
+                self.expire_archived().await;
                 return;
             }
             Op::Restore { later } => {
@@ -245,6 +270,7 @@ impl Pair {
                 self.dir = dir;
                 self.reopen();
                 self.memory.restart();
+                self.expire_archived().await;
                 return;
             }
             Op::Rotate { is_awaited } => {
@@ -454,10 +480,10 @@ proptest! {
     })]
 
     #[test]
-    fn the_stores_agree(ops in prop::collection::vec(op(), 1..120), is_tight in any::<bool>()) {
+    fn the_stores_agree(ops in prop::collection::vec(op(), 1..120), bounds in bounds()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let mut pair = Pair::new(is_tight);
+            let mut pair = Pair::new(bounds);
             for op in &ops {
                 pair.run(op).await;
                 pair.compare().await;

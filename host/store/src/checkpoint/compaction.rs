@@ -116,6 +116,8 @@ impl Database {
             let Some(job) = job.filter(|job| !job.is_being_removed()) else { return Ok(()) };
             job.stored.output |= kind == Kind::Output;
         }
+        // To the write-ahead log and to the tables. Many moves fit between two measurements of the disk.
+        self.shared.settings.disk_space.grant(2 * bytes.len() as u64);
         // Released bytes may be overwritten at once, so their copy must be synced first.
         self.db.transaction(Sync::Now, |db| {
             payloads::put(db, seq, kind, &bytes)?;

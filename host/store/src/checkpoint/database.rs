@@ -7,15 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gristmill_core::disk_space::{Shortage, SpaceWait};
+use gristmill_core::runtime::is_no_space;
 use gristmill_core::store::{StoreError, StoreFull};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
+use crate::checkpoint::archive::Sweep;
 use crate::checkpoint::bill_expiry::BillExpiry;
 use crate::checkpoint::rotation::Rotation;
 use crate::error::{Failure, OpenError};
+use crate::format::EndpointKey;
 use crate::format::payload::{Found, Kind, Payload};
-use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
+use crate::journal::{Gaps, MoveRoom, Segment};
 use crate::shared::{Shared, Waited};
 use crate::state::index::{Index, Phase};
 use crate::state::requests::DbRequest;
@@ -43,6 +46,10 @@ const NOTE_TIME: Option<Duration> =
 pub(crate) struct Database {
     pub(crate) shared: Arc<Shared>,
     pub(crate) db: Db,
+    /// The search for ended jobs that leave memory.
+    pub(crate) sweep: Sweep,
+    /// When the newest time was recorded last.
+    noted_at: Instant,
     /// The segment that was compacted last. The remaining held payloads there belong to jobs that
     /// are being removed, and are released with them.
     compacted: Option<SegmentId>,
@@ -74,6 +81,12 @@ enum DatabaseWork {
     Answer(Vec<DbRequest>),
     Checkpoint(Segment),
     Compact(SegmentId),
+    /// Return unused bytes of the journal to the file system.
+    MakeHoles(Gaps),
+    /// Delete archived jobs of an endpoint that is being deleted.
+    Forget(EndpointKey),
+    /// Archive ended jobs.
+    Sweep,
     /// Carry out the next step of a rotation of the key.
     Rotate,
     /// Record the newest segment, and the time.
@@ -87,9 +100,12 @@ impl Database {
         let noted = shared.journal.end().segment;
         let bill_expiry = BillExpiry::default();
         let rotation = Rotation::to_complete(db.word);
+        let sweep = Sweep::new(shared.settings.archive_after_ms);
         Self {
             shared,
             db,
+            sweep,
+            noted_at: Instant::now(),
             compacted: None,
             noted,
             space_wait: None,
@@ -122,14 +138,18 @@ impl Database {
         let mut is_tidy = false;
         loop {
             let work = self.next_work(is_tidy);
-            let is_answer = matches!(work, DatabaseWork::Answer(_));
+            let is_answer = matches!(work, DatabaseWork::Answer(_) | DatabaseWork::MakeHoles(_));
             is_tidy = false;
             let done = match work {
                 DatabaseWork::Answer(requests) => self.answer_all(requests),
                 DatabaseWork::Checkpoint(segment) => self.checkpoint(&segment),
                 DatabaseWork::Compact(segment) => self.compact(segment).map(|()| {
                     self.compacted = Some(segment);
+                    self.payloads_moved();
                 }),
+                DatabaseWork::MakeHoles(gaps) => self.make_holes(&gaps),
+                DatabaseWork::Forget(endpoint) => self.forget_archived(endpoint),
+                DatabaseWork::Sweep => self.sweep(),
                 DatabaseWork::Rotate => self.rotate(),
                 DatabaseWork::Note(segment) => self.note(segment),
                 DatabaseWork::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
@@ -150,6 +170,7 @@ impl Database {
     fn note(&mut self, segment: SegmentId) -> Result<(), Failure> {
         self.db.note(segment, self.shared.clock.now())?;
         self.noted = segment;
+        self.noted_at = Instant::now();
         Ok(())
     }
 
@@ -158,6 +179,17 @@ impl Database {
         self.has_unused_pages = self.db.tidy(is_tight)?;
         self.shared.journal.trim(is_tight)?;
         Ok(!self.has_unused_pages)
+    }
+
+    /// Bytes that could not be returned for lack of space are tried again by the next start.
+    fn make_holes(&self, gaps: &Gaps) -> Result<(), Failure> {
+        match self.shared.journal.make_holes(gaps) {
+            Err(error) if is_no_space(&error) => {
+                warn!("unused bytes of the journal cannot be returned to the disk: {error}");
+                Ok(())
+            }
+            done => Ok(done?),
+        }
     }
 
     /// Whether the disk is nearly full.
@@ -212,7 +244,8 @@ impl Database {
         }
     }
 
-    /// Records a success. An answer that only reads does not show that there is space again.
+    /// Records a success. An answer that only reads does not show that there is space again, nor does
+    /// a hole, which takes no space.
     fn record_success(&mut self, is_answer: bool) {
         if self.space_wait.take_if(|stalled| stalled.is_answer || !is_answer).is_some() {
             info!("the database continues: the disk has space again");
@@ -239,11 +272,26 @@ impl Database {
             if newest != self.noted && self.space_wait.is_none() {
                 return DatabaseWork::Note(newest);
             }
+            // First, since it is the only step that never takes space.
+            if self.is_tight()
+                && let Some(gaps) = self.shared.journal.next_gaps().unwrap_or_else(|error| {
+                    warn!("unused bytes of the journal are not returned to the disk: {error}");
+                    None
+                })
+            {
+                return DatabaseWork::MakeHoles(gaps);
+            }
             if let Some(segment) = self.shared.journal.next_to_checkpoint() {
                 return DatabaseWork::Checkpoint(segment);
             }
             if let Some(work) = self.relief(&mut index) {
                 return work;
+            }
+            if let Some(endpoint) = index.deleting_with_archived() {
+                return DatabaseWork::Forget(endpoint);
+            }
+            if let Some(segment) = self.early_checkpoint() {
+                return DatabaseWork::Checkpoint(segment);
             }
             // A rotation writes inputs twice before their space is free: it waits for space.
             let has_space = self.shared.settings.disk_space.admits_work();
@@ -253,14 +301,27 @@ impl Database {
                 }
                 self.shared.wake_writer();
             }
-            let free_bytes = self.is_tight().then(|| self.shared.settings.disk_space.free_bytes());
-            let sparse = self.shared.journal.to_compact(free_bytes);
+            let disk_space = &self.shared.settings.disk_space;
+            let room = self.is_tight().then(|| MoveRoom {
+                free: disk_space.free_bytes(),
+                above_reserve: disk_space.bytes_above_reserve(),
+            });
+            let sparse = self.shared.journal.to_compact(room);
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }
+            let sweep_in = self.sweep_due_in(&index);
+            if sweep_in == Some(Duration::ZERO) {
+                return DatabaseWork::Sweep;
+            }
             // A rotation asks the writer again if its disk was full.
-            let idle = if is_tidy && self.rotation.is_none() { NOTE_TIME } else { Some(IDLE) };
-            if self.shared.wait_database(&mut index, idle) == Waited::Idle {
+            let idle = if is_tidy && self.rotation.is_none() {
+                NOTE_TIME.map(|time| time.saturating_sub(self.noted_at.elapsed()))
+            } else {
+                Some(IDLE)
+            };
+            let wait = idle.map(|idle| sweep_in.map_or(idle, |sweep_in| sweep_in.min(idle)));
+            if self.shared.wait_database(&mut index, wait) == Waited::Idle && wait == idle {
                 return if is_tidy { DatabaseWork::Note(newest) } else { DatabaseWork::Tidy };
             }
         }
@@ -314,6 +375,15 @@ impl Database {
             }
             DbRequest::Chunks { seq, query, answer } => {
                 let _ = answer.send(chunks::get(db, seq, &query)?);
+            }
+            DbRequest::Locate { id, answer } => drop(answer.send(self.locate(id)?)),
+            DbRequest::Load { id, answer } => drop(answer.send(self.load(id)?)),
+            DbRequest::List { endpoint, query, before, jobs, answer } => {
+                drop(answer.send(self.list(&endpoint, &query, before, jobs)?));
+            }
+            DbRequest::ExpireArchived { now, count_max, answer } => {
+                let next = self.expire_archived(now, count_max)?;
+                let _ = answer.send(next);
             }
             DbRequest::DeliveryBody { id, answer } => {
                 let _ = answer.send(delivery::body(db, id)?);

@@ -1,7 +1,8 @@
 //! From the journal to the tables, on the one thread that uses the database ([`database`]): the live data of the
 //! oldest segment is copied ([`segment`]), long-lived payloads are moved ([`compaction`]), the usage of an
-//! hour is written ([`usage`]), and the key of stored secrets is replaced ([`rotation`]).
+//! hour is written ([`usage`]), ended jobs leave memory ([`archive`]), and the key of stored secrets is replaced ([`rotation`]).
 
+pub(crate) mod archive;
 mod backup;
 mod bill_expiry;
 mod compaction;

@@ -8,7 +8,9 @@
 //! crash, the checkpoint begins again at the segment's start.
 //!
 //! Cost: one read of the segment, and about 10 µs for each remaining job. It runs on the database's
-//! thread, in slices, and serves readers between them.
+//! thread, in slices, and serves readers between them. Small frames are written in groups: each
+//! transaction writes whole pages to the write-ahead log, so that one for each small frame would write
+//! a hundred times the bytes of its jobs.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,7 +27,7 @@ use crate::format::image::{BatchImage, FixedImage, JobImage, JobLocations, State
 use crate::format::payload::Kind;
 use crate::journal::Segment;
 use crate::journal::frame::{Frame, Frames};
-use crate::journal::segment::JournalLocation;
+use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::state::index::{Index, Phase};
 use crate::state::job::{Job, JobRow, Stored};
 use crate::state::slab::JobKey;
@@ -34,13 +36,16 @@ use crate::tables::db::Sync;
 use crate::tables::deleting;
 use crate::tables::delivery;
 use crate::tables::idempotency;
-use crate::tables::jobs;
+use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
 use crate::tables::sql::integer;
 use crate::tables::usage;
 
 /// Jobs in one transaction.
 const SLICE: usize = 256;
+
+/// Bytes of frames after which no further frame is added to a group: some hundred small jobs.
+const GROUP_BYTES: usize = 256 << 10;
 
 /// The writes for one job.
 struct JobWrites<'a> {
@@ -50,11 +55,22 @@ struct JobWrites<'a> {
     clears_result: bool,
     payloads: Vec<(Kind, JournalLocation)>,
     pages: &'a [(u64, JournalLocation)],
+    /// The frame with the payloads.
+    frame: &'a Frame<'a>,
+}
+
+/// A job's entry of a frame.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    image: &'a JobImage<'a>,
+    locations: &'a JobLocations,
+    frame: &'a Frame<'a>,
 }
 
 enum RowChange<'a> {
-    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, JobRow),
-    Update(JobRow),
+    Insert(&'a JobImage<'a>, &'a FixedImage<'a>, JobRow, Counted),
+    /// With the time of the job's deletion.
+    Update(JobRow, u64),
     Delete(Stored),
     /// The row has been written already.
     Nothing,
@@ -110,36 +126,100 @@ pub(crate) fn write_rest(
     Ok(())
 }
 
+/// The progress in a segment.
+#[derive(Default)]
+struct Progress {
+    /// Jobs whose rows were written.
+    written: HashSet<u64>,
+    last_seq: u64,
+    /// Bytes that the tables were owed for the groups that are complete.
+    owed: u64,
+}
+
+/// The next frames, which are written together: up to [`GROUP_BYTES`], and the rest of the last one.
+fn next_group<'a>(frames: &mut Frames<'a>) -> io::Result<Vec<Frame<'a>>> {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    while bytes < GROUP_BYTES
+        && let Some(frame) = frames.next()?
+    {
+        bytes += frame.encoded_batch().len() + frame.payloads.len as usize;
+        group.push(frame);
+    }
+    Ok(group)
+}
+
 impl Database {
     /// Copies the live data of a segment that is not written any more.
     pub(crate) fn checkpoint(&mut self, segment: &Segment) -> Result<(), Failure> {
+        self.remove_stale_marks()?;
         let id = segment.header.id;
         let end = segment.end.ok_or_else(|| damaged("a segment without an end"))?;
         let mut frames = Frames::of_checked(&segment.file, segment.header, end)?;
-        let (mut written, mut last_seq) = (HashSet::new(), 0);
-        while let Some(frame) = frames.next()? {
-            let (image, locations) = decode::frame(&frame)?;
-            let write = |db: &Connection| write_rest(db, &image, &locations, &frame);
-            self.db.transaction(Sync::Later, write)?;
-            self.record_moved_bodies(&image, &locations);
-            last_seq = image.jobs.iter().map(|job| job.seq).fold(last_seq, u64::max);
-            let jobs: Vec<_> = image.jobs.iter().zip(&locations).collect();
-            for slice in jobs.chunks(SLICE) {
-                let slice_writes = self.plan(slice, &mut written)?;
-                self.carry_out(&slice_writes, &frame)?;
-                self.db.checkpoint_wal(self.is_tight())?;
-                self.serve_requests()?;
+        let mut progress = Progress::default();
+        loop {
+            let group = next_group(&mut frames)?;
+            if group.is_empty() {
+                break;
             }
+            self.checkpoint_group(id, &group, &mut progress)?;
         }
         if frames.at() != end {
             return Err(damaged("a segment can no longer be read to its end").into());
         }
-        self.drop_idempotency_rows(last_seq)?;
+        self.drop_idempotency_rows(progress.last_seq)?;
         self.db.set_checkpointed(id)?;
         let settled = self.shared.journal.set_checkpointed(id);
         self.shared.settings.disk_space.settle_written(settled);
         self.has_unused_pages = true;
         Ok(())
+    }
+
+    /// Copies the live data of some frames.
+    fn checkpoint_group(
+        &mut self,
+        id: SegmentId,
+        group: &[Frame<'_>],
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let (mut decoded, mut owed) = (Vec::with_capacity(group.len()), 0);
+        for frame in group {
+            let (image, locations) = decode::frame(frame)?;
+            owed += image.owed_bytes(frame.encoded_batch().len(), &locations);
+            decoded.push((frame, image, locations));
+        }
+        // Before the jobs of all these frames, as at a start.
+        self.db.transaction(Sync::Later, |db| {
+            decoded
+                .iter()
+                .try_for_each(|(frame, image, locations)| write_rest(db, image, locations, frame))
+        })?;
+        let mut entries = Vec::new();
+        for (frame, image, locations) in &decoded {
+            self.record_moved_bodies(image, locations);
+            let jobs = image.jobs.iter().zip(locations);
+            entries.extend(jobs.map(|(image, locations)| Entry { image, locations, frame }));
+        }
+        let last_seq = entries.iter().map(|entry| entry.image.seq).max();
+        progress.last_seq = progress.last_seq.max(last_seq.unwrap_or(0));
+        for slice in entries.chunks(SLICE) {
+            let slice_writes = self.plan(slice, &mut progress.written)?;
+            self.carry_out(&slice_writes)?;
+            self.db.checkpoint_wal(self.is_tight())?;
+            self.settle(id, progress.owed);
+            self.serve_requests()?;
+            self.archive_meanwhile()?;
+        }
+        progress.owed += owed;
+        Ok(())
+    }
+
+    /// The first `written` bytes that the tables were owed for a segment are not owed any more, if
+    /// they are in the file: those in the write-ahead log are still to be written to it.
+    fn settle(&self, id: SegmentId, written: u64) {
+        if self.db.is_moved() {
+            let settled = self.shared.journal.settle_up_to(id, written);
+            self.shared.settings.disk_space.settle_written(settled);
+        }
     }
 
     /// Removes the rows of idempotency records that were dropped before older ones. A record after
@@ -158,10 +238,10 @@ impl Database {
     /// removal does not say yet which rows the database has.
     fn plan<'a>(
         &mut self,
-        jobs: &[(&'a JobImage<'a>, &'a JobLocations)],
+        entries: &[Entry<'a>],
         written: &mut HashSet<u64>,
     ) -> Result<Vec<JobWrites<'a>>, Failure> {
-        let keys: Vec<_> = jobs.iter().map(|(image, _)| image.job_id()).collect();
+        let keys: Vec<_> = entries.iter().map(|entry| entry.image.job_id()).collect();
         let is_settled = |index: &Index| {
             let found = keys.iter().flatten().filter_map(|id| index.find(*id));
             !found.into_iter().any(|(_, job)| job.is_being_removed())
@@ -175,20 +255,15 @@ impl Database {
             // An index that has ended knows of no job.
             return Err(Failure::Ended);
         }
-        let mut plan = |(image, locations): (&'a JobImage<'a>, &'a JobLocations),
-                        id: Option<JobId>| {
+        let mut plan = |entry: &Entry<'a>, id: Option<JobId>| {
             let key = id.and_then(|id| index.key_of(id));
-            let job = key.and_then(|key| index.job_of_row(key, image.seq));
-            writes_of(image, locations, key, job, written)
+            let job = key.and_then(|key| index.job_of_row(key, entry.image.seq));
+            writes_of(*entry, key, job, written)
         };
-        Ok(jobs.iter().zip(&keys).filter_map(|(job, id)| plan(*job, *id)).collect())
+        Ok(entries.iter().zip(&keys).filter_map(|(entry, id)| plan(entry, *id)).collect())
     }
 
-    fn carry_out(
-        &mut self,
-        slice_writes: &[JobWrites<'_>],
-        frame: &Frame<'_>,
-    ) -> Result<(), Failure> {
+    fn carry_out(&mut self, slice_writes: &[JobWrites<'_>]) -> Result<(), Failure> {
         let is_idle = |writes: &JobWrites<'_>| {
             matches!(writes.change, RowChange::Nothing)
                 && writes.payloads.is_empty()
@@ -199,7 +274,7 @@ impl Database {
             return Ok(());
         }
         self.db.transaction(Sync::Later, |db| {
-            slice_writes.iter().try_for_each(|writes| writes.write(db, frame))
+            slice_writes.iter().try_for_each(|writes| writes.write(db))
         })?;
         let mut index = self.shared.index();
         for writes in slice_writes {
@@ -227,8 +302,7 @@ impl Database {
 
 /// The writes for a job that has changed or was deleted.
 fn writes_of<'a>(
-    image: &'a JobImage<'a>,
-    locations: &'a JobLocations,
+    Entry { image, locations, frame }: Entry<'a>,
     key: Option<JobKey>,
     job: Option<&mut Job>,
     written: &mut HashSet<u64>,
@@ -244,15 +318,18 @@ fn writes_of<'a>(
             clears_result,
             payloads: Vec::new(),
             pages: &[],
+            frame,
         });
     }
     let job = job?;
     let row = job.visible()?.clone();
+    let purge_at = row.purge_at(&job.times).as_millis();
+    let counted = Counted { input_bytes: job.input_bytes, purge_at: Some(purge_at) };
     job.stored.job = true;
     let change = match &image.state {
-        StateImage::New { fixed, .. } => RowChange::Insert(image, fixed, row),
+        StateImage::New { fixed, .. } => RowChange::Insert(image, fixed, row, counted),
         _ if written.contains(&seq) => RowChange::Nothing,
-        _ => RowChange::Update(row),
+        _ => RowChange::Update(row, purge_at),
     };
     written.insert(seq);
     let mut payloads = Vec::new();
@@ -271,15 +348,18 @@ fn writes_of<'a>(
     let has_pages = job.payload_locations.find_pages(&locations.pages).is_some();
     job.stored.chunks |= has_pages;
     let pages = if has_pages { &locations.pages[..] } else { &[] };
-    Some(JobWrites { seq, key, change, clears_result, payloads, pages })
+    Some(JobWrites { seq, key, change, clears_result, payloads, pages, frame })
 }
 
 impl JobWrites<'_> {
-    fn write(&self, db: &Connection, frame: &Frame<'_>) -> rusqlite::Result<()> {
+    fn write(&self, db: &Connection) -> rusqlite::Result<()> {
+        let frame = self.frame;
         match &self.change {
-            RowChange::Insert(image, fixed, row) => jobs::insert(db, image, fixed, &row.image())?,
-            RowChange::Update(row) => {
-                jobs::update(db, self.seq, &row.image())?;
+            RowChange::Insert(image, fixed, row, counted) => {
+                jobs::insert(db, image, fixed, &row.image(), *counted)?;
+            }
+            RowChange::Update(row, purge_at) => {
+                jobs::update(db, self.seq, &row.image(), Some(*purge_at))?;
                 if !row.needs_input() {
                     payloads::delete_input(db, self.seq)?;
                 }
@@ -322,5 +402,47 @@ impl JobWrites<'_> {
             drop(pages.map(|range| results.pages.drain(range)));
         }
         job.payload_locations.tidy();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::journal::checksum;
+    use crate::journal::{Appender, Bounds, Journal, JournalRecord};
+
+    #[test]
+    fn small_frames_are_written_together_and_large_ones_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = SegmentId(0);
+        let known = JournalRecord { checkpointed: none, last: none, end: None, is_upgraded: false };
+        let bounds = Bounds { segment_bytes: 64 << 20, uncheckpointed_max: 1 };
+        let journal = Arc::new(Journal::open(dir.path(), known, bounds).unwrap().0);
+        let mut appender = Appender::new(journal.clone(), 0);
+        let mut append = |count: usize, bytes: usize| {
+            for _ in 0..count {
+                let mut parts = Vec::new();
+                checksum::add(&mut parts, [Bytes::from(vec![7; bytes])]);
+                appender.append(b"batch", &parts).unwrap();
+            }
+        };
+        append(900, 600);
+        append(3, 300 << 10);
+        append(2, 600);
+        appender.begin_segment().unwrap();
+        let segment = journal.ended_to_checkpoint().unwrap();
+        let mut frames =
+            Frames::of_checked(&segment.file, segment.header, segment.end.unwrap()).unwrap();
+        let mut groups = Vec::new();
+        while let group = next_group(&mut frames).unwrap()
+            && !group.is_empty()
+        {
+            groups.push(group.len());
+        }
+        assert_eq!(groups, [431, 431, 39, 1, 1, 2]);
     }
 }

@@ -19,6 +19,7 @@ use crate::journal::AppendError;
 use crate::journal::Appended;
 use crate::journal::Appender;
 use crate::journal::checksum::PayloadPart;
+use crate::journal::segment::SegmentId;
 use crate::shared::Shared;
 use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
@@ -202,8 +203,8 @@ impl Writer {
         let shared = &self.shared;
         let reserved = batch.reserved;
         let mut has_ended_segment = false;
-        let locations = if batch.is_empty() {
-            batch.jobs.iter().map(|_| JobLocations::default()).collect()
+        let written = if batch.is_empty() {
+            (SegmentId(0), batch.jobs.iter().map(|_| JobLocations::default()).collect())
         } else {
             compose(&mut batch, shared)?;
             #[cfg(test)]
@@ -216,13 +217,13 @@ impl Writer {
             shared.count_commit(batch.operations);
             has_ended_segment = appended.is_first;
             let locations: Vec<_> = image.locations(appended.payloads).collect();
-            shared
-                .owe(appended.payloads.segment, image.owed_bytes(encoded_batch.len(), &locations));
-            locations
+            let segment = appended.payloads.segment;
+            shared.owe(segment, image.owed_bytes(encoded_batch.len(), &locations));
+            (segment, locations)
         };
         let (published, is_awaited) = {
             let mut index = shared.index();
-            let published = index.publish(batch, locations, &shared.caches());
+            let published = index.publish(batch, written, &shared.caches());
             (published, index.take_commit_awaited())
         };
         if has_ended_segment || is_awaited || published.has_ask {

@@ -4,6 +4,7 @@
 //! Plain data: nothing here knows the state in memory or SQL. Codes and layouts are on disk and must not
 //! change.
 
+pub(crate) mod archived;
 pub(crate) mod decode;
 pub(crate) mod image;
 pub(crate) mod pages;

@@ -5,7 +5,8 @@
 //! [checkpoint](crate::checkpoint::segment) copies the live data of the oldest segment into the database; a
 //! job that is created and deleted before that never reaches the database. Large payloads stay
 //! where they were written. A segment that is checkpointed, and in which
-//! nothing is needed any more, is overwritten.
+//! nothing is needed any more, is overwritten. On a nearly full disk the bytes of such a segment that
+//! are not needed become [holes].
 //!
 //! A start refuses a journal in which acknowledged data is missing or damaged ([`tail`]). Each
 //! payload has its own checksum ([`checksum`]).
@@ -23,6 +24,8 @@ pub(crate) mod checksum;
 mod copy;
 mod descriptors;
 pub(crate) mod frame;
+mod held;
+mod holes;
 pub(crate) mod scan;
 pub(crate) mod segment;
 mod tail;
@@ -32,6 +35,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use gristmill_core::runtime::is_no_space;
@@ -42,6 +46,8 @@ use crate::journal::blocks::BlockWriter;
 use crate::journal::checksum::PayloadPart;
 pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
+use crate::journal::held::Held;
+pub(crate) use crate::journal::holes::Gaps;
 use crate::journal::segment::{
     HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId, SegmentVersion,
 };
@@ -62,11 +68,20 @@ pub(crate) struct Journal {
     segments: Mutex<Segments>,
     /// Notified when a segment is checkpointed, or when there will be no further checkpoint.
     checkpointed: Condvar,
+    /// Whether the file system makes holes in files, as far as that is known.
+    makes_holes: AtomicBool,
 }
 
 /// Bytes that stay free when payloads move on a nearly full disk: the write-ahead log has up to 4 MiB
 /// before its pages are written to the tables.
 const MOVE_SPARE_BYTES: u64 = 8 << 20;
+
+/// The space for a move of payloads on a nearly full disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MoveRoom {
+    pub(crate) free: u64,
+    pub(crate) above_reserve: u64,
+}
 
 /// The size limits of the journal.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +96,8 @@ pub(crate) struct Bounds {
 struct Segments {
     /// The segments with bytes that are, or may be, needed.
     used: BTreeMap<SegmentId, Segment>,
+    /// The payloads that jobs refer to. A segment without any has no entry.
+    held: BTreeMap<SegmentId, Held>,
     /// Unused files.
     free: Vec<Arc<SegmentFile>>,
     slots: u32,
@@ -103,14 +120,21 @@ pub(crate) struct Segment {
     pub(crate) header: Header,
     /// Its end, once a later segment was begun.
     pub(crate) end: Option<u32>,
-    held_bytes: u64,
-    /// Bytes that its checkpoint will write to the tables, at most.
+    /// Bytes that its checkpoint will still write to the tables, at most.
     owed_bytes: u64,
+    /// Those that a checkpoint has written.
+    settled_bytes: u64,
 }
 
 impl Segment {
     fn new(file: Arc<SegmentFile>, header: Header) -> Self {
-        Self { file, header, end: None, held_bytes: 0, owed_bytes: 0 }
+        Self { file, header, end: None, owed_bytes: 0, settled_bytes: 0 }
+    }
+
+    /// Whether bytes that are not needed may become holes. A payload without its own checksum is
+    /// checked together with its whole frame.
+    fn may_have_holes(&self) -> bool {
+        self.header.version.has_sums()
     }
 }
 
@@ -151,6 +175,7 @@ impl Journal {
         let checkpointed = known.checkpointed;
         let mut segments = Segments {
             used: BTreeMap::new(),
+            held: BTreeMap::new(),
             free: Vec::new(),
             slots: 0,
             checkpointed,
@@ -224,6 +249,7 @@ impl Journal {
             bounds,
             segments: Mutex::new(segments),
             checkpointed: Condvar::new(),
+            makes_holes: AtomicBool::new(true),
         };
         Ok((journal, uncheckpointed))
     }
@@ -238,8 +264,8 @@ impl Journal {
         JournalEnd { segment: segments.last, at: segments.open_end }
     }
 
-    /// The payload at `location`; `None` when the segment was overwritten: then the payload is in
-    /// the database, or deleted.
+    /// The payload at `location`; `None` when it is not in the journal any more: then it is in the
+    /// database, or deleted.
     ///
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
@@ -256,29 +282,31 @@ impl Journal {
     fn file_of(&self, location: JournalLocation) -> Option<(Arc<SegmentFile>, SegmentVersion)> {
         let segments = self.segments();
         let segment = segments.used.get(&location.segment)?;
-        Some((segment.file.clone(), segment.header.version))
+        // Bytes of a checkpointed segment that are not held may be in a hole. A hole is made only
+        // while the file has no reader.
+        let is_needed = location.segment > segments.checkpointed
+            || segments.held.get(&location.segment).is_some_and(|held| held.has(location));
+        is_needed.then(|| (segment.file.clone(), segment.header.version))
     }
 
     /// Protects the bytes at `locations` from being overwritten.
     pub(crate) fn hold(&self, locations: impl Iterator<Item = JournalLocation>) {
         self.for_each(locations, |segments, location| {
-            let segment = segments.used.get_mut(&location.segment);
-            debug_assert!(segment.is_some(), "what is held is there");
-            if let Some(segment) = segment {
-                segment.held_bytes += u64::from(location.len);
-            }
+            debug_assert!(segments.used.contains_key(&location.segment), "what is held is there");
+            segments.held.entry(location.segment).or_default().hold(location);
         });
     }
 
     /// Undoes a [`hold`](Self::hold).
     pub(crate) fn release(&self, locations: impl Iterator<Item = JournalLocation>) {
         self.for_each(locations, |segments, location| {
-            let checkpointed = segments.checkpointed;
-            let segment = segments.used.get_mut(&location.segment);
-            debug_assert!(segment.is_some(), "what is held is there");
-            if let Some(segment) = segment {
-                segment.held_bytes -= u64::from(location.len);
-                if segment.held_bytes == 0 && location.segment <= checkpointed {
+            let held = segments.held.get_mut(&location.segment);
+            debug_assert!(held.is_some(), "what is released was held");
+            let Some(held) = held else { return };
+            held.release(location);
+            if held.is_empty() {
+                segments.held.remove(&location.segment);
+                if location.segment <= segments.checkpointed {
                     segments.free(location.segment);
                 }
             }
@@ -328,6 +356,19 @@ impl Journal {
         segments.first_uncheckpointed(|id| !segments.is_last_open || id < segments.last)
     }
 
+    /// The last segment that is checkpointed.
+    pub(crate) fn checkpointed(&self) -> SegmentId {
+        self.segments().checkpointed
+    }
+
+    /// The oldest segment that is not checkpointed and not written any more, if it is `last` or an
+    /// earlier one.
+    pub(crate) fn ended_up_to(&self, last: SegmentId) -> Option<Segment> {
+        let segments = self.segments();
+        let has_ended = |id| !segments.is_last_open || id < segments.last;
+        segments.first_uncheckpointed(|id| id <= last && has_ended(id))
+    }
+
     /// Whether the segment that is being written has a frame.
     pub(crate) fn has_open_frames(&self) -> bool {
         let segments = self.segments();
@@ -339,8 +380,8 @@ impl Journal {
         self.segments().first_uncheckpointed(|id| id <= last)
     }
 
-    /// The last `count` bytes of a payload, unchecked; `None` when the segment was overwritten, or
-    /// the payload is shorter.
+    /// The last `count` bytes of a payload, unchecked; `None` when it is not in the journal any more,
+    /// or shorter.
     pub(crate) fn read_end(
         &self,
         location: JournalLocation,
@@ -354,31 +395,81 @@ impl Journal {
     }
 
     /// A segment in which few bytes are held, if there are many such segments: these bytes should
-    /// move. On a disk that is nearly full, `free_bytes` are left, and any segment is enough whose
-    /// move gives back more than it takes until its end: the held bytes are written to the
-    /// write-ahead log and then to the tables, before the segment is free.
-    pub(crate) fn to_compact(&self, free_bytes: Option<u64>) -> Option<SegmentId> {
+    /// move. On a nearly full disk only if there is `room` for the move: the held bytes are written to
+    /// the write-ahead log and then to the tables, before the segment is free. If the file system makes
+    /// no holes, any segment is enough then whose move gives back more than it takes.
+    pub(crate) fn to_compact(&self, room: Option<MoveRoom>) -> Option<SegmentId> {
+        let makes_holes = self.makes_holes.load(Ordering::Relaxed);
         let segments = self.segments();
+        let held_bytes = |id: &SegmentId| segments.held.get(id).map_or(0, Held::bytes);
+        let has_room = |id: &SegmentId, free: u64| free > 2 * held_bytes(id) + MOVE_SPARE_BYTES;
         let checkpointed = segments.used.range(..=segments.checkpointed);
-        if let Some(free_bytes) = free_bytes {
-            let is_worth_it = |segment: &Segment| {
-                let twice = 2 * segment.held_bytes;
-                segment.end.is_some_and(|end| u64::from(end) > twice + segment.held_bytes)
-                    && free_bytes > twice + MOVE_SPARE_BYTES
+        if let Some(room) = room {
+            let is_worth_it = |id: &SegmentId, segment: &Segment| {
+                !(makes_holes && segment.may_have_holes())
+                    && segment.end.is_some_and(|end| u64::from(end) > 3 * held_bytes(id))
+                    && has_room(id, room.free)
             };
-            let mut worth_it = checkpointed.filter(|(_, segment)| is_worth_it(segment));
-            return worth_it.next().map(|(id, _)| *id);
+            let mut worth_it = checkpointed.clone().filter(|(id, it)| is_worth_it(id, it));
+            if let Some((id, _)) = worth_it.next() {
+                return Some(*id);
+            }
         }
-        let held = checkpointed.clone().map(|(_, segment)| segment.held_bytes).sum::<u64>();
+        // The number of files is to be bounded, so that holes do not count.
+        let held = checkpointed.clone().map(|(id, _)| held_bytes(id)).sum::<u64>();
         let segment_bytes = u64::from(self.bounds.segment_bytes);
         let bytes = checkpointed.clone().count() as u64 * segment_bytes;
         let spare = self.bounds.uncheckpointed_max as u64 * segment_bytes;
-        let sparsest = checkpointed.min_by_key(|(_, segment)| segment.held_bytes);
-        sparsest.filter(|_| bytes > 2 * held + spare).map(|(id, _)| *id)
+        let sparsest = checkpointed.map(|(id, _)| *id).min_by_key(held_bytes);
+        sparsest
+            .filter(|_| bytes > 2 * held + spare)
+            .filter(|id| room.is_none_or(|room| has_room(id, room.above_reserve)))
+    }
+
+    /// The gaps of a checkpointed segment that should become holes, if there is one. The thread that
+    /// calls this makes the holes before it begins a [copy](Self::copy).
+    pub(crate) fn next_gaps(&self) -> io::Result<Option<Gaps>> {
+        if !self.makes_holes.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let segments = &mut *self.segments();
+        for (id, held) in segments.held.range_mut(..=segments.checkpointed) {
+            let Some(segment) = segments.used.get(id) else { continue };
+            // Readers of the file, such as backups, may need bytes that were released meanwhile.
+            let is_unread = Arc::strong_count(&segment.file) == 1;
+            if is_unread && segment.may_have_holes() && held.may_have_gaps() {
+                let len = u32::try_from(segment.file.len()?).unwrap_or(u32::MAX);
+                let ranges = held.take_gaps(len);
+                if !ranges.is_empty() {
+                    return Ok(Some(Gaps { file: segment.file.clone(), ranges }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the gaps holes of the file.
+    pub(crate) fn make_holes(&self, gaps: &Gaps) -> io::Result<()> {
+        if !gaps.make_holes()? {
+            self.makes_holes.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Of the bytes that the tables were owed for a segment, the first `written` are in the tables.
+    /// Returns how many of them were owed until now: a checkpoint that found no space begins again,
+    /// and writes the same bytes.
+    pub(crate) fn settle_up_to(&self, id: SegmentId, written: u64) -> u64 {
+        let mut segments = self.segments();
+        let Some(segment) = segments.used.get_mut(&id) else { return 0 };
+        let settled = written.saturating_sub(segment.settled_bytes).min(segment.owed_bytes);
+        segment.owed_bytes -= settled;
+        segment.settled_bytes += settled;
+        settled
     }
 
     /// Marks the segment and all earlier ones as checkpointed. Returns the bytes that the tables
-    /// were owed for it.
+    /// were still owed for it.
     pub(crate) fn set_checkpointed(&self, id: SegmentId) -> u64 {
         let mut segments = self.segments();
         debug_assert!(id > segments.checkpointed, "segments are checkpointed in their order");
@@ -445,6 +536,11 @@ impl Journal {
         let mut segments = self.segments();
         let next = segments.last.0.checked_add(1);
         let next = next.ok_or_else(|| AppendError::Fatal(io::Error::other("2^32 segments")))?;
+        // Writes into holes would change metadata of the file system, as in a growing file, and the
+        // zeros that a growing file is filled with are written only behind its end.
+        if file.has_holes().map_err(AppendError::Fatal)? {
+            file.set_len(0).map_err(AppendError::Fatal)?;
+        }
         let salt = rand::random();
         let header =
             Header { id: SegmentId(next), end_before, salt, version: SegmentVersion::NEWEST };
@@ -507,7 +603,7 @@ impl Segments {
 
     fn free_unheld(&mut self) {
         let checkpointed = self.used.range(..=self.checkpointed);
-        let unheld = checkpointed.filter(|(_, segment)| segment.held_bytes == 0);
+        let unheld = checkpointed.filter(|(id, _)| !self.held.contains_key(id));
         for id in unheld.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.free(id);
         }
@@ -673,12 +769,17 @@ impl Appender {
 }
 
 impl Open {
-    /// Makes the file reach to `end`, and a little further.
+    /// Makes the file reach to `end`, and a little further if the disk has space for that.
     fn make_room(&mut self, end: u32, segment_bytes: u32) -> io::Result<()> {
         if u64::from(end) > self.file_len {
             let file_len = end.max(end.saturating_add(GROWTH_BYTES).min(segment_bytes)).into();
-            self.file.fill(end.into(), file_len)?;
-            self.file_len = file_len;
+            match self.file.fill(end.into(), file_len) {
+                Err(error) if is_no_space(&error) => {}
+                filled => {
+                    filled?;
+                    self.file_len = file_len;
+                }
+            }
         }
         Ok(())
     }

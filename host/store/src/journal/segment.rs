@@ -4,8 +4,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt as _, OpenOptionsExt};
 use std::path::Path;
+
+#[cfg(target_os = "linux")]
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::damage::damaged;
 use crate::durable;
@@ -199,6 +203,30 @@ impl SegmentFile {
     pub(crate) fn empty(&self) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.sync_all()
+    }
+
+    /// Cuts the file.
+    pub(crate) fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    /// Whether the file takes less space than it has bytes.
+    pub(crate) fn has_holes(&self) -> io::Result<bool> {
+        let metadata = self.file.metadata()?;
+        Ok(metadata.blocks().saturating_mul(512) < metadata.len())
+    }
+
+    /// Makes a range of whole blocks a hole: its bytes are zero from now on, and take no space.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn make_hole(&self, range: &Range<u32>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = range.end.saturating_sub(range.start);
+        Ok(fallocate(&self.file, flags, range.start.into(), len.into())?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn make_hole(&self, _: &Range<u32>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Writes the first bytes again, and syncs all.

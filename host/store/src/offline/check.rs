@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use crate::damage;
 use crate::damage::Damage;
 use crate::error::OpenError;
+use crate::format::archived::ArchivedSum;
 use crate::format::decode;
 use crate::format::image::{JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
@@ -18,6 +19,7 @@ use crate::offline::inspect::Inspected;
 use crate::offline::job_of_row;
 use crate::state::job::JobRow;
 use crate::state::owners::Owners;
+use crate::tables::archived;
 use crate::tables::catalog;
 use crate::tables::deleting::Endpoints;
 use crate::tables::jobs;
@@ -128,6 +130,9 @@ impl Report {
         }
         let has_checksums = *version >= schema::CHECKSUMS_SINCE;
         self.check_jobs(db, file, *version)?;
+        if *version >= schema::ARCHIVED_SINCE {
+            self.check_sums(db, file)?;
+        }
         if has_checksums {
             for table in PAYLOAD_TABLES {
                 self.check_payloads(db, file, table)?;
@@ -177,6 +182,31 @@ impl Report {
             if let Err(error) = job_of_row(row, &mut owners) {
                 let seq: i64 = row.get(0)?;
                 self.add(file, None, format!("row {seq} of the table `job`: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A start counts archived jobs by their sums.
+    fn check_sums(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        let (stored, computed) = (archived::sums(db)?, archived::computed_sums(db)?);
+        for sum in stored.iter().filter(|sum| !computed.contains(sum)) {
+            let ArchivedSum { endpoint, owner, jobs, .. } = sum;
+            let details = format!(
+                "the table `archived` has {jobs} ended jobs of owner `{owner}` on endpoint {}, and the \
+                 table `job` has others",
+                endpoint.0
+            );
+            self.add(file, None, details);
+        }
+        for ArchivedSum { endpoint, owner, jobs, .. } in &computed {
+            let is_it = |sum: &ArchivedSum| (sum.endpoint, &sum.owner) == (*endpoint, owner);
+            if !stored.iter().any(is_it) {
+                let details = format!(
+                    "the table `archived` lacks {jobs} ended jobs of owner `{owner}` on endpoint {}",
+                    endpoint.0
+                );
+                self.add(file, None, details);
             }
         }
         Ok(())
@@ -240,7 +270,7 @@ fn supersede(superseded: &mut Superseded, job: &JobImage<'_>, locations: &JobLoc
     if locations.input.is_some() || !row.as_ref().is_some_and(JobRow::needs_input) {
         superseded.insert((job.seq, Kind::Input));
     }
-    if locations.output.is_some() || row.is_none() {
+    if locations.output.is_some() || job.clears_result || row.is_none() {
         superseded.insert((job.seq, Kind::Output));
     }
 }

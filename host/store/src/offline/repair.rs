@@ -37,18 +37,19 @@ use crate::private::make_private_dir;
 use crate::seal::Seal;
 use crate::state::job::JobRow;
 use crate::state::owners::Owners;
+use crate::tables::archived;
 use crate::tables::catalog;
 use crate::tables::chunks;
 use crate::tables::db::configure;
 use crate::tables::deleting;
-use crate::tables::jobs;
+use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
 use crate::tables::schema;
 use crate::tables::sql;
 use crate::tables::sql::integer;
 
 /// The tables, each with the first column of its key, which is also the order of reading. `meta` and
-/// `catalog` are copied separately.
+/// `catalog` are copied separately, and the sums of `archived` are computed again.
 const TABLES: [(&str, &str); 10] = [
     ("endpoint", "seq"),
     ("job", "seq"),
@@ -123,6 +124,7 @@ pub fn repair(
         kept_components = Some(placeholders::kept_components(&to, seal)?);
     }
     repair.leave_out_unusable()?;
+    archived::compute_sums(&to)?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = repair.losses;
     transaction.commit()?;
@@ -331,7 +333,7 @@ impl<'a> Repair<'a> {
                 if JobRow::of(row).is_err() {
                     return damaged("the state");
                 }
-                jobs::insert(to, job, fixed, row)?;
+                jobs::insert(to, job, fixed, row, Counted::of(job))?;
             }
             StateImage::Changed(row) => {
                 let Ok(decoded) = JobRow::of(row) else { return damaged("the state") };
@@ -341,7 +343,9 @@ impl<'a> Repair<'a> {
                     self.orphans.insert(seq, job.job_id());
                     return Ok(Ok(()));
                 }
-                jobs::update(to, seq, row)?;
+                jobs::update(to, seq, row, None)?;
+                // The journal is newer than the mark.
+                to.execute("UPDATE job SET archived = 0 WHERE seq = ?1", [integer(seq)])?;
                 if !decoded.needs_input() {
                     payloads::delete_input(to, seq)?;
                 }

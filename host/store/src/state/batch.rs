@@ -20,7 +20,7 @@ use crate::format::EndpointKey;
 use crate::format::image::JobLocations;
 use crate::format::pages::{Page, paginate};
 use crate::journal::Journal;
-use crate::journal::segment::JournalLocation;
+use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::state::backlog::Ack;
 use crate::state::backlog::Due;
 use crate::state::backlog::Urgency;
@@ -399,14 +399,15 @@ impl Index {
         batch.jobs.push(write);
     }
 
-    /// Makes the changes of a written batch visible.
+    /// Makes the changes of a batch visible, which is written to this segment of the journal.
     pub(crate) fn publish(
         &mut self,
         batch: Batch,
-        locations: Vec<JobLocations>,
+        (segment, locations): (SegmentId, Vec<JobLocations>),
         to: &Caches<'_>,
     ) -> Published {
         let mut published = Published { acks: batch.acks, ..Published::default() };
+        self.published_batches += 1;
         published.changed.reserve(batch.jobs.len());
         for (mut write, locations) in batch.jobs.into_iter().zip(locations) {
             published.changed.push(write.fixed.id);
@@ -429,7 +430,7 @@ impl Index {
                 }
             }
             self.record_locations(&write, locations, to.journal);
-            self.publish_job(write, &mut published.acks);
+            self.publish_job(write, segment, &mut published.acks);
         }
         for (_, delivery) in batch.deliveries {
             self.dropped_deliveries.extend(self.outbox.replace(delivery));
@@ -476,8 +477,9 @@ impl Index {
         job.payload_locations.add(locations);
     }
 
-    fn publish_job(&mut self, write: JobWrite, acks: &mut Vec<Ack>) {
+    fn publish_job(&mut self, write: JobWrite, segment: SegmentId, acks: &mut Vec<Ack>) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
+        job.segment = segment;
         let before = job.visible_status();
         let after = write.row.status;
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
@@ -518,7 +520,7 @@ impl Index {
                 endpoint.history.remove(write.fixed.seq, write.key);
             }
             self.ids.remove(write.fixed.id, write.key);
-            self.owners.recount_kept(job.owner, true, false);
+            self.owners.recount_in_memory(job.owner, true, false);
             self.jobs.remove(write.key);
         }
     }
@@ -542,8 +544,8 @@ fn fixed(job: &Job) -> Fixed {
         id: job.id,
         endpoint: job.endpoint,
         low_priority: job.low_priority,
-        execution_timeout_ms: job.execution_timeout_ms.get(),
-        retention: job.retention.get(),
+        execution_timeout_ms: job.times.execution_timeout_ms.get(),
+        retention: job.times.retention(),
         created_at: job.created_at,
     }
 }

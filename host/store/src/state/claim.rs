@@ -98,7 +98,7 @@ impl Index {
             worker: worker.clone(),
             owner: self.owners.name(job.owner).clone(),
             queued_at,
-            execution_timeout_ms: job.execution_timeout_ms.get(),
+            execution_timeout_ms: job.times.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,

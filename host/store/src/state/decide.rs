@@ -60,7 +60,7 @@ impl Index {
                 // A client retries the job: it waits at the end of the queue, and earlier crashes
                 // of the host do not count.
                 job.row.crashes = 0;
-                job.row.ttl_at = job.retention.ttl_after_retry(job.row.ttl_at, now);
+                job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
                 self.last_queue_position += 1;
                 job.row.queue_position = self.last_queue_position;
             }
@@ -303,7 +303,7 @@ fn carry_out(
             Effect::StartRetention => {
                 job.row.attempt_mut().finished_at = Some(now);
                 if let Some(status) = job.row.status {
-                    let retention = job.retention.get();
+                    let retention = job.times.retention();
                     job.row.ttl_at = retention.ttl_after_end(status, job.row.ttl_at, now);
                 }
             }

@@ -131,6 +131,11 @@ impl DiskUsage {
         }
     }
 
+    /// The disk usage of so many ended jobs, which keep so many bytes.
+    pub(crate) fn of_archived(jobs: u64, kept: u64) -> Self {
+        Self { waiting: 0, kept, rows: jobs * JOB_BYTES }
+    }
+
     /// All bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.waiting + self.kept + self.rows

@@ -1,4 +1,4 @@
-//! All jobs in memory. Each has a decided state, which may be ahead of the disk, and a visible
+//! All jobs, except the [archived](crate::state::archived) ones. Each has a decided state, which may be ahead of the disk, and a visible
 //! state, which is always on disk.
 //!
 //! **Invariants.** All changes happen under one lock, which is held for microseconds and never
@@ -29,6 +29,7 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::payload::Payload;
 use crate::journal::segment::SegmentId;
+use crate::state::archived::Archived;
 use crate::state::backlog::Ack;
 use crate::state::backlog::Write;
 use crate::state::backlog::{Backlog, Urgency};
@@ -37,9 +38,7 @@ use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
-use crate::state::job::{
-    Change, Job, JobRetention, JobRow, Millis, NewRow, PayloadLocations, Pending, Stored,
-};
+use crate::state::job::{Change, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Stored};
 use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
@@ -74,6 +73,7 @@ pub(crate) struct Index {
     /// Endpoints by name, without those that are being deleted.
     pub(super) names: HashMap<EndpointId, EndpointKey>,
     pub(super) expiry: Expiry,
+    pub(super) archived: Archived,
     /// Changes that the writer has to write.
     pub(super) backlog: Backlog,
     /// Requests to the database's thread. Bounded by one entry for each caller.
@@ -108,6 +108,8 @@ pub(crate) struct Index {
     pub(super) last_endpoint: u32,
     /// Number of jobs that clients can see.
     pub(super) visible_jobs: u64,
+    /// Number of batches whose changes are visible.
+    pub(super) published_batches: u64,
 }
 
 /// An endpoint with its queue.
@@ -115,22 +117,36 @@ pub(crate) struct Index {
 pub(crate) struct Endpoint {
     pub(super) name: EndpointId,
     pub(super) ready: Ready,
-    /// All its jobs, in the order of their submission. About 8 bytes for each.
+    /// All its jobs in memory, in the order of their submission. About 8 bytes for each.
     pub(super) history: Order,
     /// The counts that clients see.
     pub(super) counts: JobCounts,
     /// Whether the endpoint has a row, or will have one once the batch that is being written is
     /// committed.
     pub(super) is_stored: bool,
-    /// The bytes of all its jobs on disk.
+    /// The bytes of all its jobs on disk, archived or not.
     pub(super) disk_usage: DiskUsage,
+    /// The number of its archived jobs.
+    pub(super) archived: u64,
+    /// They have numbers less than this one.
+    pub(super) archived_below: u64,
 }
 
 impl Endpoint {
     pub(super) fn new(name: EndpointId) -> Self {
         let (ready, history) = (Ready::default(), Order::default());
         let (counts, disk_usage) = (JobCounts::default(), DiskUsage::default());
-        Self { name, ready, history, counts, is_stored: false, disk_usage }
+        let (archived, archived_below) = (0, 0);
+        Self {
+            name,
+            ready,
+            history,
+            counts,
+            is_stored: false,
+            disk_usage,
+            archived,
+            archived_below,
+        }
     }
 }
 
@@ -138,6 +154,8 @@ impl Endpoint {
 #[derive(Debug)]
 pub(crate) struct DeletingEndpoint {
     pub(crate) key: EndpointKey,
+    /// Whether all its jobs in memory are removed.
+    pub(super) has_left_memory: bool,
     /// Resolve when it is deleted on disk.
     pub(crate) acks: Vec<Ack>,
 }
@@ -169,6 +187,7 @@ impl Index {
             endpoints: HashMap::default(),
             names: HashMap::new(),
             expiry: Expiry::default(),
+            archived: Archived::default(),
             backlog: Backlog::default(),
             requests: Vec::new(),
             new_segment: NewSegment::No,
@@ -187,6 +206,7 @@ impl Index {
             last_queue_position: 0,
             last_endpoint: 0,
             visible_jobs: 0,
+            published_batches: 0,
         }
     }
 
@@ -343,8 +363,8 @@ impl Index {
         let _ = answer.send(Purged { removed: 0, on_disk });
     }
 
-    /// Deletes up to `count_max` jobs whose time is over, and as many idempotency records. Returns the time of the next
-    /// one, and whether anything has changed; then `ack` resolves when that is on disk.
+    /// Deletes up to `count_max` jobs in memory whose time is over, and as many idempotency records. Returns
+    /// the time of the next one, and whether anything has changed; then `ack` resolves when that is on disk.
     pub(crate) fn expire_due(
         &mut self,
         now: Timestamp,
@@ -361,7 +381,8 @@ impl Index {
         if is_change {
             self.ack_all(ack);
         }
-        (self.expiry.next().min(self.idempotency_index.next()), is_change)
+        let next = self.expiry.next().min(self.idempotency_index.next());
+        (next, is_change)
     }
 
     /// Records how far a client has read the stream of a job.
@@ -372,8 +393,10 @@ impl Index {
             && visible.stream_attempt() == next.attempt
         {
             let next = next.index.min(visible.chunk_count());
-            let live = job.live_mut();
-            live.chunks_delivered = live.chunks_delivered.max(next);
+            if next > 0 {
+                let live = job.live_mut();
+                live.chunks_delivered = live.chunks_delivered.max(next);
+            }
         }
     }
 
@@ -405,8 +428,7 @@ impl Index {
         now: Timestamp,
     ) -> Option<(JobKey, &Job)> {
         let (key, job) = self.find(id)?;
-        let is_asked_for = self.names.get(endpoint) == Some(&job.endpoint);
-        (is_asked_for && job.purge_at() > now).then_some((key, job))
+        self.is_job_of(endpoint, job, now).then_some((key, job))
     }
 
     /// The endpoint's queue and counts, unless it never had a job or is being deleted.
@@ -550,8 +572,8 @@ impl Index {
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             created_at: now,
-            retention: JobRetention::new(job.retention, job.policy.ttl_ms),
-            execution_timeout_ms: Millis::new(job.policy.execution_timeout_ms),
+            segment: SegmentId(0),
+            times: JobTimes::new(job.policy.execution_timeout_ms, job.retention, job.policy.ttl_ms),
             row: JobRow {
                 status: Some(JobStatus::InQueue),
                 crashes: 0,
@@ -569,7 +591,7 @@ impl Index {
         disk_usage.add(own);
         self.owners.account(owner).add(own.bytes());
         self.owners.recount_waiting(owner, false, true);
-        self.owners.recount_kept(owner, false, true);
+        self.owners.recount_in_memory(owner, false, true);
         let key = self.jobs.insert(entry);
         self.ids.insert(job.id, key, &self.jobs);
         ready.insert(low_priority, self.last_queue_position, key);
@@ -627,7 +649,8 @@ impl Index {
 
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
     pub(crate) fn begin_deletion(&mut self, key: EndpointKey) {
-        self.deleting_endpoints.push(DeletingEndpoint { key, acks: Vec::new() });
+        let deleting = DeletingEndpoint { key, has_left_memory: false, acks: Vec::new() };
+        self.deleting_endpoints.push(deleting);
         self.bulk_removals.push_back(BulkRemoval::Forget { endpoint: key, before: u64::MAX });
     }
 

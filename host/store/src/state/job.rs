@@ -24,7 +24,7 @@ use crate::format::past::PastAttempts;
 use crate::format::payload::{Kind, Payload};
 use crate::format::status_code;
 use crate::format::status_from;
-use crate::journal::segment::JournalLocation;
+use crate::journal::segment::{JournalLocation, SegmentId};
 use crate::state::backlog::Ack;
 use crate::state::backlog::Urgency;
 use crate::state::meters::Bills;
@@ -36,7 +36,7 @@ use crate::state::urls::Url;
 /// outbox.
 const WEBHOOK_HEAD_BYTES: usize = 1 << 10;
 
-/// A job. A queued job that is on disk costs these 144 bytes, and about 35 more in the indexes by
+/// A job. A queued job that is on disk costs these 152 bytes, and about 35 more in the indexes by
 /// id, queue position, number and time; a webhook URL that no other job of the owner has costs its
 /// length and about 130 bytes more.
 #[derive(Debug)]
@@ -56,9 +56,10 @@ pub(crate) struct Job {
     pub(crate) stored: Stored,
     /// The locations of its visible payloads that are in the journal.
     pub(crate) payload_locations: PayloadLocations,
+    /// The segment of the journal with its last visible change; 0: it is only in the tables.
+    pub(crate) segment: SegmentId,
     pub(crate) created_at: Timestamp,
-    pub(crate) retention: JobRetention,
-    pub(crate) execution_timeout_ms: Millis,
+    pub(crate) times: JobTimes,
     /// The decided state, on disk or not.
     pub(crate) row: JobRow,
     /// State that is never written.
@@ -265,9 +266,10 @@ impl Millis {
     }
 }
 
-/// How long a job is kept after its end. Most jobs have only the default.
+/// How long a job may run, and how long it is kept after its end. Most jobs have only the default retention.
 #[derive(Debug, Clone)]
-pub(crate) struct JobRetention {
+pub(crate) struct JobTimes {
+    pub(crate) execution_timeout_ms: Millis,
     default_ms: Millis,
     chosen: Option<Box<Chosen>>,
 }
@@ -293,8 +295,8 @@ impl Chosen {
     }
 }
 
-impl JobRetention {
-    pub(crate) fn new(retention: Retention, ttl_ms: u64) -> Self {
+impl JobTimes {
+    pub(crate) fn new(execution_timeout_ms: u64, retention: Retention, ttl_ms: u64) -> Self {
         let Retention { default_ms, chosen } = retention;
         let is_chosen = chosen != ChosenRetention::NONE;
         let millis = |ms: Option<u64>| Millis::new(ms.unwrap_or(0));
@@ -306,10 +308,11 @@ impl JobRetention {
                 ttl: Millis::new(ttl_ms),
             })
         });
-        Self { default_ms: Millis::new(default_ms), chosen }
+        let execution_timeout_ms = Millis::new(execution_timeout_ms);
+        Self { execution_timeout_ms, default_ms: Millis::new(default_ms), chosen }
     }
 
-    pub(crate) fn get(&self) -> Retention {
+    pub(crate) fn retention(&self) -> Retention {
         let chosen = self.chosen.as_ref().map_or(ChosenRetention::NONE, |it| it.retention());
         Retention { default_ms: self.default_ms.get(), chosen }
     }
@@ -317,7 +320,7 @@ impl JobRetention {
     /// The end of the ttl of a job that is retried now.
     pub(crate) fn ttl_after_retry(&self, ttl_at: Timestamp, now: Timestamp) -> Timestamp {
         let Some(chosen) = &self.chosen else { return ttl_at };
-        self.get().ttl_after_retry(chosen.ttl.get(), ttl_at, now)
+        self.retention().ttl_after_retry(chosen.ttl.get(), ttl_at, now)
     }
 }
 
@@ -452,10 +455,10 @@ impl JobRow {
     }
 
     /// When the job is deleted: at the end of its ttl or of its retention, whichever is first.
-    pub(crate) fn purge_at(&self, retention: &JobRetention) -> Timestamp {
+    pub(crate) fn purge_at(&self, times: &JobTimes) -> Timestamp {
         let finished_at = self.attempt.as_ref().and_then(|attempt| attempt.finished_at);
         match (finished_at, self.status) {
-            (Some(end), Some(status)) => retention.get().purge_at(status, end, self.ttl_at),
+            (Some(end), Some(status)) => times.retention().purge_at(status, end, self.ttl_at),
             _ => self.ttl_at,
         }
     }
@@ -503,9 +506,9 @@ impl Job {
             webhook: fixed.webhook.map(|url| Arc::new(url.into())),
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
+            segment: SegmentId(0),
             created_at: Timestamp::from_millis(fixed.created_at),
-            retention: JobRetention::new(retention_of(fixed), fixed.ttl_ms),
-            execution_timeout_ms: Millis::new(fixed.execution_timeout_ms),
+            times: JobTimes::new(fixed.execution_timeout_ms, retention_of(fixed), fixed.ttl_ms),
             row: JobRow::of(row)?,
             live: None,
             pending: None,
@@ -535,7 +538,7 @@ impl Job {
 
     /// Like [`visible`](Self::visible), and `None` once the job's time is over.
     pub(crate) fn visible_at(&self, now: Timestamp) -> Option<&JobRow> {
-        self.visible().filter(|row| row.purge_at(&self.retention) > now)
+        self.visible().filter(|row| row.purge_at(&self.times) > now)
     }
 
     /// Whether its removal is being written to the journal.
@@ -545,7 +548,7 @@ impl Job {
     }
 
     pub(crate) fn purge_at(&self) -> Timestamp {
-        self.row.purge_at(&self.retention)
+        self.row.purge_at(&self.times)
     }
 
     /// Approximate bytes of the webhook at its end: the input, and the output or the chunks.
@@ -592,7 +595,7 @@ impl Job {
             chunk_count: row.chunk_count(),
             result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
             chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
-            purge_at: row.purge_at(&self.retention),
+            purge_at: row.purge_at(&self.times),
             past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
         })
     }

@@ -3,6 +3,7 @@
 //! [`index`] has all jobs ([`job`]) and endpoints. [`decide`] and [`claim`] change a job's state,
 //! [`query`] reads, and [`restore`] puts back what an earlier process has left. [`batch`] takes the changes for the disk and publishes them after the commit.
 
+pub(crate) mod archived;
 pub(crate) mod backlog;
 pub(crate) mod batch;
 pub(crate) mod bulk_removal;

@@ -3,8 +3,8 @@
 //! the number of its jobs.
 //!
 //! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
-//! bytes of memory. So have all jobs that the store keeps: an ended job takes some 512 bytes at most until
-//! its retention is over. So have the webhooks: the URLs of jobs, and the pending deliveries. Each owner
+//! bytes of memory. So have all jobs in memory: an ended job takes some 512 bytes at most until it is
+//! [archived](crate::state::archived). So have the webhooks: the URLs of jobs, and the pending deliveries. Each owner
 //! has [a share](fair_share) of these bounds while the host has several owners.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
@@ -52,8 +52,8 @@ pub(crate) struct OwnersMax {
 pub(crate) struct JobNumbers {
     /// Jobs that wait to be run.
     pub(crate) waiting: usize,
-    /// Jobs in any status.
-    pub(crate) kept: usize,
+    /// Jobs in any status, except archived ones.
+    pub(crate) in_memory: usize,
 }
 
 #[derive(Debug)]
@@ -185,15 +185,15 @@ impl Owners {
         }
     }
 
-    /// Refuses one more job of the owner at the bounds of waiting jobs and of all jobs.
+    /// Refuses one more job of the owner at the bounds of waiting jobs and of jobs in memory.
     ///
     /// # Errors
     /// Those of [`check_waiting`](Self::check_waiting), [`StoreFull::HostJobs`] and
     /// [`StoreFull::OwnerJobs`].
     pub(crate) fn check_new(&self, key: OwnerKey) -> Result<(), StoreFull> {
         self.check_waiting(key)?;
-        let (jobs, limit) = (self.get(key).jobs.kept, self.max.jobs.kept);
-        match self.fit_job(jobs, self.jobs.kept, limit) {
+        let (jobs, limit) = (self.get(key).jobs.in_memory, self.max.jobs.in_memory);
+        match self.fit_job(jobs, self.jobs.in_memory, limit) {
             Fit::Fits => Ok(()),
             Fit::HostFull => Err(StoreFull::HostJobs { limit }),
             Fit::OwnerFull => Err(StoreFull::OwnerJobs { jobs }),
@@ -219,9 +219,9 @@ impl Owners {
         self.recount(key, |jobs| &mut jobs.waiting, before, after);
     }
 
-    /// Notes that the store keeps a job of the owner, or keeps it no longer.
-    pub(crate) fn recount_kept(&mut self, key: OwnerKey, before: bool, after: bool) {
-        self.recount(key, |jobs| &mut jobs.kept, before, after);
+    /// Notes that memory has a job of the owner, or has it no longer.
+    pub(crate) fn recount_in_memory(&mut self, key: OwnerKey, before: bool, after: bool) {
+        self.recount(key, |jobs| &mut jobs.in_memory, before, after);
     }
 
     fn recount(

@@ -3,23 +3,17 @@
 //! **Cost.** A call holds the lock for 50 µs at most: a list examines a bounded number of jobs, and continues with
 //! the next call.
 
-use std::ops::ControlFlow;
-
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::JobStatus;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::{Demand, JobCounts, JobRecord};
+use gristmill_core::record::{Demand, JobCounts};
 use gristmill_core::time::Timestamp;
 
 use crate::format::pages::Query;
 use crate::journal::segment::JournalLocation;
-use crate::state::index::Index;
+use crate::state::index::{Endpoint, Index};
 use crate::state::job::Job;
 use crate::state::requests::ChunkRequest;
 use crate::state::slab::JobKey;
-
-/// Most jobs that a list examines under one hold of the lock: 50 µs.
-const VISITS_MAX: usize = 1_000;
 
 /// Most pages of chunks that one answer reads.
 const PAGES_MAX: usize = 256;
@@ -44,8 +38,9 @@ impl Index {
 
     /// The endpoints that are not being deleted, with the number of their jobs.
     pub(crate) fn endpoints_with_jobs(&self) -> Vec<(EndpointId, u64)> {
-        let jobs = |key| self.endpoints.get(key).map_or(0, |endpoint| endpoint.history.len());
-        self.names.iter().map(|(name, key)| (name.clone(), jobs(key) as u64)).collect()
+        let jobs = |endpoint: &Endpoint| endpoint.history.len() as u64 + endpoint.archived;
+        let jobs = |key| self.endpoints.get(key).map_or(0, jobs);
+        self.names.iter().map(|(name, key)| (name.clone(), jobs(key))).collect()
     }
 
     /// The decided status of a job; `None` once it is removed.
@@ -61,14 +56,11 @@ impl Index {
         let claimable = endpoint.ready.len() as u64;
         Demand { jobs: endpoint.ready.normal_len() as u64, since, claimable }
     }
+}
 
-    /// Locations of the visible chunks for `request`: the job's rows, its claim, and the query.
-    pub(crate) fn chunk_query(
-        &self,
-        request: &ChunkRequest,
-        now: Timestamp,
-    ) -> Option<FoundChunks> {
-        let (_, job) = self.find(request.id)?;
+impl FoundChunks {
+    /// Locations of the visible chunks of a job for `request`: the job's rows, its claim, and the query.
+    pub(crate) fn of(job: &Job, request: &ChunkRequest, now: Timestamp) -> Option<Self> {
         let row = job.visible_at(now)?;
         let query = Query {
             attempt: row.stream_attempt(),
@@ -80,47 +72,14 @@ impl Index {
         let pages = job.payload_locations.pages();
         let before = pages.partition_point(|(first, _)| *first <= request.from);
         let pages = pages.iter().skip(before.saturating_sub(1)).take(PAGES_MAX).copied();
-        Some(FoundChunks {
-            seq: job.seq,
-            query,
-            begins_in_database: before == 0,
-            pages: pages.collect(),
-        })
+        Some(Self { seq: job.seq, query, begins_in_database: before == 0, pages: pages.collect() })
     }
+}
 
+impl Index {
     /// The visible counts of an endpoint.
     pub(crate) fn counts(&self, endpoint: &EndpointId) -> JobCounts {
         self.endpoint(endpoint).map(|(_, endpoint)| endpoint.counts).unwrap_or_default()
-    }
-
-    /// Examines the next `VISITS_MAX` jobs before `before`, and adds the matching ones to `jobs`.
-    /// Returns the position at which the list continues: `Continue` when this page may get more
-    /// jobs, `Break` when the next page begins there.
-    pub(crate) fn list(
-        &self,
-        name: &EndpointId,
-        query: &JobQuery,
-        before: u64,
-        jobs: &mut Vec<JobRecord>,
-        now: Timestamp,
-    ) -> ControlFlow<Option<u64>, u64> {
-        let Some((_, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(None) };
-        let mut last = before;
-        for (looks, (seq, key)) in endpoint.history.below(before).rev().enumerate() {
-            if jobs.len() >= query.count_max {
-                return ControlFlow::Break(Some(last));
-            }
-            if looks == VISITS_MAX {
-                return ControlFlow::Continue(last);
-            }
-            last = seq;
-            let Some(job) = self.jobs.get(key) else { continue };
-            let status = job.visible_at(now).and_then(|row| row.status);
-            if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
-                jobs.extend(job.record(name, now));
-            }
-        }
-        ControlFlow::Break(None)
     }
 
     /// Some jobs from the `from`th on, and where the next ones begin, if there are more.

@@ -6,6 +6,7 @@ use gristmill_core::job::JobEvent;
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
+use crate::format::EndpointKey;
 use crate::state::backlog::Write;
 use crate::state::bulk_removal::{BulkRemoval, Purged};
 use crate::state::index::Index;
@@ -54,10 +55,32 @@ impl Index {
                     Some(&(before, _)) if slice.len() == SLICE => {
                         self.bulk_removals.push_front(BulkRemoval::Forget { endpoint, before });
                     }
-                    Some(_) | None => self.backlog.push_last(Write::Forget(endpoint)),
+                    Some(_) | None => self.end_of_memory(endpoint),
                 }
             }
             None => {}
+        }
+    }
+
+    /// All jobs in memory of an endpoint that is being deleted are removed. Its archived jobs are deleted by
+    /// the database's thread.
+    fn end_of_memory(&mut self, key: EndpointKey) {
+        if let Some(deleting) = self.deleting_endpoints.iter_mut().find(|it| it.key == key) {
+            deleting.has_left_memory = true;
+        }
+        if self.endpoints.get(&key).is_none_or(|endpoint| endpoint.archived == 0) {
+            self.backlog.push_last(Write::Forget(key));
+        }
+    }
+
+    /// All archived jobs of an endpoint that is being deleted are deleted for good.
+    pub(crate) fn end_of_archived(&mut self, key: EndpointKey) {
+        if let Some(endpoint) = self.endpoints.get_mut(&key) {
+            debug_assert_eq!(endpoint.archived, 0, "its rows were counted");
+            endpoint.archived = 0;
+        }
+        if self.deleting_endpoints.iter().any(|it| it.key == key && it.has_left_memory) {
+            self.backlog.push_last(Write::Forget(key));
         }
     }
 }

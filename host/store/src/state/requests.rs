@@ -4,13 +4,17 @@
 #[cfg(test)]
 use std::sync::mpsc::{Receiver, Sender};
 
+use std::ops::ControlFlow;
+
 use gristmill_core::backup::{BackupError, BackupFile};
 use gristmill_core::delivery::DeliveryId;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
-use gristmill_core::record::ChunkPage;
+use gristmill_core::record::{ChunkPage, JobRecord};
 use gristmill_core::secrets::{RotateError, Rotated};
 use gristmill_core::store::StoreError;
+use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{UsageQuery, UsageRow};
 use tokio::sync::oneshot;
 
@@ -18,6 +22,7 @@ use crate::format::CatalogRow;
 use crate::format::pages::Query;
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::segment::SegmentId;
+use crate::state::archived::FoundRow;
 
 /// A request for data that only the database has, or stores. Readers check pending changes and the
 /// journal first.
@@ -27,6 +32,20 @@ pub(crate) enum DbRequest {
     Payloads { seqs: Vec<u64>, kind: Kind, answer: oneshot::Sender<Vec<Found<Payload>>> },
     /// Chunks of a job's rows.
     Chunks { seq: u64, query: Query, answer: oneshot::Sender<Result<ChunkPage, String>> },
+    /// Where the store has a job.
+    Locate { id: JobId, answer: oneshot::Sender<Result<Located, String>> },
+    /// Puts an archived job back into memory, unless its endpoint is being deleted.
+    Load { id: JobId, answer: oneshot::Sender<Result<(), StoreError>> },
+    /// Continues a list that has `jobs` with the jobs before this number.
+    List {
+        endpoint: EndpointId,
+        query: JobQuery,
+        before: u64,
+        jobs: Vec<JobRecord>,
+        answer: oneshot::Sender<Result<ArchivedPage, String>>,
+    },
+    /// Deletes some archived jobs whose time is over. Answers with the time of the next one.
+    ExpireArchived { now: Timestamp, count_max: usize, answer: oneshot::Sender<Timestamp> },
     /// The bytes that a delivery sends.
     DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Found<Json>> },
     /// The bodies of all catalog rows.
@@ -50,6 +69,20 @@ pub(crate) enum DbRequest {
     JobRows { answer: oneshot::Sender<u64> },
 }
 
+/// Where the store has a job.
+#[derive(Debug)]
+pub(crate) enum Located {
+    Archived(Box<FoundRow>),
+    /// It may leave memory before the caller looks there.
+    InMemory,
+    /// There is no such job.
+    Nowhere,
+}
+
+/// A list as far as it is made, and where it continues: see
+/// [`Index::merge`](crate::state::index::Index::merge).
+pub(crate) type ArchivedPage = (Vec<JobRecord>, ControlFlow<Option<u64>, u64>);
+
 /// A request of the database's thread to the writer: begin a new segment of the journal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NewSegment {
@@ -67,7 +100,6 @@ pub(crate) enum NewSegment {
 /// Selects chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChunkRequest {
-    pub(crate) id: JobId,
     pub(crate) from: u64,
     pub(crate) bytes_max: usize,
     pub(crate) count_max: usize,

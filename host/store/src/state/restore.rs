@@ -16,6 +16,7 @@ use crate::format::EndpointKey;
 use crate::format::image::{IdempotencyImage, JobImage, JobLocations, NewJobImage, StateImage};
 use crate::journal::Journal;
 use crate::journal::segment::SegmentId;
+use crate::state::archived::FoundRow;
 use crate::state::disk_usage::DiskUsage;
 use crate::state::idempotency::{Dropped, IdempotencyRecord};
 use crate::state::index::{Endpoint, Index};
@@ -76,6 +77,12 @@ impl Index {
         Ok(())
     }
 
+    /// Adds a job of the tables that was archived.
+    pub(crate) fn restore_found(&mut self, row: FoundRow) {
+        let owner = self.owners.key(&row.owner);
+        self.restore(Job { owner, ..row.job });
+    }
+
     /// Adds the locations of payloads that stayed in the journal, by the number of their job.
     pub(crate) fn restore_locations(&mut self, mut kept: HashMap<u64, JobLocations>) {
         for job in self.jobs.values_mut() {
@@ -125,17 +132,19 @@ impl Index {
         self.dropped_records_up_to = Some(self.idempotency_index.no_record_up_to(self.last_seq));
     }
 
-    /// Adds a webhook. `owners` has the owner of each endpoint of the catalog.
+    /// Adds a webhook. `of_archived` is the owner of its job if that is archived, and `owners` has the owner
+    /// of each endpoint of the catalog.
     pub(crate) fn restore_delivery(
         &mut self,
         endpoint: EndpointKey,
         delivery: Delivery,
+        of_archived: Option<&OwnerId>,
         owners: &HashMap<EndpointId, OwnerId>,
     ) {
         // The next endpoint of the name would sign the webhooks of the endpoint that is being
         // deleted.
         if self.names.get(&delivery.endpoint) == Some(&endpoint) {
-            let (id, owner) = (delivery.id, self.owner_of_delivery(&delivery, owners));
+            let (id, owner) = (delivery.id, self.owner_of_delivery(&delivery, of_archived, owners));
             let charge = self.owners.account(owner).charge_existing(delivery.body_bytes);
             self.dropped_deliveries.extend(self.outbox.add(endpoint, owner, delivery));
             self.outbox.set_charge(id, Some(charge));
@@ -156,11 +165,13 @@ impl Index {
     fn owner_of_delivery(
         &mut self,
         delivery: &Delivery,
+        of_archived: Option<&OwnerId>,
         owners: &HashMap<EndpointId, OwnerId>,
     ) -> OwnerKey {
-        match self.find(delivery.job) {
-            Some((_, job)) => job.owner,
-            None => {
+        match (self.find(delivery.job), of_archived) {
+            (Some((_, job)), _) => job.owner,
+            (None, Some(owner)) => self.owners.key(owner),
+            (None, None) => {
                 let operator = OwnerId::operator();
                 self.owners.key(owners.get(&delivery.endpoint).unwrap_or(&operator))
             }
@@ -206,7 +217,7 @@ impl Index {
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
-        self.owners.recount_kept(job.owner, false, true);
+        self.owners.recount_in_memory(job.owner, false, true);
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(purge_at, key);
@@ -230,7 +241,7 @@ impl Index {
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).remove(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, job.row.status == Some(JobStatus::InQueue), false);
-        self.owners.recount_kept(job.owner, true, false);
+        self.owners.recount_in_memory(job.owner, true, false);
         if let Some(url) = &job.webhook {
             self.owners.release_url(job.owner, url);
         }
@@ -252,7 +263,7 @@ impl Index {
     pub(crate) fn replay_job(
         &mut self,
         image: &JobImage<'_>,
-        locations: JobLocations,
+        (segment, locations): (SegmentId, JobLocations),
     ) -> Result<(), String> {
         let id = image.job_id().ok_or("a job has an invalid id")?;
         self.last_seq = self.last_seq.max(image.seq);
@@ -282,6 +293,7 @@ impl Index {
             results.output = None;
         }
         job.payload_locations.add(locations);
+        job.segment = segment;
         if self.endpoints.contains_key(&job.endpoint) {
             self.restore(job);
         }

@@ -53,6 +53,8 @@ impl CatalogStore for SqliteStore {
         let forgotten = self
             .shared
             .change(|index, _| deleted.iter().map(|id| index.forget(id)).collect::<Vec<_>>());
+        // It deletes the archived jobs.
+        self.shared.wake_database();
         drop(forgotten);
     }
 }

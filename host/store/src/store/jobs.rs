@@ -26,10 +26,12 @@ use crate::failure;
 use crate::format::pages::stored_bytes;
 use crate::format::payload::{Kind, Payload};
 use crate::shared::{answer, damaged};
+use crate::state::archived::Listing;
 use crate::state::bulk_removal::Purged;
 use crate::state::claim::{Claimed, Progress};
 use crate::state::decide::End;
 use crate::state::index::{Decided, Index, Submitted};
+use crate::state::job::{Job, JobRow};
 use crate::state::query::FoundChunks;
 use crate::state::requests::{ChunkRequest, DbRequest};
 
@@ -229,6 +231,17 @@ impl JobStore for SqliteStore {
         endpoint: &EndpointId,
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError> {
+        // An archived job has ended, and keeps its status.
+        let is_archived = self.shared.read(|index, _| index.has_archived() && !index.has(id))?;
+        if is_archived {
+            let status = self.look(id, |index, job, now| {
+                let row = job.visible_at(now).filter(|_| index.is_job_of(endpoint, job, now))?;
+                row.status.filter(|status| status.is_final())
+            });
+            if let Some(status) = status.await? {
+                return Ok(Some(status));
+            }
+        }
         let (ack, on_disk) = oneshot::channel();
         let status = self.shared.change(|index, now| {
             let found = index.find_of(endpoint, id, now).map(|(key, _)| key);
@@ -252,11 +265,14 @@ impl JobStore for SqliteStore {
     ) -> Result<RetryAnswer, StoreError> {
         let (ack, on_disk) = oneshot::channel();
         let max = self.shared.settings.endpoint_max().of(waiting_jobs_max);
-        let (retried, notice) = self.shared.change(|index, now| {
+        let is_wanted = |index: &Index, job: &Job, now| index.is_job_of(endpoint, job, now);
+        let retried = self.change_job(id, is_wanted, |index, now| {
             let retried = index.retry(endpoint, id, max, now)?;
             index.ack_id(id, ack);
             Ok::<_, StoreError>(retried)
-        })??;
+        });
+        let (retried, notice) = retried.await??;
+        self.shared.wake_writer();
         self.shared.notify_ready(notice);
         answer(on_disk).await?;
         Ok(retried)
@@ -277,17 +293,33 @@ impl JobStore for SqliteStore {
         ttl_ms: u64,
     ) -> Result<(), StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        self.shared.change(|index, now| match index.find_of(endpoint, id, now) {
-            Some((key, _)) => index.shorten_ttl(key, now.plus_millis(ttl_ms), ack),
-            None => index.ack_id(id, ack),
-        })?;
+        let is_wanted = |index: &Index, job: &Job, now| index.is_job_of(endpoint, job, now);
+        let shortened =
+            self.change_job(id, is_wanted, |index, now| match index.find_of(endpoint, id, now) {
+                Some((key, _)) => index.shorten_ttl(key, now.plus_millis(ttl_ms), ack),
+                None => index.ack_id(id, ack),
+            });
+        shortened.await?;
+        self.shared.wake_writer();
         answer(on_disk).await
     }
 
     async fn expire(&self) -> Result<NextExpiry, StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        let expire = |index: &mut Index, now| index.expire_due(now, EXPIRE_JOBS_MAX, ack);
-        let (next, is_change) = self.shared.change(expire)?;
+        let expire = |index: &mut Index, now| {
+            let (next, is_change) = index.expire_due(now, EXPIRE_JOBS_MAX, ack);
+            (next, is_change, now, index.next_archived_purge_at())
+        };
+        let (mut next, is_change, now, next_archived) = self.shared.change(expire)?;
+        if next_archived <= now {
+            let (sender, receiver) = oneshot::channel();
+            let count_max = EXPIRE_JOBS_MAX;
+            let request = DbRequest::ExpireArchived { now, count_max, answer: sender };
+            self.shared.request(request)?;
+            next = next.min(answer(receiver).await?);
+        } else {
+            next = next.min(next_archived);
+        }
         if is_change {
             answer(on_disk).await?;
         }
@@ -295,7 +327,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
-        let Some((mut record, long_error)) = self.find_record(endpoint, id)? else {
+        let Some((mut record, long_error)) = self.find_record(endpoint, id).await? else {
             return Ok(None);
         };
         if let (Some(error), Some((seq, location))) = (&mut record.error, long_error)
@@ -316,8 +348,28 @@ impl JobStore for SqliteStore {
         });
         for _ in 0..LIST_VISITS_MAX {
             let Some(before) = next else { break };
-            let look = |index: &Index, now| index.list(endpoint, query, before, &mut jobs, now);
-            match self.shared.read(look)? {
+            let found = self.shared.read(|index, now| {
+                let down_to = index.archived_below(endpoint);
+                let listing = Listing { name: endpoint, query, before, rows: Vec::new(), down_to };
+                (before > down_to).then(|| index.merge(&listing, &mut jobs, now))
+            })?;
+            let found = match found {
+                Some(found) => found,
+                None => {
+                    let (sender, receiver) = oneshot::channel();
+                    self.shared.request(DbRequest::List {
+                        endpoint: endpoint.clone(),
+                        query: *query,
+                        before,
+                        jobs: std::mem::take(&mut jobs),
+                        answer: sender,
+                    })?;
+                    let (more, found) = answer(receiver).await?.map_err(damaged)?;
+                    jobs = more;
+                    found
+                }
+            };
+            match found {
                 ControlFlow::Break(location) => {
                     next = location;
                     break;
@@ -330,14 +382,14 @@ impl JobStore for SqliteStore {
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
-        let found = self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
+        let found = self.look(id, |_, job, now| {
             if !job.visible_at(now)?.needs_input() {
                 return None;
             }
             let pending = job.pending.as_ref().and_then(|pending| pending.input.clone());
             Some((job.seq, pending, job.payload_locations.input))
-        })?;
+        });
+        let found = found.await?;
         match found {
             Some((_, Some(pending), _)) => Ok(Some(pending.body)),
             Some((seq, None, location)) => self.read_payload(seq, Kind::Input, location).await,
@@ -346,8 +398,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn output(&self, id: JobId) -> Result<Option<Json>, StoreError> {
-        let found = self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
+        let found = self.look(id, |_, job, now| {
             let row = job.visible_at(now)?;
             let is_cut = match row.status? {
                 JobStatus::Completed => false,
@@ -360,8 +411,8 @@ impl JobStore for SqliteStore {
                 | JobStatus::TimedOut => return None,
             };
             Some((is_cut, job.seq, job.payload_locations.output()))
-        })?;
-        let Some((is_cut, seq, location)) = found else { return Ok(None) };
+        });
+        let Some((is_cut, seq, location)) = found.await? else { return Ok(None) };
         let stored = self.read_payload(seq, Kind::Output, location).await?;
         Ok(if is_cut { stored.and_then(|stored| failure::partial(&stored)) } else { stored })
     }
@@ -373,8 +424,8 @@ impl JobStore for SqliteStore {
         bytes_max: usize,
         count_max: usize,
     ) -> Result<ChunkPage, StoreError> {
-        let request = ChunkRequest { id, from, bytes_max, count_max };
-        let found = self.shared.read(|index, now| index.chunk_query(&request, now))?;
+        let request = ChunkRequest { from, bytes_max, count_max };
+        let found = self.look(id, |_, job, now| FoundChunks::of(job, &request, now)).await?;
         let mut none = ChunkPage { first: from, ..ChunkPage::default() };
         let Some(FoundChunks { seq, query, begins_in_database, pages }) = found else {
             return Ok(none);
@@ -401,15 +452,17 @@ impl JobStore for SqliteStore {
         };
         // The chunks of each attempt have the same numbers: the database may have read those of the
         // next attempt.
-        let attempt = self.shared.read(|index, now| {
-            let (_, job) = index.find(id)?;
-            Some(job.visible_at(now)?.stream_attempt())
-        })?;
+        let attempt = self.look(id, |_, job, now| Some(job.visible_at(now)?.stream_attempt()));
+        let attempt = attempt.await?;
         Ok(if attempt == Some(query.attempt) { page } else { none })
     }
 
     async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
-        self.shared.change_live(|index, _| index.mark_delivered(id, next))
+        let has_chunk = |row: &JobRow| {
+            row.stream_attempt() == next.attempt && next.index.min(row.chunk_count()) > 0
+        };
+        let has_chunk = |_: &Index, job: &Job, _| job.visible().is_some_and(has_chunk);
+        self.change_job(id, has_chunk, |index, _| index.mark_delivered(id, next)).await
     }
 
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {
@@ -427,6 +480,7 @@ impl JobStore for SqliteStore {
             index.ack_deletion(endpoint, ack);
             forgotten
         })?;
+        self.shared.wake_database();
         drop(forgotten);
         answer(on_disk).await
     }

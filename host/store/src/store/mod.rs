@@ -16,7 +16,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, StoreError};
-use gristmill_core::time::Clock;
+use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::Metered;
 use tokio::sync::oneshot;
 
@@ -35,8 +35,10 @@ use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
 use crate::state::backlog::Ack;
 use crate::state::decide::End;
+use crate::state::index::Index;
+use crate::state::job::Job;
 use crate::state::owners::Owners;
-use crate::state::requests::DbRequest;
+use crate::state::requests::{DbRequest, Located};
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::tables::db::Db;
@@ -63,7 +65,7 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
     /// an end without [`close`](gristmill_core::store::JobStore::close). Blocks; takes about two
-    /// seconds for a million jobs, and reads the whole database after such an end.
+    /// seconds for a million jobs that are not archived, and reads the whole database after such an end.
     ///
     /// # Errors
     /// [`OpenError`] names the reason, such as that another process uses the directory.
@@ -300,15 +302,83 @@ impl SqliteStore {
         }
     }
 
+    /// Reads a job, in memory or in its archived row. `look` returns `None` for a job that the caller may
+    /// not see.
+    async fn look<T>(
+        &self,
+        id: JobId,
+        look: impl Fn(&Index, &Job, Timestamp) -> Option<T>,
+    ) -> Result<Option<T>, StoreError> {
+        loop {
+            let found = self.shared.read(|index, now| match index.find(id) {
+                Some((_, job)) => Some(look(index, job, now)),
+                // The usual case of an unknown id costs the database's thread nothing.
+                None if !index.has_archived() => Some(None),
+                None => None,
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            let (sender, receiver) = oneshot::channel();
+            self.shared.request(DbRequest::Locate { id, answer: sender })?;
+            match answer(receiver).await?.map_err(damaged)? {
+                Located::Archived(row) => {
+                    return self.shared.read(|index, now| look(index, &row.job, now));
+                }
+                Located::InMemory => {}
+                Located::Nowhere => return Ok(None),
+            }
+        }
+    }
+
+    /// Runs `change` when memory has the job, or when the job does not exist or is not `wanted`: an
+    /// archived job is put back into memory first. The caller wakes the writer.
+    async fn change_job<T>(
+        &self,
+        id: JobId,
+        is_wanted: impl Fn(&Index, &Job, Timestamp) -> bool,
+        change: impl FnOnce(&mut Index, Timestamp) -> T,
+    ) -> Result<T, StoreError> {
+        let (mut change, mut is_absent) = (Some(change), false);
+        loop {
+            let changed = self.shared.change_live(|index, now| {
+                let may_be_archived = index.has_archived() && !index.has(id) && !is_absent;
+                let change = if may_be_archived { None } else { change.take() };
+                change.map(|change| change(index, now))
+            })?;
+            if let Some(changed) = changed {
+                return Ok(changed);
+            }
+            let found = self.look(id, |index, job, now| is_wanted(index, job, now).then_some(()));
+            is_absent = found.await?.is_none();
+            if !is_absent {
+                let (sender, receiver) = oneshot::channel();
+                self.shared.request(DbRequest::Load { id, answer: sender })?;
+                answer(receiver).await??;
+            }
+        }
+    }
+
+    /// The number of ended jobs that have left memory: their rows in the tables are all that the store has
+    /// of them.
+    pub fn archived_jobs(&self) -> u64 {
+        self.shared.index().archived_jobs()
+    }
+
     /// The record of a job, with an error that may be cut, and the position of the whole error if
     /// it is cut.
-    fn find_record(&self, endpoint: &EndpointId, id: JobId) -> Result<FoundRecord, StoreError> {
-        self.shared.read(|index, now| {
-            let (_, job) = index.find_of(endpoint, id, now)?;
+    async fn find_record(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<FoundRecord, StoreError> {
+        self.look(id, |index, job, now| {
+            let job = Some(job).filter(|job| index.is_job_of(endpoint, job, now))?;
             let record = job.record(endpoint, now)?;
             let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
             Some((record, is_cut.then(|| (job.seq, job.payload_locations.output()))))
         })
+        .await
     }
 
     /// Decides a release; the receiver resolves when it, or the change that won the race, is on

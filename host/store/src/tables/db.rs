@@ -16,7 +16,8 @@ use gristmill_core::id::NodeId;
 use gristmill_core::record::StoreEpoch;
 use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, params};
+use rusqlite::{Connection, ErrorCode, ffi, params};
+use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::damage::Damage;
@@ -204,11 +205,45 @@ impl Db {
             transaction.commit()?;
             Ok(answer)
         })();
+        let written = self.with_quota(written);
         // A transaction that found no space has ended, and others follow.
         if sync == Sync::Now {
             self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         }
         written
+    }
+
+    /// Returns a write that exceeded a quota as one that found no space: SQLite reports it as a failed
+    /// write, with the error number of the system. Nothing else differs: both end the transaction, and
+    /// leave the file as it was.
+    fn with_quota<T>(&self, written: rusqlite::Result<T>) -> rusqlite::Result<T> {
+        written.map_err(|error| match &error {
+            rusqlite::Error::SqliteFailure(failed, _)
+                if failed.extended_code == ffi::SQLITE_IOERR_WRITE
+                    && self.system_error() == Errno::DQUOT.raw_os_error() =>
+            {
+                let details = Some("the quota of the disk is used up".to_owned());
+                rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), details)
+            }
+            _ => error,
+        })
+    }
+
+    /// The system's number of the last input or output error.
+    fn system_error(&self) -> i32 {
+        // SAFETY: the connection is open, and only this thread uses it.
+        #[allow(unsafe_code, reason = "the library has no such function")]
+        unsafe {
+            ffi::sqlite3_system_errno(self.connection.handle())
+        }
+    }
+
+    /// Moves everything from the write-ahead log into the file, and empties the log.
+    pub(crate) fn empty_log(&self) -> rusqlite::Result<()> {
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        self.with_quota(self.connection.query_row(sql, (), |_| Ok(())))?;
+        self.wal_pages.store(0, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Records that the journal up to `segment` is checkpointed. On stable storage when this
@@ -289,8 +324,8 @@ impl Db {
             return Ok(None);
         }
         let sql = "PRAGMA wal_checkpoint(PASSIVE)";
-        let (pages, moved): (i64, i64) =
-            self.connection.query_row(sql, (), |row| Ok((row.get(1)?, row.get(2)?)))?;
+        let moved = self.connection.query_row(sql, (), |row| Ok((row.get(1)?, row.get(2)?)));
+        let (pages, moved): (i64, i64) = self.with_quota(moved)?;
         self.wal_pages.store(0, Ordering::Relaxed);
         if pages != moved {
             return Ok(Some(Err(io::Error::other("the write-ahead log cannot be emptied"))));
@@ -323,6 +358,11 @@ impl Db {
         Ok(())
     }
 
+    /// Whether all commits are in the file, and none in the write-ahead log alone.
+    pub(crate) fn is_moved(&self) -> bool {
+        self.wal_pages.load(Ordering::Relaxed) == 0
+    }
+
     /// Cleans up while the store is idle: empties the write-ahead log, and returns some unused
     /// space to the file system; all unused space, step by step, while the disk `is_tight`. Returns
     /// whether there is more to do.
@@ -343,12 +383,11 @@ impl Db {
             let mut vacuum = self.connection.prepare(&sql)?;
             // Each step returns one page.
             let mut rows = vacuum.query(())?;
-            while rows.next()?.is_some() {}
+            while self.with_quota(rows.next())?.is_some() {}
         }
         if is_tight {
             // The file of the log keeps its size otherwise.
-            self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
-            self.wal_pages.store(0, Ordering::Relaxed);
+            self.empty_log()?;
         } else if self.wal_pages.load(Ordering::Relaxed) > 0 {
             self.checkpoint_wal_now()?;
         }
@@ -357,7 +396,8 @@ impl Db {
     }
 
     fn checkpoint_wal_now(&self) -> rusqlite::Result<()> {
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
+        let sql = "PRAGMA wal_checkpoint(PASSIVE)";
+        self.with_quota(self.connection.query_row(sql, (), |_| Ok(())))?;
         self.wal_pages.store(0, Ordering::Relaxed);
         Ok(())
     }
@@ -556,14 +596,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn unused_space_is_released_step_by_step() {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), None).unwrap();
+    /// Leaves 4,000 unused pages.
+    fn fill_and_delete(db: &Db) {
         let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
             INSERT INTO input (body) SELECT zeroblob(8000) FROM n";
         db.connection.execute(fill, ()).unwrap();
         db.connection.execute("DELETE FROM input", ()).unwrap();
+    }
+
+    #[test]
+    fn unused_space_is_released_step_by_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), None).unwrap();
+        fill_and_delete(&db);
         let mut steps = 1;
         while db.tidy(false).unwrap() {
             steps += 1;
@@ -574,6 +619,24 @@ mod tests {
         );
         let size = fs::metadata(&db.file).unwrap().len();
         assert!(size < 10 << 20, "{size} bytes are left of 32 MB");
+    }
+
+    /// A step is one transaction, which the write-ahead log takes before the file becomes smaller.
+    #[test]
+    fn steps_are_small_while_the_disk_is_nearly_full() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), None).unwrap();
+        fill_and_delete(&db);
+        assert!(db.tidy(true).unwrap());
+        let log = || fs::metadata(dir.path().join("store.db-wal")).unwrap().len();
+        assert_eq!(log(), 0, "the log is cut");
+        let mut steps = 1;
+        while db.tidy(true).unwrap() {
+            steps += 1;
+        }
+        assert!((62..70).contains(&steps), "{steps} steps of 64 of 4,000 pages");
+        let size = fs::metadata(&db.file).unwrap().len();
+        assert!(size < 1 << 20, "{size} bytes are left of 32 MB");
     }
 
     #[test]

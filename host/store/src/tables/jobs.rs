@@ -9,13 +9,38 @@ use crate::format::image::{
 use crate::tables::schema;
 use crate::tables::sql::{integer, invalid};
 
-/// The columns of the table `job`, in the order in which [`read`] takes them.
-pub(crate) const SELECT_JOBS: &str = "SELECT seq, id, endpoint, low_priority, \
-     execution_timeout_ms, retention_ms, created_at, state, claim, crashes, retries, place, \
-     ttl_at, started_at, finished_at, worker, error, chunk_count, webhook, owner, input_bytes, \
-     result_bytes, queued_at, ttl_ms, retention_completed_ms, retention_failed_ms, \
-     retention_cancelled_ms, past FROM job \
-     ORDER BY seq";
+/// A query of the columns of the table `job` in the order in which [`read`] takes them.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT seq, id, endpoint, low_priority, execution_timeout_ms, retention_ms, created_at, \
+             state, claim, crashes, retries, place, ttl_at, started_at, finished_at, worker, error, \
+             chunk_count, webhook, owner, input_bytes, result_bytes, queued_at, ttl_ms, \
+             retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past FROM job ",
+            $rest
+        )
+    };
+}
+
+/// All rows.
+pub(crate) const SELECT_JOBS: &str = select!("ORDER BY seq");
+
+/// The rows of jobs that are in memory.
+pub(crate) const SELECT_IN_MEMORY: &str = select!("INDEXED BY job_in_memory WHERE archived = 0");
+
+/// The archived row with an id.
+pub(crate) const SELECT_ARCHIVED_BY_ID: &str = select!("WHERE id = ?1 AND archived = 1");
+
+/// The archived row with a number.
+pub(crate) const SELECT_ARCHIVED_BY_SEQ: &str = select!("WHERE seq = ?1 AND archived = 1");
+
+/// Some archived rows that are due at a time.
+pub(crate) const SELECT_ARCHIVED_DUE: &str =
+    select!("WHERE archived = 1 AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2");
+
+/// Some archived rows of an endpoint.
+pub(crate) const SELECT_ARCHIVED_OF_ENDPOINT: &str =
+    select!("WHERE archived = 1 AND endpoint = ?1 LIMIT ?2");
 
 /// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
 pub(crate) fn select_jobs_of(version: i64) -> String {
@@ -37,13 +62,34 @@ pub(crate) fn select_jobs_of(version: i64) -> String {
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, past, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
-     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms) \
+     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, purge_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)";
+     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
-     chunk_count = ?12, result_bytes = ?13, queued_at = ?14, past = ?15 WHERE seq = ?1";
+     chunk_count = ?12, result_bytes = ?13, queued_at = ?14, past = ?15, purge_at = ?16 WHERE seq = ?1";
+
+/// Values of a new row that its frame lacks, or has otherwise than memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted {
+    /// Bytes of the input as memory counts them. The same number is counted once the job is archived.
+    pub(crate) input_bytes: u32,
+    /// When the job is deleted. Only an archived row needs it, and without the place for it a row would
+    /// grow when it is archived.
+    pub(crate) purge_at: Option<u64>,
+}
+
+impl Counted {
+    /// The values for a row that is written from its frame alone.
+    pub(crate) fn of(job: &JobImage<'_>) -> Self {
+        let input_bytes = match &job.state {
+            StateImage::New { input, .. } => input.unwrap_or(0),
+            StateImage::Changed(_) | StateImage::Deleted { .. } => 0,
+        };
+        Self { input_bytes, purge_at: None }
+    }
+}
 
 /// Adds a row.
 pub(crate) fn insert(
@@ -51,11 +97,8 @@ pub(crate) fn insert(
     job: &JobImage<'_>,
     fixed: &FixedImage<'_>,
     row: &RowImage<'_>,
+    Counted { input_bytes, purge_at }: Counted,
 ) -> rusqlite::Result<()> {
-    let input_bytes = match &job.state {
-        StateImage::New { input, .. } => input.unwrap_or(0),
-        StateImage::Changed(_) | StateImage::Deleted { .. } => 0,
-    };
     let mut statement = db.prepare_cached(INSERT)?;
     bind_changing(&mut statement, job.seq, row)?;
     statement.raw_bind_parameter(16, &job.id[..])?;
@@ -71,14 +114,21 @@ pub(crate) fn insert(
     statement.raw_bind_parameter(26, fixed.retention_completed_ms.map(integer))?;
     statement.raw_bind_parameter(27, fixed.retention_failed_ms.map(integer))?;
     statement.raw_bind_parameter(28, fixed.retention_cancelled_ms.map(integer))?;
+    statement.raw_bind_parameter(29, purge_at.map(integer))?;
     statement.raw_execute()?;
     Ok(())
 }
 
 /// Writes the columns of a row that can change.
-pub(crate) fn update(db: &Connection, seq: u64, row: &RowImage<'_>) -> rusqlite::Result<()> {
+pub(crate) fn update(
+    db: &Connection,
+    seq: u64,
+    row: &RowImage<'_>,
+    purge_at: Option<u64>,
+) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(UPDATE)?;
     bind_changing(&mut statement, seq, row)?;
+    statement.raw_bind_parameter(16, purge_at.map(integer))?;
     let rows = statement.raw_execute()?;
     debug_assert_eq!(rows, 1, "a row that is updated exists");
     Ok(())

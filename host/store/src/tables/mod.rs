@@ -4,6 +4,7 @@
 //! A table has one module. Rows are read and written as [records](crate::format); the tables do not know the
 //! state in memory.
 
+pub(crate) mod archived;
 pub(crate) mod before_upgrade;
 pub(crate) mod catalog;
 pub(crate) mod chunks;

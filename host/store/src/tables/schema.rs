@@ -3,9 +3,9 @@
 //! A version is a file in `migrations/` that leads to it from the version before, so a new file has
 //! the tables by all of them in turn. The header of the file (`user_version`) has its version.
 //!
-//! Tables are keyed by a growing number, so that every insertion is at their end. There is no
-//! secondary index: all other lookups happen in memory, which is filled by one scan when the store
-//! is opened.
+//! Tables are keyed by a growing number, so that every insertion is at their end. Only `job` has
+//! secondary indexes: of the rows that memory has, which one scan reads when the store is opened, and of
+//! the archived rows, which are looked up one by one. All other lookups happen in memory.
 //!
 //! * `meta`: one row. `is_clean` is 1 only between an orderly close and the next start; `sealed` is
 //!   a text that only the right key decrypts; `checkpointed` is the last segment of the journal
@@ -17,7 +17,9 @@
 //!   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`
 //!   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
 //!   queued only once, by its submission. `past` has the attempts before the last one, in the
-//!   encoding of `format/past.rs`; null without one.
+//!   encoding of `format/past.rs`; null without one. `archived` is 1 when memory does not have the job
+//!   any more; then `purge_at` is the time of its deletion. Other rows may have none.
+//! * `archived`: the number of archived jobs and their bytes, by endpoint and owner: see `archived.rs`.
 //! * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job
 //!   that can never run again has no input. `s3` is encrypted JSON. If a FAILED job's row has only
 //!   the beginning of its error, its output has the whole error.
@@ -44,7 +46,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with the content of the journal's frames. A file with a greater
 /// number is refused.
-pub(crate) const VERSION: i64 = 9;
+pub(crate) const VERSION: i64 = 10;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
 pub(crate) const VERSION_MIN: i64 = 6;
@@ -58,13 +60,17 @@ pub(crate) const CHOSEN_RETENTION_SINCE: i64 = 8;
 /// The first version whose jobs have their earlier attempts.
 pub(crate) const PAST_ATTEMPTS_SINCE: i64 = 9;
 
+/// The first version with archived jobs.
+pub(crate) const ARCHIVED_SINCE: i64 = 10;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
-const MIGRATIONS: [(&str, &str); 4] = [
+const MIGRATIONS: [(&str, &str); 5] = [
     ("V6__tables", include_str!("migrations/V6__tables.sql")),
     ("V7__checksums", include_str!("migrations/V7__checksums.sql")),
     ("V8__numbered_fields", include_str!("migrations/V8__numbered_fields.sql")),
     ("V9__timelines_and_epochs", include_str!("migrations/V9__timelines_and_epochs.sql")),
+    ("V10__archived_jobs", include_str!("migrations/V10__archived_jobs.sql")),
 ];
 
 /// The library's table of the migrations that were made. It exists only during a migration: the

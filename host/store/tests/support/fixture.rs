@@ -41,6 +41,10 @@ impl Fixture {
         Self::sqlite_with(super::with_small_segments())
     }
 
+    pub(crate) fn archiving_at_once() -> Self {
+        Self::sqlite_with(super::archiving_at_once())
+    }
+
     fn sqlite_with(settings: Settings) -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let dir = tempfile::tempdir().unwrap();
@@ -80,8 +84,8 @@ impl Fixture {
     }
 }
 
-/// Makes three tests of each function that takes a [`Fixture`]: with either store, and with a store
-/// that checkpoints all the time.
+/// Makes four tests of each function that takes a [`Fixture`]: with either store, with a store
+/// that checkpoints all the time, and with a store that also archives ended jobs at once.
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
         mod memory {
@@ -91,6 +95,10 @@ macro_rules! contract {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(crate::support::fixture::Fixture::sqlite()).await })*
+        }
+        mod archiving_at_once {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(crate::support::fixture::Fixture::archiving_at_once()).await })*
         }
         mod with_small_segments {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,6 +43,11 @@ pub(crate) fn with_small_segments() -> Settings {
     }
 }
 
+/// The same, and ended jobs leave memory at once.
+pub(crate) fn archiving_at_once() -> Settings {
+    Settings { archive_after_ms: 0, ..with_small_segments() }
+}
+
 pub(crate) fn open(
     dir: &Path,
     clock: &Arc<ManualClock>,

@@ -1,0 +1,418 @@
+//! Ended jobs leave memory: their rows are marked as archived, and found in the tables from then on.
+//!
+//! A sweep examines all jobs in memory, slice by slice between the other work of the database's thread, and
+//! archives those that ended long enough ago and whose rows are complete: all their changes are in
+//! checkpointed segments, and none of their payloads is in the journal. So neither a checkpoint nor the replay
+//! of a start meets an archived job, except after a crash that lost the commit of its return to memory; the
+//! replay then looks for its row ([`recover`](crate::recover)).
+//!
+//! Readers get an archived job from its row. A change first puts the job back into memory, where all changes
+//! are decided. Expiry and the deletion of an endpoint delete archived rows without that.
+//!
+//! **Cost.** A sweep takes some 50 ns for each job in memory, at most once a minute; an archived job about
+//! 10 µs, once. If too many jobs wait only for a checkpoint, the oldest segments are checkpointed early.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use gristmill_core::disk_space::Shortage;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job::JobStatus;
+use gristmill_core::listing::JobQuery;
+use gristmill_core::record::JobRecord;
+use gristmill_core::store::{StoreError, StoreFull};
+use gristmill_core::time::Timestamp;
+use rusqlite::Row;
+use rusqlite::types::Type;
+
+use crate::checkpoint::database::Database;
+use crate::error::Failure;
+use crate::format::EndpointKey;
+use crate::format::archived::ArchivedJob;
+use crate::format::status_code;
+use crate::journal::Segment;
+use crate::journal::segment::SegmentId;
+use crate::state::archived::{ArchiveRule, FoundRow, Listing};
+use crate::state::index::{Index, Phase};
+use crate::state::job::Job;
+use crate::state::owners::Owners;
+use crate::state::requests::{ArchivedPage, Located};
+use crate::state::slab::JobKey;
+use crate::tables::archived;
+use crate::tables::db::Sync;
+use crate::tables::jobs;
+use crate::tables::sql;
+
+/// Jobs that one transaction archives or deletes, and slots that are examined under one hold of the lock.
+const SLICE: usize = 256;
+
+/// Slices without a job to archive that are examined before the thread looks for other work.
+const EMPTY_SLICES_MAX: usize = 16;
+
+/// The longest time between two sweeps.
+const PACE_MAX: Duration = Duration::from_secs(60);
+
+/// Jobs that may wait only for the checkpoint of a segment: some 30 MB of memory.
+const BLOCKED_JOBS_MAX: u64 = 65_536;
+
+/// Milliseconds after which an expiry that found no space on the disk is tried again.
+const EXPIRY_PAUSE_MS: u64 = 1_000;
+
+/// Archived jobs that a list reads at one time.
+const LIST_ROWS_MAX: usize = 256;
+
+/// The search for jobs that leave memory.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    after_ms: u64,
+    /// The slot at which the running sweep continues.
+    next: Option<usize>,
+    begun_at: Instant,
+    /// The number of published batches, and the last checkpointed segment, when it began.
+    seen: Option<(u64, SegmentId)>,
+    /// Whether it has met jobs that may be archived later.
+    has_later: bool,
+    /// The jobs that it has met and that wait for a checkpoint, by segment.
+    blocked: BTreeMap<SegmentId, u64>,
+    /// Segments up to this one are checkpointed early.
+    checkpoint_until: SegmentId,
+    /// Jobs whose marks must be removed: they have changed while they were archived.
+    changed: Vec<ArchivedJob>,
+}
+
+impl Sweep {
+    pub(crate) fn new(after_ms: u64) -> Self {
+        Self {
+            after_ms,
+            next: None,
+            begun_at: Instant::now(),
+            seen: None,
+            has_later: false,
+            blocked: BTreeMap::new(),
+            checkpoint_until: SegmentId(0),
+            changed: Vec::new(),
+        }
+    }
+
+    /// The time between two sweeps: a quarter of the time that jobs stay in memory.
+    fn pace(&self) -> Duration {
+        Duration::from_millis(self.after_ms / 4).min(PACE_MAX)
+    }
+
+    /// When the next sweep is due; `None` when it would find nothing new.
+    fn due_in(&self, now: (u64, SegmentId)) -> Option<Duration> {
+        if self.next.is_some() {
+            return Some(Duration::ZERO);
+        }
+        let has_news = self.seen != Some(now) || (self.has_later && self.after_ms > 0);
+        has_news.then(|| self.pace().saturating_sub(self.begun_at.elapsed()))
+    }
+
+    /// Segments that must be checkpointed so that not too many jobs wait for that.
+    fn end(&mut self) {
+        let mut waiting = 0;
+        let newest_first = self.blocked.iter().rev();
+        let first = newest_first.map(|(segment, jobs)| (*segment, *jobs)).find(|(_, jobs)| {
+            waiting += jobs;
+            waiting > BLOCKED_JOBS_MAX
+        });
+        self.checkpoint_until = first.map_or(SegmentId(0), |(segment, _)| segment);
+    }
+}
+
+/// Reads a row of a job.
+///
+/// # Errors
+/// Also when it has an invalid value.
+pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<FoundRow> {
+    let image = jobs::read(row)?;
+    let mut owners = Owners::default();
+    let job = Job::of_row(&image, &mut owners);
+    let job = job.map_err(|reason| sql::invalid(0, Type::Null, reason))?;
+    let owner = owners.name(job.owner).clone();
+    Ok(FoundRow { job, owner })
+}
+
+/// An error of a row's content, for the caller that asked for the row. Others end the store.
+fn content<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Result<T, String>> {
+    match read {
+        Err(
+            error @ (rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)),
+        ) => Ok(Err(format!("the row of an ended job is damaged: {error}"))),
+        read => read.map(Ok),
+    }
+}
+
+impl Database {
+    /// When the next sweep is due.
+    pub(crate) fn sweep_due_in(&self, index: &Index) -> Option<Duration> {
+        let now = (index.published_batches(), self.shared.journal.checkpointed());
+        // Marks are written to the tables, which may not grow on a disk that is nearly full.
+        self.sweep.due_in(now).filter(|_| !self.is_tight())
+    }
+
+    /// A segment to checkpoint so that jobs can leave memory.
+    pub(crate) fn early_checkpoint(&self) -> Option<Segment> {
+        self.shared.journal.ended_up_to(self.sweep.checkpoint_until)
+    }
+
+    /// A sweep may find more than before, since payloads have moved to the tables.
+    pub(crate) fn payloads_moved(&mut self) {
+        self.sweep.seen = None;
+    }
+
+    /// Carries out a step of the work with archived jobs that is due, between the slices of a checkpoint.
+    pub(crate) fn archive_meanwhile(&mut self) -> Result<(), Failure> {
+        let (due_in, deleting) = {
+            let index = self.shared.index();
+            (self.sweep_due_in(&index), index.deleting_with_archived())
+        };
+        if let Some(endpoint) = deleting {
+            self.forget_archived(endpoint)?;
+        }
+        if due_in == Some(Duration::ZERO) { self.sweep() } else { Ok(()) }
+    }
+
+    /// Carries out a step of a sweep: archives some jobs.
+    pub(crate) fn sweep(&mut self) -> Result<(), Failure> {
+        self.remove_stale_marks()?;
+        let checkpointed = self.shared.journal.checkpointed();
+        for _ in 0..EMPTY_SLICES_MAX {
+            let (now, after_ms) = (self.shared.clock.now(), self.sweep.after_ms);
+            let rule = ArchiveRule { now, after_ms, checkpointed };
+            let (found, published) = {
+                let index = self.shared.index();
+                let from = self.sweep.next.unwrap_or(0);
+                (index.archivable(from, SLICE, rule), index.published_batches())
+            };
+            if self.sweep.next.is_none() {
+                self.sweep.begun_at = Instant::now();
+                self.sweep.seen = Some((published, checkpointed));
+                self.sweep.has_later = false;
+                self.sweep.blocked.clear();
+            }
+            self.sweep.next = found.next;
+            self.sweep.has_later |= found.has_later;
+            for (segment, jobs) in found.blocked {
+                *self.sweep.blocked.entry(segment).or_default() += jobs;
+            }
+            if self.sweep.next.is_none() {
+                self.sweep.end();
+            }
+            if !found.jobs.is_empty() {
+                return self.archive(found.jobs, checkpointed);
+            }
+            if self.sweep.next.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn archive(
+        &mut self,
+        jobs: Vec<(JobKey, ArchivedJob)>,
+        checkpointed: SegmentId,
+    ) -> Result<(), Failure> {
+        // A crash may undo this commit: the next start loads the jobs.
+        let next = self.db.transaction(Sync::Later, |db| {
+            let rows: Vec<_> = jobs.iter().map(|(_, job)| job.clone()).collect();
+            archived::mark(db, &rows)?;
+            archived::next_purge_at(db)
+        })?;
+        {
+            let mut index = self.shared.index();
+            if index.phase() == Phase::Closed {
+                // An index that has ended knows of no job.
+                return Err(Failure::Ended);
+            }
+            self.sweep.changed = index.archive(jobs, checkpointed);
+            index.set_next_archived_purge_at(next);
+        }
+        self.remove_stale_marks()
+    }
+
+    /// Removes the marks of jobs that have changed while they were archived: memory has them. Called before
+    /// rows are deleted or written for another reason.
+    pub(crate) fn remove_stale_marks(&mut self) -> Result<(), Failure> {
+        if self.sweep.changed.is_empty() {
+            return Ok(());
+        }
+        let changed = &self.sweep.changed;
+        let next = self.db.transaction(Sync::Later, |db| {
+            archived::unmark(db, changed)?;
+            archived::next_purge_at(db)
+        })?;
+        self.shared.index().set_next_archived_purge_at(next);
+        self.sweep.changed.clear();
+        Ok(())
+    }
+
+    /// Where the store has a job. Only this thread archives and loads jobs, so the answer is exact.
+    pub(crate) fn locate(&self, id: JobId) -> Result<Result<Located, String>, Failure> {
+        if self.shared.index().has(id) {
+            return Ok(Ok(Located::InMemory));
+        }
+        Ok(match content(archived::find(self.db.connection(), id, read_row))? {
+            Ok(Some(row)) => Ok(Located::Archived(Box::new(row))),
+            Ok(None) => Ok(Located::Nowhere),
+            Err(details) => Err(details),
+        })
+    }
+
+    /// Puts an archived job back into memory, unless its endpoint is being deleted.
+    pub(crate) fn load(&mut self, id: JobId) -> Result<Result<(), StoreError>, Failure> {
+        let loaded = self.try_load(id);
+        match loaded {
+            Err(error) if error.is_no_space() => Ok(Err(StoreFull::Disk(Shortage::Bytes).into())),
+            loaded => loaded.map(|content| content.map_err(StoreError::Damaged)),
+        }
+    }
+
+    fn try_load(&mut self, id: JobId) -> Result<Result<(), String>, Failure> {
+        if self.shared.index().has(id) {
+            return Ok(Ok(()));
+        }
+        let row = match content(archived::find(self.db.connection(), id, read_row))? {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(Ok(())),
+            Err(details) => return Ok(Err(details)),
+        };
+        if !self.shared.index().is_endpoint_known(row.job.endpoint) {
+            return Ok(Ok(()));
+        }
+        // A crash may undo this commit, and not the change that follows: the replay of a start looks for
+        // the row of a job that is not in memory.
+        let next = self.db.transaction(Sync::Later, |db| {
+            archived::unmark(db, &[row.archived()])?;
+            archived::next_purge_at(db)
+        })?;
+        let now = self.shared.clock.now();
+        let mut index = self.shared.index();
+        if index.phase() == Phase::Closed {
+            return Err(Failure::Ended);
+        }
+        index.load(row, now);
+        index.set_next_archived_purge_at(next);
+        drop(index);
+        self.shared.wake_writer();
+        Ok(Ok(()))
+    }
+
+    /// Continues a list that has `jobs` already with the jobs before a number.
+    pub(crate) fn list(
+        &self,
+        name: &EndpointId,
+        query: &JobQuery,
+        before: u64,
+        mut jobs: Vec<JobRecord>,
+    ) -> Result<Result<ArchivedPage, String>, Failure> {
+        let key = self.shared.index().endpoint(name).map(|(key, _)| key);
+        let Some(key) = key else { return Ok(Ok((jobs, ControlFlow::Break(None)))) };
+        // One more than the page has room for, which shows where the next page begins.
+        let count_max = (query.count_max.saturating_sub(jobs.len()) + 1).min(LIST_ROWS_MAX);
+        let (rows, down_to) = match content(self.rows_before(key, query, before, count_max))? {
+            Ok(found) => found,
+            Err(details) => return Ok(Err(details)),
+        };
+        let listing = Listing { name, query, before, rows, down_to };
+        let index = self.shared.index();
+        let next = index.merge(&listing, &mut jobs, self.shared.clock.now());
+        Ok(Ok((jobs, next)))
+    }
+
+    /// Up to `count_max` archived rows before a number, the newest first, and the number down to which there
+    /// are no others.
+    fn rows_before(
+        &self,
+        key: EndpointKey,
+        query: &JobQuery,
+        before: u64,
+        count_max: usize,
+    ) -> rusqlite::Result<(Vec<FoundRow>, u64)> {
+        let db = self.db.connection();
+        let mut numbers = Vec::new();
+        for status in JobStatus::ALL {
+            if status.is_final() && query.status.is_none_or(|wanted| wanted == status) {
+                let code = status_code(Some(status));
+                numbers.extend(archived::numbers_of_status(db, key, code, before, count_max)?);
+            }
+        }
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        let is_all = numbers.len() < count_max;
+        numbers.truncate(count_max);
+        let mut rows = Vec::with_capacity(numbers.len());
+        for seq in &numbers {
+            rows.extend(archived::find_row(db, *seq, read_row)?);
+        }
+        let down_to = if is_all { 0 } else { numbers.last().copied().unwrap_or(0) };
+        Ok((rows, down_to))
+    }
+
+    /// Deletes archived jobs whose time is over, up to a number. On stable storage when this returns.
+    /// Returns the time of the next one.
+    pub(crate) fn expire_archived(
+        &mut self,
+        now: Timestamp,
+        count_max: usize,
+    ) -> Result<Timestamp, Failure> {
+        match self.delete_due(now, count_max) {
+            Err(error) if error.is_no_space() => return Ok(now.plus_millis(EXPIRY_PAUSE_MS)),
+            done => done?,
+        }
+        Ok(self.shared.index().next_archived_purge_at())
+    }
+
+    fn delete_due(&mut self, now: Timestamp, count_max: usize) -> Result<(), Failure> {
+        self.remove_stale_marks()?;
+        let db = self.db.connection();
+        let rows = archived::due(db, now.as_millis(), count_max, read_row)?;
+        self.delete_archived(&rows, Sync::Now)
+    }
+
+    /// Deletes some archived jobs of an endpoint that is being deleted; the last ones together with
+    /// a sync.
+    pub(crate) fn forget_archived(&mut self, endpoint: EndpointKey) -> Result<(), Failure> {
+        self.remove_stale_marks()?;
+        let db = self.db.connection();
+        let mut rows = archived::of_endpoint(db, endpoint, SLICE + 1, read_row)?;
+        let is_last = rows.len() <= SLICE;
+        rows.truncate(SLICE);
+        // The journal must not forget the endpoint before its rows are deleted for good.
+        self.delete_archived(&rows, if is_last { Sync::Now } else { Sync::Later })?;
+        if is_last {
+            self.shared.index().end_of_archived(endpoint);
+            self.shared.wake_writer();
+        }
+        Ok(())
+    }
+
+    fn delete_archived(&mut self, rows: &[FoundRow], sync: Sync) -> Result<(), Failure> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let jobs: Vec<_> = rows.iter().map(FoundRow::archived).collect();
+        let next = self.db.transaction(sync, |db| {
+            archived::delete(db, &jobs)?;
+            archived::next_purge_at(db)
+        })?;
+        {
+            let mut index = self.shared.index();
+            if index.phase() == Phase::Closed {
+                return Err(Failure::Ended);
+            }
+            index.remove_archived(&jobs);
+            index.set_next_archived_purge_at(next);
+        }
+        self.has_unused_pages = true;
+        for row in rows {
+            self.shared.payloads.remove(row.job.seq);
+        }
+        let ids: Vec<_> = rows.iter().map(|row| row.job.id).collect();
+        self.shared.notify_changed(&ids);
+        Ok(())
+    }
+}

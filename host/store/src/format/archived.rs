@@ -1,0 +1,28 @@
+//! An ended job as the tables mark it when it leaves memory, or returns to it.
+
+use gristmill_core::id::OwnerId;
+
+use crate::format::EndpointKey;
+
+/// The parts of a job that its mark and the sums of archived jobs need.
+#[derive(Debug, Clone)]
+pub(crate) struct ArchivedJob {
+    /// The number of its rows.
+    pub(crate) seq: u64,
+    pub(crate) endpoint: EndpointKey,
+    pub(crate) owner: OwnerId,
+    /// Bytes of its results, and of its input if it can be retried.
+    pub(crate) kept: u64,
+    /// When it is deleted, in milliseconds since the Unix epoch.
+    pub(crate) purge_at: u64,
+}
+
+/// The archived jobs of an owner on an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ArchivedSum {
+    pub(crate) endpoint: EndpointKey,
+    pub(crate) owner: OwnerId,
+    pub(crate) jobs: u64,
+    /// Their bytes, as [`ArchivedJob::kept`] counts them.
+    pub(crate) kept: u64,
+}

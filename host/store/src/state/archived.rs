@@ -1,0 +1,334 @@
+//! Jobs that leave memory some time after their end, and return when a call changes them.
+//!
+//! **Invariants.** An archived job has no entry here; its row in the tables is the whole of it, and no
+//! frame of the journal that is not checkpointed names it. Only the database's thread archives and loads
+//! jobs, so what this thread finds in neither place does not exist. The counts of jobs and the disk usage of
+//! endpoints and owners include archived jobs; the number of jobs in memory does not.
+//!
+//! **Bounds.** A call examines a bounded number of jobs under one hold of the lock.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use gristmill_core::id::{EndpointId, JobId, OwnerId};
+use gristmill_core::job::{JobEvent, JobStatus};
+use gristmill_core::listing::JobQuery;
+use gristmill_core::record::JobRecord;
+use gristmill_core::time::Timestamp;
+
+use crate::format::EndpointKey;
+use crate::format::archived::{ArchivedJob, ArchivedSum};
+use crate::journal::segment::SegmentId;
+use crate::state::disk_usage::DiskUsage;
+use crate::state::index::{Endpoint, Index};
+use crate::state::job::Job;
+use crate::state::slab::JobKey;
+
+/// Most jobs that a list examines under one hold of the lock: 50 µs.
+const VISITS_MAX: usize = 1_000;
+
+/// All archived jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Archived {
+    pub(super) jobs: u64,
+    /// When the next one is to be deleted.
+    pub(super) next_purge_at: Option<Timestamp>,
+}
+
+/// An archived job as a row has it. The owner's number in the job belongs to no index.
+#[derive(Debug)]
+pub(crate) struct FoundRow {
+    pub(crate) job: Job,
+    pub(crate) owner: OwnerId,
+}
+
+impl FoundRow {
+    /// The parts for the tables.
+    pub(crate) fn archived(&self) -> ArchivedJob {
+        archived(&self.job, self.owner.clone())
+    }
+}
+
+fn archived(job: &Job, owner: OwnerId) -> ArchivedJob {
+    let kept = DiskUsage::of(job).kept;
+    let purge_at = job.purge_at().as_millis();
+    ArchivedJob { seq: job.seq, endpoint: job.endpoint, owner, kept, purge_at }
+}
+
+/// Which jobs may leave memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArchiveRule {
+    pub(crate) now: Timestamp,
+    /// Milliseconds since the end of the job, and until its deletion.
+    pub(crate) after_ms: u64,
+    /// The last segment of the journal that is checkpointed.
+    pub(crate) checkpointed: SegmentId,
+}
+
+/// The jobs that one slice of a search has found.
+#[derive(Debug, Default)]
+pub(crate) struct Archivable {
+    pub(crate) jobs: Vec<(JobKey, ArchivedJob)>,
+    /// Ended jobs that wait only for the checkpoint of a segment, by that segment.
+    pub(crate) blocked: BTreeMap<SegmentId, u64>,
+    /// Whether there are ended jobs that may leave memory later.
+    pub(crate) has_later: bool,
+    /// Where the next slice begins.
+    pub(crate) next: Option<usize>,
+}
+
+/// A page of a list that is being made from memory and the tables.
+#[derive(Debug)]
+pub(crate) struct Listing<'a> {
+    pub(crate) name: &'a EndpointId,
+    pub(crate) query: &'a JobQuery,
+    /// All jobs of the page have numbers less than this one.
+    pub(crate) before: u64,
+    /// The archived jobs from `before` on, the newest first.
+    pub(crate) rows: Vec<FoundRow>,
+    /// There are no archived jobs from `before` on down to this number, except `rows`.
+    pub(crate) down_to: u64,
+}
+
+impl Index {
+    /// Whether any job is archived.
+    pub(crate) fn has_archived(&self) -> bool {
+        self.archived.jobs > 0
+    }
+
+    /// The number of archived jobs.
+    pub(crate) fn archived_jobs(&self) -> u64 {
+        self.archived.jobs
+    }
+
+    /// The number of batches whose changes are visible.
+    pub(crate) fn published_batches(&self) -> u64 {
+        self.published_batches
+    }
+
+    /// When the next archived job is to be deleted.
+    pub(crate) fn next_archived_purge_at(&self) -> Timestamp {
+        self.archived.next_purge_at.unwrap_or(Timestamp::NEVER)
+    }
+
+    /// The same as the tables have it, in milliseconds.
+    pub(crate) fn set_next_archived_purge_at(&mut self, at: Option<u64>) {
+        // The tables have no greater number.
+        let at = at.filter(|at| *at < i64::MAX.unsigned_abs());
+        self.archived.next_purge_at = at.map(Timestamp::from_millis);
+    }
+
+    /// Whether clients can ask for a job of this endpoint.
+    pub(crate) fn is_endpoint_known(&self, key: EndpointKey) -> bool {
+        let name = self.endpoints.get(&key).map(|endpoint| &endpoint.name);
+        name.is_some_and(|name| self.names.get(name) == Some(&key))
+    }
+
+    /// An endpoint that is being deleted and has archived jobs.
+    pub(crate) fn deleting_with_archived(&self) -> Option<EndpointKey> {
+        let has_archived =
+            |key: &EndpointKey| self.endpoints.get(key).is_some_and(|found| found.archived > 0);
+        self.deleting_endpoints.iter().map(|deleting| deleting.key).find(has_archived)
+    }
+
+    /// Jobs that may leave memory, among `slots` of the slab from the `from`th on.
+    pub(crate) fn archivable(&self, from: usize, slots: usize, rule: ArchiveRule) -> Archivable {
+        let (jobs, next) = self.slice_of_jobs(from, slots);
+        let mut found = Archivable { next, ..Archivable::default() };
+        for (key, job) in jobs {
+            if !job.row.status.is_some_and(JobStatus::is_final) {
+                continue;
+            }
+            let ended_at = job.row.attempt.as_ref().and_then(|attempt| attempt.finished_at);
+            let is_old = ended_at.is_none_or(|end| end.plus_millis(rule.after_ms) <= rule.now);
+            // A job that is deleted soon stays: its row need not be written twice.
+            let is_kept = job.purge_at() > rule.now.plus_millis(rule.after_ms);
+            let is_at_rest = is_kept && is_at_rest(job) && !self.is_deleting(job.endpoint);
+            if is_old && is_at_rest && job.segment > rule.checkpointed {
+                *found.blocked.entry(job.segment).or_default() += 1;
+            } else if is_old && is_at_rest && has_all_rows(job) {
+                let owner = self.owners.name(job.owner).clone();
+                found.jobs.push((key, archived(job, owner)));
+                continue;
+            }
+            found.has_later |= is_kept;
+        }
+        found
+    }
+
+    /// Removes jobs from memory that are marked in the tables. Returns those that have changed since they were
+    /// found: they stay, and their marks are to be removed.
+    pub(crate) fn archive(
+        &mut self,
+        jobs: Vec<(JobKey, ArchivedJob)>,
+        checkpointed: SegmentId,
+    ) -> Vec<ArchivedJob> {
+        let mut changed = Vec::new();
+        for (key, archived) in jobs {
+            let job = self.jobs.get(key).filter(|job| job.seq == archived.seq);
+            let is_same = job.is_some_and(|job| {
+                let is_final = job.row.status.is_some_and(JobStatus::is_final);
+                let has_mark = job.purge_at().as_millis() == archived.purge_at;
+                let is_here = job.segment <= checkpointed && !self.is_deleting(job.endpoint);
+                is_final && has_mark && is_here && is_at_rest(job) && has_all_rows(job)
+            });
+            if !is_same {
+                changed.push(archived);
+                continue;
+            }
+            let Some(job) = self.take(key) else { continue };
+            if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+                endpoint.archived += 1;
+                endpoint.archived_below = endpoint.archived_below.max(job.seq + 1);
+            }
+            self.archived.jobs += 1;
+        }
+        changed
+    }
+
+    /// Removes a job from memory, and from no count that includes archived jobs.
+    fn take(&mut self, key: JobKey) -> Option<Job> {
+        let id = self.jobs.get(key)?.id;
+        self.ids.remove(id, key);
+        let job = self.jobs.remove(key)?;
+        self.expiry.remove(job.purge_at(), key);
+        self.owners.recount_in_memory(job.owner, true, false);
+        if let Some(url) = &job.webhook {
+            self.owners.release_url(job.owner, url);
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+            endpoint.history.remove(job.seq, key);
+        }
+        Some(job)
+    }
+
+    /// Puts an archived job back into memory. Its mark is removed already. If its endpoint is being deleted,
+    /// it is deleted as well.
+    pub(crate) fn load(&mut self, row: FoundRow, now: Timestamp) {
+        let FoundRow { mut job, owner } = row;
+        job.owner = self.owners.key(&owner);
+        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
+        job.webhook = webhook.map(|url| self.owners.hold_url(job.owner, url));
+        self.owners.recount_in_memory(job.owner, false, true);
+        let (id, seq, purge_at, endpoint) = (job.id, job.seq, job.purge_at(), job.endpoint);
+        let key = self.jobs.insert(job);
+        self.ids.insert(id, key, &self.jobs);
+        self.expiry.insert(purge_at, key);
+        if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
+            endpoint.history.insert(seq, key);
+            endpoint.archived -= 1;
+        }
+        self.archived.jobs -= 1;
+        if self.is_deleting(endpoint) {
+            // The deletion may have passed its number already.
+            let _ = self.decide(key, JobEvent::TtlElapsed, now);
+        }
+    }
+
+    /// Counts the archived jobs of an earlier process. The greatest number of those of the endpoint is `last`.
+    pub(crate) fn restore_archived(&mut self, sum: &ArchivedSum, last: u64) {
+        let usage = DiskUsage::of_archived(sum.jobs, sum.kept);
+        let owner = self.owners.key(&sum.owner);
+        self.owners.account(owner).add_existing(usage.bytes());
+        if let Some(endpoint) = self.endpoints.get_mut(&sum.endpoint) {
+            endpoint.disk_usage.add(usage);
+            endpoint.archived += sum.jobs;
+            endpoint.archived_below = endpoint.archived_below.max(last + 1);
+        }
+        self.archived.jobs += sum.jobs;
+        self.visible_jobs += sum.jobs;
+    }
+
+    /// The numbers up to `seq` are not used again.
+    pub(crate) fn use_up_seq(&mut self, seq: u64) {
+        self.last_seq = self.last_seq.max(seq);
+    }
+
+    /// Forgets archived jobs whose rows are deleted.
+    pub(crate) fn remove_archived(&mut self, jobs: &[ArchivedJob]) {
+        for job in jobs {
+            let usage = DiskUsage::of_archived(1, job.kept);
+            let owner = self.owners.key(&job.owner);
+            self.owners.account(owner).remove(usage.bytes());
+            if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
+                endpoint.disk_usage.remove(usage);
+                endpoint.archived -= 1;
+            }
+            self.archived.jobs -= 1;
+            self.visible_jobs -= 1;
+        }
+    }
+
+    /// The archived jobs of an endpoint have numbers less than this one; 0 without archived jobs.
+    pub(crate) fn archived_below(&self, name: &EndpointId) -> u64 {
+        let has_archived = |(_, endpoint): &(EndpointKey, &Endpoint)| endpoint.archived > 0;
+        let found = self.endpoint(name).filter(has_archived);
+        found.map_or(0, |(_, endpoint)| endpoint.archived_below)
+    }
+
+    /// Adds the matching jobs of memory and of `listing` to `jobs`, the newest first, and examines `VISITS_MAX`
+    /// of them. Returns the position at which the list continues: `Continue` when this page may get more
+    /// jobs, `Break` when the next page begins there.
+    pub(crate) fn merge(
+        &self,
+        listing: &Listing<'_>,
+        jobs: &mut Vec<JobRecord>,
+        now: Timestamp,
+    ) -> ControlFlow<Option<u64>, u64> {
+        let Listing { name, query, before, rows, down_to } = listing;
+        let Some((key, endpoint)) = self.endpoint(name) else { return ControlFlow::Break(None) };
+        // The endpoint may have been created again since the rows were read.
+        let mut rows = rows.iter().map(|row| &row.job).filter(|job| job.endpoint == key).peekable();
+        let mut memory = endpoint.history.below(*before).rev().peekable();
+        let mut last = *before;
+        for visits in 0.. {
+            let in_memory = memory.peek().map(|(seq, _)| *seq).filter(|seq| seq >= down_to);
+            let in_tables = rows.peek().map(|job| job.seq);
+            let Some(seq) = in_memory.max(in_tables) else { break };
+            if jobs.len() >= query.count_max {
+                return ControlFlow::Break(Some(last));
+            }
+            if visits == VISITS_MAX {
+                return ControlFlow::Continue(last);
+            }
+            last = seq;
+            let row = rows.next_if(|job| job.seq == seq);
+            // A job that has changed while it was archived is in both.
+            let job = memory.next_if(|(number, _)| *number == seq);
+            let job = job.and_then(|(_, key)| self.jobs.get(key)).or(row);
+            let Some(job) = job else { continue };
+            let status = job.visible_at(now).and_then(|row| row.status);
+            if status.is_some() && query.status.is_none_or(|wanted| status == Some(wanted)) {
+                jobs.extend(job.record(name, now));
+            }
+        }
+        match down_to {
+            0 => ControlFlow::Break(None),
+            // There may be archived jobs.
+            _ if jobs.len() >= query.count_max => ControlFlow::Break(Some(*down_to)),
+            _ => ControlFlow::Continue(*down_to),
+        }
+    }
+
+    /// Whether clients of an endpoint can see this archived job.
+    pub(crate) fn is_job_of(&self, endpoint: &EndpointId, job: &Job, now: Timestamp) -> bool {
+        self.names.get(endpoint) == Some(&job.endpoint) && job.purge_at() > now
+    }
+
+    /// Whether memory has the job.
+    pub(crate) fn has(&self, id: JobId) -> bool {
+        self.key_of(id).is_some()
+    }
+}
+
+/// Whether memory has nothing of the job that its row lacks, and no frame is to be written.
+fn is_at_rest(job: &Job) -> bool {
+    let locations = &job.payload_locations;
+    let is_in_tables =
+        locations.input.is_none() && locations.output().is_none() && locations.pages().is_empty();
+    job.pending.is_none() && job.live.is_none() && is_in_tables
+}
+
+fn has_all_rows(job: &Job) -> bool {
+    job.stored.job
+}
