@@ -99,11 +99,11 @@ async fn refused_submissions_are_counted_by_their_code() {
     let client = host.client();
     let settings = json!({ "workersMax": 0, "maxWaitingJobs": 1, "rateLimits": { "run": { "callsPer10s": 3 } } });
     let endpoint = host.deploy(&guests::echo(), "refusing", settings).await;
-    client.submit(&endpoint, json!(1)).await;
-    client.run(&endpoint, json!(2)).await.refused(429);
-    client.run(&endpoint, json!(3)).await.refused(429);
+    client.submit(&endpoint, json!({})).await;
+    client.run(&endpoint, json!({})).await.refused(429);
+    client.run(&endpoint, json!({})).await.refused(429);
     for _ in 0..2 {
-        client.run(&endpoint, json!(4)).await.refused(429);
+        client.run(&endpoint, json!({})).await.refused(429);
     }
     client.get(&format!("/v2/{endpoint}/health")).await.ok();
     let now = Samples::read(&client).await;
@@ -124,7 +124,7 @@ async fn endpoints_beyond_the_bound_share_a_series_that_never_falls() {
         Samples::read(&client).await;
     }
     for name in &names {
-        client.run_sync(name, "", json!(1)).await.ok();
+        client.run_sync(name, "", json!({})).await.ok();
     }
     let other = r#"gristmill_jobs_finished_total{endpoint="(other)",status="completed"}"#;
     let now = Samples::read(&client).await;
@@ -149,7 +149,7 @@ async fn a_second_address_serves_metrics_and_probes_without_a_key_and_nothing_el
     assert!(text.header("content-type").unwrap().starts_with("application/openmetrics-text"));
     Samples::of(&text.text).get(r#"gristmill_jobs_waiting{endpoint="slow"}"#);
     for path in ["/v1/templates", "/v1/keys", "/v2/slow/health", "/openapi.json", "/v1/backup"] {
-        collector.get(path).await.refused(404);
+        assert_eq!(collector.get(path).await.status, 404, "{path}");
         client.with_authorization(None).get("/metrics").await.refused(401);
     }
 

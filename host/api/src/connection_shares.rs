@@ -190,7 +190,7 @@ mod tests {
         let third = listener.open_all("c");
         assert_eq!([first.len(), second.len(), third.len()], [48, 12, 3]);
         drop(first);
-        assert_eq!(listener.open_all("c").len(), 33, "what `a` held is free again");
+        assert_eq!(listener.open_all("c").len(), 36, "what `a` held is free again");
         drop((second, third));
         assert!(listener.shares.held.lock().is_empty());
     }

@@ -1,6 +1,8 @@
 //! Ended jobs leave memory: every call finds them in the tables, changes bring them back, and expiry,
 //! deletion, crashes and repairs treat them like all others.
 
+#![allow(clippy::disallowed_methods, reason = "variables have the settings of a measurement")]
+
 use std::sync::Arc;
 use std::time::Instant;
 

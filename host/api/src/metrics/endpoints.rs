@@ -18,11 +18,15 @@ pub(super) struct Endpoints(pub(super) Vec<Series>);
 
 type Labels<'a> = [(&'a str, &'a str)];
 
+/// The name, the help and the value of a metric.
+type Plain = (&'static str, &'static str, fn(&Series) -> u64);
+type Histogram = (&'static str, &'static str, fn(&Series) -> &DurationTotals);
+
 impl Collector for Endpoints {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.counters(&mut encoder)?;
         self.gauges(&mut encoder)?;
-        let histograms: [(_, _, fn(&Series) -> &DurationTotals); 3] = [
+        let histograms: [Histogram; 3] = [
             ("job_wait", "Time between queueing and start of an attempt", |one| &one.totals.wait),
             ("job_run", "Run time of an attempt", |one| &one.totals.run),
             ("job_cpu", "Processor time of an attempt", |one| &one.totals.cpu),
@@ -61,7 +65,7 @@ impl Endpoints {
             |one, at| one.totals.finished.get(at).copied(),
             counter,
         )?;
-        let plain: [(_, _, fn(&Series) -> u64); 3] = [
+        let plain: [Plain; 3] = [
             ("job_retries", "Jobs that were queued again", |one| one.now.jobs.retried),
             ("stream_chunks", "Chunks of streams", |one| one.totals.chunks),
             ("log_lines_dropped", "Log lines beyond the bound of an attempt", |one| {
@@ -76,7 +80,7 @@ impl Endpoints {
     }
 
     fn gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let plain: [(_, _, fn(&Series) -> u64); 2] = [
+        let plain: [Plain; 2] = [
             ("jobs_waiting", "Jobs that wait for a worker", |one| one.now.jobs.in_queue),
             ("jobs_running", "Jobs that run", |one| one.now.jobs.in_progress),
         ];
@@ -147,7 +151,7 @@ impl Endpoints {
     ) -> fmt::Result {
         let mut metric =
             encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        let bounds = DURATION_BOUNDS_US.map(seconds).into_iter().chain([f64::MAX]);
+        let bounds = DURATION_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
         for one in &self.0 {
             let durations = durations(one);
             let buckets: Vec<_> = bounds.clone().zip(durations.buckets).collect();
