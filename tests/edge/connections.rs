@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gristmill_tests::{PATIENCE, TestHost, eventually, guests, next_answer, shared_host};
+use gristmill_tests::{
+    PATIENCE, TestHost, WireAnswer, eventually, guests, next_answer, shared_host,
+};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -96,10 +98,14 @@ async fn one_address_without_a_key_does_not_take_the_connections_of_all() {
 
 /// A call with a key, which may be refused, or find its connection closed.
 async fn read_health(stream: &mut TcpStream, key: &str) -> Option<u16> {
+    health_answer(stream, key).await.map(|answer| answer.status)
+}
+
+async fn health_answer(stream: &mut TcpStream, key: &str) -> Option<WireAnswer> {
     let head =
         format!("GET /v2/none/health HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n");
     stream.write_all(format!("{head}\r\n").as_bytes()).await.ok()?;
-    timeout(PATIENCE, status(stream)).await.expect("the host answers")
+    timeout(PATIENCE, next_answer(stream)).await.expect("the host answers")
 }
 
 #[tokio::test]
@@ -131,7 +137,8 @@ async fn the_keys_of_one_owner_do_not_take_the_connections_of_all() {
     // A revoked key keeps none of them.
     assert_eq!(admin.delete(&format!("/v1/keys/{id}")).await.status, 204);
     for stream in &mut held {
-        assert_eq!(read_health(stream, key).await, Some(401));
+        let answer = health_answer(stream, key).await.expect("an answer");
+        assert_eq!((answer.status, answer.header("connection")), (401, Some("close")));
         is_closed(stream).await;
     }
     let mut all = vec![];

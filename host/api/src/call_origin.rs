@@ -56,7 +56,7 @@ impl CallOrigin {
     /// # Errors
     /// [`OwnerAtShare`]: the owner has too many connections.
     pub(crate) fn record_key(&self, key: &ApiKey) -> Result<(), OwnerAtShare> {
-        self.connection_auth.record_owner(&key.owner)?;
+        self.connection_auth.record_key(&key.owner, &key.id)?;
         // A call has one key, so a second check finds the same owner.
         let _ = self.owner.set(key.owner.clone());
         Ok(())

@@ -4,7 +4,8 @@
 //!
 //! **Promise.** A route without such an argument reaches nothing: the state of the router,
 //! [`Guarded`], shows its content to this module alone, and only these arguments contain it. So a
-//! route that forgets its check does not compile as soon as it uses the state.
+//! route that forgets its check does not compile as soon as it uses the state. Only the routes of
+//! [`Api::private`](crate::Api::private) have the state itself.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -166,7 +167,7 @@ impl FromRequestParts<Guarded> for Anyone {
     }
 }
 
-/// A caller who asks whether the host takes jobs, with or without a key; counted like [`Anyone`].
+/// A call that checks whether the host accepts jobs. It is not counted.
 #[derive(Debug)]
 pub(crate) struct Probe {
     /// The answer.
@@ -176,9 +177,8 @@ pub(crate) struct Probe {
 impl FromRequestParts<Guarded> for Probe {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, guarded: &Guarded) -> Result<Self, ApiError> {
-        Anyone::from_request_parts(parts, guarded).await?;
-        Ok(Self { is_ready: guarded.0.jobs.is_accepting() })
+    async fn from_request_parts(_: &mut Parts, Guarded(state): &Guarded) -> Result<Self, ApiError> {
+        Ok(Self { is_ready: state.jobs.is_accepting() })
     }
 }
 

@@ -38,8 +38,8 @@ use crate::unauthenticated::AddressLimit;
 /// endpoints, and the management API.
 const ENTRIES_MAX: usize = 1 << 17;
 
-/// The first concurrent calls of a key are admitted although its owner's other keys hold all: so many
-/// as this part of the limit, at least one. Otherwise one key with calls that last for minutes, such as
+/// The first concurrent calls of a key are admitted although its owner's other keys hold all: up to
+/// this part of the limit, at least one. Otherwise one key with calls that last for minutes, such as
 /// event streams, would block the owner's other keys, which could not even cancel its jobs.
 const FIRST_OF_KEY_PART: u32 = 64;
 

@@ -220,7 +220,7 @@ impl Client {
         Ok(Answer::new(text.into()))
     }
 
-    /// Sends a call and reads its answer. `is_repeatable`: doing it twice is the same as once.
+    /// Sends a call and reads its answer. `is_repeatable`: a second call has the same effect as one.
     pub(crate) async fn send<T>(
         &self,
         request: RequestBuilder,

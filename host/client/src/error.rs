@@ -68,7 +68,7 @@ impl ClientError {
         host: &Url,
     ) -> Self {
         let body = serde_json::from_slice::<Body>(body).ok();
-        // The host writes seconds. A proxy may write a date, which counts as no wish.
+        // The host writes seconds. A proxy may write a date, which is ignored.
         let seconds = retry_after.and_then(|text| text.trim().parse().ok());
         Self::Refused(Box::new(Refusal {
             host: host.clone(),

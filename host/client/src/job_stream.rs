@@ -8,8 +8,8 @@ use crate::wire::id::EndpointId;
 use crate::wire::queue::{StreamChunk, StreamEnd, StreamRestart};
 use crate::{Client, ClientError};
 
-/// The chunks of a job until its end, over as many connections as needed. No chunk is missing, and
-/// none comes twice.
+/// The chunks of a job until its end, over as many connections as needed. No chunk is
+/// repeated. No chunk after the first received event is missing; with `from`, no chunk at all.
 ///
 /// ```no_run
 /// # async fn example(client: gristmill_client::Client) -> Result<(), Box<dyn std::error::Error>> {

@@ -27,7 +27,7 @@
 //! event up to [`EVENT_BYTES_MAX`]; every call has a time limit. Redirects are not followed, since
 //! they would send the key elsewhere.
 //!
-//! **Repetition.** A call is repeated only if that cannot do its work twice ([`Retries`]).
+//! **Repetition.** A call is repeated only if the repetition cannot take effect twice ([`Retries`]).
 
 mod answer;
 mod backup;

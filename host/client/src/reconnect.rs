@@ -8,6 +8,9 @@ use crate::{ClientError, Event, EventStream};
 const RECONNECTS_MAX: u32 = 10;
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
+/// The longest pause that an answer may ask for; beyond it the error is returned.
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(60);
+
 /// A stream over several connections.
 #[derive(Debug, Default)]
 pub(crate) struct Reconnecting {
@@ -54,6 +57,9 @@ impl Reconnecting {
                 return Err(broken);
             }
             let pause = broken.retry_after().unwrap_or_default().max(RECONNECT_PAUSE);
+            if pause > RECONNECT_PAUSE_MAX {
+                return Err(broken);
+            }
             tokio::time::sleep(pause).await;
         }
     }

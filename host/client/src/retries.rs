@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// anything: with 429, or for a full disk or a slow body
 /// ([`ErrorCode::is_retry_safe`](crate::wire::ErrorCode::is_retry_safe)). A call that reads, or a
 /// submission with an `Idempotency-Key`, is also repeated when the connection broke or the host or a
-/// proxy was not available (502 to 504). Nothing else is.
+/// proxy was not available (502 to 504). No other call is repeated.
 ///
 /// The client waits as long as `Retry-After` says; without it a quarter of a second before the first
 /// repetition, and twice as long before each further one.

@@ -20,6 +20,7 @@ pub struct EndpointMetrics {
     submitted: [Counter; SubmittedBy::ALL.len()],
     refused: [Counter; RefusedFor::ALL.len()],
     finished: [Counter; FinishedAs::ALL.len()],
+    requeued: Counter,
     chunks: Counter,
     log_lines_dropped: Counter,
     wait: Durations,
@@ -36,7 +37,7 @@ pub enum SubmittedBy {
     RunSync,
 }
 
-/// Why a submission was refused although it was valid.
+/// The limit that refused a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusedFor {
     /// Too many calls in ten seconds.
@@ -139,12 +140,18 @@ impl EndpointMetrics {
         add(&self.finished, status as usize, 1);
     }
 
+    /// Counts a job that was queued again, by a retry or because its attempt was released.
+    pub fn requeued(&self) {
+        self.requeued.add(1);
+    }
+
     /// The present values.
     pub fn totals(&self) -> EndpointTotals {
         EndpointTotals {
             submitted: self.submitted.each_ref().map(Counter::get),
             refused: self.refused.each_ref().map(Counter::get),
             finished: self.finished.each_ref().map(Counter::get),
+            requeued: self.requeued.get(),
             chunks: self.chunks.get(),
             log_lines_dropped: self.log_lines_dropped.get(),
             wait: self.wait.totals(),
@@ -163,6 +170,8 @@ pub struct EndpointTotals {
     pub refused: [u64; RefusedFor::ALL.len()],
     /// Results, in the order of [`FinishedAs::ALL`].
     pub finished: [u64; FinishedAs::ALL.len()],
+    /// Jobs that were queued again.
+    pub requeued: u64,
     /// Chunks of streams.
     pub chunks: u64,
     /// Log lines beyond the bound of an attempt.
@@ -181,6 +190,7 @@ impl EndpointTotals {
         add_all(&mut self.submitted, &other.submitted);
         add_all(&mut self.refused, &other.refused);
         add_all(&mut self.finished, &other.finished);
+        self.requeued += other.requeued;
         self.chunks += other.chunks;
         self.log_lines_dropped += other.log_lines_dropped;
         self.wait.add(&other.wait);
@@ -193,6 +203,7 @@ impl EndpointTotals {
         subtract_all(&mut self.submitted, &earlier.submitted);
         subtract_all(&mut self.refused, &earlier.refused);
         subtract_all(&mut self.finished, &earlier.finished);
+        self.requeued = self.requeued.saturating_sub(earlier.requeued);
         self.chunks = self.chunks.saturating_sub(earlier.chunks);
         self.log_lines_dropped = self.log_lines_dropped.saturating_sub(earlier.log_lines_dropped);
         self.wait.subtract(&earlier.wait);
@@ -354,6 +365,7 @@ mod tests {
             (0..times).for_each(|_| metrics.refused(why));
         }
         metrics.started(7);
+        metrics.requeued();
         let usage =
             Usage { run_us: 300, cpu_us: 200, chunks: 5, log_lines_dropped: 2, ..Usage::default() };
         metrics.ended(&usage);
@@ -365,7 +377,7 @@ mod tests {
         assert_eq!(totals.submitted, [1, 2]);
         assert_eq!(totals.refused, [1, 2, 3, 4]);
         assert_eq!(totals.finished, [1, 2, 1]);
-        assert_eq!((totals.chunks, totals.log_lines_dropped), (5, 2));
+        assert_eq!((totals.chunks, totals.log_lines_dropped, totals.requeued), (5, 2, 1));
         assert_eq!((totals.wait.sum_us, totals.run.sum_us, totals.cpu.sum_us), (7, 300, 200));
         let mut twice = totals.clone();
         twice.add(&totals);

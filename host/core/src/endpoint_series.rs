@@ -2,10 +2,10 @@
 //!
 //! **Bounds.** At most N endpoints have series with their own name; the others share the series
 //! [`OTHER_ENDPOINTS`]. An endpoint keeps its name until it is deleted, and the next one in line gets
-//! the name's place, so a series never moves between two meanings.
+//! the name's place, so a series never changes its meaning.
 //!
-//! **Counters never go back.** A collector takes a counter that falls for one that was reset, and would
-//! show a burst of jobs that never ran. So the shared series keeps the counts of its deleted endpoints.
+//! **Counters never go back.** A collector treats a counter that falls as reset, and would show a burst of
+//! jobs that never ran. So the shared series keeps the counts of its deleted endpoints.
 //! For the same reason the counts of an endpoint before it got its own name stay in the shared series,
 //! and are not in its own.
 
@@ -38,7 +38,7 @@ struct State {
     left: EndpointTotals,
 }
 
-/// What an endpoint does now.
+/// The present state of an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointNow {
     /// Its jobs by state.
@@ -55,9 +55,6 @@ impl EndpointNow {
         let Self { jobs, oldest_waiting_ms, workers } = other;
         self.jobs.in_queue += jobs.in_queue;
         self.jobs.in_progress += jobs.in_progress;
-        self.jobs.completed += jobs.completed;
-        self.jobs.failed += jobs.failed;
-        self.jobs.retried += jobs.retried;
         self.oldest_waiting_ms = self.oldest_waiting_ms.max(*oldest_waiting_ms);
         self.workers.idle += workers.idle;
         self.workers.initializing += workers.initializing;
@@ -100,6 +97,10 @@ impl EndpointSeries {
         let mut series = Vec::with_capacity(endpoints.len().min(self.names_max) + 1);
         let mut others = EndpointNow::default();
         for (id, incarnation, now) in endpoints {
+            // It was deleted while the caller read its state, and is counted above or at the next read.
+            if incarnation.has_ended() {
+                continue;
+            }
             let totals = incarnation.metrics().totals();
             if named.len() < self.names_max && !named.contains_key(&incarnation) {
                 let was_shared = shared.remove(&incarnation);
@@ -191,7 +192,12 @@ mod tests {
         endpoints.run("b", 1_000);
         let next = [("a", 7), ("c", 100), ("(other)", 1_005)];
         assert_eq!(endpoints.series(&of), named(&next), "the new `b` is another endpoint");
+        let read_before = endpoints.0.clone();
         endpoints.delete("b");
+        for _ in 0..2 {
+            let late = Endpoints(read_before.clone());
+            assert_eq!(late.series(&of), named(&next), "nor does a late read count it twice");
+        }
         assert_eq!(endpoints.series(&of), named(&next), "nor does a deletion lower a count");
     }
 

@@ -85,7 +85,10 @@ pub(crate) async fn run(
         Ending::Result(Outcome::Completed(output)) => output.len(),
         Ending::Result(outcome) => outcome.partial_output().map_or(0, Json::len),
         Ending::Unwanted => 0,
-        Ending::WaitsAgain => return,
+        Ending::WaitsAgain => {
+            sink.incarnation.metrics().requeued();
+            return;
+        }
     };
     let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes as u64;
     let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);

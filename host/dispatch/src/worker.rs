@@ -78,11 +78,11 @@ async fn step(
     };
     if let Err(reason) = prepared {
         drop(reserved);
-        // Each worker tries again every few seconds: the operator needs one line for each reason.
-        if set.fault().as_ref() != Some(&reason) {
+        // Each worker tries again every few seconds, so a reason is logged once.
+        let (unhealthy, is_new) = set.unhealthy(reason.clone());
+        if is_new {
             warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
         }
-        let unhealthy = set.unhealthy(reason);
         let _ = tokio::time::timeout(FAULT_PAUSE, changed).await;
         drop(unhealthy);
         return try_again(shared, endpoint, set).await;

@@ -274,11 +274,13 @@ impl WorkerSet {
     }
 
     /// The component cannot be prepared: counts a worker as unhealthy until the guard is dropped.
-    pub(crate) fn unhealthy(&self, reason: String) -> impl Drop + use<'_> {
+    /// Also returns whether the reason is another one than before.
+    pub(crate) fn unhealthy(&self, reason: String) -> (impl Drop + use<'_>, bool) {
         let mut state = self.state.lock();
         state.unhealthy += 1;
+        let is_new = state.fault.as_ref() != Some(&reason);
         state.fault = Some(reason);
-        Guard(self, |state| state.unhealthy -= 1)
+        (Guard(self, |state| state.unhealthy -= 1), is_new)
     }
 
     /// The component can be prepared.

@@ -121,7 +121,7 @@ impl Drop for Admitted {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::OwnerId;
+    use gristmill_core::id::{KeyId, OwnerId};
 
     use super::*;
 
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn connections_that_have_shown_a_key_do_not_count_and_are_not_closed() {
         let addresses = bounded(2, false);
-        let operator = OwnerId::operator();
+        let (operator, key) = (OwnerId::operator(), KeyId::new("k").unwrap());
         let keyed = || {
             let connection = Arc::<ConnectionAuth>::default();
-            connection.record_owner(&operator).unwrap();
+            connection.record_key(&operator, &key).unwrap();
             addresses.admit(from("192.0.2.1"), connection)
         };
         let held: Vec<_> = (0..100).map(|_| keyed()).collect();

@@ -91,6 +91,8 @@ impl Server {
             let call = Call::begin(&activity, request.version());
             let (request, has_rest) = RequestBody::watch(request, &unread, &client);
             let origin = CallOrigin::new(peer, connection_auth.clone());
+            let is_multiplexed = request.version() == Version::HTTP_2;
+            let connection_auth = connection_auth.clone();
             let answering = self.api.clone().answer(request, origin);
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
             let unread = has_rest.then(|| unread.clone());
@@ -110,9 +112,13 @@ impl Server {
                     ),
                 };
                 // After the answer is counted, since it is in memory meanwhile.
-                if let Some(unread) = unread
-                    && !unread.reaches_end().await
-                {
+                let is_unread = match unread {
+                    Some(unread) => !unread.reaches_end().await,
+                    None => false,
+                };
+                // HTTP/2 has a frame for that. Without the header, the client's next call would meet
+                // the end of the connection.
+                if is_unread || (connection_auth.is_ending() && !is_multiplexed) {
                     let close = HeaderValue::from_static("close");
                     answer.headers_mut().insert(header::CONNECTION, close);
                     call.announced_close();

@@ -15,7 +15,7 @@ pub enum ErrorCode {
     Unauthorized,
     /// The path, or the object that it names, does not exist.
     NotFound,
-    /// The path exists, and not for this method.
+    /// The path exists, but not for this method.
     MethodNotAllowed,
     /// The body is larger than its limit.
     PayloadTooLarge,

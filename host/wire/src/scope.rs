@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Scope {
     /// Everything, including keys.
     Admin,
-    /// Templates, endpoints and handlers of the key's owner.
+    /// Templates, endpoints and handlers of the key's owner, and everything that `metrics` permits.
     Manage,
     /// Submit, cancel, retry and purge jobs, and everything that `read` permits.
     Submit,

@@ -52,7 +52,7 @@ impl Endpoints {
         let why = RefusedFor::ALL.map(RefusedFor::as_str);
         self.dimension(
             encoder,
-            ("jobs_refused", "Valid submissions that were refused", MetricType::Counter),
+            ("jobs_refused", "Submissions that a limit refused", MetricType::Counter),
             ("code", &why),
             |one, at| one.totals.refused.get(at).copied(),
             counter,
@@ -60,13 +60,13 @@ impl Endpoints {
         let status = FinishedAs::ALL.map(FinishedAs::as_str);
         self.dimension(
             encoder,
-            ("jobs_finished", "Jobs with a result", MetricType::Counter),
+            ("jobs_finished", "Attempts with a result", MetricType::Counter),
             ("status", &status),
             |one, at| one.totals.finished.get(at).copied(),
             counter,
         )?;
         let plain: [Plain; 3] = [
-            ("job_retries", "Jobs that were queued again", |one| one.now.jobs.retried),
+            ("job_retries", "Jobs that were queued again", |one| one.totals.requeued),
             ("stream_chunks", "Chunks of streams", |one| one.totals.chunks),
             ("log_lines_dropped", "Log lines beyond the bound of an attempt", |one| {
                 one.totals.log_lines_dropped
@@ -88,7 +88,7 @@ impl Endpoints {
             let kind = (name, help, MetricType::Gauge);
             self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), gauge)?;
         }
-        let help = "Age of the job that has waited longest; 0 when none waits";
+        let help = "Age of the next job to start, without low-priority jobs; 0 when none waits";
         let mut ages = encoder.encode_descriptor(
             "oldest_waiting_job_age",
             help,

@@ -22,6 +22,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
 
 use self::endpoints::Endpoints;
 use crate::caller::{Caller, ReadMetrics};
@@ -48,7 +49,12 @@ pub(crate) fn private_routes() -> Router<ApiState> {
     Router::new().route("/metrics", get(async |State(state): State<ApiState>| answer(&state).await))
 }
 
+/// One answer at a time is made: with 10,000 names it takes many megabytes, and on its own address
+/// nothing else bounds the calls.
+static TURN: Semaphore = Semaphore::const_new(1);
+
 async fn answer(state: &ApiState) -> Result<Response, ApiError> {
+    let _turn = TURN.acquire().await;
     let host = &state.control.host;
     let mut registry = registry(&host.counters(), &state.disk_space);
     registry.register_collector(Box::new(Endpoints(host.endpoints().await?)));

@@ -16,7 +16,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-pub(crate) use refusals::UnauthenticatedRefused;
+use refusals::UnauthenticatedRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::{Operation, PathItem, Paths};

@@ -8,8 +8,8 @@
 //! that no call has touched for [`IDLE_MAX`] is removed, with its file; a task looks once a minute,
 //! as long as there are any. At the bound, older copies of a blob that was pushed several times are
 //! removed for any new upload. An upload that no call has touched for [`EVICTABLE_AFTER`] is
-//! removed for its owner's next upload when the owner is at its bound, and for other owners' uploads
-//! when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. All uploads end with the
+//! removed for its owner's next upload when the owner is at its bound or all places are taken, and for
+//! other owners' uploads when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. All uploads end with the
 //! process.
 
 use std::collections::HashMap;
@@ -106,8 +106,8 @@ impl Upload {
         self.belongs_to(owner, name) && self.digest == Some(digest) && self.staged.is_some()
     }
 
-    /// Time until its owner's next upload may replace it, if no call uses it before.
-    fn keeps_place_for(&self) -> Duration {
+    /// Time until another upload may replace it, if no call uses it before.
+    fn keeps_place(&self) -> Duration {
         EVICTABLE_AFTER.saturating_sub(self.touched_at.elapsed())
     }
 }
@@ -340,8 +340,7 @@ impl Table {
                 && upload.owner != *owner
                 && self.count_of(&upload.owner) > UPLOADS_OF_PUSH
         });
-        let waits = others
-            .map(|(id, upload)| (EVICTABLE_AFTER.saturating_sub(upload.touched_at.elapsed()), *id));
+        let waits = others.map(|(id, upload)| (upload.keeps_place(), *id));
         waits.min_by_key(|(wait, id)| (*wait, id.0))
     }
 
@@ -364,7 +363,7 @@ impl Table {
         // An upload in a call is in use.
         let free = self.uploads.iter().filter(|(_, upload)| upload.staged.is_some());
         let own = free.clone().filter(|(_, upload)| of_owner(upload));
-        let kept = own.map(|(id, upload)| (upload.keeps_place_for(), *id));
+        let kept = own.map(|(id, upload)| (upload.keeps_place(), *id));
         let own = kept.min_by_key(|(wait, _)| *wait);
         let others = if has_most { None } else { self.find_evictable_for(owner) };
         match own.into_iter().chain(others).min_by_key(|(wait, _)| *wait) {

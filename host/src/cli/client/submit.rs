@@ -121,7 +121,7 @@ async fn wait(
     let mut shown = None;
     let on_look = |document: &StatusDocument<'_>| {
         spinner.set_message(describe(document));
-        // A reason that lasts for two seconds needs the user, who would otherwise see nothing.
+        // The user would otherwise see only the id.
         let reason = document.reason.as_deref().map(output::plain);
         if !output::is_terminal() && reason.is_some() && reason != shown {
             shown = reason;
@@ -159,10 +159,9 @@ impl Waiting<'_> {
     ) -> anyhow::Result<Answer<StatusDocument<'static>>> {
         let Self { client, endpoint, id, look, deadline } = self;
         let mut failed = 0;
-        let mut looks =
-            std::iter::once(look.min(POLL_WAIT_INTERACTIVE)).chain(std::iter::repeat(look));
+        let mut next_look = look.min(POLL_WAIT_INTERACTIVE);
         loop {
-            let look = looks.next().unwrap_or(look);
+            let look = std::mem::replace(&mut next_look, look);
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let answer = match left {
                 // The waiting call would wait for at least its lower bound.

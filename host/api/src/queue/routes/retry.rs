@@ -25,7 +25,10 @@ pub(crate) async fn retry(
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint;
     match state.jobs.retry(&endpoint.id, id, endpoint.waiting_jobs_max).await? {
-        RetryAnswer::Queued => Ok(dto::accepted(id, JobStatus::InQueue)),
+        RetryAnswer::Queued => {
+            call.deployment.incarnation.metrics().requeued();
+            Ok(dto::accepted(id, JobStatus::InQueue))
+        }
         RetryAnswer::WrongStatus(status) => Err(ApiError::bad_request(format!(
             "only FAILED or TIMED_OUT jobs can be retried; job is {status}"
         ))),
