@@ -9,11 +9,6 @@
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::jobs::SubmitMode;
-use crate::record::Outcome;
-use crate::runtime::Usage;
-use crate::store::{StoreError, StoreFull};
-
 /// The counters of one endpoint.
 #[derive(Debug, Default)]
 pub struct EndpointMetrics {
@@ -85,35 +80,22 @@ labels!(RefusedFor {
 });
 labels!(FinishedAs { Completed: "completed", Failed: "failed", TimedOut: "timed_out" });
 
-impl RefusedFor {
-    /// The reason of an error of the store; `None` for an error that is no refusal.
-    pub fn of(error: &StoreError) -> Option<Self> {
-        match error {
-            StoreError::Full(StoreFull::Disk(_)) => Some(Self::DiskFull),
-            StoreError::Full(_) => Some(Self::QueueFull),
-            _ => None,
-        }
-    }
-}
-
-impl FinishedAs {
-    /// The status of a job with this result.
-    pub fn of(outcome: &Outcome) -> Self {
-        match outcome {
-            Outcome::Completed(_) => Self::Completed,
-            Outcome::Failed(_) | Outcome::FailedWith { .. } => Self::Failed,
-            Outcome::TimedOut => Self::TimedOut,
-        }
-    }
+/// The measured values of an attempt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AttemptValues {
+    /// Microseconds in which the handler ran.
+    pub run_us: u64,
+    /// Microseconds in which the handler held a processor.
+    pub cpu_us: u64,
+    /// Chunks emitted.
+    pub chunks: u64,
+    /// Log lines beyond the bound of an attempt.
+    pub log_lines_dropped: u64,
 }
 
 impl EndpointMetrics {
     /// Counts an accepted submission.
-    pub fn submitted(&self, mode: SubmitMode) {
-        let by = match mode {
-            SubmitMode::Async => SubmittedBy::Run,
-            SubmitMode::Sync { .. } => SubmittedBy::RunSync,
-        };
+    pub fn submitted(&self, by: SubmittedBy) {
         add(&self.submitted, by as usize, 1);
     }
 
@@ -128,11 +110,11 @@ impl EndpointMetrics {
     }
 
     /// Counts an attempt that has ended, with or without a result.
-    pub fn ended(&self, usage: &Usage) {
-        self.run.record(usage.run_us);
-        self.cpu.record(usage.cpu_us);
-        self.chunks.add(usage.chunks);
-        self.log_lines_dropped.add(usage.log_lines_dropped);
+    pub fn ended(&self, values: AttemptValues) {
+        self.run.record(values.run_us);
+        self.cpu.record(values.cpu_us);
+        self.chunks.add(values.chunks);
+        self.log_lines_dropped.add(values.log_lines_dropped);
     }
 
     /// Counts a result that the store has accepted.
@@ -332,7 +314,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::payload::Json;
 
     #[test]
     fn a_duration_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
@@ -358,21 +339,18 @@ mod tests {
     #[test]
     fn each_event_is_counted_once_and_under_its_label() {
         let metrics = EndpointMetrics::default();
-        metrics.submitted(SubmitMode::Async);
-        metrics.submitted(SubmitMode::Sync { kept_ms: 0 });
-        metrics.submitted(SubmitMode::Sync { kept_ms: 9 });
+        for by in [SubmittedBy::Run, SubmittedBy::RunSync, SubmittedBy::RunSync] {
+            metrics.submitted(by);
+        }
         for (why, times) in RefusedFor::ALL.into_iter().zip(1..) {
             (0..times).for_each(|_| metrics.refused(why));
         }
         metrics.started(7);
         metrics.requeued();
-        let usage =
-            Usage { run_us: 300, cpu_us: 200, chunks: 5, log_lines_dropped: 2, ..Usage::default() };
-        metrics.ended(&usage);
-        metrics.finished(FinishedAs::of(&Outcome::TimedOut));
-        metrics.finished(FinishedAs::of(&Outcome::Failed("no".into())));
-        metrics.finished(FinishedAs::of(&Outcome::Failed("no".into())));
-        metrics.finished(FinishedAs::of(&Outcome::Completed(Json::null())));
+        metrics.ended(AttemptValues { run_us: 300, cpu_us: 200, chunks: 5, log_lines_dropped: 2 });
+        for (status, times) in FinishedAs::ALL.into_iter().zip([1, 2, 1]) {
+            (0..times).for_each(|_| metrics.finished(status));
+        }
         let totals = metrics.totals();
         assert_eq!(totals.submitted, [1, 2]);
         assert_eq!(totals.refused, [1, 2, 3, 4]);

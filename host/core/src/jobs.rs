@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::endpoint::Deployment;
-use crate::endpoint_metrics::RefusedFor;
+use crate::endpoint_metrics::{RefusedFor, SubmittedBy};
 use crate::id::{EndpointId, JobId, OwnerId, Submission};
 use crate::idempotency::Idempotency;
 use crate::job::JobStatus;
@@ -22,7 +22,7 @@ use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
 use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPosition};
 use crate::retention::Retention;
 use crate::signals::Signals;
-use crate::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
+use crate::store::{JobStore, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
 use crate::time::Timestamp;
 use crate::workers::{WorkerCounts, Workers};
@@ -44,6 +44,15 @@ pub struct SubmitRequest {
     pub mode: SubmitMode,
     /// The hashes by which a duplicate of the submission is recognised.
     pub idempotency: Option<Idempotency>,
+}
+
+/// The limit that an error of the store reports; `None` for another error.
+fn refused_for(error: &StoreError) -> Option<RefusedFor> {
+    match error {
+        StoreError::Full(StoreFull::Disk(_)) => Some(RefusedFor::DiskFull),
+        StoreError::Full(_) => Some(RefusedFor::QueueFull),
+        _ => None,
+    }
 }
 
 /// An accepted submission.
@@ -173,12 +182,15 @@ impl Jobs {
                 incarnation: deployment.incarnation.clone(),
             })
             .await;
-        if let Some(why) = submitted.as_ref().err().and_then(RefusedFor::of) {
+        if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
             metrics.refused(why);
         }
         match submitted? {
             SubmitAnswer::Queued => {
-                metrics.submitted(request.mode);
+                metrics.submitted(match request.mode {
+                    SubmitMode::Async => SubmittedBy::Run,
+                    SubmitMode::Sync { .. } => SubmittedBy::RunSync,
+                });
                 Ok(Submitted { id, is_repeated: false })
             }
             SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::endpoint::{Deployment, EndpointIncarnation};
-use gristmill_core::endpoint_metrics::{EndpointMetrics, FinishedAs};
+use gristmill_core::endpoint_metrics::{AttemptValues, EndpointMetrics, FinishedAs};
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::Verdict;
 use gristmill_core::job_event_notice::JobEventNotice;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
+    Usage,
 };
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::usage::{Bill, Metered};
@@ -70,7 +72,9 @@ pub(crate) async fn run(
     );
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
-    sink.incarnation.metrics().ended(&report.usage);
+    let Usage { run_us, cpu_us, chunks, log_lines_dropped, .. } = report.usage;
+    let values = AttemptValues { run_us, cpu_us, chunks, log_lines_dropped };
+    sink.incarnation.metrics().ended(values);
     log_end(&endpoint, job.attempt, lease, &report);
     shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
     let ending = match report.end {
@@ -178,7 +182,11 @@ async fn store_result(
     metered: Metered,
     metrics: &EndpointMetrics,
 ) -> Option<Metered> {
-    let status = FinishedAs::of(&outcome);
+    let status = match outcome.verdict() {
+        Verdict::Completed => FinishedAs::Completed,
+        Verdict::Failed => FinishedAs::Failed,
+        Verdict::TimedOut => FinishedAs::TimedOut,
+    };
     match shared.store.finish_deferred(lease, outcome, metered.clone()).await {
         Ok(Fenced::Applied) => {
             metrics.finished(status);
