@@ -25,6 +25,7 @@ use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
+use tracing::error;
 
 use crate::checkpoint::database::Database;
 use crate::error::Failure;
@@ -40,6 +41,7 @@ use crate::state::owners::Owners;
 use crate::state::requests::{ArchivedPage, Located};
 use crate::state::slab::JobKey;
 use crate::tables::archived;
+use crate::tables::archived::Deletable;
 use crate::tables::db::Sync;
 use crate::tables::jobs;
 use crate::tables::sql;
@@ -135,7 +137,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<FoundRow> {
 }
 
 /// An error of a row's content, for the caller that asked for the row. Others end the store.
-fn content<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Result<T, String>> {
+pub(crate) fn content<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Result<T, String>> {
     match read {
         Err(
             error @ (rusqlite::Error::FromSqlConversionFailure(..)
@@ -369,8 +371,8 @@ impl Database {
     fn delete_due(&mut self, now: Timestamp, count_max: usize) -> Result<(), Failure> {
         self.remove_stale_marks()?;
         let db = self.db.connection();
-        let rows = archived::due(db, now.as_millis(), count_max, read_row)?;
-        self.delete_archived(&rows, Sync::Now)
+        let rows = archived::due(db, now.as_millis(), count_max)?;
+        self.delete_archived(&rows, Sync::Now, None)
     }
 
     /// Deletes some archived jobs of an endpoint that is being deleted; the last ones together with
@@ -378,11 +380,12 @@ impl Database {
     pub(crate) fn forget_archived(&mut self, endpoint: EndpointKey) -> Result<(), Failure> {
         self.remove_stale_marks()?;
         let db = self.db.connection();
-        let mut rows = archived::of_endpoint(db, endpoint, SLICE + 1, read_row)?;
+        let mut rows = archived::of_endpoint(db, endpoint, SLICE + 1)?;
         let is_last = rows.len() <= SLICE;
         rows.truncate(SLICE);
         // The journal must not forget the endpoint before its rows are deleted for good.
-        self.delete_archived(&rows, if is_last { Sync::Now } else { Sync::Later })?;
+        let sync = if is_last { Sync::Now } else { Sync::Later };
+        self.delete_archived(&rows, sync, is_last.then_some(endpoint))?;
         if is_last {
             self.shared.index().end_of_archived(endpoint);
             self.shared.wake_writer();
@@ -390,28 +393,42 @@ impl Database {
         Ok(())
     }
 
-    fn delete_archived(&mut self, rows: &[FoundRow], sync: Sync) -> Result<(), Failure> {
-        if rows.is_empty() {
+    /// Deletes these rows, which are the last ones of `ended`.
+    fn delete_archived(
+        &mut self,
+        rows: &[Deletable],
+        sync: Sync,
+        ended: Option<EndpointKey>,
+    ) -> Result<(), Failure> {
+        if rows.is_empty() && ended.is_none() {
             return Ok(());
         }
-        let jobs: Vec<_> = rows.iter().map(FoundRow::archived).collect();
         let next = self.db.transaction(sync, |db| {
-            archived::delete(db, &jobs)?;
+            archived::delete(db, rows)?;
+            ended.map(|endpoint| archived::delete_sums(db, endpoint)).transpose()?;
             archived::next_purge_at(db)
         })?;
+        for row in rows.iter().filter(|row| row.job.is_none()) {
+            error!(
+                "the row {} of an ended job was damaged, and is deleted at the end of its time. The sums of \
+                 ended jobs are too high since then: `gristmill check` lists them, and `gristmill repair` \
+                 computes them again",
+                row.seq
+            );
+        }
         {
             let mut index = self.shared.index();
             if index.phase() == Phase::Closed {
                 return Err(Failure::Ended);
             }
-            index.remove_archived(&jobs);
+            index.remove_archived(rows.iter().filter_map(|row| row.job.as_ref()));
             index.set_next_archived_purge_at(next);
         }
         self.has_unused_pages = true;
         for row in rows {
-            self.shared.payloads.remove(row.job.seq);
+            self.shared.payloads.remove(row.seq);
         }
-        let ids: Vec<_> = rows.iter().map(|row| row.job.id).collect();
+        let ids: Vec<_> = rows.iter().filter_map(|row| row.id).collect();
         self.shared.notify_changed(&ids);
         Ok(())
     }

@@ -63,23 +63,31 @@ impl Index {
     }
 
     /// All jobs in memory of an endpoint that is being deleted are removed. Its archived jobs are deleted by
-    /// the database's thread.
+    /// the database's thread, which then finds that there are no others: until it has, the endpoint stays,
+    /// also when the last archived job expires or returns to memory meanwhile.
     fn end_of_memory(&mut self, key: EndpointKey) {
+        let has_archived = self.endpoints.get(&key).is_some_and(|found| found.archived > 0);
         if let Some(deleting) = self.deleting_endpoints.iter_mut().find(|it| it.key == key) {
             deleting.has_left_memory = true;
+            deleting.awaits_tables |= has_archived;
+            if deleting.awaits_tables {
+                return;
+            }
         }
-        if self.endpoints.get(&key).is_none_or(|endpoint| endpoint.archived == 0) {
-            self.backlog.push_last(Write::Forget(key));
-        }
+        self.backlog.push_last(Write::Forget(key));
     }
 
     /// All archived jobs of an endpoint that is being deleted are deleted for good.
     pub(crate) fn end_of_archived(&mut self, key: EndpointKey) {
         if let Some(endpoint) = self.endpoints.get_mut(&key) {
-            debug_assert_eq!(endpoint.archived, 0, "its rows were counted");
-            endpoint.archived = 0;
+            // Damaged rows were counted, and their deletions were not.
+            let left = std::mem::take(&mut endpoint.archived);
+            self.archived.jobs = self.archived.jobs.saturating_sub(left);
+            self.visible_jobs = self.visible_jobs.saturating_sub(left);
         }
-        if self.deleting_endpoints.iter().any(|it| it.key == key && it.has_left_memory) {
+        let deleting = self.deleting_endpoints.iter_mut().find(|it| it.key == key);
+        let awaited = deleting.is_some_and(|it| std::mem::take(&mut it.awaits_tables));
+        if awaited {
             self.backlog.push_last(Write::Forget(key));
         }
     }
