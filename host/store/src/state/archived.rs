@@ -14,6 +14,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::JobRecord;
+use gristmill_core::store::StoreFull;
 use gristmill_core::time::Timestamp;
 
 use crate::format::EndpointKey;
@@ -201,6 +202,15 @@ impl Index {
             endpoint.history.remove(job.seq, key);
         }
         Some(job)
+    }
+
+    /// Whether memory has room for an archived job.
+    ///
+    /// # Errors
+    /// The bound that is reached.
+    pub(crate) fn check_load(&mut self, row: &FoundRow) -> Result<(), StoreFull> {
+        let owner = self.owners.key(&row.owner);
+        self.owners.check_in_memory(owner)
     }
 
     /// Puts an archived job back into memory. Its mark is removed already. If its endpoint is being deleted,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobEvent;
+use gristmill_core::job::JobStatus;
 use gristmill_core::limits::SMALL_RESULT_BYTES;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome};
@@ -329,6 +330,19 @@ impl SqliteStore {
                 Located::Nowhere => return Ok(None),
             }
         }
+    }
+
+    /// The status of a job that clients of the endpoint can see.
+    async fn status(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobStatus>, StoreError> {
+        self.look(id, |index, job, now| {
+            let row = job.visible_at(now).filter(|_| index.is_job_of(endpoint, job, now))?;
+            row.status
+        })
+        .await
     }
 
     /// Runs `change` when memory has the job, or when the job does not exist or is not `wanted`: an
