@@ -462,3 +462,18 @@ impl Database {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::database::IDLE;
+
+    #[test]
+    fn sweeps_leave_time_to_give_back_space() {
+        for after_ms in [1, 1_000, 4_000, 60_000, u64::MAX] {
+            let pace = Sweep::new(after_ms).pace();
+            assert!(pace > IDLE && pace <= PACE_MAX, "{after_ms}: {pace:?}");
+        }
+        assert_eq!(Sweep::new(0).pace(), Duration::ZERO);
+    }
+}

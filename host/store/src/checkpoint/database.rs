@@ -31,7 +31,7 @@ use crate::tables::delivery;
 use crate::tables::payloads;
 
 /// After this time without work, unused space of the file is released step by step.
-const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
 /// After this time, a write that found no space is tried again.
 const SPACE_PAUSE: Duration = Duration::from_millis(250);

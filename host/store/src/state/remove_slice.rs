@@ -92,3 +92,37 @@ impl Index {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::{EndpointId, OwnerId};
+    use gristmill_core::record::JobCounts;
+
+    use super::*;
+    use crate::format::archived::{ArchivedJob, ArchivedSum};
+    use crate::state::owners::Owners;
+
+    /// The last archived jobs may expire after the jobs in memory are removed, and before the tables are
+    /// asked for others.
+    #[test]
+    fn a_deletion_ends_although_its_archived_jobs_expire_meanwhile() {
+        let mut index = Index::new(Owners::default());
+        let (key, now) = (EndpointKey(1), Timestamp::from_millis(1));
+        let owner = OwnerId::new("owner").unwrap();
+        index.restore_endpoint(key, EndpointId::new("a").unwrap(), JobCounts::default());
+        index.restore_archived(
+            &ArchivedSum { endpoint: key, owner: owner.clone(), jobs: 1, kept: 5 },
+            7,
+        );
+        drop(index.forget(&EndpointId::new("a").unwrap()));
+        index.remove_slice(now);
+        assert_eq!(index.deleting_with_archived(), Some(key));
+        let job = ArchivedJob { seq: 7, endpoint: key, owner, kept: 5, purge_at: 0 };
+        index.remove_archived([job].iter());
+        assert_eq!(index.deleting_with_archived(), Some(key), "the deletion is not ended yet");
+        assert!(index.backlog.is_empty());
+        index.end_of_archived(key);
+        assert_eq!(index.deleting_with_archived(), None);
+        assert_eq!(index.backlog.len(), 1, "the endpoint is forgotten");
+    }
+}

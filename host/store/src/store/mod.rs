@@ -19,10 +19,12 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::Metered;
+use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use crate::checkpoint::database::Database;
 use crate::commit::writer::Writer;
+use crate::damage::Damage;
 use crate::error::{OpenError, Recovery};
 use crate::failure;
 use crate::format::pages;
@@ -79,7 +81,14 @@ impl SqliteStore {
         let mut db = Db::open(dir, settings.secrets_key.as_deref())?;
         let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
-        let upgraded = db.upgrade()?;
+        let upgraded = db.upgrade().map_err(|error| match error.sqlite_error_code() {
+            // An upgrade is the first step that reads all rows.
+            Some(ErrorCode::DatabaseCorrupt) => {
+                let (file, details) = (db.file.clone(), error.to_string());
+                Damage { file, offset: None, details }.into()
+            }
+            _ => OpenError::from(error),
+        })?;
         let (mut index, end) = recover::load(
             &db,
             &journal,
