@@ -73,7 +73,7 @@ pub enum OpenError {
         dir: PathBuf,
         /// The upgrade that was not made.
         upgrade: SchemaUpgrade,
-        /// Bytes of the copy.
+        /// Bytes of the copy; also those of the upgrade itself when they were missing before it began.
         needed: u64,
         /// Free bytes of the disk.
         free: u64,

@@ -174,7 +174,8 @@ fn load_if_archived(
 ) -> Result<(), Failure> {
     let is_new = matches!(image.state, StateImage::New { .. });
     let Some(id) = image.job_id().filter(|id| !is_new && !index.has(*id)) else { return Ok(()) };
-    if let Some(row) = archived::find_row(db, image.seq, archive::read_row)?
+    let found = archive::content(archived::find_row(db, image.seq, archive::read_row))?;
+    if let Some(row) = found.map_err(damage::damaged)?
         && row.job.id == id
     {
         archived::unmark(db, &[row.archived()])?;

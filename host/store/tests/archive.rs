@@ -17,9 +17,11 @@ use gristmill_core::job::JobStatus;
 use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::store::{Fenced, JobStore as _, NextExpiry, RetryAnswer, SubmitAnswer};
+use gristmill_core::store::{
+    Fenced, JobStore as _, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer,
+};
 use gristmill_core::time::ManualClock;
-use gristmill_store::{Settings, check, repair};
+use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
 
 /// Runs a job of endpoint `a` to this end.
 async fn ended(t: &OnDisk, new: NewJob, outcome: Outcome) -> JobId {
@@ -292,6 +294,107 @@ async fn wrong_sums_are_found_and_a_repair_computes_them() {
     repaired.restart();
     assert_eq!((repaired.store().archived_jobs(), repaired.store().stats().jobs), (5, 5));
     assert_eq!(listed(&repaired, "a", None, 9).await.len(), 5);
+}
+
+/// Changes the tables of a closed directory.
+fn damage(t: &OnDisk, sql: &str) {
+    let db = rusqlite::Connection::open(t.dir.path().join("store.db")).unwrap();
+    assert!(db.execute(sql, ()).unwrap() > 0, "{sql}");
+}
+
+/// A start does not read archived rows, so the calls that meet a damaged one must do without it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_row_stops_neither_a_list_nor_a_deletion() {
+    for sql in [
+        "UPDATE job SET past = x'ff' WHERE seq = (SELECT min(seq) FROM job WHERE archived = 1)",
+        "UPDATE job SET owner = '', id = x'00' WHERE seq = (SELECT min(seq) FROM job WHERE archived = 1)",
+    ] {
+        for is_expiry in [false, true] {
+            let mut t = OnDisk::new(archiving_at_once());
+            let ids = [ended(&t, job("a"), failed()).await, ended(&t, job("a"), failed()).await];
+            until_archived(&t, 2).await;
+            t.store().close().await;
+            damage(&t, sql);
+            t.restart();
+            assert_eq!(listed(&t, "a", None, 9).await, [ids[1]]);
+            assert_eq!(listed(&t, "a", None, 1).await, [ids[1]]);
+            if is_expiry {
+                t.clock.advance(RETENTION_ASYNC_MS);
+                t.store().expire().await.unwrap();
+            }
+            t.store().delete_endpoint(&endpoint("a")).await.unwrap();
+            assert_eq!((t.store().archived_jobs(), t.store().stats().jobs), (0, 0));
+            t.store().close().await;
+            assert_eq!(check(t.dir.path(), None).unwrap().damage, vec![]);
+            t.restart();
+            assert_eq!((t.store().archived_jobs(), t.store().stats().jobs), (0, 0));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_names_the_damage_of_a_row_that_it_needs() {
+    let mut t = OnDisk::new(archiving_at_once());
+    let id = ended(&t, job("a"), failed()).await;
+    until_archived(&t, 1).await;
+    t.store = None;
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["store.db", "store.db-wal"] {
+        std::fs::copy(t.dir.path().join(file), copy.path().join(file)).unwrap();
+    }
+    t.settings = Settings { archive_after_ms: 0, ..settings() };
+    t.restart();
+    assert_eq!(t.store().retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
+    t.store = None;
+    for file in ["store.db", "store.db-wal"] {
+        std::fs::copy(copy.path().join(file), t.dir.path().join(file)).unwrap();
+    }
+    damage(&t, "UPDATE job SET past = x'ff' WHERE archived = 1");
+    let opened = SqliteStore::open(t.dir.path(), t.clock.clone(), Arc::default(), settings());
+    assert!(matches!(opened, Err(OpenError::Damaged(_))), "{:?}", opened.err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_with_progress_leaves_memory() {
+    let t = OnDisk::new(archiving_at_once());
+    submit(t.store(), job("a")).await;
+    let lease = t.claim().await;
+    assert_eq!(t.store().set_progress(lease, json("1")).await, Ok(Fenced::Applied));
+    assert_eq!(t.store().finish(lease, completed("2")).await, Ok(Fenced::Applied));
+    until_archived(&t, 1).await;
+}
+
+/// Only calls that change a job bring it back, and only while memory has room.
+#[tokio::test(flavor = "multi_thread")]
+async fn archived_jobs_come_back_up_to_the_bound_of_jobs_in_memory() {
+    let t = OnDisk::new(Settings { host_jobs_max: 3, ..archiving_at_once() });
+    let mut failed_jobs = Vec::new();
+    for _ in 0..6 {
+        failed_jobs.push(ended(&t, job("a"), failed()).await);
+        until_archived(&t, failed_jobs.len() as u64).await;
+    }
+    let done = ended(&t, job("a"), completed("1")).await;
+    until_archived(&t, 7).await;
+    let name = endpoint("a");
+    let wrong = Ok(RetryAnswer::WrongStatus(JobStatus::Completed));
+    assert_eq!(t.store().retry(&name, done, None).await, wrong);
+    t.store().shorten_ttl(&name, done, u64::MAX).await.unwrap();
+    assert_eq!(t.store().archived_jobs(), 7);
+    let mut refused = None;
+    for id in failed_jobs {
+        match t.store().retry(&name, id, None).await {
+            Ok(answer) => assert_eq!(answer, RetryAnswer::Queued),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    assert!(
+        matches!(
+            refused,
+            Some(StoreError::Full(StoreFull::HostJobs { .. } | StoreFull::OwnerJobs { .. }))
+        ),
+        "{refused:?}"
+    );
+    assert!(t.store().archived_jobs() >= 4, "{}", t.store().archived_jobs());
 }
 
 /// Prints the memory of kept jobs, the time of a start and that of a page, for `JOBS` jobs.

@@ -25,6 +25,7 @@ use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::Type;
+use tracing::error;
 
 use crate::checkpoint::database::Database;
 use crate::error::Failure;
@@ -33,6 +34,7 @@ use crate::format::archived::ArchivedJob;
 use crate::format::status_code;
 use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
+use crate::shared::damaged;
 use crate::state::archived::{ArchiveRule, FoundRow, Listing};
 use crate::state::index::{Index, Phase};
 use crate::state::job::Job;
@@ -40,6 +42,7 @@ use crate::state::owners::Owners;
 use crate::state::requests::{ArchivedPage, Located};
 use crate::state::slab::JobKey;
 use crate::tables::archived;
+use crate::tables::archived::Deletable;
 use crate::tables::db::Sync;
 use crate::tables::jobs;
 use crate::tables::sql;
@@ -49,6 +52,10 @@ const SLICE: usize = 256;
 
 /// Slices without a job to archive that are examined before the thread looks for other work.
 const EMPTY_SLICES_MAX: usize = 16;
+
+/// The shortest time between two sweeps, unless jobs leave memory at once. It is longer than the time without
+/// work after which the thread gives back unused space.
+const PACE_MIN: Duration = Duration::from_secs(2);
 
 /// The longest time between two sweeps.
 const PACE_MAX: Duration = Duration::from_secs(60);
@@ -97,7 +104,10 @@ impl Sweep {
 
     /// The time between two sweeps: a quarter of the time that jobs stay in memory.
     fn pace(&self) -> Duration {
-        Duration::from_millis(self.after_ms / 4).min(PACE_MAX)
+        if self.after_ms == 0 {
+            return Duration::ZERO;
+        }
+        Duration::from_millis(self.after_ms / 4).clamp(PACE_MIN, PACE_MAX)
     }
 
     /// When the next sweep is due; `None` when it would find nothing new.
@@ -135,7 +145,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<FoundRow> {
 }
 
 /// An error of a row's content, for the caller that asked for the row. Others end the store.
-fn content<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Result<T, String>> {
+pub(crate) fn content<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Result<T, String>> {
     match read {
         Err(
             error @ (rusqlite::Error::FromSqlConversionFailure(..)
@@ -203,7 +213,12 @@ impl Database {
                 self.sweep.end();
             }
             if !found.jobs.is_empty() {
-                return self.archive(found.jobs, checkpointed);
+                let archived = self.archive(found.jobs, checkpointed);
+                if archived.is_err() {
+                    // The jobs of this slice stay: the next sweep meets them again.
+                    self.sweep.seen = None;
+                }
+                return archived;
             }
             if self.sweep.next.is_none() {
                 break;
@@ -251,38 +266,53 @@ impl Database {
         Ok(())
     }
 
+    /// Whether memory has, or had, the job of a marked row: the mark could not be removed yet for lack of space.
+    fn has_stale_mark(&self, seq: u64) -> bool {
+        self.sweep.changed.iter().any(|job| job.seq == seq)
+    }
+
     /// Where the store has a job. Only this thread archives and loads jobs, so the answer is exact.
     pub(crate) fn locate(&self, id: JobId) -> Result<Result<Located, String>, Failure> {
         if self.shared.index().has(id) {
             return Ok(Ok(Located::InMemory));
         }
         Ok(match content(archived::find(self.db.connection(), id, read_row))? {
-            Ok(Some(row)) => Ok(Located::Archived(Box::new(row))),
-            Ok(None) => Ok(Located::Nowhere),
+            Ok(Some(row)) if !self.has_stale_mark(row.job.seq) => {
+                Ok(Located::Archived(Box::new(row)))
+            }
+            Ok(_) => Ok(Located::Nowhere),
             Err(details) => Err(details),
         })
     }
 
-    /// Puts an archived job back into memory, unless its endpoint is being deleted.
+    /// Puts an archived job back into memory, unless its endpoint is being deleted, or the jobs
+    /// in memory have reached their bound.
     pub(crate) fn load(&mut self, id: JobId) -> Result<Result<(), StoreError>, Failure> {
         let loaded = self.try_load(id);
         match loaded {
             Err(error) if error.is_no_space() => Ok(Err(StoreFull::Disk(Shortage::Bytes).into())),
-            loaded => loaded.map(|content| content.map_err(StoreError::Damaged)),
+            loaded => loaded,
         }
     }
 
-    fn try_load(&mut self, id: JobId) -> Result<Result<(), String>, Failure> {
+    fn try_load(&mut self, id: JobId) -> Result<Result<(), StoreError>, Failure> {
         if self.shared.index().has(id) {
             return Ok(Ok(()));
         }
+        self.remove_stale_marks()?;
         let row = match content(archived::find(self.db.connection(), id, read_row))? {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(Ok(())),
-            Err(details) => return Ok(Err(details)),
+            Err(details) => return Ok(Err(damaged(details))),
         };
-        if !self.shared.index().is_endpoint_known(row.job.endpoint) {
-            return Ok(Ok(()));
+        {
+            let mut index = self.shared.index();
+            if !index.is_endpoint_known(row.job.endpoint) {
+                return Ok(Ok(()));
+            }
+            if let Err(full) = index.check_load(&row) {
+                return Ok(Err(full.into()));
+            }
         }
         // A crash may undo this commit, and not the change that follows: the replay of a start looks for
         // the row of a job that is not in memory.
@@ -309,23 +339,20 @@ impl Database {
         query: &JobQuery,
         before: u64,
         mut jobs: Vec<JobRecord>,
-    ) -> Result<Result<ArchivedPage, String>, Failure> {
+    ) -> Result<ArchivedPage, Failure> {
         let key = self.shared.index().endpoint(name).map(|(key, _)| key);
-        let Some(key) = key else { return Ok(Ok((jobs, ControlFlow::Break(None)))) };
+        let Some(key) = key else { return Ok((jobs, ControlFlow::Break(None))) };
         // One more than the page has room for, which shows where the next page begins.
         let count_max = (query.count_max.saturating_sub(jobs.len()) + 1).min(LIST_ROWS_MAX);
-        let (rows, down_to) = match content(self.rows_before(key, query, before, count_max))? {
-            Ok(found) => found,
-            Err(details) => return Ok(Err(details)),
-        };
+        let (rows, down_to) = self.rows_before(key, query, before, count_max)?;
         let listing = Listing { name, query, before, rows, down_to };
         let index = self.shared.index();
         let next = index.merge(&listing, &mut jobs, self.shared.clock.now());
-        Ok(Ok((jobs, next)))
+        Ok((jobs, next))
     }
 
     /// Up to `count_max` archived rows before a number, the newest first, and the number down to which there
-    /// are no others.
+    /// are no others. Damaged rows are left out.
     fn rows_before(
         &self,
         key: EndpointKey,
@@ -345,8 +372,12 @@ impl Database {
         let is_all = numbers.len() < count_max;
         numbers.truncate(count_max);
         let mut rows = Vec::with_capacity(numbers.len());
-        for seq in &numbers {
-            rows.extend(archived::find_row(db, *seq, read_row)?);
+        for seq in numbers.iter().filter(|seq| !self.has_stale_mark(**seq)) {
+            match content(archived::find_row(db, *seq, read_row))? {
+                Ok(row) => rows.extend(row),
+                // The other jobs of the endpoint can be listed.
+                Err(details) => drop(damaged(details)),
+            }
         }
         let down_to = if is_all { 0 } else { numbers.last().copied().unwrap_or(0) };
         Ok((rows, down_to))
@@ -369,8 +400,8 @@ impl Database {
     fn delete_due(&mut self, now: Timestamp, count_max: usize) -> Result<(), Failure> {
         self.remove_stale_marks()?;
         let db = self.db.connection();
-        let rows = archived::due(db, now.as_millis(), count_max, read_row)?;
-        self.delete_archived(&rows, Sync::Now)
+        let rows = archived::due(db, now.as_millis(), count_max)?;
+        self.delete_archived(&rows, Sync::Now, None)
     }
 
     /// Deletes some archived jobs of an endpoint that is being deleted; the last ones together with
@@ -378,11 +409,12 @@ impl Database {
     pub(crate) fn forget_archived(&mut self, endpoint: EndpointKey) -> Result<(), Failure> {
         self.remove_stale_marks()?;
         let db = self.db.connection();
-        let mut rows = archived::of_endpoint(db, endpoint, SLICE + 1, read_row)?;
+        let mut rows = archived::of_endpoint(db, endpoint, SLICE + 1)?;
         let is_last = rows.len() <= SLICE;
         rows.truncate(SLICE);
         // The journal must not forget the endpoint before its rows are deleted for good.
-        self.delete_archived(&rows, if is_last { Sync::Now } else { Sync::Later })?;
+        let sync = if is_last { Sync::Now } else { Sync::Later };
+        self.delete_archived(&rows, sync, is_last.then_some(endpoint))?;
         if is_last {
             self.shared.index().end_of_archived(endpoint);
             self.shared.wake_writer();
@@ -390,29 +422,58 @@ impl Database {
         Ok(())
     }
 
-    fn delete_archived(&mut self, rows: &[FoundRow], sync: Sync) -> Result<(), Failure> {
-        if rows.is_empty() {
+    /// Deletes these rows, which are the last ones of `ended`.
+    fn delete_archived(
+        &mut self,
+        rows: &[Deletable],
+        sync: Sync,
+        ended: Option<EndpointKey>,
+    ) -> Result<(), Failure> {
+        if rows.is_empty() && ended.is_none() {
             return Ok(());
         }
-        let jobs: Vec<_> = rows.iter().map(FoundRow::archived).collect();
         let next = self.db.transaction(sync, |db| {
-            archived::delete(db, &jobs)?;
+            archived::delete(db, rows)?;
+            ended.map(|endpoint| archived::delete_sums(db, endpoint)).transpose()?;
             archived::next_purge_at(db)
         })?;
+        for row in rows.iter().filter(|row| row.job.is_none()) {
+            error!(
+                "the row {} of an ended job was damaged, and is deleted at the end of its time. The sums of \
+                 ended jobs are too high since then: `gristmill check` lists them, and `gristmill repair` \
+                 computes them again",
+                row.seq
+            );
+        }
         {
             let mut index = self.shared.index();
             if index.phase() == Phase::Closed {
                 return Err(Failure::Ended);
             }
-            index.remove_archived(&jobs);
+            index.remove_archived(rows.iter().filter_map(|row| row.job.as_ref()));
             index.set_next_archived_purge_at(next);
         }
         self.has_unused_pages = true;
         for row in rows {
-            self.shared.payloads.remove(row.job.seq);
+            self.shared.payloads.remove(row.seq);
         }
-        let ids: Vec<_> = rows.iter().map(|row| row.job.id).collect();
+        let ids: Vec<_> = rows.iter().filter_map(|row| row.id).collect();
         self.shared.notify_changed(&ids);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::database::IDLE;
+
+    #[test]
+    fn sweeps_leave_time_to_give_back_space() {
+        for after_ms in [1, 1_000, 4_000, 60_000, u64::MAX] {
+            let pace = Sweep::new(after_ms).pace();
+            assert!(pace > IDLE && pace <= PACE_MAX, "{after_ms}: {pace:?}");
+        }
+        assert_eq!(Sweep::new(0).pace(), Duration::ZERO);
     }
 }

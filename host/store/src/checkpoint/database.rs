@@ -31,7 +31,7 @@ use crate::tables::delivery;
 use crate::tables::payloads;
 
 /// After this time without work, unused space of the file is released step by step.
-const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
 /// After this time, a write that found no space is tried again.
 const SPACE_PAUSE: Duration = Duration::from_millis(250);
@@ -57,6 +57,8 @@ pub(crate) struct Database {
     noted: SegmentId,
     /// Set while a write waits for space.
     space_wait: Option<Stalled>,
+    /// Whether the last step has answered requests.
+    has_answered: bool,
     /// Whether the tables may have pages without content.
     pub(crate) has_unused_pages: bool,
     /// When the writer last began a segment because the disk is nearly full.
@@ -109,6 +111,7 @@ impl Database {
             compacted: None,
             noted,
             space_wait: None,
+            has_answered: false,
             has_unused_pages: true,
             segment_begun_at: None,
             bill_expiry,
@@ -260,8 +263,18 @@ impl Database {
             if index.phase() == Phase::Closed {
                 return DatabaseWork::End(Phase::Closed);
             }
+            // A checkpoint answers requests between its slices, and requests that never end would keep it
+            // from its start. While a write waits for space, readers come first.
+            let has_answered = std::mem::take(&mut self.has_answered);
+            if has_answered
+                && self.space_wait.is_none()
+                && let Some(segment) = self.shared.journal.next_to_checkpoint()
+            {
+                return DatabaseWork::Checkpoint(segment);
+            }
             let requests = index.take_requests();
             if !requests.is_empty() {
+                self.has_answered = true;
                 return DatabaseWork::Answer(requests);
             }
             if index.phase() == Phase::Drained {

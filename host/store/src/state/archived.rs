@@ -14,6 +14,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::JobRecord;
+use gristmill_core::store::StoreFull;
 use gristmill_core::time::Timestamp;
 
 use crate::format::EndpointKey;
@@ -124,11 +125,12 @@ impl Index {
         name.is_some_and(|name| self.names.get(name) == Some(&key))
     }
 
-    /// An endpoint that is being deleted and has archived jobs.
+    /// An endpoint that is being deleted and has archived jobs, or waits for the answer that it has none.
     pub(crate) fn deleting_with_archived(&self) -> Option<EndpointKey> {
         let has_archived =
             |key: &EndpointKey| self.endpoints.get(key).is_some_and(|found| found.archived > 0);
-        self.deleting_endpoints.iter().map(|deleting| deleting.key).find(has_archived)
+        let mut deleting = self.deleting_endpoints.iter();
+        deleting.find(|it| it.awaits_tables || has_archived(&it.key)).map(|it| it.key)
     }
 
     /// Jobs that may leave memory, among `slots` of the slab from the `from`th on.
@@ -202,6 +204,15 @@ impl Index {
         Some(job)
     }
 
+    /// Whether memory has room for an archived job.
+    ///
+    /// # Errors
+    /// The bound that is reached.
+    pub(crate) fn check_load(&mut self, row: &FoundRow) -> Result<(), StoreFull> {
+        let owner = self.owners.key(&row.owner);
+        self.owners.check_in_memory(owner)
+    }
+
     /// Puts an archived job back into memory. Its mark is removed already. If its endpoint is being deleted,
     /// it is deleted as well.
     pub(crate) fn load(&mut self, row: FoundRow, now: Timestamp) {
@@ -216,9 +227,9 @@ impl Index {
         self.expiry.insert(purge_at, key);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.history.insert(seq, key);
-            endpoint.archived -= 1;
+            endpoint.archived = endpoint.archived.saturating_sub(1);
         }
-        self.archived.jobs -= 1;
+        self.archived.jobs = self.archived.jobs.saturating_sub(1);
         if self.is_deleting(endpoint) {
             // The deletion may have passed its number already.
             let _ = self.decide(key, JobEvent::TtlElapsed, now);
@@ -245,17 +256,17 @@ impl Index {
     }
 
     /// Forgets archived jobs whose rows are deleted.
-    pub(crate) fn remove_archived(&mut self, jobs: &[ArchivedJob]) {
+    pub(crate) fn remove_archived<'a>(&mut self, jobs: impl Iterator<Item = &'a ArchivedJob>) {
         for job in jobs {
             let usage = DiskUsage::of_archived(1, job.kept);
             let owner = self.owners.key(&job.owner);
             self.owners.account(owner).remove(usage.bytes());
             if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
                 endpoint.disk_usage.remove(usage);
-                endpoint.archived -= 1;
+                endpoint.archived = endpoint.archived.saturating_sub(1);
             }
-            self.archived.jobs -= 1;
-            self.visible_jobs -= 1;
+            self.archived.jobs = self.archived.jobs.saturating_sub(1);
+            self.visible_jobs = self.visible_jobs.saturating_sub(1);
         }
     }
 
@@ -326,7 +337,9 @@ fn is_at_rest(job: &Job) -> bool {
     let locations = &job.payload_locations;
     let is_in_tables =
         locations.input.is_none() && locations.output().is_none() && locations.pages().is_empty();
-    job.pending.is_none() && job.live.is_none() && is_in_tables
+    // An ended job has no progress, so only its position in a stream counts.
+    let has_position = job.live.as_ref().is_some_and(|live| live.chunks_delivered > 0);
+    job.pending.is_none() && !has_position && is_in_tables
 }
 
 fn has_all_rows(job: &Job) -> bool {

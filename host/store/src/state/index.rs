@@ -156,6 +156,8 @@ pub(crate) struct DeletingEndpoint {
     pub(crate) key: EndpointKey,
     /// Whether all its jobs in memory are removed.
     pub(super) has_left_memory: bool,
+    /// Whether the database's thread has yet to find out that it has no archived jobs.
+    pub(super) awaits_tables: bool,
     /// Resolve when it is deleted on disk.
     pub(crate) acks: Vec<Ack>,
 }
@@ -649,7 +651,12 @@ impl Index {
 
     /// Removes all jobs of an endpoint that has no name any more, then the endpoint.
     pub(crate) fn begin_deletion(&mut self, key: EndpointKey) {
-        let deleting = DeletingEndpoint { key, has_left_memory: false, acks: Vec::new() };
+        let deleting = DeletingEndpoint {
+            key,
+            has_left_memory: false,
+            awaits_tables: false,
+            acks: Vec::new(),
+        };
         self.deleting_endpoints.push(deleting);
         self.bulk_removals.push_back(BulkRemoval::Forget { endpoint: key, before: u64::MAX });
     }

@@ -188,10 +188,17 @@ impl Owners {
     /// Refuses one more job of the owner at the bounds of waiting jobs and of jobs in memory.
     ///
     /// # Errors
-    /// Those of [`check_waiting`](Self::check_waiting), [`StoreFull::HostJobs`] and
-    /// [`StoreFull::OwnerJobs`].
+    /// Those of [`check_waiting`](Self::check_waiting) and [`check_in_memory`](Self::check_in_memory).
     pub(crate) fn check_new(&self, key: OwnerKey) -> Result<(), StoreFull> {
         self.check_waiting(key)?;
+        self.check_in_memory(key)
+    }
+
+    /// Refuses one more job of the owner at the bound of jobs in memory.
+    ///
+    /// # Errors
+    /// [`StoreFull::HostJobs`] and [`StoreFull::OwnerJobs`].
+    pub(crate) fn check_in_memory(&self, key: OwnerKey) -> Result<(), StoreFull> {
         let (jobs, limit) = (self.get(key).jobs.in_memory, self.max.jobs.in_memory);
         match self.fit_job(jobs, self.jobs.in_memory, limit) {
             Fit::Fits => Ok(()),

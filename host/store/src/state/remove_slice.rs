@@ -63,24 +63,66 @@ impl Index {
     }
 
     /// All jobs in memory of an endpoint that is being deleted are removed. Its archived jobs are deleted by
-    /// the database's thread.
+    /// the database's thread, which then finds that there are no others: until it has, the endpoint stays,
+    /// also when the last archived job expires or returns to memory meanwhile.
     fn end_of_memory(&mut self, key: EndpointKey) {
+        let has_archived = self.endpoints.get(&key).is_some_and(|found| found.archived > 0);
         if let Some(deleting) = self.deleting_endpoints.iter_mut().find(|it| it.key == key) {
             deleting.has_left_memory = true;
+            deleting.awaits_tables |= has_archived;
+            if deleting.awaits_tables {
+                return;
+            }
         }
-        if self.endpoints.get(&key).is_none_or(|endpoint| endpoint.archived == 0) {
-            self.backlog.push_last(Write::Forget(key));
-        }
+        self.backlog.push_last(Write::Forget(key));
     }
 
     /// All archived jobs of an endpoint that is being deleted are deleted for good.
     pub(crate) fn end_of_archived(&mut self, key: EndpointKey) {
         if let Some(endpoint) = self.endpoints.get_mut(&key) {
-            debug_assert_eq!(endpoint.archived, 0, "its rows were counted");
-            endpoint.archived = 0;
+            // Damaged rows were counted, and their deletions were not.
+            let left = std::mem::take(&mut endpoint.archived);
+            self.archived.jobs = self.archived.jobs.saturating_sub(left);
+            self.visible_jobs = self.visible_jobs.saturating_sub(left);
         }
-        if self.deleting_endpoints.iter().any(|it| it.key == key && it.has_left_memory) {
+        let deleting = self.deleting_endpoints.iter_mut().find(|it| it.key == key);
+        let awaited = deleting.is_some_and(|it| std::mem::take(&mut it.awaits_tables));
+        if awaited {
             self.backlog.push_last(Write::Forget(key));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::{EndpointId, OwnerId};
+    use gristmill_core::record::JobCounts;
+
+    use super::*;
+    use crate::format::archived::{ArchivedJob, ArchivedSum};
+    use crate::state::owners::Owners;
+
+    /// The last archived jobs may expire after the jobs in memory are removed, and before the tables are
+    /// asked for others.
+    #[test]
+    fn a_deletion_ends_although_its_archived_jobs_expire_meanwhile() {
+        let mut index = Index::new(Owners::default());
+        let (key, now) = (EndpointKey(1), Timestamp::from_millis(1));
+        let owner = OwnerId::new("owner").unwrap();
+        index.restore_endpoint(key, EndpointId::new("a").unwrap(), JobCounts::default());
+        index.restore_archived(
+            &ArchivedSum { endpoint: key, owner: owner.clone(), jobs: 1, kept: 5 },
+            7,
+        );
+        drop(index.forget(&EndpointId::new("a").unwrap()));
+        index.remove_slice(now);
+        assert_eq!(index.deleting_with_archived(), Some(key));
+        let job = ArchivedJob { seq: 7, endpoint: key, owner, kept: 5, purge_at: 0 };
+        index.remove_archived([job].iter());
+        assert_eq!(index.deleting_with_archived(), Some(key), "the deletion is not ended yet");
+        assert!(index.backlog.is_empty());
+        index.end_of_archived(key);
+        assert_eq!(index.deleting_with_archived(), None);
+        assert_eq!(index.backlog.len(), 1, "the endpoint is forgotten");
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum DbRequest {
         query: JobQuery,
         before: u64,
         jobs: Vec<JobRecord>,
-        answer: oneshot::Sender<Result<ArchivedPage, String>>,
+        answer: oneshot::Sender<ArchivedPage>,
     },
     /// Deletes some archived jobs whose time is over. Answers with the time of the next one.
     ExpireArchived { now: Timestamp, count_max: usize, answer: oneshot::Sender<Timestamp> },

@@ -231,30 +231,33 @@ impl JobStore for SqliteStore {
         endpoint: &EndpointId,
         id: JobId,
     ) -> Result<Option<JobStatus>, StoreError> {
-        // An archived job has ended, and keeps its status.
-        let is_archived = self.shared.read(|index, _| index.has_archived() && !index.has(id))?;
-        if is_archived {
-            let status = self.look(id, |index, job, now| {
-                let row = job.visible_at(now).filter(|_| index.is_job_of(endpoint, job, now))?;
-                row.status.filter(|status| status.is_final())
-            });
-            if let Some(status) = status.await? {
-                return Ok(Some(status));
+        let mut is_absent = false;
+        loop {
+            let decided = self.shared.change(|index, now| {
+                if index.has_archived() && !index.has(id) && !is_absent {
+                    return None;
+                }
+                let (ack, on_disk) = oneshot::channel();
+                let found = index.find_of(endpoint, id, now).map(|(key, _)| key);
+                let status = found.and_then(|key| {
+                    // Whatever the result of the event, the answer is the job's state afterwards.
+                    let _ = index.decide(key, JobEvent::CancelRequested, now);
+                    index.decided_status(key)
+                });
+                index.ack_id(id, ack);
+                Some((status, on_disk))
+            })?;
+            if let Some((status, on_disk)) = decided {
+                answer(on_disk).await?;
+                return Ok(status);
+            }
+            // An archived job has ended, and keeps its status. One that has left the tables meanwhile is
+            // decided in memory.
+            match self.status(endpoint, id).await? {
+                Some(status) if status.is_final() => return Ok(Some(status)),
+                found => is_absent = found.is_none(),
             }
         }
-        let (ack, on_disk) = oneshot::channel();
-        let status = self.shared.change(|index, now| {
-            let found = index.find_of(endpoint, id, now).map(|(key, _)| key);
-            let status = found.and_then(|key| {
-                // Whatever the result of the event, the answer is the job's state afterwards.
-                let _ = index.decide(key, JobEvent::CancelRequested, now);
-                index.decided_status(key)
-            });
-            index.ack_id(id, ack);
-            status
-        })?;
-        answer(on_disk).await?;
-        Ok(status)
     }
 
     async fn retry(
@@ -265,6 +268,14 @@ impl JobStore for SqliteStore {
     ) -> Result<RetryAnswer, StoreError> {
         let (ack, on_disk) = oneshot::channel();
         let max = self.shared.settings.endpoint_max().of(waiting_jobs_max);
+        // Of the archived jobs, only those that can be retried come back to memory.
+        let is_archived = self.shared.read(|index, _| index.has_archived() && !index.has(id))?;
+        if is_archived
+            && let Some(status) = self.status(endpoint, id).await?
+            && matches!(status, JobStatus::Completed | JobStatus::Cancelled)
+        {
+            return Ok(RetryAnswer::WrongStatus(status));
+        }
         let is_wanted = |index: &Index, job: &Job, now| index.is_job_of(endpoint, job, now);
         let retried = self.change_job(id, is_wanted, |index, now| {
             let retried = index.retry(endpoint, id, max, now)?;
@@ -293,7 +304,9 @@ impl JobStore for SqliteStore {
         ttl_ms: u64,
     ) -> Result<(), StoreError> {
         let (ack, on_disk) = oneshot::channel();
-        let is_wanted = |index: &Index, job: &Job, now| index.is_job_of(endpoint, job, now);
+        let is_wanted = |index: &Index, job: &Job, now: Timestamp| {
+            index.is_job_of(endpoint, job, now) && now.plus_millis(ttl_ms) < job.row.ttl_at
+        };
         let shortened =
             self.change_job(id, is_wanted, |index, now| match index.find_of(endpoint, id, now) {
                 Some((key, _)) => index.shorten_ttl(key, now.plus_millis(ttl_ms), ack),
@@ -364,7 +377,7 @@ impl JobStore for SqliteStore {
                         jobs: std::mem::take(&mut jobs),
                         answer: sender,
                     })?;
-                    let (more, found) = answer(receiver).await?.map_err(damaged)?;
+                    let (more, found) = answer(receiver).await?;
                     jobs = more;
                     found
                 }

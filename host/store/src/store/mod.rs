@@ -11,6 +11,7 @@ use std::time::Duration;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobEvent;
+use gristmill_core::job::JobStatus;
 use gristmill_core::limits::SMALL_RESULT_BYTES;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome};
@@ -18,10 +19,12 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::Metered;
+use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use crate::checkpoint::database::Database;
 use crate::commit::writer::Writer;
+use crate::damage::Damage;
 use crate::error::{OpenError, Recovery};
 use crate::failure;
 use crate::format::pages;
@@ -78,7 +81,14 @@ impl SqliteStore {
         let mut db = Db::open(dir, settings.secrets_key.as_deref())?;
         let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
-        let upgraded = db.upgrade()?;
+        let upgraded = db.upgrade().map_err(|error| match error.sqlite_error_code() {
+            // An upgrade is the first step that reads all rows.
+            Some(ErrorCode::DatabaseCorrupt) => {
+                let (file, details) = (db.file.clone(), error.to_string());
+                Damage { file, offset: None, details }.into()
+            }
+            _ => OpenError::from(error),
+        })?;
         let (mut index, end) = recover::load(
             &db,
             &journal,
@@ -329,6 +339,19 @@ impl SqliteStore {
                 Located::Nowhere => return Ok(None),
             }
         }
+    }
+
+    /// The status of a job that clients of the endpoint can see.
+    async fn status(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<JobStatus>, StoreError> {
+        self.look(id, |index, job, now| {
+            let row = job.visible_at(now).filter(|_| index.is_job_of(endpoint, job, now))?;
+            row.status
+        })
+        .await
     }
 
     /// Runs `change` when memory has the job, or when the job does not exist or is not `wanted`: an

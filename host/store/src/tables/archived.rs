@@ -20,6 +20,21 @@ use crate::format::status_code;
 use crate::tables::sql::{integer, invalid};
 use crate::tables::{chunks, jobs, payloads};
 
+/// The bytes of a row as [`ArchivedJob::kept`] counts them. Status codes 3 and 5 are FAILED and TIMED_OUT, which
+/// keep their inputs.
+macro_rules! kept {
+    () => {
+        "result_bytes + CASE WHEN state IN (3, 5) THEN input_bytes ELSE 0 END"
+    };
+}
+
+/// A query of the columns that a deletion needs, in the order in which [`Deletable::read`] takes them.
+macro_rules! select_deletable {
+    ($rest:literal) => {
+        concat!("SELECT seq, id, endpoint, owner, ", kept!(), ", purge_at FROM job ", $rest)
+    };
+}
+
 /// Marks rows, which must not be marked yet.
 pub(crate) fn mark(db: &Connection, jobs: &[ArchivedJob]) -> rusqlite::Result<()> {
     let mut update =
@@ -40,18 +55,28 @@ pub(crate) fn unmark(db: &Connection, jobs: &[ArchivedJob]) -> rusqlite::Result<
     change_sums(db, jobs, false)
 }
 
-/// Deletes marked rows, with their payloads.
-pub(crate) fn delete(db: &Connection, jobs: &[ArchivedJob]) -> rusqlite::Result<()> {
-    for job in jobs {
-        jobs::delete(db, job.seq)?;
-        payloads::delete(db, job.seq, true)?;
-        chunks::delete(db, job.seq)?;
+/// Deletes marked rows, with their payloads. The sums do not change for damaged rows.
+pub(crate) fn delete(db: &Connection, rows: &[Deletable]) -> rusqlite::Result<()> {
+    for row in rows {
+        jobs::delete(db, row.seq)?;
+        payloads::delete(db, row.seq, true)?;
+        chunks::delete(db, row.seq)?;
     }
-    change_sums(db, jobs, false)
+    change_sums(db, rows.iter().filter_map(|row| row.job.as_ref()), false)
+}
+
+/// Deletes the sums of an endpoint that has no archived rows any more. Only damage has left any.
+pub(crate) fn delete_sums(db: &Connection, endpoint: EndpointKey) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM archived WHERE endpoint = ?1")?.execute([endpoint.0])?;
+    Ok(())
 }
 
 /// Adds jobs to the sums, or subtracts them.
-fn change_sums(db: &Connection, jobs: &[ArchivedJob], adds: bool) -> rusqlite::Result<()> {
+fn change_sums<'a>(
+    db: &Connection,
+    jobs: impl IntoIterator<Item = &'a ArchivedJob>,
+    adds: bool,
+) -> rusqlite::Result<()> {
     let mut sums: BTreeMap<(u32, &OwnerId), (i64, i64)> = BTreeMap::new();
     for job in jobs {
         let (number, kept) = sums.entry((job.endpoint.0, &job.owner)).or_default();
@@ -81,11 +106,12 @@ pub(crate) fn sums(db: &Connection) -> rusqlite::Result<Vec<ArchivedSum>> {
     read_sums(db, "SELECT endpoint, owner, jobs, kept FROM archived ORDER BY endpoint, owner")
 }
 
-/// The sums, computed from the rows. Reads all of them. Status codes 3 and 5 are FAILED and TIMED_OUT, which
-/// keep their inputs.
-const COMPUTED: &str = "SELECT endpoint, owner, count(*), \
-     sum(result_bytes + CASE WHEN state IN (3, 5) THEN input_bytes ELSE 0 END) \
-     FROM job WHERE archived = 1 GROUP BY endpoint, owner ORDER BY endpoint, owner";
+/// The sums, computed from the rows. Reads all of them.
+const COMPUTED: &str = concat!(
+    "SELECT endpoint, owner, count(*), sum(",
+    kept!(),
+    ") FROM job WHERE archived = 1 GROUP BY endpoint, owner ORDER BY endpoint, owner"
+);
 
 /// The sums as the rows have them.
 pub(crate) fn computed_sums(db: &Connection) -> rusqlite::Result<Vec<ArchivedSum>> {
@@ -148,27 +174,57 @@ fn one<T>(
     db.prepare_cached(sql)?.query_row(params, read).optional()
 }
 
-/// Passes up to `count_max` archived rows whose jobs are to be deleted at `now` or before to `read`,
-/// the earliest first.
-pub(crate) fn due<T>(
-    db: &Connection,
-    now: u64,
-    count_max: usize,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    let mut statement = db.prepare_cached(jobs::SELECT_ARCHIVED_DUE)?;
-    statement.query_map(params![integer(now), integer(count_max as u64)], read)?.collect()
+/// Some archived rows that are due at a time.
+const SELECT_DUE: &str =
+    select_deletable!("WHERE archived = 1 AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2");
+
+/// Some archived rows of an endpoint.
+const SELECT_OF_ENDPOINT: &str = select_deletable!("WHERE archived = 1 AND endpoint = ?1 LIMIT ?2");
+
+/// An archived row that is to be deleted. A damaged row is deleted as well: otherwise one such row would
+/// stop each deletion that meets it.
+#[derive(Debug)]
+pub(crate) struct Deletable {
+    pub(crate) seq: u64,
+    /// `None` when the column is damaged.
+    pub(crate) id: Option<JobId>,
+    /// `None` when the columns are damaged that the sums need.
+    pub(crate) job: Option<ArchivedJob>,
 }
 
-/// Passes up to `count_max` archived rows of an endpoint to `read`.
-pub(crate) fn of_endpoint<T>(
+impl Deletable {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let seq = row.get::<_, i64>(0)?.unsigned_abs();
+        let id = row.get_ref(1)?.as_blob().ok().and_then(|id| JobId::from_bytes(id).ok());
+        let job = || {
+            Some(ArchivedJob {
+                seq,
+                endpoint: EndpointKey(row.get(2).ok()?),
+                owner: OwnerId::new(row.get_ref(3).ok()?.as_str().ok()?).ok()?,
+                kept: row.get::<_, i64>(4).ok()?.try_into().ok()?,
+                purge_at: row.get::<_, i64>(5).ok()?.try_into().ok()?,
+            })
+        };
+        Ok(Self { seq, id, job: job() })
+    }
+}
+
+/// Up to `count_max` archived rows whose jobs are to be deleted at `now` or before, the earliest first.
+pub(crate) fn due(db: &Connection, now: u64, count_max: usize) -> rusqlite::Result<Vec<Deletable>> {
+    let mut statement = db.prepare_cached(SELECT_DUE)?;
+    let params = params![integer(now), integer(count_max as u64)];
+    statement.query_map(params, Deletable::read)?.collect()
+}
+
+/// Up to `count_max` archived rows of an endpoint.
+pub(crate) fn of_endpoint(
     db: &Connection,
     endpoint: EndpointKey,
     count_max: usize,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    let mut statement = db.prepare_cached(jobs::SELECT_ARCHIVED_OF_ENDPOINT)?;
-    statement.query_map(params![endpoint.0, integer(count_max as u64)], read)?.collect()
+) -> rusqlite::Result<Vec<Deletable>> {
+    let mut statement = db.prepare_cached(SELECT_OF_ENDPOINT)?;
+    let params = params![endpoint.0, integer(count_max as u64)];
+    statement.query_map(params, Deletable::read)?.collect()
 }
 
 /// The numbers of up to `count_max` archived rows of an endpoint with this status code, and with
@@ -228,8 +284,8 @@ mod tests {
             (jobs::SELECT_IN_MEMORY, "USING INDEX job_in_memory"),
             (jobs::SELECT_ARCHIVED_BY_ID, "USING INDEX archived_job_id (id=?)"),
             (jobs::SELECT_ARCHIVED_BY_SEQ, "USING INTEGER PRIMARY KEY (rowid=?)"),
-            (jobs::SELECT_ARCHIVED_DUE, "USING INDEX archived_job_purge_at (purge_at<?)"),
-            (jobs::SELECT_ARCHIVED_OF_ENDPOINT, "USING INDEX archived_job_state (endpoint=?)"),
+            (SELECT_DUE, "USING INDEX archived_job_purge_at (purge_at<?)"),
+            (SELECT_OF_ENDPOINT, "USING INDEX archived_job_state (endpoint=?)"),
             (
                 "SELECT min(purge_at) FROM job WHERE archived = 1",
                 "SEARCH job USING COVERING INDEX archived_job_purge_at",

@@ -6,8 +6,8 @@
 //! it. A start that is interrupted before the upgrade leaves a directory of the old version, so the
 //! next start makes the copy again.
 //!
-//! **Bounds.** The copy is as large as the tables and the journal: a directory without room for it is
-//! refused. **Cost.** Reading and writing these files once.
+//! **Bounds.** The copy is as large as the tables and the journal: a directory without room for it, and for
+//! what the upgrade adds to the tables, is refused. **Cost.** Reading and writing these files once.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read};
@@ -23,8 +23,12 @@ use crate::error::{OpenError, SchemaUpgrade};
 use crate::private::{make_private_dir, open_private_file};
 use crate::tables::frozen::{FrozenFile, OpenFile};
 
-/// Bytes that stay free besides the copy: the upgrade itself writes some pages of the tables.
+/// Bytes that stay free besides the copy, for small changes of the tables.
 const SPARE_BYTES: u64 = 4 << 20;
+
+/// The upgrade itself may take this part of the tables' size: an index of all jobs, in the tables and in their
+/// write-ahead log.
+const GROWTH_DIVISOR: u64 = 8;
 
 /// Bytes of one write.
 const PIECE_BYTES: usize = 1 << 20;
@@ -50,18 +54,20 @@ pub(crate) fn keep(
     }
     let (database, _thaw) = FrozenFile::of(database).map_err(in_dir)?;
     let files = files(dir).map_err(in_dir)?;
-    let needed = files.iter().map(|(_, bytes)| bytes).sum::<u64>() + database.size();
+    let copied = files.iter().map(|(_, bytes)| bytes).sum::<u64>() + database.size();
+    let in_all = copied + database.size() / GROWTH_DIVISOR + SPARE_BYTES;
     let free = free(dir).map_err(in_dir)?;
-    let no_room = || OpenError::NoRoomForUpgrade { dir: dir.to_owned(), upgrade, needed, free };
-    if free < needed.saturating_add(SPARE_BYTES) {
-        return Err(no_room());
+    let no_room =
+        |needed| OpenError::NoRoomForUpgrade { dir: dir.to_owned(), upgrade, needed, free };
+    if free < in_all {
+        return Err(no_room(in_all));
     }
     info!(
-        bytes = needed,
+        bytes = copied,
         "the tables and the journal have schema version {}: copying {} MiB to `{}` before the \
          upgrade to version {}",
         upgrade.from,
-        needed >> 20,
+        copied >> 20,
         copy.display(),
         upgrade.to
     );
@@ -69,7 +75,7 @@ pub(crate) fn keep(
         Ok(()) => {}
         Err(error) if is_no_space(&error) => {
             remove(&unfinished).map_err(in_dir)?;
-            return Err(no_room());
+            return Err(no_room(copied));
         }
         Err(error) => return Err(in_dir(error)),
     }

@@ -34,14 +34,6 @@ pub(crate) const SELECT_ARCHIVED_BY_ID: &str = select!("WHERE id = ?1 AND archiv
 /// The archived row with a number.
 pub(crate) const SELECT_ARCHIVED_BY_SEQ: &str = select!("WHERE seq = ?1 AND archived = 1");
 
-/// Some archived rows that are due at a time.
-pub(crate) const SELECT_ARCHIVED_DUE: &str =
-    select!("WHERE archived = 1 AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2");
-
-/// Some archived rows of an endpoint.
-pub(crate) const SELECT_ARCHIVED_OF_ENDPOINT: &str =
-    select!("WHERE archived = 1 AND endpoint = ?1 LIMIT ?2");
-
 /// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
 pub(crate) fn select_jobs_of(version: i64) -> String {
     let mut sql = SELECT_JOBS.to_owned();
