@@ -12,7 +12,6 @@
 //! **Cost.** A sweep takes some 50 ns for each job in memory, at most once a minute; an archived job about
 //! 10 µs, once. If too many jobs wait only for a checkpoint, the oldest segments are checkpointed early.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,8 @@ use crate::format::status_code;
 use crate::journal::Segment;
 use crate::journal::segment::SegmentId;
 use crate::shared::damaged;
-use crate::state::archived::{ArchiveRule, FoundRow, Listing};
+use crate::state::archived::{ArchiveRule, Listing};
+use crate::state::found_row::FoundRow;
 use crate::state::index::{Index, Phase};
 use crate::state::job::Job;
 use crate::state::owners::Owners;
@@ -53,83 +53,11 @@ const SLICE: usize = 256;
 /// Slices without a job to archive that are examined before the thread looks for other work.
 const EMPTY_SLICES_MAX: usize = 16;
 
-/// The shortest time between two sweeps, unless jobs leave memory at once. It is longer than the time without
-/// work after which the thread gives back unused space.
-const PACE_MIN: Duration = Duration::from_secs(2);
-
-/// The longest time between two sweeps.
-const PACE_MAX: Duration = Duration::from_secs(60);
-
-/// Jobs that may wait only for the checkpoint of a segment: some 30 MB of memory.
-const BLOCKED_JOBS_MAX: u64 = 65_536;
-
 /// Milliseconds after which an expiry that found no space on the disk is tried again.
 const EXPIRY_PAUSE_MS: u64 = 1_000;
 
 /// Archived jobs that a list reads at one time.
 const LIST_ROWS_MAX: usize = 256;
-
-/// The search for jobs that leave memory.
-#[derive(Debug)]
-pub(crate) struct Sweep {
-    after_ms: u64,
-    /// The slot at which the running sweep continues.
-    next: Option<usize>,
-    begun_at: Instant,
-    /// The number of published batches, and the last checkpointed segment, when it began.
-    seen: Option<(u64, SegmentId)>,
-    /// Whether it has met jobs that may be archived later.
-    has_later: bool,
-    /// The jobs that it has met and that wait for a checkpoint, by segment.
-    blocked: BTreeMap<SegmentId, u64>,
-    /// Segments up to this one are checkpointed early.
-    checkpoint_until: SegmentId,
-    /// Jobs whose marks must be removed: they have changed while they were archived.
-    changed: Vec<ArchivedJob>,
-}
-
-impl Sweep {
-    pub(crate) fn new(after_ms: u64) -> Self {
-        Self {
-            after_ms,
-            next: None,
-            begun_at: Instant::now(),
-            seen: None,
-            has_later: false,
-            blocked: BTreeMap::new(),
-            checkpoint_until: SegmentId(0),
-            changed: Vec::new(),
-        }
-    }
-
-    /// The time between two sweeps: a quarter of the time that jobs stay in memory.
-    fn pace(&self) -> Duration {
-        if self.after_ms == 0 {
-            return Duration::ZERO;
-        }
-        Duration::from_millis(self.after_ms / 4).clamp(PACE_MIN, PACE_MAX)
-    }
-
-    /// When the next sweep is due; `None` when it would find nothing new.
-    fn due_in(&self, now: (u64, SegmentId)) -> Option<Duration> {
-        if self.next.is_some() {
-            return Some(Duration::ZERO);
-        }
-        let has_news = self.seen != Some(now) || (self.has_later && self.after_ms > 0);
-        has_news.then(|| self.pace().saturating_sub(self.begun_at.elapsed()))
-    }
-
-    /// Segments that must be checkpointed so that not too many jobs wait for that.
-    fn end(&mut self) {
-        let mut waiting = 0;
-        let newest_first = self.blocked.iter().rev();
-        let first = newest_first.map(|(segment, jobs)| (*segment, *jobs)).find(|(_, jobs)| {
-            waiting += jobs;
-            waiting > BLOCKED_JOBS_MAX
-        });
-        self.checkpoint_until = first.map_or(SegmentId(0), |(segment, _)| segment);
-    }
-}
 
 /// Reads a row of a job.
 ///
@@ -460,20 +388,5 @@ impl Database {
         let ids: Vec<_> = rows.iter().filter_map(|row| row.id).collect();
         self.shared.notify_changed(&ids);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checkpoint::database::IDLE;
-
-    #[test]
-    fn sweeps_leave_time_to_give_back_space() {
-        for after_ms in [1, 1_000, 4_000, 60_000, u64::MAX] {
-            let pace = Sweep::new(after_ms).pace();
-            assert!(pace > IDLE && pace <= PACE_MAX, "{after_ms}: {pace:?}");
-        }
-        assert_eq!(Sweep::new(0).pace(), Duration::ZERO);
     }
 }

@@ -11,9 +11,9 @@ use gristmill_core::runtime::is_no_space;
 use gristmill_core::store::{StoreError, StoreFull};
 use tracing::{error, info, warn};
 
-use crate::checkpoint::archive::Sweep;
 use crate::checkpoint::bill_expiry::BillExpiry;
 use crate::checkpoint::rotation::Rotation;
+use crate::checkpoint::sweep::Sweep;
 use crate::error::{Failure, OpenError};
 use crate::format::EndpointKey;
 use crate::format::payload::{Found, Kind, Payload};

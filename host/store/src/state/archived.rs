@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use gristmill_core::id::{EndpointId, JobId, OwnerId};
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::JobRecord;
@@ -21,6 +21,7 @@ use crate::format::EndpointKey;
 use crate::format::archived::{ArchivedJob, ArchivedSum};
 use crate::journal::segment::SegmentId;
 use crate::state::disk_usage::DiskUsage;
+use crate::state::found_row::{FoundRow, archived};
 use crate::state::index::{Endpoint, Index};
 use crate::state::job::Job;
 use crate::state::slab::JobKey;
@@ -34,26 +35,6 @@ pub(crate) struct Archived {
     pub(super) jobs: u64,
     /// When the next one is to be deleted.
     pub(super) next_purge_at: Option<Timestamp>,
-}
-
-/// An archived job as a row has it. The owner's number in the job belongs to no index.
-#[derive(Debug)]
-pub(crate) struct FoundRow {
-    pub(crate) job: Job,
-    pub(crate) owner: OwnerId,
-}
-
-impl FoundRow {
-    /// The parts for the tables.
-    pub(crate) fn archived(&self) -> ArchivedJob {
-        archived(&self.job, self.owner.clone())
-    }
-}
-
-fn archived(job: &Job, owner: OwnerId) -> ArchivedJob {
-    let kept = DiskUsage::of(job).kept;
-    let purge_at = job.purge_at().as_millis();
-    ArchivedJob { seq: job.seq, endpoint: job.endpoint, owner, kept, purge_at }
 }
 
 /// Which jobs may leave memory.

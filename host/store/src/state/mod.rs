@@ -12,6 +12,7 @@ pub(crate) mod claim;
 pub(crate) mod decide;
 pub(crate) mod disk_usage;
 mod expiry;
+pub(crate) mod found_row;
 pub(crate) mod idempotency;
 mod ids;
 pub(crate) mod index;

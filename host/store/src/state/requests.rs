@@ -22,7 +22,7 @@ use crate::format::CatalogRow;
 use crate::format::pages::Query;
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::segment::SegmentId;
-use crate::state::archived::FoundRow;
+use crate::state::found_row::FoundRow;
 
 /// A request for data that only the database has, or stores. Readers check pending changes and the
 /// journal first.
