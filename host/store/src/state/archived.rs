@@ -29,14 +29,6 @@ use crate::state::slab::JobKey;
 /// Most jobs that a list examines under one hold of the lock: 50 µs.
 const VISITS_MAX: usize = 1_000;
 
-/// All archived jobs.
-#[derive(Debug, Default)]
-pub(crate) struct Archived {
-    pub(super) jobs: u64,
-    /// When the next one is to be deleted.
-    pub(super) next_purge_at: Option<Timestamp>,
-}
-
 /// Which jobs may leave memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ArchiveRule {

@@ -29,7 +29,6 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::payload::Payload;
 use crate::journal::segment::SegmentId;
-use crate::state::archived::Archived;
 use crate::state::backlog::Ack;
 use crate::state::backlog::Write;
 use crate::state::backlog::{Backlog, Urgency};
@@ -110,6 +109,14 @@ pub(crate) struct Index {
     pub(super) visible_jobs: u64,
     /// Number of batches whose changes are visible.
     pub(super) published_batches: u64,
+}
+
+/// All archived jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Archived {
+    pub(super) jobs: u64,
+    /// When the next one is to be deleted.
+    pub(super) next_purge_at: Option<Timestamp>,
 }
 
 /// An endpoint with its queue.
