@@ -40,14 +40,13 @@ impl Collector for Endpoints {
 
 impl Endpoints {
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let counter = |metric: MetricEncoder<'_>, value: u64| count(metric, value);
         let by = SubmittedBy::ALL.map(SubmittedBy::as_str);
         self.dimension(
             encoder,
             ("jobs_submitted", "Accepted submissions", MetricType::Counter),
             ("operation", &by),
             |one, at| one.totals.submitted.get(at).copied(),
-            counter,
+            count,
         )?;
         let why = RefusedFor::ALL.map(RefusedFor::as_str);
         self.dimension(
@@ -55,7 +54,7 @@ impl Endpoints {
             ("jobs_refused", "Submissions that a limit refused", MetricType::Counter),
             ("code", &why),
             |one, at| one.totals.refused.get(at).copied(),
-            counter,
+            count,
         )?;
         let status = FinishedAs::ALL.map(FinishedAs::as_str);
         self.dimension(
@@ -63,7 +62,7 @@ impl Endpoints {
             ("jobs_finished", "Attempts with a result", MetricType::Counter),
             ("status", &status),
             |one, at| one.totals.finished.get(at).copied(),
-            counter,
+            count,
         )?;
         let plain: [Plain; 3] = [
             ("job_retries", "Jobs that were queued again", |one| one.totals.requeued),
@@ -74,7 +73,7 @@ impl Endpoints {
         ];
         for (name, help, value) in plain {
             let kind = (name, help, MetricType::Counter);
-            self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), counter)?;
+            self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), count)?;
         }
         Ok(())
     }

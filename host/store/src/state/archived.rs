@@ -161,22 +161,6 @@ impl Index {
         changed
     }
 
-    /// Removes a job from memory, and from no count that includes archived jobs.
-    fn take(&mut self, key: JobKey) -> Option<Job> {
-        let id = self.jobs.get(key)?.id;
-        self.ids.remove(id, key);
-        let job = self.jobs.remove(key)?;
-        self.expiry.remove(job.purge_at(), key);
-        self.owners.recount_in_memory(job.owner, true, false);
-        if let Some(url) = &job.webhook {
-            self.owners.release_url(job.owner, url);
-        }
-        if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
-            endpoint.history.remove(job.seq, key);
-        }
-        Some(job)
-    }
-
     /// Whether memory has room for an archived job.
     ///
     /// # Errors
@@ -191,15 +175,9 @@ impl Index {
     pub(crate) fn load(&mut self, row: FoundRow, now: Timestamp) {
         let FoundRow { mut job, owner } = row;
         job.owner = self.owners.key(&owner);
-        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
-        job.webhook = webhook.map(|url| self.owners.hold_url(job.owner, url));
-        self.owners.recount_in_memory(job.owner, false, true);
-        let (id, seq, purge_at, endpoint) = (job.id, job.seq, job.purge_at(), job.endpoint);
-        let key = self.jobs.insert(job);
-        self.ids.insert(id, key, &self.jobs);
-        self.expiry.insert(purge_at, key);
+        let endpoint = job.endpoint;
+        let key = self.put(job);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.history.insert(seq, key);
             endpoint.archived = endpoint.archived.saturating_sub(1);
         }
         self.archived.jobs = self.archived.jobs.saturating_sub(1);

@@ -11,6 +11,7 @@ pub(crate) mod caches;
 pub(crate) mod claim;
 pub(crate) mod decide;
 pub(crate) mod disk_usage;
+mod entries;
 mod expiry;
 pub(crate) mod found_row;
 pub(crate) mod idempotency;

@@ -205,26 +205,19 @@ impl Index {
     }
 
     /// Adds a job that is already on disk.
-    pub(crate) fn restore(&mut self, mut job: Job) {
-        let webhook = job.webhook.take().filter(|_| job.row.needs_input());
-        job.webhook = webhook.map(|url| self.owners.hold_url(job.owner, url));
+    pub(crate) fn restore(&mut self, job: Job) {
         self.last_seq = self.last_seq.max(job.seq);
         self.last_queue_position = self.last_queue_position.max(job.row.queue_position);
         self.visible_jobs += 1;
-        let (id, seq, purge_at, status) = (job.id, job.seq, job.purge_at(), job.row.status);
-        let (low_priority, position, endpoint) =
-            (job.low_priority, job.row.queue_position, job.endpoint);
+        let (status, endpoint) = (job.row.status, job.endpoint);
+        let (low_priority, position) = (job.low_priority, job.row.queue_position);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).add_existing(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, false, status == Some(JobStatus::InQueue));
-        self.owners.recount_in_memory(job.owner, false, true);
-        let key = self.jobs.insert(job);
-        self.ids.insert(id, key, &self.jobs);
-        self.expiry.insert(purge_at, key);
+        let key = self.put(job);
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.count_status(None, status);
             endpoint.disk_usage.add(disk_usage);
-            endpoint.history.insert(seq, key);
             if status == Some(JobStatus::InQueue) {
                 endpoint.ready.insert(low_priority, position, key);
             }
@@ -234,21 +227,14 @@ impl Index {
     /// Removes a job as if it had never been restored.
     pub(crate) fn remove_restored(&mut self, id: JobId) -> Option<Job> {
         let key = self.key_of(id)?;
-        self.ids.remove(id, key);
-        let job = self.jobs.remove(key)?;
+        let job = self.take(key)?;
         self.visible_jobs -= 1;
-        self.expiry.remove(job.purge_at(), key);
         let disk_usage = DiskUsage::of(&job);
         self.owners.account(job.owner).remove(disk_usage.bytes());
         self.owners.recount_waiting(job.owner, job.row.status == Some(JobStatus::InQueue), false);
-        self.owners.recount_in_memory(job.owner, true, false);
-        if let Some(url) = &job.webhook {
-            self.owners.release_url(job.owner, url);
-        }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(job.row.status, None);
             endpoint.disk_usage.remove(disk_usage);
-            endpoint.history.remove(job.seq, key);
             if job.row.status == Some(JobStatus::InQueue) {
                 endpoint.ready.remove(job.low_priority, job.row.queue_position, key);
             }
