@@ -18,7 +18,7 @@ use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use crate::rate::OperationLimit;
 use crate::release::{Release, Releases};
-use crate::retention::ChosenRetention;
+use crate::retention::{ChosenRetention, HistoryMax};
 use crate::template::Template;
 use crate::time::Timestamp;
 use crate::volume::Volume;
@@ -67,6 +67,9 @@ pub struct Endpoint {
     /// How long its jobs are kept after their end. Records of older hosts have none.
     #[serde(default)]
     pub retention: ChosenRetention,
+    /// Most that it keeps of its ended jobs. Records of older hosts have no bounds.
+    #[serde(default, skip_serializing_if = "HistoryMax::is_none")]
+    pub history_max: HistoryMax,
     /// Limits of operations, in place of the host's, by the names in [`Endpoint::RATE_LIMITED`].
     #[serde(default)]
     pub rate_limits: BTreeMap<String, OperationLimit>,
@@ -132,6 +135,7 @@ impl Endpoint {
             reuse: Reuse::default(),
             waiting_jobs_max: None,
             retention: ChosenRetention::NONE,
+            history_max: HistoryMax::default(),
             rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
             env: BTreeMap::new(),

@@ -66,6 +66,59 @@ impl ChosenRetention {
     }
 }
 
+/// Most that an endpoint keeps of its history, the jobs that have ended. The oldest jobs beyond a bound are deleted
+/// although their retention is not over. `None`: no bound but those of the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HistoryMax {
+    /// Most jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u64>,
+    /// Most bytes of results, and of the inputs of jobs that can be retried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl HistoryMax {
+    /// A job that ended less than so many milliseconds ago is kept beyond the bounds: a caller that waits
+    /// for its end still reads it.
+    pub const SPARED_MS: u64 = 10_000;
+
+    /// Whether there is no bound.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What must be deleted of a history of so many `jobs` that keep so many `bytes`; `None`: nothing.
+    pub fn excess(self, jobs: u64, bytes: u64) -> Option<HistoryExcess> {
+        let over = |now: u64, max: Option<u64>| max.map_or(0, |max| now.saturating_sub(max));
+        let excess = HistoryExcess { jobs: over(jobs, self.jobs), bytes: over(bytes, self.bytes) };
+        (!excess.is_none()).then_some(excess)
+    }
+}
+
+/// What must be deleted of an endpoint's history: at least so many jobs, which keep at least so many bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HistoryExcess {
+    /// Jobs.
+    pub jobs: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl HistoryExcess {
+    /// Whether nothing must be deleted any more.
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Counts the deletion of a job that keeps so many bytes.
+    pub fn delete_job(&mut self, bytes: u64) {
+        self.jobs = self.jobs.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
 /// How long a job is kept after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
@@ -128,6 +181,27 @@ mod tests {
             (both.completed_ms, both.failed_ms, both.cancelled_ms),
             (Some(3), Some(1), None)
         );
+    }
+
+    #[test]
+    fn the_excess_of_a_history_is_what_exceeds_its_bounds() {
+        let max = |jobs, bytes| HistoryMax { jobs, bytes };
+        let excess = |jobs, bytes| Some(HistoryExcess { jobs, bytes });
+        for (max, expected) in [
+            (max(None, None), None),
+            (max(Some(10), Some(1_000)), None),
+            (max(Some(9), None), excess(1, 0)),
+            (max(Some(1), Some(1_000)), excess(9, 0)),
+            (max(Some(10), Some(999)), excess(0, 1)),
+            (max(Some(4), Some(1)), excess(6, 999)),
+        ] {
+            assert_eq!(max.excess(10, 1_000), expected, "{max:?}");
+        }
+        let mut left = HistoryExcess { jobs: 1, bytes: 150 };
+        left.delete_job(100);
+        assert_eq!(left, HistoryExcess { jobs: 0, bytes: 50 });
+        left.delete_job(100);
+        assert!(left.is_none());
     }
 
     #[test]

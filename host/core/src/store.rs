@@ -10,6 +10,7 @@ use crate::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
+use crate::retention::HistoryMax;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
 use crate::time::Timestamp;
 use crate::usage::{Bill, Metered};
@@ -133,6 +134,11 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Deletes jobs whose ttl or retention is over, up to a bounded number, and returns the time of
     /// the next call.
     async fn expire(&self) -> Result<NextExpiry, StoreError>;
+
+    /// Deletes ended jobs of the endpoint beyond these bounds, the oldest first, except those that
+    /// ended less than [`HistoryMax::SPARED_MS`] ago. A job counts as older than all that were submitted
+    /// after it; but jobs that have left memory are deleted before all others.
+    async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError>;
 
     /// The record of a job; `None` when it is unknown, deleted, or another endpoint's.
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError>;

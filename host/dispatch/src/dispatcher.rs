@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::shared::Shared;
 use crate::starter::Starter;
 use crate::worker_set::{Demand, WorkerSet};
-use crate::{expiry, scaler};
+use crate::{expiry, history, scaler};
 
 /// The parts of a dispatcher.
 #[derive(Debug)]
@@ -71,6 +71,7 @@ impl Dispatcher {
         signals.set_ready_listener(dispatcher.clone());
         // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
+        tokio::spawn(history::run(shared.clone()));
         for endpoint in shared.catalog.view().deployments.keys() {
             dispatcher.refresh(endpoint);
         }

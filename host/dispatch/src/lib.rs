@@ -2,8 +2,8 @@
 //!
 //! Each endpoint has a [set of workers](worker_set) that grows with its queue, by the endpoint's
 //! [`scaler`], and shrinks when there are no jobs. A [`worker`] claims one job after the other; an
-//! [`attempt`] runs it and stores its result with its claim. One further task [deletes expired
-//! jobs](expiry), and one [sends webhooks](delivery).
+//! [`attempt`] runs it and stores its result with its claim. Further tasks [delete expired
+//! jobs](expiry), delete jobs beyond the [bounds of a history](history), and [send webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
 //! decide a job's state, read a payload, or depend on wasmtime. Every worker runs under one
@@ -16,6 +16,7 @@ mod attempt;
 mod delivery;
 mod dispatcher;
 mod expiry;
+mod history;
 mod scaler;
 mod shared;
 mod starter;

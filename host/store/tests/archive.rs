@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::support::ended::{completed, ended, failed, listed, until_archived};
 use crate::support::on_disk::OnDisk;
 use crate::support::{
     START, archiving_at_once, chunk, endpoint, job, json, open_with, settings, stream_position,
@@ -23,54 +24,10 @@ use gristmill_core::store::{
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
 
-/// Runs a job of endpoint `a` to this end.
-async fn ended(t: &OnDisk, new: NewJob, outcome: Outcome) -> JobId {
-    let name = new.endpoint.clone();
-    let id = submit(t.store(), new).await;
-    let claimed = t.store().claim(&name, &[worker("w")]).await.unwrap();
-    let lease = claimed.iter().find(|claimed| claimed.lease.job == id).unwrap().lease;
-    assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
-    id
-}
-
-/// Waits until so many jobs have left memory: changes of another endpoint end the segment that they are in.
-async fn until_archived(t: &OnDisk, count: u64) {
-    for _ in 0..10_000 {
-        if t.store().archived_jobs() >= count {
-            return;
-        }
-        let chaff = submit(t.store(), job("chaff")).await;
-        t.store().cancel(&endpoint("chaff"), chaff).await.unwrap();
-        t.store().delete_endpoint(&endpoint("chaff")).await.unwrap();
-    }
-    panic!("{} of {count} jobs are archived", t.store().archived_jobs());
-}
-
-fn completed(text: &str) -> Outcome {
-    Outcome::Completed(json(text))
-}
-
-fn failed() -> Outcome {
-    Outcome::Failed("no".to_owned())
-}
-
 /// The archived jobs that a closed directory has.
 fn archived_rows(t: &OnDisk) -> i64 {
     let db = rusqlite::Connection::open(t.dir.path().join("store.db")).unwrap();
     db.query_row("SELECT count(*) FROM job WHERE archived = 1", (), |row| row.get(0)).unwrap()
-}
-
-async fn listed(t: &OnDisk, name: &str, status: Option<JobStatus>, count_max: usize) -> Vec<JobId> {
-    let mut query = JobQuery { status, count_max, ..JobQuery::default() };
-    let mut found = Vec::new();
-    loop {
-        let page = t.store().list(&endpoint(name), &query).await.unwrap();
-        found.extend(page.jobs.iter().map(|job| job.id));
-        query.after = page.next;
-        if page.next.is_none() {
-            return found;
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

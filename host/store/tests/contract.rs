@@ -17,7 +17,7 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR};
-use gristmill_core::retention::{ChosenRetention, Retention};
+use gristmill_core::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
@@ -40,6 +40,7 @@ contract!(
     a_job_past_its_ttl_is_not_handed_out,
     results_are_kept_for_their_retention,
     the_ttl_ends_a_retention,
+    ended_jobs_beyond_the_bounds_of_a_history_are_deleted,
     a_chosen_retention_replaces_the_default_and_the_ttl,
     a_retry_of_an_old_job_begins_another_ttl,
     a_ttl_is_shortened_and_never_lengthened,
@@ -391,6 +392,60 @@ async fn results_are_kept_for_their_retention(t: Fixture) {
     }
     let counts = t.store.counts(&endpoint("a")).await.unwrap();
     assert_eq!(counts.completed, 2, "the counts outlive the jobs");
+}
+
+async fn ended_jobs_beyond_the_bounds_of_a_history_are_deleted(t: Fixture) {
+    let submit = async || t.submit_job(NewJob { input: json("[1,2,3]"), ..job("a") }).await;
+    let mut ended = vec![];
+    // Jobs that keep 5 bytes, 7 bytes as their inputs, and nothing.
+    for outcome in [
+        Outcome::Completed(json("12345")),
+        Outcome::Failed("no".to_owned()),
+        Outcome::TimedOut,
+        Outcome::Completed(json("12345")),
+    ] {
+        ended.push(submit().await);
+        let lease = t.claim("a").await.lease;
+        assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+    }
+    ended.push(submit().await);
+    let _ = t.store.cancel(&endpoint("a"), ended[4]).await.unwrap();
+    let other = t.submit("b").await;
+    let lease = t.claim("b").await.lease;
+    assert_eq!(t.store.finish(lease, Outcome::Completed(json("12345"))).await, Ok(Fenced::Applied));
+    let (running, waiting) = (submit().await, submit().await);
+    assert_eq!(t.claim("a").await.lease.job, running);
+    let left = async || {
+        let mut left = 0;
+        for id in &ended {
+            left += usize::from(t.record("a", *id).await.is_some());
+        }
+        left
+    };
+    let trim = async |jobs, bytes| {
+        t.store.trim_history(&endpoint("a"), HistoryMax { jobs, bytes }).await.unwrap();
+    };
+    trim(None, None).await;
+    trim(Some(5), Some(24)).await;
+    assert_eq!(left().await, 5, "nothing exceeds the bounds");
+    t.clock.advance(HistoryMax::SPARED_MS);
+    trim(Some(5), Some(24)).await;
+    assert_eq!(left().await, 5, "nothing exceeds the bounds");
+    trim(Some(3), None).await;
+    assert_eq!(left().await, 3);
+    trim(Some(3), None).await;
+    assert_eq!(left().await, 3);
+    trim(Some(5), Some(0)).await;
+    assert!(left().await <= 1, "the job that keeps nothing may stay");
+    trim(Some(0), None).await;
+    assert_eq!(left().await, 0);
+    for (name, id) in [("a", running), ("a", waiting), ("b", other)] {
+        assert!(
+            t.record(name, id).await.is_some(),
+            "{name}: it has not ended, or is of another endpoint"
+        );
+    }
+    assert_eq!(t.store.trim_history(&endpoint("unknown"), HistoryMax::default()).await, Ok(()));
 }
 
 async fn the_ttl_ends_a_retention(t: Fixture) {

@@ -17,6 +17,7 @@ mod contract;
 mod damage;
 mod deliveries;
 mod durability;
+mod history;
 mod journal;
 mod long_errors;
 mod lost_records;

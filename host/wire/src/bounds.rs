@@ -113,6 +113,12 @@ pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 pub const RETENTION_MS: Bounds =
     Bounds { min: 60_000, default: RETENTION_ASYNC_MS, max: 2_592_000_000 };
 
+/// Most ended jobs that an endpoint keeps.
+pub const HISTORY_JOBS: Bounds = Bounds { min: 1, default: 1, max: 100_000_000 };
+
+/// Most MiB of results, and of inputs of failed jobs, that an endpoint keeps (up to 16 TiB).
+pub const HISTORY_MIB: Bounds = Bounds { min: 1, default: 1, max: 16_777_216 };
+
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).
 pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 

@@ -12,12 +12,12 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::bounds::{
     ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, ENV_NAME_CHARS_MAX,
-    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HOST_PATTERN_BYTES_MAX,
-    IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX,
-    KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, PORTS_MAX,
-    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
-    REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX, SCALER_VALUE, TTL_MS, VOLUME_GB, WAITING_JOBS,
-    WEBHOOK_URL_BYTES_MAX, WORKERS,
+    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB,
+    HOST_PATTERN_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX,
+    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX,
+    NAME_CHARS_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
+    REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX,
+    SCALER_VALUE, TTL_MS, VOLUME_GB, WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
 use crate::management::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -123,6 +123,13 @@ schemas! {
         OneOfBuilder::new()
             .item(Schema::from(integer(Bounds { min: 0, max: 0, ..RETENTION_MS })))
             .item(Schema::from(integer(RETENTION_MS)));
+    HistoryJobs: "Most ended jobs that are kept" => integer(HISTORY_JOBS);
+    HistoryJobsInput: "Most ended jobs that are kept; 0 removes the bound" =>
+        integer(Bounds { min: 0, ..HISTORY_JOBS });
+    HistoryMib: "Most MiB of results, and of inputs of failed jobs, that are kept" =>
+        integer(HISTORY_MIB);
+    HistoryMibInput: "Most MiB of results, and of inputs of failed jobs, that are kept; 0 removes the bound" =>
+        integer(Bounds { min: 0, ..HISTORY_MIB });
     WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(WORKERS);
     WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
         integer(WORKERS);

@@ -6,9 +6,11 @@ use gristmill_core::catalog::View;
 use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::endpoint::{Endpoint, Metering, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::limits::{ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS};
+use gristmill_core::limits::{
+    ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB, RETENTION_MS,
+};
 use gristmill_core::rate::OperationLimit;
-use gristmill_core::retention::ChosenRetention;
+use gristmill_core::retention::{ChosenRetention, HistoryMax};
 
 use crate::bounds::{bounded, bounded_u32, check_count, check_env, check_name};
 use crate::error::ControlError;
@@ -73,6 +75,10 @@ pub struct RetentionPatch {
     pub failed_ms: Option<u64>,
     /// CANCELLED jobs.
     pub cancelled_ms: Option<u64>,
+    /// Most ended jobs; 0: no bound.
+    pub jobs_max: Option<u64>,
+    /// Most MiB that they keep; 0: no bound.
+    pub mib_max: Option<u64>,
 }
 
 /// The lifetime of an instance.
@@ -152,6 +158,10 @@ impl EndpointPatch {
                 Some(given) => retention(current.retention, given)?,
                 None => current.retention,
             },
+            history_max: match self.retention {
+                Some(given) => history_max(current.history_max, given)?,
+                None => current.history_max,
+            },
             rate_limits: match self.rate_limits {
                 Some(limits) => rate_limits(limits)?,
                 None => current.rate_limits,
@@ -201,6 +211,20 @@ fn retention(
         completed_ms: chosen("retention.completed", given.completed_ms, current.completed_ms)?,
         failed_ms: chosen("retention.failed", given.failed_ms, current.failed_ms)?,
         cancelled_ms: chosen("retention.cancelled", given.cancelled_ms, current.cancelled_ms)?,
+    })
+}
+
+fn history_max(current: HistoryMax, given: RetentionPatch) -> Result<HistoryMax, ControlError> {
+    let chosen = |field, bounds, given, current| match given {
+        None => Ok(current),
+        Some(0) => Ok(None),
+        Some(max) => bounded(field, bounds, max).map(Some),
+    };
+    let mib = current.bytes.map(|bytes| bytes >> 20);
+    let mib = chosen("retention.maxMib", HISTORY_MIB, given.mib_max, mib)?;
+    Ok(HistoryMax {
+        jobs: chosen("retention.maxJobs", HISTORY_JOBS, given.jobs_max, current.jobs)?,
+        bytes: mib.map(|mib| mib << 20),
     })
 }
 

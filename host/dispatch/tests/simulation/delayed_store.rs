@@ -13,6 +13,7 @@ use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
+use gristmill_core::retention::HistoryMax;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
@@ -139,6 +140,11 @@ impl JobStore for DelayedStore {
 
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError> {
         let answer = self.store.purge(endpoint).await;
+        self.late(answer).await
+    }
+
+    async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError> {
+        let answer = self.store.trim_history(endpoint, max).await;
         self.late(answer).await
     }
 

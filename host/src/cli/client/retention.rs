@@ -1,5 +1,5 @@
-//! `--keep-completed`, `--keep-failed` and `--keep-cancelled`: how long an endpoint keeps jobs after
-//! their end.
+//! `--keep-completed`, `--keep-failed`, `--keep-cancelled`, `--keep-max-jobs` and `--keep-max-mib`: how long
+//! an endpoint keeps jobs after their end, and how many.
 
 use clap::Args;
 use gristmill_client::wire::bounds::{Bounds, RETENTION_MS};
@@ -20,6 +20,13 @@ pub(crate) struct RetentionOptions {
     /// How long jobs are kept after they are cancelled [default: the same].
     #[arg(long, value_name = "TIME", value_parser = retention)]
     keep_cancelled: Option<Retention>,
+    /// Most ended jobs; the oldest ones beyond are deleted earlier; 0 removes the bound [default: no bound].
+    #[arg(long, value_name = "JOBS")]
+    keep_max_jobs: Option<u64>,
+    /// Most MiB of results, and of inputs of failed jobs; the oldest jobs beyond are deleted earlier; 0
+    /// removes the bound [default: no bound].
+    #[arg(long, value_name = "MIB")]
+    keep_max_mib: Option<u64>,
 }
 
 /// Milliseconds; 0 stands for the default.
@@ -29,11 +36,17 @@ struct Retention(u64);
 impl RetentionOptions {
     /// The given fields; `None` without any.
     pub(crate) fn document(self) -> Option<RetentionInput> {
-        let Self { keep_completed, keep_failed, keep_cancelled } = self;
+        let Self {
+            keep_completed,
+            keep_failed,
+            keep_cancelled,
+            keep_max_jobs: max_jobs,
+            keep_max_mib: max_mib,
+        } = self;
         let [completed, failed, cancelled] =
             [keep_completed, keep_failed, keep_cancelled].map(|given| given.map(|it| it.0));
-        let is_given = [completed, failed, cancelled].iter().any(Option::is_some);
-        is_given.then_some(RetentionInput { completed, failed, cancelled })
+        let given = RetentionInput { completed, failed, cancelled, max_jobs, max_mib };
+        (given != RetentionInput::default()).then_some(given)
     }
 }
 

@@ -20,6 +20,7 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::JobRecord;
+use gristmill_core::retention::HistoryExcess;
 use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use rusqlite::Row;
@@ -330,6 +331,35 @@ impl Database {
         let db = self.db.connection();
         let rows = archived::due(db, now.as_millis(), count_max)?;
         self.delete_archived(&rows, Sync::Now, None)
+    }
+
+    /// Deletes some of the oldest archived jobs of an endpoint, no more than exceed the bounds of its
+    /// history. Returns their number; 0 also when the disk has no space for the deletion.
+    pub(crate) fn trim_archived(
+        &mut self,
+        name: &EndpointId,
+        mut excess: HistoryExcess,
+    ) -> Result<usize, Failure> {
+        let key = self.shared.index().endpoint(name).map(|(key, _)| key);
+        let Some(key) = key else { return Ok(0) };
+        let trimmed = self.remove_stale_marks().and_then(|()| {
+            let mut rows = archived::oldest_of_endpoint(self.db.connection(), key, SLICE)?;
+            rows.retain(|row| {
+                let is_excess = !excess.is_none();
+                // The sums do not change for a damaged row.
+                if let Some(job) = &row.job {
+                    excess.delete_job(job.kept);
+                }
+                is_excess
+            });
+            // A loss of power may undo the deletion: the next call repeats it.
+            self.delete_archived(&rows, Sync::Later, None)?;
+            Ok(rows.len())
+        });
+        match trimmed {
+            Err(error) if error.is_no_space() => Ok(0),
+            trimmed => trimmed,
+        }
     }
 
     /// Deletes some archived jobs of an endpoint that is being deleted; the last ones together with

@@ -398,6 +398,9 @@ impl Database {
                 let next = self.expire_archived(now, count_max)?;
                 let _ = answer.send(next);
             }
+            DbRequest::TrimArchived { endpoint, excess, answer } => {
+                let _ = answer.send(self.trim_archived(&endpoint, excess)?);
+            }
             DbRequest::DeliveryBody { id, answer } => {
                 let _ = answer.send(delivery::body(db, id)?);
             }

@@ -19,6 +19,7 @@ use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition, TIMED_OUT_ERROR, queue_limit,
 };
+use gristmill_core::retention::HistoryMax;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
@@ -382,6 +383,26 @@ impl JobStore for MemoryStore {
             let next =
                 state.jobs.values().map(MemoryJob::purge_at).min().unwrap_or(Timestamp::NEVER);
             NextExpiry(next.min(state.idempotency_index.next()))
+        })
+    }
+
+    async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError> {
+        self.change(|state, now, notifications| {
+            let mut ended: Vec<_> = (state.jobs.iter())
+                .filter(|(_, job)| job.new.endpoint == *endpoint && job.finished_at.is_some())
+                .map(|(id, job)| (job.seq, *id, job.kept_bytes(), job.finished_at))
+                .collect();
+            ended.sort_unstable();
+            let bytes = ended.iter().map(|(_, _, bytes, _)| bytes).sum();
+            let mut excess = max.excess(ended.len() as u64, bytes).unwrap_or_default();
+            for (_, id, bytes, ended_at) in ended {
+                let is_spared =
+                    ended_at.is_some_and(|end| end.plus_millis(HistoryMax::SPARED_MS) > now);
+                if !excess.is_none() && !is_spared {
+                    state.apply(id, JobEvent::RetentionElapsed, now, notifications);
+                    excess.delete_job(bytes);
+                }
+            }
         })
     }
 

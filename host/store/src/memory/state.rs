@@ -86,6 +86,15 @@ impl MemoryJob {
         (stored_bytes(&self.chunks) + self.output.as_ref().map_or(0, Json::len)) as u64
     }
 
+    /// The bytes that an ended job keeps.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        let input = match self.state.status() {
+            Some(JobStatus::Failed | JobStatus::TimedOut) => self.new.input.len() as u64,
+            _ => 0,
+        };
+        self.result_bytes() + input
+    }
+
     pub(super) fn ready_key(&self) -> (EndpointId, bool, u64) {
         (self.new.endpoint.clone(), self.new.policy.low_priority, self.queue_position)
     }

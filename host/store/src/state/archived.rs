@@ -189,7 +189,7 @@ impl Index {
 
     /// Counts the archived jobs of an earlier process. The greatest number of those of the endpoint is `last`.
     pub(crate) fn restore_archived(&mut self, sum: &ArchivedSum, last: u64) {
-        let usage = DiskUsage::of_archived(sum.jobs, sum.kept);
+        let usage = DiskUsage::of_ended(sum.jobs, sum.kept);
         let owner = self.owners.key(&sum.owner);
         self.owners.account(owner).add_existing(usage.bytes());
         if let Some(endpoint) = self.endpoints.get_mut(&sum.endpoint) {
@@ -209,7 +209,7 @@ impl Index {
     /// Forgets archived jobs whose rows are deleted.
     pub(crate) fn remove_archived<'a>(&mut self, jobs: impl Iterator<Item = &'a ArchivedJob>) {
         for job in jobs {
-            let usage = DiskUsage::of_archived(1, job.kept);
+            let usage = DiskUsage::of_ended(1, job.kept);
             let owner = self.owners.key(&job.owner);
             self.owners.account(owner).remove(usage.bytes());
             if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {

@@ -30,6 +30,15 @@ pub(crate) struct DiskUsage {
     pub(crate) kept: u64,
     /// Everything else of the jobs.
     rows: u64,
+    /// The part of `kept` of jobs that have ended, and the number of these jobs.
+    pub(crate) ended: Ended,
+}
+
+/// The jobs that have ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) jobs: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The bounds of one endpoint.
@@ -118,22 +127,23 @@ impl DiskUsage {
     /// The disk usage of a job's decided state.
     pub(crate) fn of(job: &Job) -> Self {
         let (input, results) = (u64::from(job.input_bytes), job.row.result_bytes());
-        let rows = JOB_BYTES;
+        let (rows, not_ended) = (JOB_BYTES, Ended::default());
         match job.row.status {
             None => Self::default(),
-            Some(JobStatus::InQueue) => Self { waiting: input, kept: results, rows },
-            Some(JobStatus::InProgress | JobStatus::Completed | JobStatus::Cancelled) => {
-                Self { waiting: 0, kept: results, rows }
+            Some(JobStatus::InQueue) => {
+                Self { waiting: input, kept: results, rows, ended: not_ended }
             }
-            Some(JobStatus::Failed | JobStatus::TimedOut) => {
-                Self { waiting: 0, kept: results + input, rows }
+            Some(JobStatus::InProgress) => {
+                Self { waiting: 0, kept: results, rows, ended: not_ended }
             }
+            Some(JobStatus::Completed | JobStatus::Cancelled) => Self::of_ended(1, results),
+            Some(JobStatus::Failed | JobStatus::TimedOut) => Self::of_ended(1, results + input),
         }
     }
 
     /// The disk usage of so many ended jobs, which keep so many bytes.
-    pub(crate) fn of_archived(jobs: u64, kept: u64) -> Self {
-        Self { waiting: 0, kept, rows: jobs * JOB_BYTES }
+    pub(crate) fn of_ended(jobs: u64, kept: u64) -> Self {
+        Self { waiting: 0, kept, rows: jobs * JOB_BYTES, ended: Ended { jobs, bytes: kept } }
     }
 
     /// All bytes.
@@ -145,6 +155,8 @@ impl DiskUsage {
         self.waiting += more.waiting;
         self.kept += more.kept;
         self.rows += more.rows;
+        self.ended.jobs += more.ended.jobs;
+        self.ended.bytes += more.ended.bytes;
     }
 
     pub(crate) fn remove(&mut self, less: Self) {
@@ -152,5 +164,7 @@ impl DiskUsage {
         self.waiting = self.waiting.saturating_sub(less.waiting);
         self.kept = self.kept.saturating_sub(less.kept);
         self.rows = self.rows.saturating_sub(less.rows);
+        self.ended.jobs = self.ended.jobs.saturating_sub(less.ended.jobs);
+        self.ended.bytes = self.ended.bytes.saturating_sub(less.ended.bytes);
     }
 }

@@ -98,6 +98,12 @@ impl Order {
         self.pieces.range(..pieces).flat_map(Piece::iter).filter(move |(number, _)| *number < end)
     }
 
+    /// The jobs with a number from `begin` on, in order.
+    pub(crate) fn since(&self, begin: u64) -> impl Iterator<Item = (u64, JobKey)> {
+        let pieces = self.pieces.partition_point(|piece| piece.last().is_some_and(|n| n < begin));
+        self.pieces.range(pieces..).flat_map(Piece::iter).skip_while(move |(n, _)| *n < begin)
+    }
+
     /// Number of pieces that begin with this job or an earlier one.
     fn pieces_before(&self, number: u64, key: JobKey) -> usize {
         self.pieces.partition_point(|piece| piece.first() <= Some((number, key)))
@@ -133,6 +139,11 @@ impl Piece {
 
     fn first(&self) -> Option<(u64, JobKey)> {
         self.iter().next()
+    }
+
+    /// The number of its last job.
+    fn last(&self) -> Option<u64> {
+        self.jobs.back().map(|(low, _)| number(self.high, *low))
     }
 }
 
@@ -188,6 +199,8 @@ mod tests {
         for end in [0, 1, 700, HIGH - 1, HIGH, HIGH + 3, u64::MAX] {
             let expected = model.iter().copied().filter(|(number, _)| *number < end);
             assert!(order.below(end).rev().eq(expected.rev()));
+            let expected = model.iter().copied().filter(|(number, _)| *number >= end);
+            assert!(order.since(end).eq(expected));
         }
         assert!(order.pieces.iter().all(|piece| (1..=PIECE).contains(&piece.jobs.len())));
         for (one, next) in order.pieces.iter().zip(order.pieces.iter().skip(1)) {

@@ -12,6 +12,7 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{ChunkPage, JobRecord};
+use gristmill_core::retention::HistoryExcess;
 use gristmill_core::secrets::{RotateError, Rotated};
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
@@ -46,6 +47,8 @@ pub(crate) enum DbRequest {
     },
     /// Deletes some archived jobs whose time is over. Answers with the time of the next one.
     ExpireArchived { now: Timestamp, count_max: usize, answer: oneshot::Sender<Timestamp> },
+    /// Deletes some of the oldest archived jobs of an endpoint. Answers with their number.
+    TrimArchived { endpoint: EndpointId, excess: HistoryExcess, answer: oneshot::Sender<usize> },
     /// The bytes that a delivery sends.
     DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Found<Json>> },
     /// The bodies of all catalog rows.

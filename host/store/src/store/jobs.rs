@@ -14,6 +14,7 @@ use gristmill_core::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
+use gristmill_core::retention::HistoryMax;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
@@ -337,6 +338,36 @@ impl JobStore for SqliteStore {
             answer(on_disk).await?;
         }
         Ok(NextExpiry(next))
+    }
+
+    async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError> {
+        let excess = || self.shared.read(|index, _| index.history_excess(endpoint, max));
+        while let Some((excess, true)) = excess()? {
+            let (sender, receiver) = oneshot::channel();
+            let endpoint = endpoint.clone();
+            self.shared.request(DbRequest::TrimArchived { endpoint, excess, answer: sender })?;
+            if answer(receiver).await? == 0 {
+                break;
+            }
+        }
+        let Some((mut excess, _)) = excess()? else { return Ok(()) };
+        let mut from = Some(0);
+        while let Some(begin) = from {
+            let (ack, on_disk) = oneshot::channel();
+            let trim =
+                |index: &mut Index, now| index.trim_slice(endpoint, &mut excess, begin, now, ack);
+            let trimmed = self.shared.change_live(trim)?;
+            from = trimmed.next;
+            // The backlog has the deletions of one slice at most.
+            match trimmed.deleted {
+                0 => tokio::task::yield_now().await,
+                _ => {
+                    self.shared.wake_writer();
+                    answer(on_disk).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {

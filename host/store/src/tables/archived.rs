@@ -181,6 +181,13 @@ const SELECT_DUE: &str =
 /// Some archived rows of an endpoint.
 const SELECT_OF_ENDPOINT: &str = select_deletable!("WHERE archived = 1 AND endpoint = ?1 LIMIT ?2");
 
+/// An archived row of this number.
+const SELECT_DELETABLE: &str = select_deletable!("WHERE archived = 1 AND seq = ?1");
+
+/// The smallest numbers of archived rows of an endpoint and status.
+const SELECT_OLDEST: &str = "SELECT seq FROM job WHERE archived = 1 AND endpoint = ?1 AND state = ?2 \
+     ORDER BY seq LIMIT ?3";
+
 /// An archived row that is to be deleted. A damaged row is deleted as well: otherwise one such row would
 /// stop each deletion that meets it.
 #[derive(Debug)]
@@ -225,6 +232,26 @@ pub(crate) fn of_endpoint(
     let mut statement = db.prepare_cached(SELECT_OF_ENDPOINT)?;
     let params = params![endpoint.0, integer(count_max as u64)];
     statement.query_map(params, Deletable::read)?.collect()
+}
+
+/// Up to `count_max` archived rows of an endpoint, those with the smallest numbers in ascending order.
+pub(crate) fn oldest_of_endpoint(
+    db: &Connection,
+    endpoint: EndpointKey,
+    count_max: usize,
+) -> rusqlite::Result<Vec<Deletable>> {
+    let mut numbers = Vec::new();
+    let mut oldest = db.prepare_cached(SELECT_OLDEST)?;
+    for status in JobStatus::ALL {
+        let params = params![endpoint.0, status_code(Some(status)), integer(count_max as u64)];
+        for seq in oldest.query_map(params, |row| row.get::<_, i64>(0))? {
+            numbers.push(seq?);
+        }
+    }
+    numbers.sort_unstable();
+    numbers.truncate(count_max);
+    let mut select = db.prepare_cached(SELECT_DELETABLE)?;
+    numbers.iter().map(|seq| select.query_row([seq], Deletable::read)).collect()
 }
 
 /// The numbers of up to `count_max` archived rows of an endpoint with this status code, and with
@@ -286,6 +313,8 @@ mod tests {
             (jobs::SELECT_ARCHIVED_BY_SEQ, "USING INTEGER PRIMARY KEY (rowid=?)"),
             (SELECT_DUE, "USING INDEX archived_job_purge_at (purge_at<?)"),
             (SELECT_OF_ENDPOINT, "USING INDEX archived_job_state (endpoint=?)"),
+            (SELECT_DELETABLE, "USING INTEGER PRIMARY KEY (rowid=?)"),
+            (SELECT_OLDEST, "USING COVERING INDEX archived_job_state (endpoint=? AND state=?)"),
             (
                 "SELECT min(purge_at) FROM job WHERE archived = 1",
                 "SEARCH job USING COVERING INDEX archived_job_purge_at",

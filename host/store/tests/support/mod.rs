@@ -1,5 +1,6 @@
 //! Stores on a stopped clock, and helpers to use them.
 
+pub(crate) mod ended;
 pub(crate) mod fixture;
 pub(crate) mod on_disk;
 

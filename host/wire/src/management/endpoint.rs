@@ -245,6 +245,22 @@ pub struct RetentionInput {
         skip_serializing_if = "Option::is_none"
     )]
     pub cancelled: Option<u64>,
+    /// Most ended jobs. Beyond it the oldest ones are deleted before their retention is over.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::HistoryJobsInput>))]
+    #[serde(
+        default,
+        deserialize_with = "whole_number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub max_jobs: Option<u64>,
+    /// The same for the MiB of results, and of the inputs of failed jobs.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::HistoryMibInput>))]
+    #[serde(
+        default,
+        deserialize_with = "whole_number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub max_mib: Option<u64>,
 }
 
 /// How long an endpoint's jobs are kept after their end. Absent: 30 minutes, or 1 minute for
@@ -265,6 +281,14 @@ pub struct EndpointRetention {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::RetentionTime))]
     pub cancelled: Option<u64>,
+    /// Most ended jobs; absent: no bound of the endpoint's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::HistoryJobs))]
+    pub max_jobs: Option<u64>,
+    /// Most MiB of their results, and of the inputs of failed jobs; absent: no bound of the endpoint's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::HistoryMib))]
+    pub max_mib: Option<u64>,
 }
 
 /// The bounds of an instance's reuse; a field that is left out keeps its value.
