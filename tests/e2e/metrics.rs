@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gristmill_tests::{Client, TestHost, eventually, guests};
+use gristmill_tests::{Client, Receiver, TestHost, eventually, guests};
 use serde_json::json;
 
 /// The samples of a text in the OpenMetrics format, by name and labels.
@@ -91,6 +91,43 @@ async fn each_endpoint_has_counters_gauges_and_histograms() {
     assert_eq!((ran("2.5"), ran("10.0")), (6.0, 7.0), "one job ran for five seconds");
     assert!(count(r#"job_run_seconds_sum{endpoint="@"}"#) >= 5.0);
     assert!(count(r#"job_wait_seconds_sum{endpoint="@"}"#) >= 4.0, "one job waited for it");
+}
+
+#[tokio::test]
+async fn answers_commits_and_webhooks_are_counted() {
+    let receiver = Receiver::start(&["500 No"]).await;
+    let host = TestHost::start_with(&["--webhook-allow", &receiver.host()]);
+    let client = host.client();
+    let settings = json!({ "workersMax": 1 });
+    let endpoint = host.deploy(&guests::echo(), "observed", settings).await;
+    let body = json!({ "input": {}, "webhook": receiver.url("/") });
+    client.post(&client.path(&endpoint, "run"), &body).await.ok();
+    client.get(&client.path(&endpoint, "status/unknown")).await.refused(404);
+    client.get("/nothing").await.refused(404);
+    eventually("the webhook to be counted as failed", async || {
+        let now = Samples::read(&client).await;
+        let attempts = |result: &str| {
+            let labels = format!(r#"endpoint="{endpoint}",result="{result}""#);
+            now.get(&format!("gristmill_webhook_attempts_total{{{labels}}}"))
+        };
+        assert_eq!((attempts("delivered"), attempts("given_up")), (0.0, 0.0));
+        (attempts("failed") == 1.0 && now.get("gristmill_webhooks_waiting") == 1.0).then_some(())
+    })
+    .await;
+    let now = Samples::read(&client).await;
+    let answers = |route: &str, status: &str| {
+        let labels = format!(r#"route="{route}",status="{status}""#);
+        now.get(&format!("gristmill_http_answers_total{{{labels}}}"))
+    };
+    assert_eq!((answers("run", "2xx"), answers("run", "4xx")), (1.0, 0.0));
+    assert_eq!((answers("status", "2xx"), answers("status", "4xx")), (0.0, 1.0));
+    assert_eq!(answers("other", "4xx"), 1.0);
+    assert!(answers("endpoints", "2xx") >= 1.0);
+    assert_eq!(now.get(r#"gristmill_http_answer_seconds_count{route="run"}"#), 1.0);
+    let commits = now.get("gristmill_store_commit_seconds_count");
+    assert!(commits >= 1.0);
+    assert!(now.get("gristmill_store_commit_seconds_sum") > 0.0);
+    assert_eq!(now.get("gristmill_jobs_archived"), 0.0);
 }
 
 #[tokio::test]

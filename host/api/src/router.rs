@@ -24,6 +24,7 @@ use crate::admission::AdmissionLayer;
 use crate::call_origin::CallOrigin;
 use crate::caller::{Anyone, Guarded};
 use crate::error::{ApiError, ErrorCode};
+use crate::metrics::http::{HttpMetrics, route_of};
 use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
@@ -37,6 +38,7 @@ use crate::{
 pub struct Api {
     routes: Router,
     access: Access,
+    http: Arc<HttpMetrics>,
 }
 
 impl Api {
@@ -51,7 +53,7 @@ impl Api {
                 OpenApiRouter::new().routes(routes!(probes::live)).routes(routes!(probes::ready)),
             )
             .split_for_parts();
-        let access = state.control.keys.access().clone();
+        let (access, http) = (state.control.keys.access().clone(), state.http.clone());
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
@@ -61,20 +63,20 @@ impl Api {
             .fallback(unknown_route)
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
             .with_state(Guarded::new(state));
-        Self { routes, access }
+        Self { routes, access, http }
     }
 
     /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez` and
     /// `/readyz`, without keys.
     pub fn private(state: ApiState) -> Self {
-        let access = state.control.keys.access().clone();
+        let (access, http) = (state.control.keys.access().clone(), state.http.clone());
         let routes = metrics::private_routes().merge(probes::private_routes());
         let routes = routes.fallback(|request: Request<Body>| async move {
             let path = request.uri().path();
             ApiError::not_found(format!("there is no route `{path}` on this address"))
                 .into_response()
         });
-        Self { routes: routes.with_state(state), access }
+        Self { routes: routes.with_state(state), access, http }
     }
 
     /// Answers a call. Large answers have their [owner](crate::AnswerOwner) among their extensions.
@@ -83,13 +85,27 @@ impl Api {
     /// with its whole content for each call.
     pub async fn answer<B>(
         self,
-        mut request: Request<B>,
+        request: Request<B>,
         origin: impl Into<CallOrigin>,
     ) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        let Self { mut routes, access } = self;
+        let (http, route, begun) = (self.http, route_of(request.uri().path()), Instant::now());
+        let answer = Self::make_answer(self.routes, self.access, request, origin.into()).await;
+        http.record(route, answer.status(), begun.elapsed());
+        answer
+    }
+
+    async fn make_answer<B>(
+        mut routes: Router,
+        access: Access,
+        mut request: Request<B>,
+        origin: CallOrigin,
+    ) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
+    {
         if let Err(refused) = head::check(&request).and_then(|()| access::check(&access, &request))
         {
             return with_security_headers(
@@ -101,7 +117,7 @@ impl Api {
         let started = (!span.is_disabled()).then(Instant::now);
         // Paths are normalised before any route sees them.
         paths::normalize(&mut request);
-        let origin = Arc::new(origin.into());
+        let origin = Arc::new(origin);
         request.extensions_mut().insert(origin.clone());
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
         let mut response = match answering.instrument(span.clone()).await {

@@ -15,6 +15,7 @@ use gristmill_core::time::Clock;
 use crate::body::BodyReader;
 use crate::checks::{Checks, Pages};
 use crate::in_flight::InFlight;
+use crate::metrics::http::HttpMetrics;
 use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::registry::uploads::Uploads;
 use crate::unauthenticated::UnauthenticatedLimiter;
@@ -40,6 +41,7 @@ pub struct Parts {
     pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
     pub(crate) unauthenticated: UnauthenticatedLimiter,
+    pub(crate) http: Arc<HttpMetrics>,
     pub(crate) brand: Box<str>,
 }
 
@@ -75,6 +77,7 @@ impl ApiState {
             uploads: Uploads::default(),
             unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits, clock),
+            http: Arc::default(),
             brand: brand.into(),
         }))
     }

@@ -19,7 +19,7 @@ pub struct Host {
 }
 
 /// The present counters. They cover all owners.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostCounters {
     /// The store's.
     pub store: StoreStats,

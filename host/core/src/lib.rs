@@ -32,6 +32,7 @@ pub mod key_shares;
 pub mod limits;
 pub mod listing;
 pub mod logs;
+pub mod metrics;
 pub mod network;
 pub mod payload;
 pub mod policy;

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use crate::id::{EndpointId, JobId, NodeId, WorkerId};
 use crate::job::JobStatus;
 use crate::listing::{JobPage, JobQuery};
+use crate::metrics::DurationTotals;
 use crate::payload::Json;
 use crate::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -229,7 +230,7 @@ pub enum RetryAnswer {
 pub struct NextExpiry(pub Timestamp);
 
 /// Statistics since the store was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Transactions committed, each with one fsync.
     pub commits: u64,
@@ -237,4 +238,12 @@ pub struct StoreStats {
     pub operations: u64,
     /// Jobs that exist now.
     pub jobs: u64,
+    /// Those of them that are only in the tables.
+    pub archived_jobs: u64,
+    /// Webhooks that are still to be sent.
+    pub waiting_webhooks: u64,
+    /// Time of each commit, with its fsync.
+    pub commit: DurationTotals,
+    /// Bytes that the store will still copy from its journal to its tables, at most.
+    pub checkpoint_backlog_bytes: u64,
 }

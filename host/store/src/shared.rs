@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::metrics::Durations;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) seal: Arc<Seal>,
     pub(crate) commits: AtomicU64,
     pub(crate) operations: AtomicU64,
+    pub(crate) commit_durations: Durations,
     index: Mutex<Index>,
     /// The writer waits here while there is nothing to do.
     wake: Condvar,
@@ -107,6 +109,7 @@ impl Shared {
             seal,
             commits: AtomicU64::new(0),
             operations: AtomicU64::new(0),
+            commit_durations: Durations::default(),
             index: Mutex::new(index),
             wake: Condvar::new(),
             wake_database: Condvar::new(),
@@ -297,8 +300,9 @@ impl Shared {
         self.space.available_permits()
     }
 
-    /// Counts a committed transaction.
-    pub(crate) fn count_commit(&self, operations: u64) {
+    /// Counts a committed transaction, which took this time.
+    pub(crate) fn count_commit(&self, operations: u64, took: Duration) {
+        self.commit_durations.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.operations.fetch_add(operations, Ordering::Relaxed);
     }

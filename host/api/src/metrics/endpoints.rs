@@ -3,20 +3,19 @@
 use std::fmt;
 use std::slice;
 
-use gristmill_core::endpoint_metrics::{
-    DURATION_BOUNDS_US, DurationTotals, FinishedAs, RefusedFor, SubmittedBy,
-};
+use gristmill_core::endpoint_metrics::{FinishedAs, RefusedFor, SubmittedBy, WebhookEnd};
 use gristmill_core::endpoint_series::Series;
+use gristmill_core::metrics::DurationTotals;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
+use super::encode::{self, Labels};
+
 /// The series of all endpoints at one time.
 #[derive(Debug)]
 pub(super) struct Endpoints(pub(super) Vec<Series>);
-
-type Labels<'a> = [(&'a str, &'a str)];
 
 /// The name, the help and the value of a metric.
 type Plain = (&'static str, &'static str, fn(&Series) -> u64);
@@ -64,6 +63,14 @@ impl Endpoints {
             |one, at| one.totals.finished.get(at).copied(),
             count,
         )?;
+        let ends = WebhookEnd::ALL.map(WebhookEnd::as_str);
+        self.dimension(
+            encoder,
+            ("webhook_attempts", "Attempts to send a webhook", MetricType::Counter),
+            ("result", &ends),
+            |one, at| one.totals.webhooks.get(at).copied(),
+            count,
+        )?;
         let plain: [Plain; 3] = [
             ("job_retries", "Jobs that were queued again", |one| one.totals.requeued),
             ("stream_chunks", "Chunks of streams", |one| one.totals.chunks),
@@ -95,7 +102,7 @@ impl Endpoints {
             MetricType::Gauge,
         )?;
         for one in &self.0 {
-            let labels: &Labels<'_> = &[("endpoint", &one.endpoint)];
+            let labels: Labels<'_> = &[("endpoint", &one.endpoint)];
             #[expect(clippy::cast_precision_loss, reason = "ages are below 2^52 ms")]
             let seconds = one.now.oldest_waiting_ms as f64 / 1_000.0;
             ages.encode_family(&labels)?.encode_gauge(&seconds)?;
@@ -150,15 +157,8 @@ impl Endpoints {
     ) -> fmt::Result {
         let mut metric =
             encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        let bounds = DURATION_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
         for one in &self.0 {
-            let durations = durations(one);
-            let buckets: Vec<_> = bounds.clone().zip(durations.buckets).collect();
-            let labels: &Labels<'_> = &[("endpoint", &one.endpoint)];
-            let (sum, count) = (seconds(durations.sum_us), durations.count());
-            metric
-                .encode_family(&labels)?
-                .encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+            encode::histogram(&mut metric, &[("endpoint", &one.endpoint)], durations(one))?;
         }
         Ok(())
     }
@@ -170,12 +170,4 @@ fn count(mut metric: MetricEncoder<'_>, value: u64) -> fmt::Result {
 
 fn gauge(mut metric: MetricEncoder<'_>, value: u64) -> fmt::Result {
     metric.encode_gauge(&value)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a sum above 2^53 us, 285 years, loses microseconds"
-)]
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1_000_000.0
 }

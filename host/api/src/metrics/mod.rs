@@ -9,7 +9,11 @@
 //! **Bounds.** About 90 lines for each of the endpoints with their own name, by default 200; see
 //! [`EndpointSeries`](gristmill_core::endpoint_series::EndpointSeries).
 
+mod encode;
 mod endpoints;
+pub(crate) mod http;
+
+use std::fmt;
 
 use axum::Router;
 use axum::extract::State;
@@ -18,13 +22,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gristmill_control::HostCounters;
 use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::metrics::DurationTotals;
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 use tokio::sync::Semaphore;
 
+use self::encode::{Labels, histogram};
 use self::endpoints::Endpoints;
+use self::http::{RouteTotals, STATUSES};
 use crate::caller::{Caller, ReadMetrics};
 use crate::error::ApiError;
 use crate::openapi::tag;
@@ -56,14 +66,17 @@ static TURN: Semaphore = Semaphore::const_new(1);
 async fn answer(state: &ApiState) -> Result<Response, ApiError> {
     let _turn = TURN.acquire().await;
     let host = &state.control.host;
-    let mut registry = registry(&host.counters(), &state.disk_space);
+    let counters = host.counters();
+    let mut registry = registry(&counters, &state.disk_space);
+    let commit = counters.store.commit;
+    registry.register_collector(Box::new(HostDurations { commit, routes: state.http.totals() }));
     registry.register_collector(Box::new(Endpoints(host.endpoints().await?)));
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&registry)).into_response())
 }
 
 /// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
 fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
-    let HostCounters { store, lost_log_lines, load, endpoints } = *counters;
+    let HostCounters { store, lost_log_lines, load, endpoints } = counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
@@ -73,12 +86,19 @@ fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
     counter(
         "log_lines_lost",
         "Handlers' log lines that could not be written to the disk",
-        lost_log_lines,
+        *lost_log_lines,
     );
     let mut gauge = |name, help, value: u64| {
         registry.register(name, help, ConstGauge::new(value));
     };
     gauge("jobs", "Jobs that exist", store.jobs);
+    gauge("jobs_archived", "Ended jobs that are only on disk", store.archived_jobs);
+    gauge("webhooks_waiting", "Webhooks that are still to be sent", store.waiting_webhooks);
+    gauge(
+        "store_checkpoint_backlog_bytes",
+        "Bytes that are to be copied from the journal to the tables, at most",
+        store.checkpoint_backlog_bytes,
+    );
     gauge("disk_free_bytes", "Free space of the data directory's file system", disk.free_bytes());
     gauge("disk_reserve_bytes", "Free space below which new work is refused", disk.reserve_bytes());
     gauge(
@@ -91,11 +111,51 @@ fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
         "Free inodes below which new work is refused",
         disk.reserve_inodes(),
     );
-    gauge("endpoints", "Endpoints that exist", endpoints);
+    gauge("endpoints", "Endpoints that exist", *endpoints);
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
     gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
     registry
+}
+
+/// The durations of the whole host, and the answers by route.
+#[derive(Debug)]
+struct HostDurations {
+    commit: DurationTotals,
+    routes: Vec<RouteTotals>,
+}
+
+impl Collector for HostDurations {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut commit = encoder.encode_descriptor(
+            "store_commit",
+            "Time of a store transaction, with its fsync",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        let none: Labels<'_> = &[];
+        histogram(&mut commit, none, &self.commit)?;
+        let help = "Answers by route and class of status";
+        let mut answers =
+            encoder.encode_descriptor("http_answers", help, None, MetricType::Counter)?;
+        for route in &self.routes {
+            for (status, count) in STATUSES.iter().zip(route.statuses) {
+                let labels: Labels<'_> = &[("route", route.route), ("status", status)];
+                let mut metric = answers.encode_family(&labels)?;
+                metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+            }
+        }
+        let mut durations = encoder.encode_descriptor(
+            "http_answer",
+            "Time until the head of an answer",
+            Some(&Unit::Seconds),
+            MetricType::Histogram,
+        )?;
+        for route in &self.routes {
+            histogram(&mut durations, &[("route", route.route)], &route.durations)?;
+        }
+        Ok(())
+    }
 }
 
 fn text(registry: &Registry) -> String {
@@ -115,7 +175,15 @@ mod tests {
 
     #[test]
     fn each_metric_has_its_name_its_type_and_its_value() {
-        let store = StoreStats { commits: 1, operations: u64::MAX, jobs: 3 };
+        let store = StoreStats {
+            commits: 1,
+            operations: u64::MAX,
+            jobs: 3,
+            archived_jobs: 2,
+            waiting_webhooks: 8,
+            checkpoint_backlog_bytes: 9,
+            commit: DurationTotals::default(),
+        };
         let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
         let counters = HostCounters { store, lost_log_lines: 2, load, endpoints: 4 };
         let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default())));
@@ -140,6 +208,9 @@ mod tests {
             "gristmill_store_operations_total",
             "gristmill_log_lines_lost_total",
             "gristmill_jobs",
+            "gristmill_jobs_archived",
+            "gristmill_webhooks_waiting",
+            "gristmill_store_checkpoint_backlog_bytes",
             "gristmill_disk_free_bytes",
             "gristmill_disk_reserve_bytes",
             "gristmill_disk_free_inodes",
@@ -151,7 +222,7 @@ mod tests {
         ];
         assert_eq!(names, all);
         assert_eq!(
-            samples[8..],
+            samples[11..],
             [
                 "gristmill_endpoints 4",
                 "gristmill_sandboxes_running 5",

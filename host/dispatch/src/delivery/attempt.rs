@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use gristmill_core::delivery::{AfterAttempt, AttemptReport, Delivery, RETRY_INTERVAL_MS};
+use gristmill_core::endpoint_metrics::WebhookEnd;
 use gristmill_core::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
 use tracing::{debug, info, warn};
@@ -22,6 +23,7 @@ pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: A
         Ok(Some(end)) => {
             let (report, next) = judge(end, delivery.attempts + 1);
             log_outcome(&delivery, &report, next);
+            count_outcome(&parts, &delivery, next);
             parts.store.record_attempt(id, report, next).await
         }
         Ok(None) => Ok(()),
@@ -94,6 +96,17 @@ fn judge(end: CallEnd, attempts: u32) -> (AttemptReport, AfterAttempt) {
         CallEnd::Refused(error) => {
             (AttemptReport { status: None, error: Some(error) }, AfterAttempt::GiveUp)
         }
+    }
+}
+
+fn count_outcome(parts: &DeliveryParts, delivery: &Delivery, next: AfterAttempt) {
+    let end = match next {
+        AfterAttempt::Delivered => WebhookEnd::Delivered,
+        AfterAttempt::TryAgain { .. } => WebhookEnd::Failed,
+        AfterAttempt::GiveUp => WebhookEnd::GivenUp,
+    };
+    if let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) {
+        deployment.incarnation.metrics().webhook_ended(end);
     }
 }
 

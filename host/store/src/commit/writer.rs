@@ -213,8 +213,9 @@ impl Writer {
             }
             let (image, payloads) = encode(&batch, &shared.seal);
             let encoded_batch = image.encode();
+            let begun = Instant::now();
             let appended = append(&mut self.appender, shared, &encoded_batch, &payloads)?;
-            shared.count_commit(batch.operations);
+            shared.count_commit(batch.operations, begun.elapsed());
             has_ended_segment = appended.is_first;
             let locations: Vec<_> = image.locations(appended.payloads).collect();
             let segment = appended.payloads.segment;

@@ -536,6 +536,8 @@ impl JobStore for MemoryStore {
             commits: state.operations,
             operations: state.operations,
             jobs: state.jobs.len() as u64,
+            waiting_webhooks: state.outbox.waiting(),
+            ..StoreStats::default()
         }
     }
 

@@ -36,6 +36,11 @@ impl Index {
         self.visible_jobs
     }
 
+    /// The number of webhooks that are still to be sent.
+    pub(crate) fn waiting_webhooks(&self) -> u64 {
+        self.outbox.waiting()
+    }
+
     /// The endpoints that are not being deleted, with the number of their jobs.
     pub(crate) fn endpoints_with_jobs(&self) -> Vec<(EndpointId, u64)> {
         let jobs = |endpoint: &Endpoint| endpoint.history.len() as u64 + endpoint.archived;

@@ -537,10 +537,18 @@ impl JobStore for SqliteStore {
 
     fn stats(&self) -> StoreStats {
         let shared = &self.shared;
+        let index = shared.index();
+        let (jobs, archived_jobs) = (index.visible_jobs(), index.archived_jobs());
+        let waiting_webhooks = index.waiting_webhooks();
+        drop(index);
         StoreStats {
             commits: shared.commits.load(Ordering::Relaxed),
             operations: shared.operations.load(Ordering::Relaxed),
-            jobs: shared.index().visible_jobs(),
+            jobs,
+            archived_jobs,
+            waiting_webhooks,
+            commit: shared.commit_durations.totals(),
+            checkpoint_backlog_bytes: shared.journal.owed_bytes(),
         }
     }
 

@@ -125,6 +125,11 @@ impl<K> Default for Outbox<K> {
 }
 
 impl<K: Ord + Clone> Outbox<K> {
+    /// The number of deliveries that are still to be made. Costs a look at each endpoint with deliveries.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.logs.values().map(|log| (log.all.len() - log.ended.len()) as u64).sum()
+    }
+
     /// A number that no delivery has used.
     pub(crate) fn next_id(&mut self) -> DeliveryId {
         self.last_id += 1;
