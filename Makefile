@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry oci-conformance guests soak bench bench-against bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -101,6 +101,11 @@ bench-starts: guests ## the first job after a start, in each language; after gue
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
 	target/release/gristmill-under-test build handlers/factors --preinit
 	python3 tests/guests/starts.py target/release/gristmill-under-test $(GUESTS)
+
+bench-kept: JOBS ?= 10000000
+bench-kept: guests ## memory, start and lists of a host with JOBS=10000000 kept jobs; some minutes, 2 GiB of disk; needs python3
+	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
+	python3 tests/load/kept_jobs.py target/release/gristmill-under-test $(GUESTS)/echo.wasm $(JOBS)
 
 bench-peers: guests ## the same jobs on alternative systems; needs python3 and, for some, node
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
