@@ -109,12 +109,18 @@ pub enum OpenError {
         /// Jobs that have not ended, and whose ttl would have passed.
         jobs: u64,
     },
+    /// The disk has no room for the writes of a start.
+    #[error(
+        "the disk of the data directory is full, and a start writes some MiB to it. Remove other files \
+         from the disk, or make it larger. Nothing is lost ({0})"
+    )]
+    DiskFull(String),
     /// The database refused a statement.
     #[error("job store: {0}")]
-    Sqlite(#[from] rusqlite::Error),
+    Sqlite(rusqlite::Error),
     /// The journal cannot be opened, or is damaged.
     #[error("journal: {0}")]
-    Journal(#[from] io::Error),
+    Journal(io::Error),
     /// A write failed while the store was being repaired.
     #[error("job store: {0}")]
     Repair(String),
@@ -126,6 +132,30 @@ pub enum OpenError {
 impl From<Damage> for OpenError {
     fn from(damage: Damage) -> Self {
         Self::Damaged(damage)
+    }
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        if error.sqlite_error_code() == Some(ErrorCode::DiskFull) {
+            Self::DiskFull(error.to_string())
+        } else {
+            Self::Sqlite(error)
+        }
+    }
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        if is_no_space(&error) { Self::DiskFull(error.to_string()) } else { Self::Journal(error) }
+    }
+}
+
+/// The failure of the writes that a start makes.
+impl From<Failure> for OpenError {
+    fn from(failure: Failure) -> Self {
+        let text = failure.to_string();
+        if failure.is_no_space() { Self::DiskFull(text) } else { Self::Repair(text) }
     }
 }
 
@@ -204,5 +234,33 @@ impl SchemaUpgrade {
     /// The name of the copy in the data directory.
     pub fn copy(self) -> String {
         format!("before-upgrade-{}", self.from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each way in which a start can meet a full disk has the same sentence, which names the remedy.
+    #[test]
+    fn a_start_without_space_names_the_remedy() {
+        let no_space = || io::Error::from(io::ErrorKind::StorageFull);
+        let code = rusqlite::ffi::SQLITE_FULL;
+        let full = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        for error in [
+            OpenError::from(no_space()),
+            OpenError::from(full()),
+            OpenError::from(Failure::Journal(no_space())),
+            OpenError::from(Failure::Database(full())),
+        ] {
+            let text = error.to_string();
+            assert!(matches!(error, OpenError::DiskFull(_)), "{text}");
+            assert!(text.contains("Remove other files"), "{text}");
+        }
+        let other = OpenError::from(io::Error::other("no"));
+        assert!(matches!(other, OpenError::Journal(_)), "{other}");
+        let other = OpenError::from(rusqlite::Error::InvalidQuery);
+        assert!(matches!(other, OpenError::Sqlite(_)), "{other}");
+        assert!(matches!(OpenError::from(Failure::Ended), OpenError::Repair(_)));
     }
 }

@@ -121,7 +121,7 @@ impl SqliteStore {
         let drained = thread::scope(|scope| scope.spawn(|| writer.drain()).join());
         match drained {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(OpenError::Repair(error.to_string())),
+            Ok(Err(error)) => return Err(error.into()),
             Err(_) => return Err(OpenError::Repair("the writer panicked".to_owned())),
         }
         let writer = writer.start()?;
