@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gristmill_tests::{Client, Receiver, TestHost, eventually, guests};
 use serde_json::json;
+use tokio::net::TcpStream;
 
 /// The samples of a text in the OpenMetrics format, by name and labels.
 struct Samples(BTreeMap<String, f64>);
@@ -205,6 +206,19 @@ async fn a_second_address_serves_metrics_and_probes_without_a_key_and_nothing_el
     .await;
     assert_eq!(collector.get("/livez").await.status, 200, "it still runs a job");
     assert!(host.wait(Duration::from_secs(60)).success());
+}
+
+#[tokio::test]
+async fn one_address_that_holds_many_connections_for_metrics_silences_no_probe() {
+    let host = TestHost::start_with(&["--metrics-listen", "127.0.0.1:0"]);
+    let address = host.ready()["metricsAddr"].as_str().expect("the address").to_owned();
+    let mut silent = vec![];
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(&address).await.unwrap());
+    }
+    let supervisor = Client::new(&format!("http://{address}"), "").with_authorization(None);
+    let probe = tokio::time::timeout(Duration::from_secs(30), supervisor.get("/livez")).await;
+    assert_eq!(probe.expect("an answer before a silent connection is closed").text, "live\n");
 }
 
 #[tokio::test]

@@ -150,6 +150,64 @@ async fn the_keys_of_one_owner_do_not_take_the_connections_of_all() {
     }
 }
 
+#[tokio::test]
+async fn two_keys_of_an_owner_do_not_take_the_connections_of_all_by_turns() {
+    let host = TestHost::start_with(&["--max-connections", "40"]);
+    let admin = host.client();
+    let mut keys = vec![];
+    for owner in ["zoe", "zoe", "otto"] {
+        let new = json!({ "name": "r", "scopes": ["read"], "owner": owner });
+        let made = admin.post("/v1/keys", &new).await.ok();
+        keys.push(made["key"].as_str().unwrap().to_owned());
+    }
+    let [first, second, other] = &keys[..] else { panic!("{keys:?}") };
+    let mut held = vec![];
+    for _ in 0..35 {
+        let mut stream = connect(&host).await;
+        if read_health(&mut stream, first).await == Some(404) {
+            assert_eq!(read_health(&mut stream, second).await, Some(404));
+            held.push(stream);
+        }
+    }
+    assert!((27..=30).contains(&held.len()), "{} held", held.len());
+    let mut of_other = connect(&host).await;
+    assert_eq!(read_health(&mut of_other, other).await, Some(404));
+}
+
+#[tokio::test]
+async fn a_revoked_key_keeps_no_connection_by_calls_that_need_no_key() {
+    let host = TestHost::start();
+    let admin = host.client();
+    let new = json!({ "name": "r", "scopes": ["read"], "owner": "zoe" });
+    let made = admin.post("/v1/keys", &new).await.ok();
+    let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
+    let heads = [
+        "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n",
+        "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n",
+        "GET /nothing HTTP/1.1\r\nhost: x\r\n\r\n",
+        // Refused before any route.
+        "GET /livez HTTP/1.1\r\n\r\n",
+    ];
+    let mut held = vec![];
+    for _ in heads {
+        let mut stream = connect(&host).await;
+        assert_eq!(read_health(&mut stream, key).await, Some(404));
+        held.push(stream);
+    }
+    let closes = async |stream: &mut TcpStream, head: &str| {
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = timeout(PATIENCE, next_answer(stream)).await.expect("the host answers");
+        answer.expect("an answer").header("connection").map(str::to_owned)
+    };
+    for (stream, head) in held.iter_mut().zip(heads).take(3) {
+        assert_eq!(closes(stream, head).await, None, "{head}");
+    }
+    assert_eq!(admin.delete(&format!("/v1/keys/{id}")).await.status, 204);
+    for (stream, head) in held.iter_mut().zip(heads) {
+        assert_eq!(closes(stream, head).await.as_deref(), Some("close"), "{head}");
+    }
+}
+
 /// Sets the host's limit of open files, and returns the previous one.
 fn allow_files(host: &TestHost, current: Option<u64>) -> Option<u64> {
     let pid = Pid::from_raw(i32::try_from(host.pid()).unwrap());

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use gristmill_core::id::OwnerId;
+use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::key::ApiKey;
 
 use crate::connection_shares::{ConnectionAuth, OwnerAtShare};
@@ -65,6 +65,14 @@ impl CallOrigin {
     /// Records that the call has no valid key.
     pub(crate) fn record_no_key(&self) {
         self.connection_auth.lose_key();
+    }
+
+    /// After the call: ends its connection if the call has shown no valid key, and the key that the
+    /// connection counts for is not valid any more.
+    pub(crate) fn end_of_call(&self, is_valid: impl FnOnce(&KeyId) -> bool) {
+        if self.owner.get().is_none() {
+            self.connection_auth.check_key(is_valid);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Long computations on other threads than those that serve calls: checks of large bodies, and
-//! pages of lists. 20 MB of JSON take about 100 ms when its values are small, during which other
+//! Long computations on other threads than those that serve calls: checks of large bodies, pages of
+//! lists, and metrics. 20 MB of JSON take about 100 ms when its values are small, during which other
 //! calls would not be answered.
 //!
 //! **Bounds.** Half of the cores check bodies at one time, and half of them write pages. Owners
@@ -82,7 +82,11 @@ fn half_of_cores() -> usize {
     (cores / 2).max(1)
 }
 
-async fn apart<T: Send + 'static>(
+/// Runs `work` on another thread; `turn` is dropped at its end.
+///
+/// # Errors
+/// Those of `work`; 500 when it panics.
+pub(crate) async fn apart<T: Send + 'static>(
     turn: impl Send + 'static,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {

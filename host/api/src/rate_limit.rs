@@ -511,7 +511,8 @@ impl Entry {
         let held = of_key.as_ref().map_or(0, |permits| permits.load(Ordering::Relaxed));
         let is_first = cap > 0
             && held < (cap / FIRST_OF_KEY_PART).max(1)
-            && self.in_flight.all.load(Ordering::Relaxed) < cap + (cap / BEYOND_PART).max(1);
+            && self.in_flight.all.load(Ordering::Relaxed)
+                < cap.saturating_add((cap / BEYOND_PART).max(1));
         let reached = if is_first && !waits {
             None
         } else if is_reached(&self.in_flight.all, cap) {
@@ -665,6 +666,15 @@ mod tests {
         while admit(&greedy).is_ok() {}
         assert_eq!(admit(&greedy).unwrap_err().code(), ErrorCode::RateLimited);
         assert!(admit(&modest).is_ok(), "it asked for more calls than it was given");
+    }
+
+    #[test]
+    fn the_greatest_limit_of_concurrent_calls_admits_calls() {
+        let limiter = limiter(100, u32::MAX);
+        let (one, other) = (key("a"), key("a"));
+        let admit = |key| call(&limiter, key, Operation::Run, 0);
+        let _held = (admit(&one).unwrap(), admit(&other).unwrap());
+        assert!(admit(&one).is_ok());
     }
 
     #[test]

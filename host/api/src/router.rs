@@ -14,7 +14,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_control::{Access, complete};
+use gristmill_control::{Keys, complete};
 use tower::Service as _;
 use tracing::{Instrument as _, debug, debug_span};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
@@ -37,7 +37,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Api {
     routes: Router,
-    access: Access,
+    keys: Keys,
     http: Arc<HttpMetrics>,
 }
 
@@ -53,7 +53,7 @@ impl Api {
                 OpenApiRouter::new().routes(routes!(probes::live)).routes(routes!(probes::ready)),
             )
             .split_for_parts();
-        let (access, http) = (state.control.keys.access().clone(), state.http.clone());
+        let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
@@ -63,20 +63,20 @@ impl Api {
             .fallback(unknown_route)
             .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
             .with_state(Guarded::new(state));
-        Self { routes, access, http }
+        Self { routes, keys, http }
     }
 
     /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez` and
     /// `/readyz`, without keys.
     pub fn private(state: ApiState) -> Self {
-        let (access, http) = (state.control.keys.access().clone(), state.http.clone());
+        let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let routes = metrics::private_routes().merge(probes::private_routes());
         let routes = routes.fallback(|request: Request<Body>| async move {
             let path = request.uri().path();
             ApiError::not_found(format!("there is no route `{path}` on this address"))
                 .into_response()
         });
-        Self { routes: routes.with_state(state), access, http }
+        Self { routes: routes.with_state(state), keys, http }
     }
 
     /// Answers a call. Large answers have their [owner](crate::AnswerOwner) among their extensions.
@@ -92,22 +92,25 @@ impl Api {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let (http, route, begun) = (self.http, route_of(request.uri().path()), Instant::now());
-        let answer = Self::make_answer(self.routes, self.access, request, origin.into()).await;
+        let answer = Self::make_answer(self.routes, self.keys, request, origin.into()).await;
         http.record(route, answer.status(), begun.elapsed());
         answer
     }
 
     async fn make_answer<B>(
         mut routes: Router,
-        access: Access,
+        keys: Keys,
         mut request: Request<B>,
         origin: CallOrigin,
     ) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        if let Err(refused) = head::check(&request).and_then(|()| access::check(&access, &request))
-        {
+        let origin = Arc::new(origin);
+        let is_allowed =
+            head::check(&request).and_then(|()| access::check(keys.access(), &request));
+        if let Err(refused) = is_allowed {
+            origin.end_of_call(|key| keys.is_valid(key));
             return with_security_headers(
                 refused_before_routing(request.uri().path(), refused).await,
             );
@@ -117,7 +120,6 @@ impl Api {
         let started = (!span.is_disabled()).then(Instant::now);
         // Paths are normalised before any route sees them.
         paths::normalize(&mut request);
-        let origin = Arc::new(origin);
         request.extensions_mut().insert(origin.clone());
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
         let mut response = match answering.instrument(span.clone()).await {
@@ -129,6 +131,7 @@ impl Api {
             let _entered = span.enter();
             debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
         }
+        origin.end_of_call(|key| keys.is_valid(key));
         answer_owner::record(&mut response, origin.owner());
         with_security_headers(response)
     }

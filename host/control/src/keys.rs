@@ -56,6 +56,12 @@ impl Keys {
         self.0.check_key(key, &self.0.view())
     }
 
+    /// Whether this key exists and has not expired; true on a host that requires no keys.
+    pub fn is_valid(&self, id: &KeyId) -> bool {
+        let key = self.0.view().keys.get(id).cloned();
+        self.access().key_of_all().is_some() || key.is_some_and(|key| !key.is_expired(self.0.now()))
+    }
+
     /// All keys of all owners, in no particular order.
     pub fn list(&self) -> Vec<Arc<ApiKey>> {
         self.0.view().keys.values().cloned().collect()

@@ -362,6 +362,14 @@ impl Jobs {
             };
             let is_worth_telling = is_restart || !page.chunks.is_empty() || status.is_final();
             if is_worth_telling || self.waited_long_enough(deadline, changed).await {
+                let is_read = position == Position::Undelivered && !page.chunks.is_empty();
+                if is_read && record.status.is_final() {
+                    // The job may have left memory. It has to be there when the page is delivered, or else a
+                    // reader whose next call comes soon would get the page again. Without room in memory the
+                    // position is not noted, and the page is delivered all the same.
+                    let at = StreamPosition { attempt: page.attempt, index: from };
+                    let _ = self.store.mark_delivered(id, at).await;
+                }
                 let error = if status.is_final() { record.error } else { None };
                 return Ok(Some(StreamPage { status, error, is_restart, page }));
             }

@@ -166,7 +166,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Remembers that the chunks before `next` were delivered. The position never moves backwards,
     /// and a call for another attempt than the [current](JobRecord::attempt) one changes nothing. A
-    /// restart forgets the position: the stream is then delivered again from its start.
+    /// restart forgets the position: the stream is then delivered again from its start. After a call for a
+    /// job with chunks, also for the position that it has, later ones need not wait.
     async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError>;
 
     /// The endpoint's counts; zeros for an endpoint without jobs.

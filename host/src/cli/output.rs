@@ -74,7 +74,9 @@ fn wants_colours() -> bool {
 pub(crate) fn plain(text: &str) -> String {
     let is_shown = |c: &char| match c {
         '\n' | '\t' => true,
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            false
+        }
         c => !c.is_control(),
     };
     text.chars().filter(is_shown).collect()
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn a_handlers_text_cannot_steer_the_terminal() {
         assert_eq!(plain("a\x1b[2Jb\r\tc\u{9b}31m\nd"), "a[2Jb\tc31m\nd");
-        assert_eq!(plain("exe.\u{202e}gnp\u{2066}\u{7f}"), "exe.gnp");
+        assert_eq!(plain("exe.\u{202e}gnp\u{2066}\u{61c}\u{7f}"), "exe.gnp");
     }
 
     #[test]

@@ -43,6 +43,10 @@ const OTHER_FILES_MAX: u64 = 1_024;
 /// Connections of collectors and supervisors at one time.
 const COLLECTORS_MAX: u32 = 64;
 
+/// Those of one address. They need no key, and the answers of others must not wait for their ends: a supervisor
+/// without an answer would restart the host.
+const COLLECTORS_OF_ADDRESS_MAX: u32 = 16;
+
 /// The operator's settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
@@ -59,7 +63,8 @@ pub(crate) struct ConnectionLimits {
 impl ConnectionLimits {
     /// The limits of a listener that only collectors and supervisors reach.
     pub(crate) fn of_collectors() -> Self {
-        let of_address = AddressBound { connections_max: COLLECTORS_MAX, is_for_loopback: false };
+        let connections_max = COLLECTORS_OF_ADDRESS_MAX;
+        let of_address = AddressBound { connections_max, is_for_loopback: true };
         let idle_wait = Duration::from_secs(75);
         Self { connections_max: COLLECTORS_MAX, is_set: false, of_address, idle_wait }
     }

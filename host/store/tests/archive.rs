@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "variables have the settings of a measurement")]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::support::ended::{completed, ended, failed, listed, until_archived};
 use crate::support::on_disk::OnDisk;
@@ -12,16 +12,21 @@ use crate::support::{
     START, archiving_at_once, chunk, endpoint, job, json, open_with, settings, stream_position,
     submit, worker,
 };
+use futures::FutureExt as _;
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::JobStatus;
+use gristmill_core::jobs::Jobs;
 use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::listing::JobQuery;
+use gristmill_core::policy::Strictness;
 use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::store::{
     Fenced, JobStore as _, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer,
 };
+use gristmill_core::stream::Position;
 use gristmill_core::time::ManualClock;
+use gristmill_core::workers::{WorkerCounts, Workers};
 use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
 
 /// The archived jobs that a closed directory has.
@@ -90,6 +95,46 @@ async fn a_change_brings_an_archived_job_back() {
     t.store().mark_delivered(id, stream_position(2, 9)).await.unwrap();
     let record = t.store().job(&name, id).await.unwrap().unwrap();
     assert_eq!((record.chunks_delivered, t.store().archived_jobs()), (1, 0));
+}
+
+#[derive(Debug)]
+struct NoWorkers;
+
+impl Workers for NoWorkers {
+    fn refresh(&self, _: &EndpointId) {}
+
+    fn counts(&self, _: &EndpointId) -> WorkerCounts {
+        WorkerCounts::default()
+    }
+
+    fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
+        None
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_an_archived_jobs_stream_gets_each_page_once() {
+    let mut t = OnDisk::new(archiving_at_once());
+    let id = submit(t.store(), job("a")).await;
+    let lease = t.claim().await;
+    let chunks = vec![chunk("1"), chunk("2")];
+    assert_eq!(t.store().append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+    assert_eq!(t.store().finish(lease, completed("3")).await, Ok(Fenced::Applied));
+    until_archived(&t, 1).await;
+    let store = Arc::new(t.store.take().unwrap());
+    let workers = Arc::new(NoWorkers);
+    let jobs = Jobs::new(store.clone(), Arc::default(), workers, Strictness::Refuse);
+    let name = endpoint("a");
+    let page = async || {
+        let read = jobs.stream(&name, id, Position::Undelivered, Duration::ZERO).await;
+        read.unwrap().expect("the job exists").page
+    };
+    let first = page().await;
+    assert_eq!(first.chunks.len(), 2);
+    // Before the last byte is on the wire: the reader's next call may follow at once.
+    assert_eq!(jobs.mark_delivered(id, first.end()).now_or_never(), Some(Ok(())));
+    assert_eq!(page().await.chunks, []);
+    assert_eq!(store.archived_jobs(), 0, "its position is only in memory");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -289,7 +289,7 @@ fn is_at_rest(job: &Job) -> bool {
     let is_in_tables =
         locations.input.is_none() && locations.output().is_none() && locations.pages().is_empty();
     // An ended job has no progress, so only its position in a stream counts.
-    let has_position = job.live.as_ref().is_some_and(|live| live.chunks_delivered > 0);
+    let has_position = job.live.as_ref().is_some_and(|live| live.chunks_delivered.is_some());
     job.pending.is_none() && !has_position && is_in_tables
 }
 

@@ -401,10 +401,11 @@ impl Index {
             && let Some(visible) = job.visible()
             && visible.stream_attempt() == next.attempt
         {
-            let next = next.index.min(visible.chunk_count());
-            if next > 0 {
+            let chunk_count = visible.chunk_count();
+            if chunk_count > 0 {
                 let live = job.live_mut();
-                live.chunks_delivered = live.chunks_delivered.max(next);
+                live.chunks_delivered =
+                    live.chunks_delivered.max(Some(next.index.min(chunk_count)));
             }
         }
     }

@@ -189,7 +189,8 @@ pub(crate) struct Attempt {
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) progress: Option<Json>,
-    pub(crate) chunks_delivered: u64,
+    /// The read position of its stream. It is 0, and not `None`, while the first page is being delivered.
+    pub(crate) chunks_delivered: Option<u64>,
 }
 
 /// The difference between a job in memory and the job on disk.
@@ -594,7 +595,11 @@ impl Job {
             attempt: row.stream_attempt(),
             chunk_count: row.chunk_count(),
             result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
-            chunks_delivered: self.live.as_ref().map_or(0, |live| live.chunks_delivered),
+            chunks_delivered: self
+                .live
+                .as_ref()
+                .and_then(|live| live.chunks_delivered)
+                .unwrap_or(0),
             purge_at: row.purge_at(&self.times),
             past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
         })

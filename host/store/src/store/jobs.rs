@@ -502,9 +502,8 @@ impl JobStore for SqliteStore {
     }
 
     async fn mark_delivered(&self, id: JobId, next: StreamPosition) -> Result<(), StoreError> {
-        let has_chunk = |row: &JobRow| {
-            row.stream_attempt() == next.attempt && next.index.min(row.chunk_count()) > 0
-        };
+        let has_chunk =
+            |row: &JobRow| row.stream_attempt() == next.attempt && row.chunk_count() > 0;
         let has_chunk = |_: &Index, job: &Job, _| job.visible().is_some_and(has_chunk);
         self.change_job(id, has_chunk, |index, _| index.mark_delivered(id, next)).await
     }
