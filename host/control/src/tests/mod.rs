@@ -137,7 +137,7 @@ impl Bench {
         let template = Some(template_id(template));
         let properties = EndpointPatch { template, ..EndpointPatch::default() };
         let new = NewEndpoint { id: Some(endpoint_id(id)), properties };
-        self.control.endpoints.create(caller, new).await
+        self.control.endpoints.create(caller, new, Extent::Whole).await
     }
 
     async fn submit(&self, caller: &ApiKey, id: &str) -> JobId {
