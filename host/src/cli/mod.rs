@@ -200,6 +200,8 @@ mod tests {
             "endpoints update e --keep-failed 7d --keep-completed default",
             "endpoints releases e",
             "endpoints rollback e --to 3",
+            "endpoints deliveries e --json",
+            "endpoints rotate-webhook-secret e",
             "logs e --job j --tail 5 -f --json",
             "handlers list --json",
             "handlers get mill:1",
