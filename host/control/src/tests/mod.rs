@@ -26,7 +26,7 @@ use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::MemoryStore;
 
 use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
-use crate::{Access, Control, ControlError, EndpointPatch, NewEndpoint, Parts};
+use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};
 
 /// The services of a host without sandbox and network.
 struct Bench {
