@@ -100,7 +100,9 @@ struct RollbackArgs {
 
 pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
-        EndpointsCommand::List(args) => list(args).await?,
+        EndpointsCommand::List(args) => {
+            args.print(async |client| client.endpoints().await, table).await?;
+        }
         EndpointsCommand::Get(args) => {
             let answer = args.connection.client()?.endpoint(&args.id).await?;
             show(&answer, args.json)?;
@@ -135,11 +137,6 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
         EndpointsCommand::RotateWebhookSecret(args) => rotate_webhook_secret(args).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.endpoints().await?;
-    print(&answer, args.json, table)
 }
 
 fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
