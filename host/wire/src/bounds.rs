@@ -113,6 +113,9 @@ pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 pub const RETENTION_MS: Bounds =
     Bounds { min: 60_000, default: RETENTION_ASYNC_MS, max: 2_592_000_000 };
 
+/// Fuel of one attempt; without a number it is derived from the timeout.
+pub const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
+
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).
 pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 
