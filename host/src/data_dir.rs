@@ -94,6 +94,25 @@ enum Verdict {
     },
 }
 
+/// Refuses a path that is no directory, for commands that read the data directory of a host.
+///
+/// # Errors
+/// A sentence with the path, and what it should be.
+pub(crate) fn check_exists(dir: &Path) -> anyhow::Result<()> {
+    match fs::metadata(dir) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => bail!(not_a_directory(dir)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("there is no directory {}: --data-dir names that of a host", dir.display())
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", dir.display())),
+    }
+}
+
+fn not_a_directory(dir: &Path) -> String {
+    format!("{} is not a directory: --data-dir names the directory of a host's data", dir.display())
+}
+
 /// Refuses a data directory that other users can access; a missing one is fine. Returns the warning
 /// for a directory that is used nevertheless.
 ///
@@ -101,6 +120,7 @@ enum Verdict {
 /// A sentence with the mode or the owner, and the command that fixes it.
 pub(crate) fn check(dir: &Path) -> anyhow::Result<Option<String>> {
     let found = match fs::metadata(dir) {
+        Ok(metadata) if !metadata.is_dir() => bail!(not_a_directory(dir)),
         Ok(metadata) => Found::from(&metadata),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {

@@ -5,6 +5,7 @@ mod archive;
 pub mod cli;
 mod compilers;
 mod data_dir;
+mod parsing;
 pub mod serve;
 
 /// The file in the data directory with the admin key: the host writes it, and client commands on

@@ -61,3 +61,35 @@ async fn deploy_refuses_files_that_are_no_handler() {
     run(on(&host), &format!("deploy {echo} --name bad/name")).failed(2, &["bad/name"]);
     run(on(&host), &format!("deploy {echo}")).failed(2, &["--name"]);
 }
+
+#[tokio::test]
+async fn a_deploy_that_is_refused_changes_nothing_that_runs() {
+    let host = shared_host();
+    let [playground, echo] =
+        [guests::playground(), guests::echo()].map(|file| file.display().to_string());
+    let name = "cli-whole";
+    let first = format!("deploy {playground} --name {name} --env GRAIN=rye --workers-max 3 --json");
+    let created = run(on(&host), &first).succeeded().json();
+    assert!(created["webhookSecret"].as_str().unwrap().starts_with("whsec_"), "{created}");
+    let settings = async || {
+        let template = format!("/v1/templates/{name}?includeEndpointBoundTemplates=true");
+        let endpoint = format!("/v1/endpoints/{name}");
+        (host.client.get(&template).await.ok(), host.client.get(&endpoint).await.ok())
+    };
+    let before = settings().await;
+    let text = host.scratch().join("no-component.wasm");
+    std::fs::write(&text, "fn main() {}").unwrap();
+    for (file, options, word) in [
+        (echo.as_str(), "--workers-min 4 --env GRAIN=oat", "`workersmin` must be 0 to 3"),
+        (echo.as_str(), "--volume none --env GRAIN=oat", "networkvolumeid"),
+        (text.to_str().unwrap(), "--workers-max 2 --env GRAIN=oat", "component"),
+    ] {
+        run(on(&host), &format!("deploy {file} --name {name} {options}")).failed(1, &[word]);
+        assert_eq!(settings().await, before, "{options}");
+        let read = json!({ "op": "env", "name": "GRAIN" });
+        let document = host.client.finish(name, read).await;
+        assert_eq!(document["output"], json!({ "env": "rye" }), "{options}: {document}");
+    }
+    let updated = run(on(&host), &format!("deploy {echo} --name {name} --json")).succeeded();
+    assert_eq!(updated.json().get("webhookSecret"), None, "only a new endpoint's is shown");
+}

@@ -52,8 +52,15 @@ async fn a_job_that_fails_makes_submit_and_stream_fail() {
 async fn submit_says_why_a_job_waits() {
     let host = shared_host();
     host.deploy(&guests::playground(), "cli-paused", json!({ "workersMax": 0 })).await;
-    let arguments =
-        ["submit", "cli-paused", "--wait", "--timeout-ms", "4000", "--input", r#"{"op":"echo"}"#];
+    let arguments = [
+        "submit",
+        "cli-paused",
+        "--wait",
+        "--wait-timeout-ms",
+        "4000",
+        "--input",
+        r#"{"op":"echo"}"#,
+    ];
     let shown = run_args(on(&host), arguments, "");
     let reason = "the endpoint is paused: workersMax is 0";
     let while_waiting = format!("the job waits: {reason}");

@@ -1,6 +1,7 @@
-//! `gristmill templates` and `endpoints`.
+//! `gristmill templates`, `endpoints` and `logs`.
 
-use gristmill_tests::{guests, shared_host};
+use gristmill_tests::{eventually, guests, shared_host};
+use serde_json::json;
 
 use crate::command::{on, run};
 
@@ -60,6 +61,29 @@ async fn a_deploy_is_rolled_back_with_one_command() {
     run(on(&host), &format!("deploy {second} --name cli-back")).succeeded();
     let job = run(on(&host), &submit).succeeded().json();
     assert_eq!(job["output"]["op"], "echo", "{job}");
+}
+
+#[tokio::test]
+async fn webhooks_are_listed_and_their_secret_is_replaced() {
+    let host = shared_host();
+    let playground = guests::playground().display().to_string();
+    let words = format!("deploy {playground} --name cli-hooks --json");
+    let made = run(on(&host), &words).succeeded().json();
+    let job = json!({ "input": { "op": "echo" }, "webhook": "http://localhost:9/hook" });
+    let job = host.client.post("/v2/cli-hooks/run", &job).await.ok();
+    let listed = eventually("the webhook to be given up", async || {
+        let listed = run(on(&host), "endpoints deliveries cli-hooks").succeeded().stdout;
+        listed.contains("GIVEN_UP").then_some(listed)
+    })
+    .await;
+    let id = job["id"].as_str().unwrap();
+    assert!(listed.contains(id) && listed.contains("http://localhost:9/hook"), "{listed}");
+    assert!(listed.contains("--webhook-allow localhost:9"), "{listed}");
+    let rotated = run(on(&host), "endpoints rotate-webhook-secret cli-hooks").succeeded();
+    let secret = rotated.stdout.trim();
+    assert!(secret.starts_with("whsec_"), "{rotated:?}");
+    assert_ne!(made["webhookSecret"], secret);
+    run(on(&host), "endpoints deliveries cli-none").failed(1, &["not found"]);
 }
 
 #[tokio::test]

@@ -89,3 +89,25 @@ async fn a_server_that_always_has_another_page_is_not_followed_for_ever() {
     run(hostile, "keys list --json").succeeded();
     assert_eq!(circle.heads().len(), 2);
 }
+
+#[test]
+fn a_wrong_value_is_refused_with_those_that_are_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let (file, missing) = (file.display(), dir.path().join("missing"));
+    for (words, code, said) in [
+        (format!("serve --data-dir {file}"), 1, "is not a directory"),
+        (format!("check --data-dir {file}"), 1, "is not a directory"),
+        (format!("check --data-dir {}", missing.display()), 1, "there is no directory"),
+        ("health e --url 127.0.0.1:8080".to_owned(), 2, "such as http://127.0.0.1:8080"),
+        ("submit e --input {} --ttl 1s".to_owned(), 2, "a whole number from 10000 to 604800000"),
+        ("run --memory-mib 0".to_owned(), 2, "a whole number from 1 to 4096"),
+        ("serve --max-running-jobs 0".to_owned(), 2, "a whole number from 1 to "),
+        ("serve --listen 8080".to_owned(), 2, "such as 127.0.0.1:8080"),
+        ("dev --listen 8080".to_owned(), 2, "such as 127.0.0.1:8080"),
+        ("deploy a.wasm --name serverless".to_owned(), 2, "`network-volumes`"),
+    ] {
+        run(command(), &words).failed(code, &[said]);
+    }
+}

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_tests::{TestHost, guests, shared_host};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 async fn upload(host: &TestHost, reference: &str, component: std::path::PathBuf) {
@@ -205,9 +206,102 @@ async fn an_endpoint_has_limits_of_its_own() {
         (json!({ "rateLimits": { "walk": { "callsPer10s": 1 } } }), "`walk`"),
         (json!({ "rateLimits": { "run": { "calls": 1 } } }), "`calls`"),
         (json!({ "rateLimits": { "run": { "callsPer10s": -1 } } }), "rateLimits.run.callsPer10s"),
+        (
+            json!({ "rateLimits": { "run": { "callsPer10s": 0, "callsPerWorker": 9 } } }),
+            "`rateLimits.run.callsPer10s` must be 1 to 4294967295, not 0",
+        ),
+        (
+            json!({ "rateLimits": { "run": { "callsPer10s": 1, "concurrent": 0 } } }),
+            "`rateLimits.run.concurrent` must be 1 to 4294967295, not 0",
+        ),
     ];
     for (body, expected) in mistakes {
         let refused = host.client.patch(&path, &body).await.refused(400);
         assert!(refused.contains(expected), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_dry_run_checks_a_change_and_makes_none() {
+    let host = shared_host();
+    let client = &host.client;
+    let endpoint = host.deploy(&guests::playground(), "deploy-dry", json!({})).await;
+    let path = format!("/v1/endpoints/{endpoint}");
+    let template_path = format!("/v1/templates/{endpoint}?includeEndpointBoundTemplates=true");
+    let before = (client.get(&path).await.ok(), client.get(&template_path).await.ok());
+    let dry = |path: &str| format!("{path}?dryRun=true");
+
+    let new = json!({ "id": "deploy-dry-new", "name": "deploy-dry-new", "imageName": "i" });
+    let bound = json!({ "id": "deploy-dry-new", "templateId": endpoint });
+    let remote = json!({ "imageName": "registry.example/mill:1" });
+    let template = format!("/v1/templates/{endpoint}");
+    for (method, path, body) in [
+        (Method::POST, "/v1/templates", &new),
+        (Method::POST, "/v1/endpoints", &bound),
+        (Method::PATCH, &path, &json!({ "workersMax": 7, "env": { "A": "b" } })),
+        (Method::PATCH, &template, &json!({ "env": { "A": "b" }, "readme": "new" })),
+        // The image is not fetched.
+        (Method::PATCH, &template, &remote),
+    ] {
+        let answer = client.request(method, &dry(path)).json(body).send().await.unwrap();
+        assert_eq!(answer.status(), 204, "{path} {body}");
+    }
+    for (method, path, body, expected) in [
+        (Method::POST, "/v1/templates", json!({ "name": endpoint, "imageName": "i" }), "exists"),
+        (
+            Method::POST,
+            "/v1/endpoints",
+            json!({ "id": endpoint, "templateId": endpoint }),
+            "exists",
+        ),
+        (Method::PATCH, &path, json!({ "workersMin": 99 }), "`workersMin` must be 0 to"),
+        (Method::PATCH, &path, json!({ "id": "other" }), "`id` cannot be changed"),
+        (Method::PATCH, &template, json!({ "imageName": "registry.example/M:1" }), "imageName"),
+        (Method::PATCH, &template, json!({ "id": "other" }), "`id` cannot be changed"),
+    ] {
+        let answer = client.request(method, &dry(path)).json(&body).send().await.unwrap();
+        let (status, said) = (answer.status(), answer.text().await.unwrap());
+        assert!(status == 400 && said.contains(expected), "{path} {body}: {said}");
+    }
+    let wrong = client.patch(&format!("{path}?dryRun=maybe"), &json!({})).await.refused(400);
+    assert!(wrong.contains("`dryRun` must be true or false"), "{wrong}");
+    client.patch(&dry("/v1/endpoints/deploy-dry-new"), &json!({})).await.refused(404);
+
+    let after = (client.get(&path).await.ok(), client.get(&template_path).await.ok());
+    assert_eq!(after, before);
+    client.get("/v1/endpoints/deploy-dry-new").await.refused(404);
+    client.get("/v1/templates/deploy-dry-new").await.refused(404);
+}
+
+#[tokio::test]
+async fn a_misspelled_field_is_refused_and_an_answer_can_be_sent_back() {
+    let host = shared_host();
+    let client = &host.client;
+    let misspelled =
+        json!({ "name": "deploy-soon", "scopes": ["read"], "expiresAt": "2026-12-01" });
+    let said = client.post("/v1/keys", &misspelled).await.refused(400);
+    assert!(said.contains("`expiresAt`") && said.contains("`expiresInSeconds`"), "{said}");
+    let keys = client.get("/v1/keys").await.ok();
+    assert!(!keys.to_string().contains("deploy-soon"), "{keys}");
+
+    let endpoint = host.deploy(&guests::playground(), "deploy-back", json!({})).await;
+    let volume = json!({ "name": "deploy-back", "size": 1, "dataCenterId": "here" });
+    let volume = client.post("/v1/networkvolumes", &volume).await.ok();
+    for path in [
+        format!("/v1/endpoints/{endpoint}"),
+        format!("/v1/templates/{endpoint}?includeEndpointBoundTemplates=true"),
+        format!("/v1/networkvolumes/{}", volume["id"].as_str().unwrap()),
+    ] {
+        let mut shown = client.get(&path).await.ok();
+        let mut changed = client.patch(&path, &shown).await.ok();
+        for document in [&mut shown, &mut changed] {
+            document.as_object_mut().unwrap().remove("version");
+        }
+        assert_eq!(changed, shown, "{path}");
+        let said = client.patch(&path, &json!({ "naem": "x" })).await.refused(400);
+        assert!(said.contains("`naem`") && said.contains("`name`"), "{said}");
+    }
+    let rollback = format!("/v1/endpoints/{endpoint}/rollback");
+    let said = client.post(&rollback, &json!({ "to": 1 })).await.refused(400);
+    assert!(said.contains("`to`, expected `version`"), "{said}");
 }

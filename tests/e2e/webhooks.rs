@@ -138,14 +138,23 @@ async fn an_address_inside_is_not_connected_to_and_harms_no_job() {
     let client = host.client();
     deploy(&host, "inside").await;
     let port = receiver.host().rsplit_once(':').unwrap().1.to_owned();
-    for name in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
-        let url = format!("http://{name}:{port}/");
-        let job = submit(&client, "inside", json!({ "op": "echo" }), &url).await;
-        client.until("inside", &job, "COMPLETED").await;
-        let log = delivery(&client, "inside", "GIVEN_UP").await;
-        assert_eq!((&log["jobId"], &log["attempts"]), (&json!(job), &json!(1)), "{log}");
-        assert!(log["lastError"].as_str().unwrap().contains("not public"), "{log}");
+    for name in ["127.0.0.1", "[::ffff:127.0.0.1]", "2130706433"] {
+        let body = json!({ "input": {}, "webhook": format!("http://{name}:{port}/") });
+        for operation in ["run", "runsync"] {
+            let said = client.post(&client.path("inside", operation), &body).await.refused(400);
+            assert!(said.contains("`webhook`") && said.contains("not public"), "{said}");
+            assert!(said.contains("--webhook-allow") && said.contains(&port), "{said}");
+        }
     }
+    // The addresses of a name are known only when the webhook is sent.
+    let url = format!("http://localhost:{port}/");
+    let job = submit(&client, "inside", json!({ "op": "echo" }), &url).await;
+    client.until("inside", &job, "COMPLETED").await;
+    let log = delivery(&client, "inside", "GIVEN_UP").await;
+    assert_eq!((&log["jobId"], &log["attempts"]), (&json!(job), &json!(1)), "{log}");
+    let said = log["lastError"].as_str().unwrap();
+    assert!(said.contains("not public"), "{log}");
+    assert!(said.contains(&format!("`serve --webhook-allow localhost:{port}`")), "{log}");
     assert_eq!(receiver.connections(), 0);
 }
 
@@ -181,4 +190,31 @@ async fn a_job_deleted_before_its_end_calls_no_webhook() {
     assert_eq!(calls[0].line, "POST /told");
     let log = client.get("/v1/endpoints/silent/deliveries").await.ok();
     assert_eq!(log.as_array().unwrap().len(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn deliveries_are_listed_page_by_page() {
+    let host = host(&[]);
+    let client = host.client();
+    deploy(&host, "pages").await;
+    for n in 0..3 {
+        let url = format!("http://localhost:9/{n}");
+        let job = submit(&client, "pages", json!({ "op": "echo" }), &url).await;
+        client.until("pages", &job, "COMPLETED").await;
+    }
+    let path = "/v1/endpoints/pages/deliveries";
+    let urls = |list: &Value| -> Vec<String> {
+        let url = |delivery: &Value| delivery["url"].as_str().unwrap().to_owned();
+        list.as_array().unwrap().iter().map(url).collect()
+    };
+    let all = client.get(path).await.ok();
+    assert_eq!(urls(&all), [2, 1, 0].map(|n| format!("http://localhost:9/{n}")));
+    let first = client.get(&format!("{path}?limit=2")).await;
+    let next = first.headers["link"].to_str().unwrap().to_owned();
+    let next = next.strip_prefix('<').unwrap().split_once('>').unwrap().0.to_owned();
+    assert_eq!(urls(&first.ok()), urls(&all)[..2]);
+    let second = client.get(&next).await;
+    assert!(!second.headers.contains_key("link"), "{second:?}");
+    assert_eq!(urls(&second.ok()), urls(&all)[2..]);
+    client.get(&format!("{path}?limit=0")).await.refused(400);
 }

@@ -37,9 +37,15 @@ install_python() {
   logged pip "$here/.venv/bin/pip" install "$sdk/python[build]" \
     -r "$root/handlers/python/sql/requirements.txt" -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
 }
-# Not `npm ci`, which refuses a lock file without the builds for other platforms; some registries
-# lack those. This keeps to the lock file too, and does not write it.
-install_javascript() { logged npm npm --prefix "$1" install --no-save --no-audit --no-fund; }
+# The SDK's own lock file names the builds of its engine for all platforms, so `npm ci` accepts it. For
+# the others `npm ci` fails on a registry that lacks some builds; `install --no-save` keeps to the lock
+# file too, and does not write it.
+install_javascript() {
+  way="install --no-save"
+  [ "$1" != "$sdk/javascript" ] || way=ci
+  # shellcheck disable=SC2086 # the words are separate arguments
+  logged npm npm --prefix "$1" $way --no-audit --no-fund
+}
 
 echo "installing the toolchains"
 mkdir -p "$built"

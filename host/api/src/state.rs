@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use gristmill_control::Control;
+use gristmill_core::delivery::WebhookReceivers;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::secrets::SecretsStore;
@@ -31,6 +32,7 @@ pub struct Parts {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) disk_space: Arc<DiskSpaceGauge>,
     pub(crate) secrets: Arc<dyn SecretsStore>,
+    pub(crate) receivers: Arc<dyn WebhookReceivers>,
     pub(crate) bodies: BodyReader,
     /// The turns of checks of large bodies.
     pub(crate) checks: Checks,
@@ -58,18 +60,21 @@ pub struct Services {
     pub disk_space: Arc<DiskSpaceGauge>,
     /// The store, for the key of its secrets.
     pub secrets: Arc<dyn SecretsStore>,
+    /// The receivers that submissions may name.
+    pub receivers: Arc<dyn WebhookReceivers>,
 }
 
 impl ApiState {
     /// Combines the parts. `brand` completes the names of the template field and query flag for
     /// platform templates: `is<Brand>`, `include<Brand>Templates`.
     pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
-        let Services { clock, control, jobs, disk_space, secrets } = services;
+        let Services { clock, control, jobs, disk_space, secrets, receivers } = services;
         Self(Arc::new(Parts {
             control,
             jobs,
             disk_space,
             secrets,
+            receivers,
             bodies: BodyReader::default(),
             checks: Checks::default(),
             pages: Pages::default(),

@@ -1,11 +1,13 @@
 //! The management API: endpoints, templates, handlers, keys, credentials, volumes, usage, log lines.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Method;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use serde::Serialize;
 
 use crate::client::with_query;
 use crate::wire::id::{EndpointId, OwnerId, TemplateId};
@@ -42,6 +44,30 @@ pub enum Deployed {
     /// It was changed.
     Updated,
 }
+
+/// Whether an endpoint existed before.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DeployedEndpoint {
+    /// It was created.
+    Created {
+        /// The secret that its webhooks are signed with; only this answer has it.
+        webhook_secret: String,
+    },
+    /// It was changed.
+    Updated,
+}
+
+impl fmt::Debug for DeployedEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created { webhook_secret: _ } => "Created",
+            Self::Updated => "Updated",
+        })
+    }
+}
+
+/// A call that is checked, and changes nothing.
+const DRY_RUN: (&str, &str) = ("dryRun", "true");
 
 /// The templates of a list, besides the caller's own that no endpoint uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -168,7 +194,7 @@ calls! {
         post(&["v1", ENDPOINTS, endpoint, "rotate-webhook-secret"]);
     /// The newest deliveries of an endpoint's webhooks, newest first.
     deliveries(endpoint: &str) -> Answer<Vec<Delivery>> =
-        get(&["v1", ENDPOINTS, endpoint, "deliveries"], &[]);
+        list(&["v1", ENDPOINTS, endpoint, "deliveries"], &[]);
     /// The newest log lines of an endpoint's handlers.
     logs(endpoint: &EndpointId, query: &LogQuery) -> Answer<Vec<LogLine<'static>>> =
         get(&["v1", ENDPOINTS, endpoint.as_str(), "logs"], &query.query());
@@ -280,9 +306,21 @@ impl Client {
             Err(error) if error.is_not_found() => {}
             other => return other.map(|_| Deployed::Updated),
         }
-        let name = fields.name.clone().or_else(|| Some(id.to_string()));
-        let new = TemplateInput { id: Some(id.clone()), name, ..fields.clone() };
-        self.create_template(&new).await.map(|_| Deployed::Created)
+        self.create_template(&new_template(id, fields)).await.map(|_| Deployed::Created)
+    }
+
+    /// Checks what [`put_template`](Self::put_template) would do, and changes nothing. An image in a
+    /// registry is not fetched.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn check_template(
+        &self,
+        id: &TemplateId,
+        fields: &TemplateInput,
+    ) -> Result<Deployed, ClientError> {
+        let new = new_template(id, fields);
+        self.check_put(TEMPLATES, id.as_str(), fields, &new).await
     }
 
     /// Changes the endpoint `id`, or creates it with the id as its name.
@@ -293,14 +331,51 @@ impl Client {
         &self,
         id: &EndpointId,
         fields: &EndpointInput,
-    ) -> Result<Deployed, ClientError> {
+    ) -> Result<DeployedEndpoint, ClientError> {
         match self.update_endpoint(id.as_str(), fields).await {
             Err(error) if error.is_not_found() => {}
-            other => return other.map(|_| Deployed::Updated),
+            other => return other.map(|_| DeployedEndpoint::Updated),
         }
-        let name = fields.name.clone().or_else(|| Some(id.to_string()));
-        let new = EndpointInput { id: Some(id.clone()), name, ..fields.clone() };
-        self.create_endpoint(&new).await.map(|_| Deployed::Created)
+        let created = self.create_endpoint(&new_endpoint(id, fields)).await?.read()?;
+        Ok(DeployedEndpoint::Created { webhook_secret: created.webhook_secret })
+    }
+
+    /// Checks what [`put_endpoint`](Self::put_endpoint) would do, and changes nothing.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn check_endpoint(
+        &self,
+        id: &EndpointId,
+        fields: &EndpointInput,
+    ) -> Result<Deployed, ClientError> {
+        let new = new_endpoint(id, fields);
+        self.check_put(ENDPOINTS, id.as_str(), fields, &new).await
+    }
+
+    /// Checks a change of an object, or the creation of `new` if there is no such object.
+    async fn check_put<T: Serialize + Sync>(
+        &self,
+        kind: &str,
+        id: &str,
+        fields: &T,
+        new: &T,
+    ) -> Result<Deployed, ClientError> {
+        match self.check_json(Method::PATCH, &["v1", kind, id], fields).await {
+            Err(error) if error.is_not_found() => {}
+            other => return other.map(|()| Deployed::Updated),
+        }
+        self.check_json(Method::POST, &["v1", kind], new).await.map(|()| Deployed::Created)
+    }
+
+    async fn check_json(
+        &self,
+        method: Method,
+        segments: &[&str],
+        body: &(impl Serialize + Sync),
+    ) -> Result<(), ClientError> {
+        let request = self.request(method, self.url(segments)).query(&[DRY_RUN]).json(body);
+        self.send::<()>(request, true).await.map(drop)
     }
 
     /// The newest log lines of an endpoint's handlers, followed by new ones for ever.
@@ -323,6 +398,16 @@ impl Client {
         let url = with_query(url, &query.query());
         EventStream::open(self, self.request(Method::GET, url), after).await
     }
+}
+
+fn new_template(id: &TemplateId, fields: &TemplateInput) -> TemplateInput {
+    let name = fields.name.clone().or_else(|| Some(id.to_string()));
+    TemplateInput { id: Some(id.clone()), name, ..fields.clone() }
+}
+
+fn new_endpoint(id: &EndpointId, fields: &EndpointInput) -> EndpointInput {
+    let name = fields.name.clone().or_else(|| Some(id.to_string()));
+    EndpointInput { id: Some(id.clone()), name, ..fields.clone() }
 }
 
 #[cfg(test)]

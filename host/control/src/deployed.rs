@@ -20,6 +20,15 @@ use tracing::{error, warn};
 use crate::access::Access;
 use crate::error::ControlError;
 
+/// How far an operation goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The operation is checked as far as it can be without its effects, and changes nothing.
+    CheckOnly,
+    /// The operation is carried out.
+    Whole,
+}
+
 /// The catalog, with the parts of the host that learn of its changes.
 #[derive(Debug)]
 pub(crate) struct Deployed {
@@ -57,6 +66,22 @@ impl Deployed {
             true => Ok(()),
             false => Err(ControlError::KeyEnded),
         }
+    }
+
+    /// Checks the change that `decide` returns, as [`change`](Self::change) would, and writes nothing.
+    ///
+    /// # Errors
+    /// Those of `decide`, the refusals of the catalog, and [`ControlError::KeyEnded`].
+    pub(crate) fn check<T>(
+        &self,
+        caller: &ApiKey,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), ControlError>,
+    ) -> Result<T, ControlError> {
+        let decide_if_valid = |view: &View| {
+            self.check_key(caller, view)?;
+            decide(view)
+        };
+        self.catalog.check(decide_if_valid)
     }
 
     /// Changes the catalog as `decide` returns, if the caller's key is still valid. See

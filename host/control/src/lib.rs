@@ -35,6 +35,7 @@ pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, Templa
 pub use bounds::check_text;
 pub use complete::complete;
 pub use control::{Control, Parts};
+pub use deployed::Extent;
 pub use endpoints::{
     EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind,
 };

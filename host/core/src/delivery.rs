@@ -101,6 +101,16 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Delivery>, StoreError>;
 }
 
+/// Decides which receivers webhooks may have.
+pub trait WebhookReceivers: Send + Sync + std::fmt::Debug {
+    /// Refuses a URL whose host is an address that no webhook is sent to, so that its submission can
+    /// be refused. The addresses of a name are known, and checked, only when a webhook is sent.
+    ///
+    /// # Errors
+    /// Why it is refused, and what permits it.
+    fn check(&self, url: &str) -> Result<(), String>;
+}
+
 /// Most added deliveries that one call of [`DeliveryStore::begin_attempts`] handles, so that it
 /// holds the store's lock only briefly. The next call handles the rest.
 pub const ARRIVALS_MAX: usize = 1_024;

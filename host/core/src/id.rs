@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::hex::is_lower_hex;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -99,8 +101,7 @@ impl FromStr for JobId {
             None => (false, text),
         };
         let (uuid, node) = rest.rsplit_once('-').ok_or(InvalidJobId)?;
-        let is_lower_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-        if uuid.len() != 36 || node.len() != 4 || !node.bytes().all(is_lower_hex) {
+        if uuid.len() != 36 || !is_lower_hex(node.as_bytes(), 4) {
             return Err(InvalidJobId);
         }
         let id = Self {

@@ -21,6 +21,7 @@ pub mod endpoint_metrics;
 pub mod endpoint_series;
 pub mod fair_permits;
 pub mod fair_share;
+pub mod hex;
 pub mod id;
 pub mod idempotency;
 pub mod image;

@@ -5,6 +5,7 @@
 
 use std::io::Write as _;
 
+use gristmill_core::hex::is_lower_hex;
 use gristmill_core::id::JobId;
 use gristmill_core::limits::LOG_LINE_BYTES_MAX;
 use gristmill_core::logs::LogLine;
@@ -48,9 +49,7 @@ pub(crate) fn encode(line: &LogLine, into: &mut Vec<u8>) {
 /// The inverse, without the line break. `None`: damaged.
 pub(crate) fn decode(line: &[u8]) -> Option<LogLine> {
     let (sum, rest) = line.split_at_checked(SUM_DIGITS)?;
-    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let sum =
-        std::str::from_utf8(sum).ok().filter(|sum| sum.bytes().all(|byte| is_digit(&byte)))?;
+    let sum = std::str::from_utf8(sum).ok().filter(|_| is_lower_hex(sum, SUM_DIGITS))?;
     if u32::from_str_radix(sum, 16).ok()? != crc32fast::hash(rest) {
         return None;
     }

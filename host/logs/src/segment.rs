@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use gristmill_core::hex::is_lower_hex;
+
 use rustix::fs::{Mode, OFlags};
 
 /// Largest file, whatever the settings. A search reads one file at a time into memory.
@@ -48,8 +50,7 @@ impl<'a> SegmentName<'a> {
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    if text.len() != DIGITS || !text.bytes().all(is_digit) {
+    if !is_lower_hex(text.as_bytes(), DIGITS) {
         return None;
     }
     u64::from_str_radix(text, 16).ok()

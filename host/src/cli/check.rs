@@ -62,6 +62,7 @@ pub(crate) struct RepairArgs {
 
 pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let CheckArgs { data_dir, secrets_key } = args;
+    data_dir::check_exists(data_dir)?;
     let report = gristmill_store::check(data_dir, secrets_key.as_deref())?;
     let mut damage = report.damage;
     let handlers = each_component(data_dir, |_, path, is_whole| {

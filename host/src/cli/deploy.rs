@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
 use gristmill_client::wire::id::{EndpointId, TemplateId};
 use gristmill_client::wire::management::{EndpointInput, Handler, TemplateInput};
-use gristmill_client::{Client, Deployed};
+use gristmill_client::{Client, Deployed, DeployedEndpoint};
 use serde_json::json;
 
 use super::client::{ConnectionArgs, EndpointOptions, given, upload};
@@ -37,6 +38,9 @@ const OPERATIONS: [(&str, &str, &[&str]); 8] = [
 ///
 /// The template and the endpoint both get the id NAME. If they exist already, the given options
 /// change them, and all other settings are unchanged.
+///
+/// The host checks all settings before the handler is uploaded: a deploy that is refused changes
+/// nothing that runs. A new endpoint's answer has the secret that its webhooks are signed with.
 #[derive(Debug, Args)]
 pub(crate) struct DeployArgs {
     /// The handler: a WebAssembly component, or a project's directory [default: the project of the
@@ -100,23 +104,38 @@ impl Deployable {
         }
     }
 
-    /// Uploads the component, and creates or updates the template and the endpoint.
+    /// Checks the settings, uploads the component, and creates or updates the template and the
+    /// endpoint.
+    ///
+    /// The upload moves the image's name, and from then on each endpoint that runs this image runs the
+    /// new component. So all that can be refused is checked before it.
     ///
     /// # Errors
-    /// When the host refuses one of them.
-    pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, Deployed)> {
+    /// When the host refuses one of them. Unless the host changes between its checks and the upload,
+    /// nothing that runs has changed then.
+    pub(crate) async fn put(self, client: &Client) -> anyhow::Result<(Handler, DeployedEndpoint)> {
         let Self { name, tag, component, template, endpoint } = self;
-        let upload = upload(client, &format!("{name}:{tag}"), component).await?;
-        let upload = upload.read()?;
+        let image = format!("{name}:{tag}");
         let template = TemplateInput {
-            image_name: Some(upload.image.clone()),
+            image_name: Some(image.clone()),
             is_serverless: Some(true),
             ..template
         };
         let id = TemplateId::new(name.as_str())?;
-        client.put_template(&id, &template).await?;
-        let endpoint = EndpointInput { template_id: Some(id), ..endpoint };
-        let deployed = client.put_endpoint(&name, &endpoint).await?;
+        let endpoint = EndpointInput { template_id: Some(id.clone()), ..endpoint };
+        if client.check_template(&id, &template).await? == Deployed::Created {
+            // The check of the endpoint needs the template, and nothing runs with a new one.
+            client.put_template(&id, &template).await?;
+        }
+        client.check_endpoint(&name, &endpoint).await?;
+        let upload = upload(client, &image, component).await?.read()?;
+        let applied = async {
+            client.put_template(&id, &template).await?;
+            client.put_endpoint(&name, &endpoint).await
+        };
+        let half =
+            || format!("`{image}` is uploaded and runs, but its settings are not all changed");
+        let deployed = applied.await.with_context(half)?;
         Ok((upload, deployed))
     }
 }
@@ -173,9 +192,9 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let name = deployable.name.clone();
     let (upload, deployed) = deployable.put(&client).await?;
     if as_json {
-        output::result(report(&client, &name, &upload, deployed))?;
+        output::result(report(&client, &name, &upload, &deployed))?;
     } else {
-        show(&client, &name, &upload, deployed)?;
+        show(&client, &name, &upload, &deployed)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -184,7 +203,7 @@ fn report(
     client: &Client,
     name: &EndpointId,
     upload: &Handler,
-    deployed: Deployed,
+    deployed: &DeployedEndpoint,
 ) -> serde_json::Value {
     let urls: serde_json::Map<_, _> = OPERATIONS
         .iter()
@@ -192,26 +211,30 @@ fn report(
             ((*operation).to_owned(), client.queue_url(name, path).as_str().into())
         })
         .collect();
-    json!({
+    let mut report = json!({
         "endpoint": name,
-        "created": deployed == Deployed::Created,
+        "created": matches!(deployed, DeployedEndpoint::Created { .. }),
         "image": upload.image,
         "sha256": upload.sha256,
         "sizeInBytes": upload.size_in_bytes,
         "compileMs": upload.compile_ms,
         "urls": urls,
-    })
+    });
+    if let DeployedEndpoint::Created { webhook_secret } = deployed {
+        report["webhookSecret"] = webhook_secret.as_str().into();
+    }
+    report
 }
 
 fn show(
     client: &Client,
     name: &EndpointId,
     upload: &Handler,
-    deployed: Deployed,
+    deployed: &DeployedEndpoint,
 ) -> anyhow::Result<()> {
     let verb = match deployed {
-        Deployed::Created => "created",
-        Deployed::Updated => "updated",
+        DeployedEndpoint::Created { .. } => "created",
+        DeployedEndpoint::Updated => "updated",
     };
     output::note(format_args!(
         "{verb} endpoint `{name}`: {}, {}, sha256 {}, compiled in {} ms\n",
@@ -225,6 +248,11 @@ fn show(
             "{operation:<11}  {method:<4}  {}",
             client.queue_url(name, path)
         ))?;
+    }
+    if let DeployedEndpoint::Created { webhook_secret } = deployed {
+        output::note(format_args!(
+            "\nits webhooks are signed with the secret {webhook_secret}, which is not shown again"
+        ));
     }
     output::note(format_args!("\ntry it:\n  gristmill submit {name} --wait --input '{{}}'"));
     Ok(())
@@ -251,8 +279,12 @@ mod tests {
             updated_at: "2026-01-01T00:00:00Z".into(),
         };
         let name = EndpointId::new("echo").unwrap();
-        let report = report(&client, &name, &upload, Deployed::Created);
-        assert_eq!(report["created"], true);
+        let created = DeployedEndpoint::Created { webhook_secret: "whsec_x".into() };
+        let report = report(&client, &name, &upload, &created);
+        assert_eq!(
+            (&report["created"], &report["webhookSecret"]),
+            (&json!(true), &json!("whsec_x"))
+        );
         assert_eq!(report["urls"]["run"], "http://h:1/v2/echo/run");
         assert_eq!(report["urls"]["stream"], "http://h:1/v2/echo/stream/JOB");
         assert_eq!(report["urls"].as_object().unwrap().len(), OPERATIONS.len());

@@ -2,6 +2,7 @@
 //! `[limits]` of a [project file](super::project), with the same names and bounds.
 
 use clap::Args;
+use gristmill_client::wire::bounds::FUEL;
 use gristmill_client::wire::management::EndpointInput;
 use gristmill_core::endpoint::{Metering, SandboxLimits};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
@@ -13,9 +14,6 @@ use super::parse;
 /// timeouts.
 pub(crate) const TIMEOUT_MS: Bounds =
     Bounds { min: 1, default: EXECUTION_TIMEOUT_MS.default, max: EXECUTION_TIMEOUT_MS.max };
-
-/// Fuel; without a number it is derived from the timeout.
-const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
 
 /// The given limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args, Deserialize)]

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::bounds::{Bounds, NAME_BYTES_MAX, SCALER_VALUE};
 use gristmill_client::wire::management::ScalerType;
 use gristmill_client::wire::{Metering, Scope};
 use url::Url;
+
+use crate::parsing;
 
 /// One environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,11 +43,11 @@ pub(crate) fn environment(vars: Vec<EnvVar>) -> BTreeMap<String, String> {
 }
 
 /// A number inside the platform's bounds.
-pub(crate) fn bounded<T>(bounds: Bounds) -> RangedU64ValueParser<T>
-where
-    T: TryFrom<u64> + Clone + Send + Sync,
-{
-    RangedU64ValueParser::new().range(bounds.min..=bounds.max)
+pub(crate) fn bounded<T: TryFrom<u64>>(
+    bounds: Bounds,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    let Bounds { min, max, .. } = bounds;
+    move |text| parsing::whole_number(text, min, max)
 }
 
 /// `queue-delay:4` or `request-count:1`.
@@ -88,13 +90,14 @@ pub(crate) fn job_id(text: &str) -> Result<String, String> {
 
 /// The URL of a host.
 pub(crate) fn host_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let wrong = "write a URL with its scheme, such as http://127.0.0.1:8080";
+    let url = Url::parse(text).map_err(|_| wrong)?;
     let is_plain = url.query().is_none() && url.fragment().is_none();
     let has_user = !url.username().is_empty() || url.password().is_some();
     match url.scheme() {
         "http" | "https" if is_plain && !has_user => Ok(url),
         "http" | "https" => Err("only scheme, host, port and path may stand here".to_owned()),
-        _ => Err("write a URL such as http://127.0.0.1:8080".to_owned()),
+        _ => Err(wrong.to_owned()),
     }
 }
 
@@ -141,5 +144,20 @@ mod tests {
         for wrong in wrong {
             assert!(host_url(wrong).is_err(), "{wrong}");
         }
+        for wrong in ["127.0.0.1:8080", "localhost:8080", "example.com"] {
+            let said = host_url(wrong).unwrap_err();
+            assert_eq!(said, "write a URL with its scheme, such as http://127.0.0.1:8080");
+        }
+    }
+
+    #[test]
+    fn a_wrong_number_shows_what_is_allowed() {
+        let bounds = Bounds { min: 1, default: 2, max: 300 };
+        assert_eq!(bounded::<u32>(bounds)("300"), Ok(300));
+        for wrong in ["0", "301", "-1", "1s", "", "1.5"] {
+            let said = bounded::<u32>(bounds)(wrong).unwrap_err();
+            assert_eq!(said, "write a whole number from 1 to 300, without a unit", "{wrong}");
+        }
+        assert!(bounded::<u8>(bounds)("300").is_err(), "it does not fit");
     }
 }

@@ -3,7 +3,7 @@
 //! ```toml
 //! [handler]
 //! name = "greeter"                  # the id of its endpoint, and the name of its component
-//! language = "rust"                 # rust, python or javascript
+//! language = "rust"                 # rust, python or javascript (or js)
 //! component = "build/greeter.wasm"  # where the built component lies; this is the default
 //!
 //! [limits]                          # as the options of `gristmill run`: memory-mib, timeout-ms,
@@ -70,7 +70,8 @@ pub(crate) enum Language {
     Rust,
     /// Built with componentize-py.
     Python,
-    /// Built with a JavaScript engine in the component.
+    /// Built with a JavaScript engine in the component. The other names are those of `gristmill new`.
+    #[serde(alias = "js", alias = "typescript", alias = "ts")]
     Javascript,
 }
 

@@ -248,12 +248,13 @@ async fn serve(
     };
     disk.watch(start_waiting_jobs(&catalog, &dispatcher), on_tight)?;
     let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
+    let sender = Arc::new(HttpSender::new(webhook_allow, addresses.clone()));
     let deliverer = Deliverer::start(DeliveryParts {
         store: store.clone(),
         catalog: catalog.clone(),
         signals: signals.clone(),
         clock: clock.clone(),
-        sender: Arc::new(HttpSender::new(webhook_allow, addresses.clone())),
+        sender: sender.clone(),
     });
     let jobs =
         Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness()));
@@ -291,6 +292,7 @@ async fn serve(
         jobs: jobs.clone(),
         disk_space,
         secrets: store.clone(),
+        receivers: sender,
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);

@@ -30,6 +30,7 @@ use super::addresses::AddressBound;
 use super::listener::ConnectionLimits;
 use super::manual_clock::ManualClockStart;
 use super::tls::TlsFiles;
+use crate::parsing;
 
 /// Most MiB of an option: 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
@@ -52,6 +53,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_LISTEN",
+        value_parser = parsing::address,
         default_value = "127.0.0.1:8080"
     )]
     pub listen: SocketAddr,
@@ -127,7 +129,12 @@ pub struct ServeSettings {
 
     /// A second address, which serves /metrics, /livez and /readyz without a key; port 0 takes a free
     /// one. Only collectors and supervisors should reach it.
-    #[arg(long, value_name = "ADDRESS:PORT", env = "GRISTMILL_METRICS_LISTEN")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "GRISTMILL_METRICS_LISTEN",
+        value_parser = parsing::address
+    )]
     pub metrics_listen: Option<SocketAddr>,
 
     /// Endpoints with their own name in the metrics; the others share the name (other).

@@ -119,6 +119,9 @@ pub const HISTORY_JOBS: Bounds = Bounds { min: 1, default: 1, max: 100_000_000 }
 /// Most MiB of results, and of inputs of failed jobs, that an endpoint keeps (up to 16 TiB).
 pub const HISTORY_MIB: Bounds = Bounds { min: 1, default: 1, max: 16_777_216 };
 
+/// Fuel of one attempt; without a number it is derived from the timeout.
+pub const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
+
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).
 pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 

@@ -29,13 +29,22 @@ pub enum InvalidId {
         text: String,
     },
     /// A name that the URL layout uses itself.
-    #[error("{what} `{text}` is reserved")]
+    #[error("{what} `{text}` is reserved{}", others(reserved, text))]
     Reserved {
         /// The kind of object.
         what: &'static str,
         /// The text, as given.
         text: String,
+        /// All reserved names of this kind.
+        reserved: &'static [&'static str],
     },
+}
+
+/// The other names, as the end of a sentence.
+fn others(names: &[&str], text: &str) -> String {
+    let others = names.iter().filter(|name| **name != text);
+    let others: Vec<_> = others.map(|name| format!("`{name}`")).collect();
+    if others.is_empty() { String::new() } else { format!(", like {}", others.join(", ")) }
 }
 
 fn check(what: &'static str, text: &str) -> Result<(), InvalidId> {
@@ -64,7 +73,8 @@ macro_rules! name {
                 check($what, text)?;
                 let reserved: &[&str] = &[$($reserved),*];
                 if reserved.contains(&text) {
-                    return Err(InvalidId::Reserved { what: $what, text: text.to_owned() });
+                    let text = text.to_owned();
+                    return Err(InvalidId::Reserved { what: $what, text, reserved: &RESERVED_IDS });
                 }
                 Ok(Self(text.into()))
             }
@@ -133,9 +143,20 @@ name!(
 );
 
 /// Ids that new endpoints may not have: paths of management APIs with the same position as an
-/// endpoint's id. An existing endpoint with such an id keeps it, and works as before.
-const RESERVED_IDS: [&str; 7] =
-    ["network-volumes", "registries", "billing", "catalog", "pods", "clusters", "account"];
+/// endpoint's id, and [`OTHERS`]. An existing endpoint with such an id keeps it, and works as before;
+/// no endpoint can have the first two.
+const RESERVED_IDS: [&str; 10] = [
+    "serverless",
+    "templates",
+    "network-volumes",
+    "registries",
+    "billing",
+    "catalog",
+    "pods",
+    "clusters",
+    "account",
+    OTHERS,
+];
 
 /// The id under which an owner's usage is summed when its endpoint, or its template, has no
 /// separate row. New endpoints and templates may not have this id.
@@ -152,8 +173,9 @@ impl EndpointId {
     /// # Errors
     /// [`InvalidId::Reserved`].
     pub fn check_new(&self) -> Result<(), InvalidId> {
-        if RESERVED_IDS.contains(&self.as_str()) || self.as_str() == OTHERS {
-            return Err(InvalidId::Reserved { what: "endpoint id", text: self.to_string() });
+        if RESERVED_IDS.contains(&self.as_str()) {
+            let (what, text) = ("endpoint id", self.to_string());
+            return Err(InvalidId::Reserved { what, text, reserved: &RESERVED_IDS });
         }
         Ok(())
     }
@@ -171,7 +193,8 @@ impl TemplateId {
     /// [`InvalidId::Reserved`].
     pub fn check_new(&self) -> Result<(), InvalidId> {
         if self.as_str() == OTHERS {
-            return Err(InvalidId::Reserved { what: "template id", text: self.to_string() });
+            let (what, text) = ("template id", self.to_string());
+            return Err(InvalidId::Reserved { what, text, reserved: &[OTHERS] });
         }
         Ok(())
     }
@@ -199,10 +222,12 @@ mod tests {
 
     #[test]
     fn reserved_paths_are_refused_as_ids_of_new_endpoints_only() {
-        for text in RESERVED_IDS {
+        for text in &RESERVED_IDS[2..] {
             let stored: EndpointId = serde_json::from_str(&format!("\"{text}\"")).unwrap();
             let refused = stored.check_new().unwrap_err().to_string();
-            assert_eq!(refused, format!("endpoint id `{text}` is reserved"));
+            let said =
+                format!("endpoint id `{text}` is reserved, like `serverless`, `templates`, ");
+            assert!(refused.starts_with(&said), "{refused}");
         }
         for text in ["serverless", "templates"] {
             assert!(EndpointId::new(text).is_err(), "{text}");
@@ -218,7 +243,11 @@ mod tests {
         for (text, complaint) in [
             ("", "endpoint id must have 1 to 128 characters, not 0"),
             ("a b", "endpoint id `a b` may only have letters, digits, `_` and `-`"),
-            ("serverless", "endpoint id `serverless` is reserved"),
+            (
+                "serverless",
+                "endpoint id `serverless` is reserved, like `templates`, `network-volumes`, \
+                 `registries`, `billing`, `catalog`, `pods`, `clusters`, `account`, `_others`",
+            ),
         ] {
             assert_eq!(EndpointId::new(text).unwrap_err().to_string(), complaint);
         }

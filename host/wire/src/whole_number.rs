@@ -66,12 +66,29 @@ where
 }
 
 fn out_of_range<E: de::Error>(number: i128) -> E {
-    E::custom(format_args!("{number} is out of range"))
+    if number < 0 {
+        return E::custom(format_args!("{number} is negative; the least is 0"));
+    }
+    E::custom(format_args!("{number} is too large for any such field"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_does_not_fit_is_refused_with_the_reason() {
+        #[derive(Debug, serde::Deserialize)]
+        struct One(
+            #[serde(deserialize_with = "required")]
+            #[expect(dead_code)]
+            u32,
+        );
+
+        let said = |text| serde_json::from_str::<One>(text).unwrap_err().to_string();
+        assert_eq!(said("-1"), "-1 is negative; the least is 0");
+        assert!(said("5000000000").starts_with("5000000000 is too large"));
+    }
 
     #[test]
     fn one_number_has_many_spellings_and_a_fraction_is_none_of_them() {

@@ -144,7 +144,21 @@ fn compare(
             }
         }
         (a, b) if a == b => {}
+        // Earlier versions left out zeros at the end of a time's milliseconds.
+        (Some(Value::String(a)), Some(Value::String(b))) if *a == without_zeros(b) => {}
         (a, b) => found.push((pointer.to_owned(), short(a), short(b))),
+    }
+}
+
+/// `…:58.79Z` for `…:58.790Z`, and `…:58Z` for `…:58.000Z`.
+fn without_zeros(time: &str) -> String {
+    match time.strip_suffix('Z').and_then(|time| time.split_once('.')) {
+        None => time.to_owned(),
+        Some((seconds, fraction)) => {
+            let fraction = fraction.trim_end_matches('0');
+            let point = if fraction.is_empty() { "" } else { "." };
+            format!("{seconds}{point}{fraction}Z")
+        }
     }
 }
 

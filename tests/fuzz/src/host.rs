@@ -13,6 +13,7 @@ use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Servic
 use gristmill_control::{Access, Control, Parts};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
+use gristmill_core::delivery::WebhookReceivers;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, VolumeId, WorkerId};
@@ -126,6 +127,12 @@ impl BackupSource for Nothing {
     }
 }
 
+impl WebhookReceivers for Nothing {
+    fn check(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl Runtime for Nothing {
     async fn prepare(&self, _: &Deployment) -> Result<(), String> {
@@ -232,6 +239,7 @@ impl Host {
             jobs: Arc::new(jobs),
             disk_space: Arc::default(),
             secrets: Arc::new(Nothing),
+            receivers: Arc::new(Nothing),
         };
         let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());

@@ -3,15 +3,17 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::response::Response;
 
 use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret, NewEndpoint};
 
+use super::dry_run::DryRun;
 use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
-use crate::openapi::parameters::PageOfList;
+use crate::openapi::parameters::{CheckOnly, PageOfList};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 
@@ -48,16 +50,22 @@ pub(crate) async fn list(
 /// A new endpoint; it takes jobs at once.
 #[utoipa::path(
     post, path = "/endpoints", operation_id = "CreateEndpoint", tag = tag::ENDPOINTS,
-    request_body = NewEndpoint,
-    responses((status = 200, description = "The new endpoint", body = EndpointWithSecret), BodyRefused),
+    params(CheckOnly), request_body = NewEndpoint,
+    responses(
+        (status = 200, description = "The new endpoint", body = EndpointWithSecret),
+        (status = 204, description = "With `dryRun`: the call would succeed"),
+        BodyRefused,
+    ),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Manage>,
+    dry_run: DryRun,
     request: Request,
-) -> Result<Json<EndpointWithSecret>, ApiError> {
+) -> Result<Response, ApiError> {
     let input: EndpointInput = input::json(&state, &key, request).await?;
-    let endpoint = state.control.endpoints.create(&key, dto::new_endpoint(input)).await?;
-    Ok(Json(dto::endpoint_with_secret(&endpoint)))
+    let new = dto::new_endpoint(input);
+    let endpoint = state.control.endpoints.create(&key, new, dry_run.0).await?;
+    Ok(dry_run.answer(|| dto::endpoint_with_secret(&endpoint)))
 }
 
 /// Changes the given fields.
@@ -65,18 +73,25 @@ pub(crate) async fn create(
 /// Running jobs continue with the old settings; waiting jobs start with the new ones.
 #[utoipa::path(
     patch, path = "/endpoints/{id}", operation_id = "UpdateEndpoint", tag = tag::ENDPOINTS,
-    request_body = EndpointInput,
-    responses((status = 200, description = "The changed endpoint", body = wire::Endpoint), BodyRefused, Missing),
+    params(CheckOnly), request_body = EndpointInput,
+    responses(
+        (status = 200, description = "The changed endpoint", body = wire::Endpoint),
+        (status = 204, description = "With `dryRun`: the call would succeed"),
+        BodyRefused, Missing,
+    ),
 )]
 pub(crate) async fn update(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
+    dry_run: DryRun,
     request: Request,
-) -> Result<Json<wire::Endpoint>, ApiError> {
+) -> Result<Response, ApiError> {
     let input: EndpointInput = input::json(&state, &key, request).await?;
-    let endpoint =
-        state.control.endpoints.update(&key, named.id()?, dto::endpoint_patch(input)).await?;
-    Ok(Json(dto::endpoint(&endpoint)))
+    let id = named.id()?;
+    named.check_kept(input.id.as_ref().map(|id| id.as_str()))?;
+    let patch = dto::endpoint_patch(input);
+    let endpoint = state.control.endpoints.update(&key, id, patch, dry_run.0).await?;
+    Ok(dry_run.answer(|| dto::endpoint(&endpoint)))
 }
 
 /// Deletes the endpoint with all its jobs.

@@ -2,16 +2,16 @@
 
 use std::str::FromStr;
 
-use axum::body::Body;
-use axum::body::HttpBody as _;
+use axum::body::{self, HttpBody as _};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
 use axum::http::request::Parts;
 use gristmill_core::id::InvalidId;
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::MANAGEMENT_BODY_BYTES_MAX;
-use serde::de::DeserializeOwned;
+use serde::de::DeserializeSeed as _;
 
+use super::fields::{Body, BodySeed};
 use crate::auth;
 use crate::error::ApiError;
 use crate::state::ApiState;
@@ -39,34 +39,46 @@ impl Named {
     pub(crate) fn id<I: FromStr<Err = InvalidId>>(&self) -> Result<I, ApiError> {
         self.0.parse().map_err(|error: InvalidId| ApiError::bad_request(error.to_string()))
     }
+
+    /// Checks the id in a body that changes the object with this id.
+    ///
+    /// # Errors
+    /// 400 for another id.
+    pub(crate) fn check_kept(&self, id: Option<&str>) -> Result<(), ApiError> {
+        match id {
+            Some(id) if id != self.0 => {
+                Err(ApiError::bad_request(format!("`id` cannot be changed; it is `{}`", self.0)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
 }
 
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
-/// 400 that names the field which does not fit; 401 when the caller's key was revoked or has
+/// 400 that names the field which does not fit, or which `T` does not have; 401 when the caller's key was revoked or has
 /// expired while the body arrived.
-pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
+pub(crate) async fn json<T: Body>(
     state: &ApiState,
     caller: &ApiKey,
-    request: Request<Body>,
+    request: Request<body::Body>,
 ) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&caller.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
     auth::check_again(caller, state)?;
-    state.checks.run(caller, &body.bytes, |body| parse(body)).await
+    let brand = state.brand.clone();
+    state.checks.run(caller, &body.bytes, move |body| parse(body, &brand)).await
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-    // Serde alone would take an array of the fields' values in their order.
-    if body.trim_ascii_start().starts_with(b"[") {
-        return Err(ApiError::bad_request("the body must be a JSON object"));
-    }
+fn parse<T: Body>(body: &[u8], brand: &str) -> Result<T, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+    let value = BodySeed::<T>::new(brand).deserialize(tracked).map_err(|error| {
+        let path = track.path().to_string();
         let field = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
-        ApiError::bad_request(format!("{field} is invalid: {}", error.inner()))
+        ApiError::bad_request(format!("{field} is invalid: {error}"))
     })?;
     reader
         .end()
@@ -75,10 +87,10 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 }
 
 /// The same; a call without a body counts as an empty object.
-pub(crate) async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(
+pub(crate) async fn json_or_default<T: Body + Default>(
     state: &ApiState,
     caller: &ApiKey,
-    request: Request<Body>,
+    request: Request<body::Body>,
 ) -> Result<T, ApiError> {
     if request.body().size_hint().exact() == Some(0) {
         return Ok(T::default());
@@ -108,7 +120,47 @@ pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_wire::management::{EndpointInput, NetworkVolumeInput, NewKey, TemplateInput};
+    use serde_json::json;
+
     use super::*;
+
+    fn complaint<T: Body + std::fmt::Debug>(body: &serde_json::Value) -> String {
+        let error = parse::<T>(body.to_string().as_bytes(), "Mill").unwrap_err();
+        format!("{error:?}")
+    }
+
+    #[test]
+    fn a_field_that_does_not_exist_is_refused_with_the_fields_that_do() {
+        let misspelled = json!({ "name": "k", "scopes": ["read"], "expiresAt": 1 });
+        let said = complaint::<NewKey>(&misspelled);
+        assert!(said.contains("unknown field `expiresAt`"), "{said}");
+        assert!(said.contains("`owner`, `endpoints`, `expiresInSeconds`"), "{said}");
+        let said = complaint::<EndpointInput>(&json!({ "workersMaximum": 1 }));
+        assert!(said.contains("`workersMaximum`") && said.contains("`workersMax`"), "{said}");
+        let said = complaint::<TemplateInput>(&json!({ "isPlatfrom": true }));
+        assert!(said.contains("`isPlatfrom`") && said.contains("`isPlatform`"), "{said}");
+        let said = complaint::<NetworkVolumeInput>(&json!({ "sizeGb": 2 }));
+        assert!(said.contains("`sizeGb`, expected `name` or `size`"), "{said}");
+        let said = complaint::<EndpointInput>(&json!({ "gpuCount": 1, "workersMax": -1.5 }));
+        assert!(said.contains("`workersMax` is invalid"), "{said}");
+        for list in [json!([]), json!(["k", ["read"]]), json!("k"), json!(null)] {
+            assert!(complaint::<NewKey>(&list).contains("a JSON object"), "{list}");
+        }
+    }
+
+    #[test]
+    fn fields_for_hardware_and_fields_that_only_the_host_sets_have_no_effect() {
+        let hosted =
+            json!({ "workersMax": 3, "computeType": "GPU", "gpuTypeIds": [], "flashboot": {} });
+        let input: EndpointInput = parse(hosted.to_string().as_bytes(), "Mill").unwrap();
+        assert_eq!(input, EndpointInput { workers_max: Some(3), ..EndpointInput::default() });
+        let own = json!({ "isMill": true, "earned": 0.5, "runtimeInMin": 2, "readme": "r" });
+        let input: TemplateInput = parse(own.to_string().as_bytes(), "Mill").unwrap();
+        assert_eq!(input, TemplateInput { readme: Some("r".into()), ..TemplateInput::default() });
+        let said = complaint::<TemplateInput>(&json!({ "isOther": true }));
+        assert!(said.contains("`isOther`"), "{said}");
+    }
 
     #[test]
     fn every_spelling_of_a_flag_is_checked() {

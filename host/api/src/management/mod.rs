@@ -1,7 +1,9 @@
 //! The management API: handlers, templates, credentials for registries, endpoints with their
 //! webhooks and logs, network volumes, keys, billing, the backup, and the key of stored secrets.
 
+pub(crate) mod dry_run;
 pub(crate) mod dto;
+mod fields;
 pub(crate) mod input;
 mod page;
 

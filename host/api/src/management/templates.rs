@@ -5,16 +5,18 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
+use axum::response::Response;
 use gristmill_core::template::{Template, TemplateFilter};
 use gristmill_wire::management::{self as wire, NewTemplate, TemplateInput};
 
+use super::dry_run::DryRun;
 use super::dto;
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
-use crate::openapi::parameters::{PageOfList, TemplateFlags};
+use crate::openapi::parameters::{CheckOnly, PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::state::ApiState;
@@ -61,16 +63,23 @@ pub(crate) async fn list(
 /// A new template. An image in a registry is fetched before the answer.
 #[utoipa::path(
     post, path = "/templates", operation_id = "CreateTemplate", tag = tag::TEMPLATES,
-    request_body = NewTemplate,
-    responses((status = 200, description = "The new template", body = wire::Template), BodyRefused, CompileRefused),
+    params(CheckOnly), request_body = NewTemplate,
+    responses(
+        (status = 200, description = "The new template", body = wire::Template),
+        (status = 204, description = "With `dryRun`: the call would succeed"),
+        BodyRefused, CompileRefused,
+    ),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Manage>,
+    dry_run: DryRun,
     request: Request,
-) -> Result<Json<wire::Template>, ApiError> {
+) -> Result<Response, ApiError> {
     let input: TemplateInput = input::json(&state, &key, request).await?;
-    let template = state.control.templates.create(&key, dto::new_template(input)).await?;
-    Ok(Json(document(&state, &template).await?))
+    let new = dto::new_template(input);
+    let template = state.control.templates.create(&key, new, dry_run.0).await?;
+    let document = document(&state, &template).await?;
+    Ok(dry_run.answer(|| document))
 }
 
 /// Changes the given fields. A given image in a registry is fetched, even if its name is unchanged.
@@ -78,18 +87,26 @@ pub(crate) async fn create(
 /// Endpoints with the template run the new version from their next job on.
 #[utoipa::path(
     patch, path = "/templates/{templateId}", operation_id = "UpdateTemplate", tag = tag::TEMPLATES,
-    request_body = TemplateInput,
-    responses((status = 200, description = "The changed template", body = wire::Template), BodyRefused, CompileRefused, Missing),
+    params(CheckOnly), request_body = TemplateInput,
+    responses(
+        (status = 200, description = "The changed template", body = wire::Template),
+        (status = 204, description = "With `dryRun`: the call would succeed"),
+        BodyRefused, CompileRefused, Missing,
+    ),
 )]
 pub(crate) async fn update(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
+    dry_run: DryRun,
     request: Request,
-) -> Result<Json<wire::Template>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = named.id()?;
     let input: TemplateInput = input::json(&state, &key, request).await?;
-    let template = state.control.templates.update(&key, id, dto::template_patch(input)).await?;
-    Ok(Json(document(&state, &template).await?))
+    named.check_kept(input.id.as_ref().map(|id| id.as_str()))?;
+    let patch = dto::template_patch(input);
+    let template = state.control.templates.update(&key, id, patch, dry_run.0).await?;
+    let document = document(&state, &template).await?;
+    Ok(dry_run.answer(|| document))
 }
 
 /// Deletes a template that no endpoint uses.

@@ -1,14 +1,15 @@
 //! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and their deliveries.
 
 use axum::Json;
-use axum::response::{IntoResponse as _, Response};
-
+use gristmill_core::delivery;
 use gristmill_wire::management::{Delivery, EndpointWithSecret};
 
 use super::dto;
 use super::input::Named;
+use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
+use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
 
@@ -28,17 +29,18 @@ pub(crate) async fn rotate_secret(
 /// The newest deliveries, newest first.
 #[utoipa::path(
     get, path = "/endpoints/{id}/deliveries", operation_id = "ListDeliveries", tag = tag::ENDPOINTS,
+    params(PageOfList),
     responses((status = 200, description = "Newest first", body = Vec<Delivery>), Mistaken, Missing),
 )]
 pub(crate) async fn deliveries(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
-) -> Result<Response, ApiError> {
+    page: Page,
+) -> Result<Paged, ApiError> {
     let deliveries = state.control.endpoints.deliveries(&key, &named.id()?).await?;
-    // The list may have 3 MiB.
-    let write = move || {
-        let documents: Vec<_> = deliveries.iter().map(dto::delivery).collect();
-        Ok(Json(documents).into_response())
-    };
-    state.pages.write(&key, write).await
+    // Numbers grow from one delivery to the next.
+    let cursor_position =
+        |delivery: &&delivery::Delivery| format!("{:020}", u64::MAX - delivery.id.0);
+    let select = move |page: Page| page.of(&deliveries, cursor_position, dto::delivery);
+    page.make(&state, &key, select).await
 }

@@ -5,13 +5,15 @@
 //! **Cost.** A look at the path, and three additions to atomic numbers for each call.
 
 use std::array;
+use std::ops::Range;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use gristmill_core::metrics::{Counter, DurationTotals, Durations};
 
-/// The names of the routes. The last one stands for all paths without a name of their own.
-pub(crate) const ROUTES: [&str; 28] = [
+/// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
+/// paths without a name of their own.
+pub(crate) const ROUTES: [&str; 30] = [
     "run",
     "runsync",
     "status",
@@ -25,6 +27,8 @@ pub(crate) const ROUTES: [&str; 28] = [
     "health",
     "openai",
     "templates",
+    "jobs",
+    "job-actions",
     "endpoints",
     "handlers",
     "keys",
@@ -41,6 +45,15 @@ pub(crate) const ROUTES: [&str; 28] = [
     "docs",
     "other",
 ];
+
+/// The operations of the queue API in [`ROUTES`].
+const QUEUE: Range<usize> = 0..12;
+
+/// The resources of the management API in [`ROUTES`].
+const MANAGEMENT: Range<usize> = 12..23;
+
+/// The others.
+const REST: Range<usize> = 23..OTHER;
 
 const OTHER: usize = ROUTES.len() - 1;
 
@@ -99,19 +112,20 @@ pub(crate) fn route_of(path: &str) -> usize {
     let path = path.strip_prefix("/sdk").unwrap_or(path);
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let is_registry = |part| matches!(part, "blobs" | "manifests" | "tags" | "referrers");
-    let name = match parts.next() {
+    let (range, name) = match parts.next() {
         Some("v2") => match (parts.next(), parts.next()) {
-            (None, _) => "registry",
-            (_, Some(part)) if is_registry(part) || parts.any(is_registry) => "registry",
-            (_, Some(part)) => part,
-            (Some(_), None) => "",
+            (None, _) => (REST, "registry"),
+            (_, Some(part)) if is_registry(part) || parts.any(is_registry) => (REST, "registry"),
+            (_, Some(part)) => (QUEUE, part),
+            (Some(_), None) => return OTHER,
         },
-        Some("v1") => parts.next().unwrap_or_default(),
-        Some("openapi.json") => "openapi",
-        Some(part @ ("metrics" | "livez" | "readyz" | "docs")) => part,
-        _ => "",
+        Some("v1") => (MANAGEMENT, parts.next().unwrap_or_default()),
+        Some("openapi.json") => (REST, "openapi"),
+        Some(part) => (REST, part),
+        None => return OTHER,
     };
-    ROUTES.iter().position(|route| *route == name).unwrap_or(OTHER)
+    let found = ROUTES.get(range.clone()).and_then(|some| some.iter().position(|it| *it == name));
+    found.map_or(OTHER, |at| range.start + at)
 }
 
 #[cfg(test)]
@@ -126,6 +140,10 @@ mod tests {
             ("/v2/e/status/8a7b", "status"),
             ("/v2/e/openai/v1/chat/completions", "openai"),
             ("/v2/e/unknown", "other"),
+            ("/v2/e/templates", "other"),
+            ("/v1/run", "other"),
+            ("/v1/job-actions/a", "job-actions"),
+            ("/run", "other"),
             ("/v2/e", "other"),
             ("/v2", "registry"),
             ("/v2/", "registry"),

@@ -6,6 +6,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, PartialSchema as _};
 
+use crate::management::dry_run::DRY_RUN;
 use crate::management::dto::template::PLATFORM_FLAG;
 use gristmill_wire::schema;
 
@@ -91,6 +92,10 @@ parameters! {
     PageOfList {
         "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
+    }
+    /// Parameters of the changes that can be checked alone.
+    CheckOnly {
+        DRY_RUN, Query, flag(), "Check the call and change nothing: 204 if it would succeed. An image in a registry is not fetched";
     }
     /// Parameters of an endpoint's logs.
     LogFilter {

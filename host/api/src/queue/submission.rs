@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use gristmill_control::check_text;
+use gristmill_core::delivery::WebhookReceivers;
 use gristmill_core::id::OwnerId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
@@ -27,6 +28,16 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
+    /// Refuses a webhook to an address that no webhook is sent to.
+    ///
+    /// # Errors
+    /// 400 that names the address, and the option that permits it.
+    pub(crate) fn check_receiver(&self, receivers: &dyn WebhookReceivers) -> Result<(), ApiError> {
+        let Some(url) = &self.webhook else { return Ok(()) };
+        let refused = |reason| ApiError::bad_request(format!("`webhook`: {reason}"));
+        receivers.check(url).map_err(refused)
+    }
+
     /// The request of `owner` with this body.
     pub(crate) fn into_request(
         self,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use axum::extract::{Path, RawQuery};
 use axum::response::Response;
 use gristmill_control::NamedImages;
+use gristmill_core::hex::is_lower_hex;
 use gristmill_core::image::{MANIFEST_TYPE, PushedManifest};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -132,12 +133,9 @@ fn is_digest(text: &str) -> bool {
     let is_word = |word: &str, more: &[u8]| {
         !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || more.contains(&b))
     };
-    let is_hex = |text: &str, digits| {
-        text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
     text.split_once(':').is_some_and(|(algorithm, encoded)| match algorithm {
-        "sha256" => is_hex(encoded, 64),
-        "sha512" => is_hex(encoded, 128),
+        "sha256" => is_lower_hex(encoded.as_bytes(), 64),
+        "sha512" => is_lower_hex(encoded.as_bytes(), 128),
         _ => is_word(algorithm, b"+._-") && is_word(encoded, b"=_-"),
     })
 }

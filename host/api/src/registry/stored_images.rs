@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::error::ApiError;
 use crate::state::ApiState;
-use crate::wire_time::rfc3339;
+use crate::wire_time::rfc3339_shortest;
 
 /// The first finding among the manifests of a name, which may be 10,000: searched apart from the threads
 /// that serve calls, when it is the caller's turn.
@@ -46,7 +46,7 @@ pub(super) fn manifest_of<'i>(image: &'i Image, component: &Component) -> Cow<'i
     }
     let digest = format!("{:?}", component.digest);
     let config = json!({
-        "created": rfc3339(component.uploaded_at),
+        "created": rfc3339_shortest(component.uploaded_at),
         "architecture": "wasm",
         "os": "wasip2",
         "layerDigests": [digest],

@@ -17,7 +17,7 @@ use gristmill_core::timeline::Timeline;
 
 pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
 use crate::complete::complete;
-use crate::deployed::Deployed;
+use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
 use crate::owned::{Listed, find_owned, random_id};
 
@@ -71,7 +71,8 @@ impl Endpoints {
         self.deployed.workers.counts(id).running
     }
 
-    /// A new endpoint of the caller's owner; it takes jobs at once.
+    /// A new endpoint of the caller's owner; it takes jobs at once. Returns it also if it is only
+    /// checked.
     ///
     /// # Errors
     /// [`ControlError::Conflict`] when the id is taken; [`ControlError::Invalid`] for a template that
@@ -80,6 +81,7 @@ impl Endpoints {
         &self,
         caller: &Arc<ApiKey>,
         new: NewEndpoint,
+        extent: Extent,
     ) -> Result<Arc<Endpoint>, ControlError> {
         let NewEndpoint { id, properties } = new;
         let template = properties.template.clone().ok_or_else(|| {
@@ -88,7 +90,7 @@ impl Endpoints {
         let id = id.unwrap_or_else(random_id);
         let now = self.deployed.now();
         let blank = Endpoint::new(id.clone(), caller.owner.clone(), template, now);
-        self.change_one(caller, id.clone(), move |view, _| {
+        self.change_one(caller, id.clone(), extent, move |view, _| {
             if view.deployments.contains_key(&id) {
                 return Err(ControlError::conflict(format!("endpoint `{id}` exists already")));
             }
@@ -99,7 +101,7 @@ impl Endpoints {
     }
 
     /// Changes the given properties. Running jobs continue with the old ones; waiting jobs start with
-    /// the new ones.
+    /// the new ones. Returns the changed endpoint also if the change is only checked.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], and those of [`create`](Self::create).
@@ -108,8 +110,9 @@ impl Endpoints {
         caller: &Arc<ApiKey>,
         id: EndpointId,
         patch: EndpointPatch,
+        extent: Extent,
     ) -> Result<Arc<Endpoint>, ControlError> {
-        self.change_one(caller, id.clone(), move |view, caller| {
+        self.change_one(caller, id.clone(), extent, move |view, caller| {
             let current: &Arc<Endpoint> = find_owned(view, caller, &id)?;
             patch.apply(view, Endpoint::clone(current))
         })
@@ -126,7 +129,7 @@ impl Endpoints {
         id: EndpointId,
     ) -> Result<Arc<Endpoint>, ControlError> {
         let now = self.deployed.now();
-        self.change_one(caller, id.clone(), move |view, caller| {
+        self.change_one(caller, id.clone(), Extent::Whole, move |view, caller| {
             let current: &Arc<Endpoint> = find_owned(view, caller, &id)?;
             let mut endpoint = Endpoint::clone(current);
             endpoint.webhook_secrets = endpoint.webhook_secrets.rotated(now);
@@ -140,14 +143,18 @@ impl Endpoints {
         &self,
         caller: &Arc<ApiKey>,
         id: EndpointId,
+        extent: Extent,
         decide: impl FnOnce(&View, &ApiKey) -> Result<Endpoint, ControlError> + Send + 'static,
     ) -> Result<Arc<Endpoint>, ControlError> {
         let (deployed, caller) = (self.deployed.clone(), caller.clone());
         complete(async move {
             let put = |view: &View| {
                 let endpoint = decide(view, &caller)?;
-                Ok((vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))], ()))
+                Ok((vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint.clone()))], endpoint))
             };
+            if extent == Extent::CheckOnly {
+                return deployed.check(&caller, put).map(Arc::new);
+            }
             deployed.change(&caller, put).await?;
             let view = deployed.view();
             let endpoint = find_owned::<Endpoint>(&view, &caller, &id)?;

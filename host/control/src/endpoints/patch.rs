@@ -272,16 +272,25 @@ fn scaling(current: Scaling, input: &EndpointPatch) -> Result<Scaling, ControlEr
     Ok(Scaling { workers_min, workers_max, idle_timeout_s, scaler })
 }
 
-/// The limits, if each operation has one.
+/// The limits, if each operation has one, and each permits calls: a limit of 0 would refuse every call
+/// with the advice to try again later.
 fn rate_limits(
     limits: BTreeMap<String, OperationLimit>,
 ) -> Result<BTreeMap<String, OperationLimit>, ControlError> {
+    const CALLS: Bounds = Bounds { min: 1, default: 1, max: u32::MAX as u64 };
     let names = Endpoint::RATE_LIMITED;
-    match limits.keys().find(|name| !names.contains(&name.as_str())) {
-        None => Ok(limits),
-        Some(unknown) => Err(ControlError::invalid(format!(
-            "`rateLimits` has `{unknown}`; the operations are {}",
-            names.join(", ")
-        ))),
+    for (name, limit) in &limits {
+        if !names.contains(&name.as_str()) {
+            return Err(ControlError::invalid(format!(
+                "`rateLimits` has `{name}`; the operations are {}",
+                names.join(", ")
+            )));
+        }
+        let calls = limit.calls_per_10s.into();
+        bounded(&format!("rateLimits.{name}.callsPer10s"), CALLS, calls)?;
+        if let Some(calls) = limit.concurrent {
+            bounded(&format!("rateLimits.{name}.concurrent"), CALLS, calls.into())?;
+        }
     }
+    Ok(limits)
 }

@@ -16,7 +16,7 @@ use gristmill_core::template::{Template, TemplateFilter};
 pub use self::patch::TemplatePatch;
 use crate::billing::{Billing, TemplateUsage};
 use crate::complete::complete;
-use crate::deployed::Deployed;
+use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
 use crate::owned::{find_owned, missing, random_id};
 use crate::registry_auths::named_by_template;
@@ -75,7 +75,8 @@ impl Templates {
         self.billing.of_templates(self.deployed.now()).await
     }
 
-    /// A new template of the caller's owner. An image in a registry is fetched before.
+    /// A new template of the caller's owner. An image in a registry is fetched before, unless the
+    /// template is only checked; it is returned in both cases.
     ///
     /// # Errors
     /// [`ControlError::Conflict`] when the id or the name is taken; [`ControlError::Invalid`] for
@@ -86,6 +87,7 @@ impl Templates {
         &self,
         caller: &Arc<ApiKey>,
         new: NewTemplate,
+        extent: Extent,
     ) -> Result<Template, ControlError> {
         let (this, caller) = (self.clone(), caller.clone());
         let NewTemplate { id, properties } = new;
@@ -101,13 +103,14 @@ impl Templates {
                 let blank = Template { name: String::new(), ..blank };
                 properties.clone().apply(view, &caller, blank)
             };
-            this.put(&caller, create, properties.image.is_some()).await
+            this.put(&caller, create, properties.image.is_some(), extent).await
         })
         .await?
     }
 
     /// Changes the given properties. A given image in a registry is fetched, even if its name is
-    /// unchanged. Endpoints with the template run the new version from their next job on.
+    /// unchanged, but not if the change is only checked. Endpoints with the template run the new
+    /// version from their next job on.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], and those of [`create`](Self::create).
@@ -116,6 +119,7 @@ impl Templates {
         caller: &Arc<ApiKey>,
         id: TemplateId,
         patch: TemplatePatch,
+        extent: Extent,
     ) -> Result<Template, ControlError> {
         let (this, caller) = (self.clone(), caller.clone());
         complete(async move {
@@ -123,7 +127,10 @@ impl Templates {
                 let current: &Arc<Template> = find_owned(view, &caller, &id)?;
                 patch.clone().apply(view, &caller, Template::clone(current))
             };
-            let template = this.put(&caller, update, patch.image.is_some()).await?;
+            let template = this.put(&caller, update, patch.image.is_some(), extent).await?;
+            if extent == Extent::CheckOnly {
+                return Ok(template);
+            }
             this.deployed.refresh_bound(&id);
             this.deployed.remove_unused_components().await;
             Ok(template)
@@ -137,7 +144,12 @@ impl Templates {
         caller: &ApiKey,
         decide: impl Fn(&View) -> Result<Template, ControlError>,
         names_image: bool,
+        extent: Extent,
     ) -> Result<Template, ControlError> {
+        if extent == Extent::CheckOnly {
+            let put = |view: &View| decide(view).map(|new| changes(view, new, None));
+            return self.deployed.check(caller, put);
+        }
         let decided = decide(&self.deployed.view())?;
         let fetched = if names_image { self.fetch(&decided).await? } else { None };
         let put = |view: &View| decide(view).map(|new| changes(view, new, fetched.as_ref()));

@@ -71,6 +71,7 @@ impl TemplatePatch {
                 format!("`isServerless`: template `{}` is in use by an endpoint", current.id);
             return Err(ControlError::conflict(sentence));
         }
+        let names_image = self.image.is_some();
         let names_registry = self.registry_auth.is_some() || self.image.is_some();
         let template = Template {
             // The component belongs to the previous image.
@@ -101,6 +102,9 @@ impl TemplatePatch {
             ));
         }
         check_sizes(&template)?;
+        if names_image && RemoteImage::names_registry(&template.image) {
+            remote_image(&template)?;
+        }
         if names_registry {
             check_registry_auth(view, &template)?;
         }

@@ -80,15 +80,15 @@ async fn a_network_volume_is_marked_before_its_record_is_deleted() {
     };
     let endpoints = &bench.control.endpoints;
     // Templates of earlier versions may have such a path.
-    let refused = endpoints.update(&key, endpoint_id("e"), with(id.as_str())).await;
+    let refused = endpoints.update(&key, endpoint_id("e"), with(id.as_str()), Extent::Whole).await;
     assert!(matches!(refused, Err(ControlError::Invalid(_))), "{refused:?}");
     bench.put(mounted_at("/data")).await;
-    endpoints.update(&key, endpoint_id("e"), with(id.as_str())).await.unwrap();
+    endpoints.update(&key, endpoint_id("e"), with(id.as_str()), Extent::Whole).await.unwrap();
     let refused = bench.control.volumes.delete(&key, id.clone()).await;
     assert!(matches!(refused, Err(ControlError::Conflict(_))), "{refused:?}");
     assert_eq!(bench.disk.take(), [""; 0], "a volume in use is not marked");
 
-    endpoints.update(&key, endpoint_id("e"), with("")).await.unwrap();
+    endpoints.update(&key, endpoint_id("e"), with(""), Extent::Whole).await.unwrap();
     bench.control.volumes.delete(&key, id.clone()).await.unwrap();
     assert_eq!(bench.disk.take(), [format!("mark {id}"), format!("remove {id}")]);
 

@@ -26,7 +26,7 @@ use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::MemoryStore;
 
 use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
-use crate::{Access, Control, ControlError, EndpointPatch, NewEndpoint, Parts};
+use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};
 
 /// The services of a host without sandbox and network.
 struct Bench {
@@ -137,7 +137,7 @@ impl Bench {
         let template = Some(template_id(template));
         let properties = EndpointPatch { template, ..EndpointPatch::default() };
         let new = NewEndpoint { id: Some(endpoint_id(id)), properties };
-        self.control.endpoints.create(caller, new).await
+        self.control.endpoints.create(caller, new, Extent::Whole).await
     }
 
     async fn submit(&self, caller: &ApiKey, id: &str) -> JobId {

@@ -44,7 +44,7 @@ async fn objects_of_another_owner_do_not_exist() {
     assert!(is_missing(endpoints.releases(&other, &e).map(drop)));
     assert!(is_missing(endpoints.deliveries(&other, &e).await.map(drop)));
     let patch = EndpointPatch::default();
-    assert!(is_missing(endpoints.update(&other, e.clone(), patch).await.map(drop)));
+    assert!(is_missing(endpoints.update(&other, e.clone(), patch, Extent::Whole).await.map(drop)));
     assert!(is_missing(endpoints.rotate_webhook_secret(&other, e.clone()).await.map(drop)));
     assert!(is_missing(endpoints.roll_back(&other, e.clone(), None).await.map(drop)));
     assert!(is_missing(endpoints.delete(&other, e.clone()).await));
@@ -61,7 +61,8 @@ async fn a_change_sets_the_given_properties_only() {
     let key = bench.key("a", Scope::Manage).await;
     bench.template("a", "t", "i", false).await;
     let created = bench.endpoint(&key, "e", "t").await.unwrap();
-    let update = |patch| bench.control.endpoints.update(&key, endpoint_id("e"), patch);
+    let update =
+        |patch| bench.control.endpoints.update(&key, endpoint_id("e"), patch, Extent::Whole);
     let patch = EndpointPatch { workers_max: Some(7), ..EndpointPatch::default() };
     let changed = update(patch).await.unwrap();
     assert_eq!(changed.scaling.workers_max, 7);
@@ -95,7 +96,7 @@ async fn an_endpoint_returns_to_an_earlier_handler_of_its_own_template() {
     let nowhere = endpoints.roll_back(&key, e(), None).await;
     assert!(matches!(nowhere, Err(ControlError::Conflict(_))), "{nowhere:?}");
     let patch = TemplatePatch { image: Some("j".to_owned()), ..TemplatePatch::default() };
-    bench.control.templates.update(&key, template_id("t"), patch).await.unwrap();
+    bench.control.templates.update(&key, template_id("t"), patch, Extent::Whole).await.unwrap();
     let running = || endpoints.deployment(&key, &e()).unwrap().component;
     assert_eq!(running(), Some(second));
     bench.workers.take();
@@ -117,8 +118,8 @@ async fn a_template_in_use_is_not_deleted() {
         ..TemplatePatch::default()
     };
     let new = |id| NewTemplate { id: Some(template_id(id)), properties: properties.clone() };
-    templates.create(&key, new("t")).await.unwrap();
-    let taken = templates.create(&key, new("u")).await;
+    templates.create(&key, new("t"), Extent::Whole).await.unwrap();
+    let taken = templates.create(&key, new("u"), Extent::Whole).await;
     assert!(matches!(taken, Err(ControlError::Conflict(_))), "the name is taken: {taken:?}");
     bench.endpoint(&other, "e", "t").await.unwrap();
     let used = templates.delete(&key, template_id("t")).await.unwrap_err();
@@ -141,12 +142,12 @@ async fn a_platform_template_needs_an_admin_key_and_an_image_its_registry() {
     };
     let new = |image| NewTemplate { id: None, properties: properties(image) };
     let templates = &bench.control.templates;
-    let refused = templates.create(&key, new("i")).await;
+    let refused = templates.create(&key, new("i"), Extent::Whole).await;
     assert!(matches!(refused, Err(ControlError::MissingScope(Scope::Admin))), "{refused:?}");
-    let refused = templates.create(&admin, new("registry.example/i:1")).await;
+    let refused = templates.create(&admin, new("registry.example/i:1"), Extent::Whole).await;
     assert!(matches!(refused, Err(ControlError::Fetch { .. })), "{refused:?}");
     assert!(bench.view().templates.is_empty(), "an image that was not fetched changes nothing");
-    templates.create(&admin, new("i")).await.unwrap();
+    templates.create(&admin, new("i"), Extent::Whole).await.unwrap();
 }
 
 #[tokio::test]

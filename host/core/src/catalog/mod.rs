@@ -171,6 +171,29 @@ impl Catalog {
         self.change_in_turn(&share, decide).await
     }
 
+    /// Checks a change as [`Self::change_for`] would, on the newest view, and writes nothing.
+    ///
+    /// # Errors
+    /// What `decide` refuses, and [`StoreError::QuotaExceeded`].
+    pub fn check<T, E: From<StoreError>>(
+        &self,
+        decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), E>,
+    ) -> Result<T, E> {
+        let before = self.view();
+        let (changes, answer) = decide(&before)?;
+        self.step(&before, changes)?;
+        Ok(answer)
+    }
+
+    /// The changes with their effects, if the owners stay within their bounds.
+    fn step(&self, before: &View, changes: Vec<CatalogChange>) -> Result<Step, StoreError> {
+        let owners = owner_share::owners_of_written(&changes);
+        let step = Step::from(before, changes, self.clock.now());
+        step.view.shares.check(&before.shares, &owners, &self.bounds)?;
+        self.charges.check(&before.shares, &step.view.shares, &owners)?;
+        Ok(step)
+    }
+
     async fn change_in_turn<T, E: From<StoreError>>(
         &self,
         share: &FairShare,
@@ -182,12 +205,7 @@ impl Catalog {
         if changes.is_empty() {
             return Ok(answer);
         }
-        let owners = owner_share::owners_of_written(&changes);
-        let Step { view, written: changes, .. } = Step::from(&before, changes, self.clock.now());
-        let within = view.shares.check(&before.shares, &owners, &self.bounds);
-        within.map_err(StoreError::from)?;
-        let within = self.charges.check(&before.shares, &view.shares, &owners);
-        within.map_err(StoreError::from)?;
+        let Step { view, written: changes, .. } = self.step(&before, changes)?;
         let (shown, tenancy) = (self.shown.clone(), self.tenancy.clone());
         let charges = self.charges.clone();
         let written = tokio::spawn(async move {

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gristmill_core::delivery::WebhookReceivers;
 use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_egress::{
-    AGENT, AddressPolicy, AddressScope, Clients, Destination, innermost_cause, refused_address,
+    AGENT, AddressPolicy, AddressRefused, AddressScope, Clients, Destination, innermost_cause,
+    refused_address,
 };
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, USER_AGENT};
@@ -51,11 +53,23 @@ impl HttpSender {
             // The operator permitted this receiver by name, so its addresses need not be public.
             Permission::AnyAddress | Permission::Public => AddressScope::AnyAddress,
             Permission::Denied => {
-                self.clients.check(&destination).map_err(|error| error.to_string())?;
+                self.clients.check(&destination).map_err(|error| refusal(&error, &destination))?;
                 AddressScope::PublicAddresses
             }
         };
         Ok((url, destination, scope))
+    }
+}
+
+/// The refusal of a receiver's address, with the option that permits the receiver.
+fn refusal(refused: &AddressRefused, destination: &Destination) -> String {
+    let Destination { host, port, .. } = destination;
+    format!("{refused}; only the operator can allow it, with `serve --webhook-allow {host}:{port}`")
+}
+
+impl WebhookReceivers for HttpSender {
+    fn check(&self, url: &str) -> Result<(), String> {
+        self.check(url).map(drop)
     }
 }
 
@@ -91,7 +105,7 @@ impl WebhookSender for HttpSender {
                 CallEnd::Answered(status)
             }
             Err(error) => match refused_address(&error) {
-                Some(refused) => CallEnd::Refused(refused.to_string()),
+                Some(refused) => CallEnd::Refused(refusal(refused, &destination)),
                 None if error.is_timeout() => {
                     CallEnd::Failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))
                 }
@@ -132,6 +146,12 @@ mod tests {
             Ok(AddressScope::PublicAddresses),
             "seen when resolved"
         );
+        let refused = scope("http://[::1]/").unwrap_err();
+        let option = "`serve --webhook-allow [::1]:80`";
+        assert!(refused.contains("not public") && refused.contains(option), "{refused}");
+        let allowed = AllowedHosts::new(vec!["[::1]:80".parse().unwrap()]);
+        let permitting = HttpSender::new(allowed, AddressPolicy::default());
+        assert!(permitting.check("http://[::1]/").is_ok(), "the option is as it is written");
         for refused in [
             "http://127.0.0.1:9001/",
             "http://169.254.169.254/latest",

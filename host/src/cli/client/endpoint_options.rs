@@ -2,7 +2,7 @@
 
 use clap::Args;
 use gristmill_client::wire::bounds::{
-    EXECUTION_TIMEOUT_MS, IDLE_TIMEOUT_S, MEMORY_MIB, REUSE_IDLE_S, REUSE_JOBS, WORKERS,
+    EXECUTION_TIMEOUT_MS, FUEL, IDLE_TIMEOUT_S, MEMORY_MIB, REUSE_IDLE_S, REUSE_JOBS, WORKERS,
 };
 use gristmill_client::wire::management::{EndpointInput, ReuseInput, ScalerType};
 use gristmill_client::wire::{HostPattern, Metering};
@@ -38,7 +38,7 @@ pub(crate) struct EndpointOptions {
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(MEMORY_MIB))]
     memory_mib: Option<u64>,
     /// Fuel of one job [default: derived from its timeout].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(FUEL))]
     max_fuel: Option<u64>,
     /// How computing is metered [default: fuel].
     #[arg(long, value_parser = parse::metering())]

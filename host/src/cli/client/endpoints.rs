@@ -1,18 +1,20 @@
-//! `gristmill endpoints`: deployed handlers, their settings, and the rollback to an earlier
-//! handler.
+//! `gristmill endpoints`: deployed handlers, their settings, the rollback to an earlier handler, and
+//! their webhooks.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use gristmill_client::wire::id::{EndpointId, TemplateId};
-use gristmill_client::wire::management::{Endpoint, EndpointInput, Release, Rollback, ScalerType};
+use gristmill_client::wire::management::{
+    Delivery, DeliveryState, Endpoint, EndpointInput, Release, Rollback, ScalerType,
+};
 
 use super::connection::ConnectionArgs;
 use super::endpoint_options::EndpointOptions;
 use super::resource::{ListArgs, OneArgs, print, show};
 use crate::cli::output;
 
-/// Create, list, change and delete endpoints; roll back to an earlier handler.
+/// Create, list, change and delete endpoints; roll back to an earlier handler; show webhooks.
 #[derive(Debug, Args)]
 pub(crate) struct EndpointsArgs {
     #[command(subcommand)]
@@ -33,6 +35,11 @@ enum EndpointsCommand {
     /// List the handlers that an endpoint has run, the newest first.
     Releases(OneArgs),
     Rollback(RollbackArgs),
+    /// List the newest webhooks of an endpoint's jobs, the newest first: at most 1,000.
+    Deliveries(OneArgs),
+    /// Make a new secret for an endpoint's webhooks and print it. For another day webhooks are signed
+    /// with the previous secret as well.
+    RotateWebhookSecret(OneArgs),
 }
 
 /// Create an endpoint that runs a template.
@@ -93,7 +100,9 @@ struct RollbackArgs {
 
 pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
-        EndpointsCommand::List(args) => list(args).await?,
+        EndpointsCommand::List(args) => {
+            args.print(async |client| client.endpoints().await, table).await?;
+        }
         EndpointsCommand::Get(args) => {
             let answer = args.connection.client()?.endpoint(&args.id).await?;
             show(&answer, args.json)?;
@@ -124,13 +133,10 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
         }
         EndpointsCommand::Releases(args) => releases(args).await?,
         EndpointsCommand::Rollback(args) => roll_back(args).await?,
+        EndpointsCommand::Deliveries(args) => deliveries(args).await?,
+        EndpointsCommand::RotateWebhookSecret(args) => rotate_webhook_secret(args).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.endpoints().await?;
-    print(&answer, args.json, table)
 }
 
 fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
@@ -174,4 +180,65 @@ async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
     let Release { version, image, .. } = answer.read()?;
     output::note(format_args!("endpoint `{}` runs {image} as version {version}", args.id));
     Ok(())
+}
+
+async fn deliveries(args: OneArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.deliveries(&args.id).await?;
+    print(&answer, args.json, delivery_table)
+}
+
+fn delivery_table(deliveries: Vec<Delivery>) -> Vec<String> {
+    let rows = deliveries.into_iter().map(|delivery| {
+        let state = match delivery.state {
+            DeliveryState::Pending => "PENDING",
+            DeliveryState::Delivered => "DELIVERED",
+            DeliveryState::GivenUp => "GIVEN_UP",
+        };
+        let status = delivery.last_status.map(|status| status.to_string());
+        let last = delivery.last_error.or(status).unwrap_or_default();
+        [
+            delivery.created_at,
+            delivery.job_id,
+            delivery.job_status.as_str().to_owned(),
+            state.to_owned(),
+            delivery.attempts.to_string(),
+            output::plain(&delivery.url),
+            output::plain(&last),
+        ]
+    });
+    let headings = ["CREATED", "JOB", "STATUS", "STATE", "ATTEMPTS", "URL", "LAST ATTEMPT"];
+    output::table(headings, rows)
+}
+
+async fn rotate_webhook_secret(args: OneArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.rotate_webhook_secret(&args.id).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let secret = answer.read()?.webhook_secret;
+    output::note(format_args!(
+        "endpoint `{}` signs its webhooks with a new secret, and for a day with the previous one too",
+        args.id
+    ));
+    output::result(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deliveries_stand_in_columns() {
+        let deliveries = r#"[
+            {"id":"msg_j_0","jobId":"j","jobStatus":"FAILED","url":"http://h/\u001b[2J","state":"GIVEN_UP",
+             "attempts":3,"createdAt":"2026-01-01T00:00:00.000Z","lastStatus":500,"lastError":"answered 500"},
+            {"id":"msg_k_0","jobId":"k","jobStatus":"COMPLETED","url":"http://h/","state":"DELIVERED",
+             "attempts":1,"createdAt":"2026-01-01T00:00:00.000Z","lastStatus":204}]"#;
+        let expected = [
+            "CREATED                   JOB  STATUS     STATE      ATTEMPTS  URL           LAST ATTEMPT",
+            "2026-01-01T00:00:00.000Z  j    FAILED     GIVEN_UP   3         http://h/[2J  answered 500",
+            "2026-01-01T00:00:00.000Z  k    COMPLETED  DELIVERED  1         http://h/     204",
+        ];
+        assert_eq!(delivery_table(serde_json::from_str(deliveries).unwrap()), expected);
+    }
 }

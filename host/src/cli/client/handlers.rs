@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use gristmill_client::Client;
 use gristmill_client::wire::management::{Handler, Producer};
 
 use super::connection::ConnectionArgs;
-use super::resource::{ListArgs, print};
+use super::resource::{self, ListArgs, print};
 use super::upload;
 use crate::cli::{component_file, output};
 
@@ -64,17 +65,14 @@ struct DeleteArgs {
 
 pub(crate) async fn handlers(args: HandlersArgs) -> anyhow::Result<ExitCode> {
     match args.command {
-        HandlersCommand::List(args) => list(args).await?,
+        HandlersCommand::List(args) => {
+            args.print(async |client| client.handlers().await, |all| table(&all)).await?;
+        }
         HandlersCommand::Get(args) => get(args).await?,
         HandlersCommand::Push(args) => push(args).await?,
         HandlersCommand::Delete(args) => delete(args).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.handlers().await?;
-    print(&answer, args.json, |all: Vec<Handler>| table(&all))
 }
 
 fn table(handlers: &[Handler]) -> Vec<String> {
@@ -126,9 +124,9 @@ async fn push(args: PushArgs) -> anyhow::Result<()> {
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
-    args.connection.client()?.delete_handler(&args.handler).await?;
-    output::note(format_args!("deleted handler `{}`", args.handler));
-    Ok(())
+    let DeleteArgs { handler, connection } = args;
+    let call = async |client: &Client| client.delete_handler(&handler).await;
+    resource::delete(connection, format_args!("handler `{handler}`"), call).await
 }
 
 #[cfg(test)]

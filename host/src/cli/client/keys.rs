@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use gristmill_client::wire::Scope;
+use gristmill_client::wire::bounds::KEY_LIFETIME_S;
 use gristmill_client::wire::id::{EndpointId, KeyId, OwnerId};
 use gristmill_client::wire::management::{Key, NewKey};
 
 use super::connection::ConnectionArgs;
-use super::resource::{ListArgs, print};
+use super::resource::ListArgs;
 use crate::cli::{output, parse};
 
 /// Create, list and revoke API keys.
@@ -51,7 +52,7 @@ struct CreateArgs {
     #[arg(long = "endpoint", value_name = "ENDPOINT")]
     endpoints: Vec<EndpointId>,
     /// The key is refused after this many seconds [default: never].
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = parse::bounded::<u64>(KEY_LIFETIME_S))]
     expires_in: Option<u64>,
     /// Print the host's answer as it is.
     #[arg(long)]
@@ -72,7 +73,9 @@ struct RevokeArgs {
 pub(crate) async fn keys(args: KeysArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         KeysCommand::Create(args) => create(args).await?,
-        KeysCommand::List(args) => list(args).await?,
+        KeysCommand::List(args) => {
+            args.print(async |client| client.keys().await, |all| table(&all)).await?;
+        }
         KeysCommand::Revoke(args) => revoke(args).await?,
     }
     Ok(ExitCode::SUCCESS)
@@ -93,11 +96,6 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     let made = answer.read()?;
     output::note(format_args!("made key `{}`; it is not shown again", made.key.id));
     output::result(made.text)
-}
-
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.keys().await?;
-    print(&answer, args.json, |all| table(&all))
 }
 
 fn table(keys: &[Key]) -> Vec<String> {

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
+use gristmill_client::Client;
 use gristmill_client::wire::bounds::REGISTRY_SECRET_BYTES_MAX;
 use gristmill_client::wire::id::RegistryAuthId;
 use gristmill_client::wire::management::{NewRegistryAuth, RegistryAuth};
 
 use super::connection::ConnectionArgs;
-use super::resource::{ListArgs, print};
+use super::resource::{self, ListArgs};
 use crate::cli::{domain_values, output};
 
 /// The variable with the password; otherwise standard input is read.
@@ -64,16 +65,13 @@ struct DeleteArgs {
 
 pub(crate) async fn registry_auths(args: RegistryAuthsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
-        RegistryAuthsCommand::List(args) => list(args).await?,
+        RegistryAuthsCommand::List(args) => {
+            args.print(async |client| client.registry_auths().await, |all| table(&all)).await?;
+        }
         RegistryAuthsCommand::Create(args) => create(args).await?,
         RegistryAuthsCommand::Delete(args) => delete(args).await?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.registry_auths().await?;
-    print(&answer, args.json, |all| table(&all))
 }
 
 fn table(auths: &[RegistryAuth]) -> Vec<String> {
@@ -121,9 +119,9 @@ fn password() -> anyhow::Result<String> {
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
-    args.connection.client()?.delete_registry_auth(args.id.as_str()).await?;
-    output::note(format_args!("deleted credentials `{}`", args.id));
-    Ok(())
+    let DeleteArgs { id, connection } = args;
+    let call = async |client: &Client| client.delete_registry_auth(id.as_str()).await;
+    resource::delete(connection, format_args!("credentials `{id}`"), call).await
 }
 
 #[cfg(test)]

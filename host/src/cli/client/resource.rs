@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 use clap::Args;
-use gristmill_client::Answer;
+use gristmill_client::{Answer, Client, ClientError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -19,6 +19,36 @@ pub(crate) struct ListArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) connection: ConnectionArgs,
+}
+
+impl ListArgs {
+    /// Prints all objects of a kind, which `call` reads.
+    ///
+    /// # Errors
+    /// Those of the call, and when the list cannot be written.
+    pub(crate) async fn print<T: DeserializeOwned>(
+        self,
+        call: impl AsyncFnOnce(&Client) -> Result<Answer<Vec<T>>, ClientError>,
+        table: impl FnOnce(Vec<T>) -> Vec<String>,
+    ) -> anyhow::Result<()> {
+        let Self { json, connection } = self;
+        let answer = call(&connection.client()?).await?;
+        print(&answer, json, table)
+    }
+}
+
+/// Deletes an object by `call`, and notes it.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) async fn delete(
+    connection: ConnectionArgs,
+    object: impl Display,
+    call: impl AsyncFnOnce(&Client) -> Result<(), ClientError>,
+) -> anyhow::Result<()> {
+    call(&connection.client()?).await?;
+    output::note(format_args!("deleted {object}"));
+    Ok(())
 }
 
 /// Arguments of the commands about one object.

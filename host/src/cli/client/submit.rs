@@ -42,8 +42,9 @@ pub(crate) struct SubmitArgs {
     #[arg(long)]
     wait: bool,
     /// Wait no longer than this, in milliseconds; the job continues.
-    #[arg(long, value_name = "MS", requires = "wait")]
-    timeout_ms: Option<u64>,
+    // Other commands have `--timeout-ms` for the time that a job may run.
+    #[arg(long, alias = "timeout-ms", value_name = "MS", requires = "wait")]
+    wait_timeout_ms: Option<u64>,
     /// The URL to call when the job ends.
     #[arg(long, value_name = "URL")]
     webhook: Option<String>,
@@ -87,7 +88,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     output::note(format_args!("job {id}"));
-    let timeout = args.timeout_ms.map(Duration::from_millis);
+    let timeout = args.wait_timeout_ms.map(Duration::from_millis);
     let last = wait(&client, &args.endpoint, &id, timeout).await?;
     let document = last.read()?;
     if args.json {

@@ -10,7 +10,7 @@ use gristmill_client::wire::management::{Template, TemplateInput};
 
 use super::connection::ConnectionArgs;
 use super::endpoint_options::given;
-use super::resource::{ListArgs, OneArgs, print, show};
+use super::resource::{ListArgs, OneArgs, show};
 use crate::cli::{output, parse};
 
 /// Create, list, change and delete templates.
@@ -134,7 +134,9 @@ impl TemplateOptions {
 
 pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
     match args.command {
-        TemplatesCommand::List(args) => list(args).await?,
+        TemplatesCommand::List(args) => {
+            args.print(async |client| client.templates(TemplateFilter::ALL).await, table).await?;
+        }
         TemplatesCommand::Get(args) => get(args).await?,
         TemplatesCommand::Create(args) => {
             let document = args.options.document(Some(args.name), Some(args.image))?;
@@ -153,11 +155,6 @@ pub(crate) async fn templates(args: TemplatesArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.templates(TemplateFilter::ALL).await?;
-    print(&answer, args.json, table)
 }
 
 fn table(templates: Vec<Template>) -> Vec<String> {

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use gristmill_client::Client;
 use gristmill_client::wire::bounds::VOLUME_GB;
 use gristmill_client::wire::id::VolumeId;
 use gristmill_client::wire::management::{NetworkVolume, NewNetworkVolume};
 
 use super::connection::ConnectionArgs;
-use super::resource::{ListArgs, print};
+use super::resource::{self, ListArgs, print};
 use crate::cli::{output, parse};
 
 /// Create, list, show and delete network volumes: persistent directories for handlers.
@@ -67,7 +68,9 @@ struct DeleteArgs {
 pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         VolumesCommand::Create(args) => create(args).await?,
-        VolumesCommand::List(args) => list(args).await?,
+        VolumesCommand::List(args) => {
+            args.print(async |client| client.volumes().await, |all| table(&all)).await?;
+        }
         VolumesCommand::Get(args) => get(args).await?,
         VolumesCommand::Delete(args) => delete(args).await?,
     }
@@ -85,11 +88,6 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
     output::result(volume.id)
 }
 
-async fn list(args: ListArgs) -> anyhow::Result<()> {
-    let answer = args.connection.client()?.volumes().await?;
-    print(&answer, args.json, |all: Vec<_>| table(&all))
-}
-
 async fn get(args: GetArgs) -> anyhow::Result<()> {
     let answer = args.connection.client()?.volume(args.id.as_str()).await?;
     print(&answer, args.json, |one| table(&[one]))
@@ -103,9 +101,9 @@ fn table(volumes: &[NetworkVolume]) -> Vec<String> {
 }
 
 async fn delete(args: DeleteArgs) -> anyhow::Result<()> {
-    args.connection.client()?.delete_volume(args.id.as_str()).await?;
-    output::note(format_args!("deleted network volume `{}`", args.id));
-    Ok(())
+    let DeleteArgs { id, connection } = args;
+    let call = async |client: &Client| client.delete_volume(id.as_str()).await;
+    resource::delete(connection, format_args!("network volume `{id}`"), call).await
 }
 
 #[cfg(test)]

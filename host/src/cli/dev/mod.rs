@@ -23,6 +23,7 @@ use super::build::{self, BuildOptions, Built, Missing};
 use super::deploy::Deployable;
 use super::output;
 use super::project::Project;
+use crate::parsing;
 use crate::serve::{DevHook, ServeSettings, Within, run_with};
 
 /// The default address.
@@ -48,7 +49,7 @@ pub(crate) struct DevArgs {
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Loopback address and port to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = LISTEN)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parsing::address, default_value_t = LISTEN)]
     listen: SocketAddr,
     /// The directory for jobs and handlers [default: a temporary directory, removed at the end].
     #[arg(long, value_name = "DIR")]

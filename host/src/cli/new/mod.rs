@@ -29,7 +29,7 @@ pub(crate) struct NewArgs {
     /// The name of the handler, its package and its endpoint.
     #[arg(value_parser = name)]
     name: String,
-    /// The language: rust, python, or js for JavaScript and TypeScript.
+    /// The language: rust, python, or js (or javascript) for JavaScript and TypeScript.
     #[arg(long, value_enum)]
     lang: NewLanguage,
     /// The directory to create; it must be empty or not exist [default: ./NAME].

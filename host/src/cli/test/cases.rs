@@ -126,7 +126,10 @@ impl CaseFile {
 
 fn parse(text: &str) -> anyhow::Result<(Vec<Case>, bool)> {
     let file: FileDocument<'_> = serde_json::from_str(text)?;
-    ensure!(!file.tests.is_empty(), "`tests` is empty");
+    ensure!(
+        !file.tests.is_empty(),
+        "`tests` is empty: it needs one case at least, such as {{\"input\": {{}}}}"
+    );
     let cases = file.tests.iter().enumerate().map(|(index, raw)| {
         let number = index + 1;
         // The raw value is a part of the text.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::{
-    MapValueParser, RangedU64ValueParser, TypedValueParser as _, ValueParserFactory,
-};
+use clap::builder::ValueParserFactory;
 use serde::{Deserialize, Deserializer, de};
 use tracing_subscriber::EnvFilter;
+
+use crate::parsing;
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,10 +56,10 @@ impl<const MIN: u64, const MAX: u64> fmt::Display for Within<MIN, MAX> {
 }
 
 impl<const MIN: u64, const MAX: u64> ValueParserFactory for Within<MIN, MAX> {
-    type Parser = MapValueParser<RangedU64ValueParser<u64>, fn(u64) -> Self>;
+    type Parser = fn(&str) -> Result<Self, String>;
 
     fn value_parser() -> Self::Parser {
-        RangedU64ValueParser::new().range(MIN..=MAX).map(Self)
+        |text| parsing::whole_number(text, MIN, MAX).map(Self)
     }
 }
 

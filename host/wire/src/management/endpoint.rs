@@ -14,7 +14,7 @@ use crate::{HostPattern, Metering, json_object, whole_number};
 /// An endpoint to create, or the fields of one to change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EndpointInput {
     /// Allowed only for a new endpoint; a random id by default.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::EndpointId>))]
@@ -334,7 +334,7 @@ pub struct Reuse {
 pub struct RateLimit {
     /// Calls in any ten seconds.
     #[serde(rename = "callsPer10s", deserialize_with = "whole_number::required")]
-    #[cfg_attr(feature = "openapi", schema(value_type = u64, maximum = 4_294_967_295_u64))]
+    #[cfg_attr(feature = "openapi", schema(value_type = u64, minimum = 1, maximum = 4_294_967_295_u64))]
     pub calls_per_10s: u32,
     /// Concurrent calls; absent: no limit.
     #[serde(
@@ -342,7 +342,7 @@ pub struct RateLimit {
         deserialize_with = "whole_number::optional",
         skip_serializing_if = "Option::is_none"
     )]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>, maximum = 4_294_967_295_u64))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u64))]
     pub concurrent: Option<u32>,
     /// Calls in any ten seconds for each running worker; used if that gives more than
     /// `callsPer10s`.

@@ -12,7 +12,7 @@ use crate::{Scope, whole_number};
 /// A key to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewKey {
     /// A display name.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Name))]

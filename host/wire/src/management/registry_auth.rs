@@ -12,6 +12,7 @@ use crate::schema;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(as = NewContainerRegistryAuth))]
+#[serde(deny_unknown_fields)]
 pub struct NewRegistryAuth {
     /// Unique among the owner's credentials.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Name))]

@@ -26,6 +26,7 @@ pub struct Release {
 /// The target of a rollback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct Rollback {
     /// The `version` of a release; by default the release before the current one.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1))]

@@ -13,7 +13,7 @@ use crate::whole_number;
 /// A template to create, or the fields of one to change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TemplateInput {
     /// Allowed only for a new template; a random id by default.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Id>))]

@@ -10,7 +10,7 @@ use crate::whole_number;
 /// A network volume to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewNetworkVolume {
     /// A display name.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Name))]
@@ -28,7 +28,7 @@ pub struct NewNetworkVolume {
 /// The fields of a network volume to change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NetworkVolumeInput {
     /// A display name.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use gristmill_core::price::{Credits, Prices};
 use gristmill_core::usage::UsageSum;
 use gristmill_wire::management::{Amount, BillingRecord};
 
-use crate::wire_time::rfc3339;
+use crate::wire_time::rfc3339_shortest;
 
 /// Credits with all their digits.
 pub(super) fn amount(credits: Credits) -> Amount {
@@ -18,7 +18,7 @@ pub(crate) fn billing_record(record: Record, grouping: Grouping, prices: &Prices
     let UsageSum { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = sum;
     let id_of = |its: Grouping| (its == grouping).then(|| id.clone());
     BillingRecord {
-        time: rfc3339(bucket.start()),
+        time: rfc3339_shortest(bucket.start()),
         endpoint_id: id_of(Grouping::Endpoint),
         template_id: id_of(Grouping::Template),
         owner_id: id_of(Grouping::Owner),

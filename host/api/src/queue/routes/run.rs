@@ -36,8 +36,10 @@ pub(crate) async fn run(
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
     auth::check_again(&call.key, &state)?;
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
+    let receivers = state.receivers.clone();
     let check = move |body: &_| {
         let submission = submission::parse(body)?;
+        submission.check_receiver(&*receivers)?;
         let record = idempotency.record(&owner, "run", body);
         Ok(submission.into_request(owner, SubmitMode::Async, record))
     };

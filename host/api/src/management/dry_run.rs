@@ -1,0 +1,39 @@
+//! `?dryRun=true`: a change is checked, and nothing is written.
+
+use axum::Json;
+use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use gristmill_control::Extent;
+use serde::Serialize;
+
+use super::input;
+use crate::error::ApiError;
+
+/// The name of the flag.
+pub(crate) const DRY_RUN: &str = "dryRun";
+
+/// How far the query lets a call go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DryRun(pub(crate) Extent);
+
+impl<S: Sync> FromRequestParts<S> for DryRun {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let is_dry = input::flag(parts.uri.query().unwrap_or_default(), &[DRY_RUN])?;
+        Ok(Self(if is_dry { Extent::CheckOnly } else { Extent::Whole }))
+    }
+}
+
+impl DryRun {
+    /// The answer to a call without a refusal: the document, or no content after a check. A new
+    /// object that was only checked has an id and a secret that it will not have later.
+    pub(crate) fn answer<T: Serialize>(self, document: impl FnOnce() -> T) -> Response {
+        match self.0 {
+            Extent::CheckOnly => StatusCode::NO_CONTENT.into_response(),
+            Extent::Whole => Json(document()).into_response(),
+        }
+    }
+}
