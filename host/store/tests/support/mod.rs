@@ -118,6 +118,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         waiting_jobs_max: None,
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
+        tags: None,
     }
 }
 
