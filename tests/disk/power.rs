@@ -10,10 +10,12 @@ use std::{env, fs};
 use gristmill_core::catalog::{CatalogEntry, CatalogStore as _};
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
 use gristmill_core::job::JobStatus;
+use gristmill_core::job_filter::{JobFilter, JobSearch};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::Outcome;
 use gristmill_core::store::{Fenced, JobStore as _};
+use gristmill_core::tags::Tag;
 use gristmill_core::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
 use gristmill_store::SqliteStore;
 use rand::rngs::StdRng;
@@ -149,6 +151,14 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
     for (id, known) in &after.jobs {
         let status = job(&store, id, known).await.map(|record| record.status);
         assert!(status.is_none_or(JobStatus::is_final), "{id} is {status:?}");
+        let filter = JobFilter { tags: vec![Tag::new("job", id).unwrap()], ..JobFilter::default() };
+        let endpoints = vec![EndpointId::new(&known.endpoint).unwrap()];
+        let search = JobSearch { endpoints, filter, after: None, count_max: 9 };
+        let page = store.search(&search).await.unwrap();
+        let tagged: Vec<_> = page.jobs.iter().map(|job| (job.id.to_string(), job.status)).collect();
+        let expected: Vec<_> = status.map(|status| (id.clone(), status)).into_iter().collect();
+        assert_eq!(tagged, expected, "found by its tag");
+        assert_eq!(page.next, None);
     }
 }
 

@@ -16,6 +16,7 @@ use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
 use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer, SubmitAnswer};
+use gristmill_core::tags::Tags;
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::usage::Metered;
@@ -238,6 +239,7 @@ impl Caller {
             waiting_jobs_max: None,
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
+            tags: Tags::new([("job", id.to_string())]).unwrap(),
         };
         let operation = Operation::Submit { job: id.to_string(), bytes };
         self.note(false, &operation);

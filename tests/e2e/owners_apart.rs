@@ -40,7 +40,8 @@ fn access(operation: &str) -> Access {
         | "ListHandlers"
         | "ListContainerRegistryAuths"
         | "ListNetworkVolumes"
-        | "ListEndpointBilling" => Access::List,
+        | "ListEndpointBilling"
+        | "ListJobs" => Access::List,
         "CreateTemplate"
         | "CreateEndpoint"
         | "CreateContainerRegistryAuth"
@@ -344,7 +345,8 @@ async fn every_route_keeps_owners_apart() {
                     let query = "?includeEndpointBoundTemplates=true&includePublicTemplates=true";
                     for query in ["", query] {
                         let answer = walk.call(&method, &format!("{path}{query}"), "*/*").await;
-                        assert!(answer.ok().is_array(), "{answer:?}");
+                        let list = answer.ok();
+                        assert!(list.is_array() || list["jobs"].is_array(), "{answer:?}");
                         assert_nothing_leaks(&answer, &walk.things);
                     }
                 }

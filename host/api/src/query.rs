@@ -17,6 +17,12 @@ impl<'a> Query<'a> {
             .find_map(|(key, value)| (key == name).then_some(value))
     }
 
+    /// All values of a name that may be given several times.
+    pub(crate) fn all(self, name: &str) -> impl Iterator<Item = std::borrow::Cow<'a, str>> {
+        url::form_urlencoded::parse(self.0.as_bytes())
+            .filter_map(move |(key, value)| (key == name).then_some(value))
+    }
+
     /// Whether the query has this name.
     pub(crate) fn has(self, name: &str) -> bool {
         self.text(name).is_some()

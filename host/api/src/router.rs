@@ -208,7 +208,7 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, endpoints, handlers, keys, logs, registry_auths, releases, secrets,
+        backup, billing, endpoints, handlers, jobs, keys, logs, registry_auths, releases, secrets,
         templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
@@ -217,6 +217,7 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::list, endpoints::create))
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
+        .routes(routes!(jobs::list))
         .routes(routes!(releases::list))
         .routes(routes!(releases::roll_back))
         .routes(routes!(webhooks::rotate_secret))

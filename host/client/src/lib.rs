@@ -49,7 +49,9 @@ pub use error::{ClientError, Refusal};
 pub use events::{EVENT_BYTES_MAX, EventStream};
 pub use job_stream::{Chunk, JobStream, StreamUpdate};
 pub use log_stream::{LogLineText, LogStream};
-pub use management::{BillingQuery, Deployed, DeployedEndpoint, LogQuery, TemplateFilter};
+pub use management::{
+    BillingQuery, Deployed, DeployedEndpoint, JobFilter, LogQuery, TemplateFilter,
+};
 pub use queue::RequestFilter;
 pub use retries::Retries;
 pub use sse::{Event, EventParser};

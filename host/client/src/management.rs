@@ -10,10 +10,11 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use serde::Serialize;
 
 use crate::client::with_query;
+use crate::wire::JobStatus;
 use crate::wire::id::{EndpointId, OwnerId, TemplateId};
 use crate::wire::management::{
     BillingRecord, BucketSize, Delivery, Endpoint, EndpointInput, EndpointWithSecret, Grouping,
-    Handler, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput, NewKey,
+    Handler, JobList, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput, NewKey,
     NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release, Rollback, RotatedSecrets, Template,
     TemplateInput,
 };
@@ -35,6 +36,44 @@ const KEYS: &str = "keys";
 const REGISTRY_AUTHS: &str = "containerregistryauth";
 const TEMPLATES: &str = "templates";
 const VOLUMES: &str = "networkvolumes";
+
+/// Selects jobs of several endpoints. All conditions must hold.
+#[derive(Debug, Clone, Default)]
+pub struct JobFilter {
+    /// Any of these; empty: all that the key sees.
+    pub endpoints: Vec<EndpointId>,
+    /// Any of these; empty: any status.
+    pub statuses: Vec<JobStatus>,
+    /// All of these, each a key with its value.
+    pub tags: Vec<(String, String)>,
+    /// Submitted at this time or later, as RFC 3339 writes it.
+    pub from: Option<String>,
+    /// Submitted before this time.
+    pub to: Option<String>,
+    /// The beginning of the id.
+    pub id_prefix: Option<String>,
+    /// A part of the error.
+    pub error: Option<String>,
+}
+
+impl JobFilter {
+    fn query(&self) -> Vec<(&'static str, String)> {
+        let Self { endpoints, statuses, tags, from, to, id_prefix, error } = self;
+        let once = [("from", from), ("to", to), ("idPrefix", id_prefix), ("error", error)];
+        let once = once.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        let endpoints = endpoints.iter().map(|id| ("endpoint", id.to_string()));
+        let statuses = statuses.iter().map(|status| ("status", status.to_string()));
+        let tags = tags.iter().map(|(key, value)| ("tag", format!("{key}:{value}")));
+        endpoints.chain(statuses).chain(tags).chain(once).collect()
+    }
+
+    /// The query for a page.
+    fn page(&self, limit: Option<u64>, cursor: Option<&str>) -> Vec<(&'static str, String)> {
+        let limit = limit.map(|limit| ("limit", limit.to_string()));
+        let cursor = cursor.map(|cursor| ("cursor", cursor.to_owned()));
+        self.query().into_iter().chain(limit).chain(cursor).collect()
+    }
+}
 
 /// Whether an object existed before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +237,10 @@ calls! {
     /// The newest log lines of an endpoint's handlers.
     logs(endpoint: &EndpointId, query: &LogQuery) -> Answer<Vec<LogLine<'static>>> =
         get(&["v1", ENDPOINTS, endpoint.as_str(), "logs"], &query.query());
+
+    /// A page of jobs, the newest first. It may be short, or empty, and have a `cursor`.
+    jobs(filter: &JobFilter, limit: Option<u64>, cursor: Option<&str>) -> Answer<JobList> =
+        get(&["v1", "jobs"], &filter.page(limit, cursor));
 
     /// All templates that match the filter.
     templates(filter: TemplateFilter) -> Answer<Vec<Template>> =

@@ -18,6 +18,10 @@ pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str
         retries: (record.retries > 0).then_some(record.retries),
         error: record.error.as_deref().map(Into::into),
         reason: reason.map(Into::into),
+        tags: record
+            .tags
+            .as_ref()
+            .map(|tags| tags.iter().map(|(key, value)| (key.into(), value.into())).collect()),
         output: None,
     };
     let mut text = serde_json::to_vec(&head).expect("the head is plain data");
@@ -58,6 +62,7 @@ mod tests {
     use super::*;
     use crate::id::{EndpointId, JobId, NodeId, Submission};
     use crate::job::{Claim, JobStatus};
+    use crate::tags::Tags;
 
     #[test]
     fn a_webhook_carries_the_status_the_payloads_and_its_own_address() {
@@ -80,6 +85,7 @@ mod tests {
             result_bytes: 0,
             chunks_delivered: 0,
             past_attempts: Vec::new(),
+            tags: None,
             purge_at: Timestamp::NEVER,
         };
         let json = |text: &str| Json::parse(text.to_owned()).unwrap();
@@ -94,11 +100,12 @@ mod tests {
         record.status = JobStatus::Failed;
         record.retries = 2;
         record.error = Some("no\n".to_owned());
+        record.tags = Tags::new([("b", "\""), ("a", "é")]).unwrap();
         let body = webhook_body(&record, None, &json("null"), "http://h/");
         assert_eq!(
             String::from_utf8(body).unwrap(),
             format!(
-                r#"{{"id":"{id}","status":"FAILED","delayTime":10,"executionTime":20,"retries":2,"error":"no\n","input":null,"webhook":"http://h/"}}"#
+                r#"{{"id":"{id}","status":"FAILED","delayTime":10,"executionTime":20,"retries":2,"error":"no\n","tags":{{"a":"é","b":"\""}},"input":null,"webhook":"http://h/"}}"#
             )
         );
     }

@@ -12,6 +12,7 @@ use crate::endpoint_metrics::{RefusedFor, SubmittedBy};
 use crate::id::{EndpointId, JobId, OwnerId, Submission};
 use crate::idempotency::Idempotency;
 use crate::job::JobStatus;
+use crate::job_filter::JobSearch;
 use crate::limits::{
     OUTPUT_BYTES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX,
     STREAM_PAGE_CHUNKS_MAX,
@@ -24,6 +25,7 @@ use crate::retention::Retention;
 use crate::signals::Signals;
 use crate::store::{JobStore, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
+use crate::tags::Tags;
 use crate::time::Timestamp;
 use crate::workers::{WorkerCounts, Workers};
 
@@ -44,6 +46,8 @@ pub struct SubmitRequest {
     pub mode: SubmitMode,
     /// The hashes by which a duplicate of the submission is recognised.
     pub idempotency: Option<Idempotency>,
+    /// By which clients find the job.
+    pub tags: Option<Tags>,
 }
 
 /// The limit that an error of the store reports; `None` for another error.
@@ -180,6 +184,7 @@ impl Jobs {
                 waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
                 idempotency: request.idempotency,
                 incarnation: deployment.incarnation.clone(),
+                tags: request.tags,
             })
             .await;
         if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
@@ -441,6 +446,15 @@ impl Jobs {
         query: &JobQuery,
     ) -> Result<(JobPage, Timestamp), StoreError> {
         let page = self.store.list(endpoint, query).await?;
+        Ok((page, self.store.now()))
+    }
+
+    /// The jobs of several endpoints that match, newest first, and the time of reading.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn search(&self, search: &JobSearch) -> Result<(JobPage, Timestamp), StoreError> {
+        let page = self.store.search(search).await?;
         Ok((page, self.store.now()))
     }
 

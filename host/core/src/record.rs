@@ -10,6 +10,7 @@ use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
 use crate::payload::Json;
 use crate::policy::Policy;
 use crate::retention::Retention;
+use crate::tags::Tags;
 use crate::time::Timestamp;
 
 /// A submission that was checked and may be stored.
@@ -41,6 +42,8 @@ pub struct NewJob {
     pub idempotency: Option<Idempotency>,
     /// The incarnation of its endpoint; a job of an endpoint that was deleted meanwhile is refused.
     pub incarnation: EndpointIncarnation,
+    /// By which clients find it.
+    pub tags: Option<Tags>,
 }
 
 impl NewJob {
@@ -262,6 +265,8 @@ pub struct JobRecord {
     /// The attempts before the last one, or before the next one while none has begun since the job
     /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest first.
     pub past_attempts: Vec<PastAttempt>,
+    /// Those of its submission.
+    pub tags: Option<Tags>,
 }
 
 /// An attempt after which the job was queued again.

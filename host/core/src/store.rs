@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::id::{EndpointId, JobId, NodeId, WorkerId};
 use crate::job::JobStatus;
+use crate::job_filter::JobSearch;
 use crate::listing::{JobPage, JobQuery};
 use crate::metrics::DurationTotals;
 use crate::payload::Json;
@@ -146,6 +147,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// The endpoint's jobs, newest first.
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;
+
+    /// A page of the jobs of several endpoints that match, newest first. A page may be short, or empty, and have
+    /// a next one: a store examines a bounded number of jobs for each page.
+    async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError>;
 
     /// The input of a job that may run, now or after a retry; that of a COMPLETED or CANCELLED job
     /// is not kept.

@@ -90,8 +90,8 @@ pub enum StoreFull {
     },
     /// The webhooks of all owners are at their bound in memory.
     #[error(
-        "the host is full: the different webhook URLs of all jobs and the webhooks that wait to be sent \
-         would take more than {limit_mib} MiB of memory; jobs without a webhook are accepted"
+        "the host is full: the different webhook URLs and tags of all jobs and the webhooks that wait to be sent \
+         would take more than {limit_mib} MiB of memory; jobs without a webhook and tags are accepted"
     )]
     HostWebhooks {
         /// The bound, in MiB.
@@ -99,9 +99,9 @@ pub enum StoreFull {
     },
     /// The webhooks of the owner have reached the owner's share of that bound.
     #[error(
-        "the different webhook URLs of this owner's jobs and its webhooks that wait to be sent take \
-         {held_mib} MiB of the host's memory, as much as one owner may have beside the others now; a URL \
-         that many jobs have counts once, and jobs without a webhook are accepted"
+        "the different webhook URLs and tags of this owner's jobs and its webhooks that wait to be sent take \
+         {held_mib} MiB of the host's memory, as much as one owner may have beside the others now; a URL, \
+         or tags, that many jobs have count once, and jobs without a webhook and tags are accepted"
     )]
     OwnerWebhooks {
         /// MiB that the owner's webhooks take.

@@ -171,6 +171,7 @@ mod tests {
             chunks_delivered: 0,
             purge_at: at(1_000),
             past_attempts,
+            tags: None,
         }
     }
 

@@ -125,6 +125,7 @@ impl Fixture {
             waiting_jobs_max: None,
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
+            tags: None,
         };
         let id = job.id;
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));

@@ -179,6 +179,7 @@ impl Bench {
             waiting_jobs_max: None,
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
+            tags: None,
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id

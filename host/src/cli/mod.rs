@@ -32,7 +32,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 use self::client::{
-    billing, endpoints, handlers, health, job, keys, logs, registry_auths, requests, secrets,
+    billing, endpoints, handlers, health, job, jobs, keys, logs, registry_auths, requests, secrets,
     stream, submit, templates, timeline, volumes,
 };
 use crate::compilers::COMPILE_COMMAND;
@@ -77,6 +77,7 @@ enum Command {
     /// Count an endpoint's jobs and workers.
     Health(health::EndpointArgs),
     Requests(requests::RequestsArgs),
+    Jobs(jobs::JobsArgs),
     Logs(Box<logs::LogsArgs>),
     Templates(templates::TemplatesArgs),
     Endpoints(endpoints::EndpointsArgs),
@@ -129,6 +130,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Purge(args) => block_on(health::purge(args)),
         Command::Health(args) => block_on(health::health(args)),
         Command::Requests(args) => block_on(requests::requests(args)),
+        Command::Jobs(args) => block_on(jobs::jobs(args)),
         Command::Templates(args) => block_on(templates::templates(args)),
         Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
         Command::Logs(args) => block_on(logs::logs(*args)),

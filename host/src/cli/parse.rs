@@ -81,6 +81,12 @@ pub(crate) fn scope() -> impl TypedValueParser<Value = Scope> {
     })
 }
 
+/// A tag, as `KEY=VALUE`.
+pub(crate) fn tag(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a tag is KEY=VALUE, such as env=prod")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 /// A job's id. Only its characters are checked, since only the host can interpret it.
 pub(crate) fn job_id(text: &str) -> Result<String, String> {
     let is_id = (1..=NAME_BYTES_MAX).contains(&text.len())

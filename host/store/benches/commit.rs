@@ -191,6 +191,7 @@ fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
         waiting_jobs_max: None,
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
+        tags: None,
     }
 }
 

@@ -41,6 +41,11 @@ pub(crate) fn is_cut(text: &str) -> bool {
     text.len() > ERROR_IN_MEMORY_BYTES_MAX && text.ends_with(MARK)
 }
 
+/// The text before the mark of a cut one; `None` for a whole text.
+pub(crate) fn beginning(text: &str) -> Option<&str> {
+    is_cut(text).then(|| text.strip_suffix(MARK)).flatten()
+}
+
 /// The whole text of a cut one; `None` when `stored` is the output of another attempt.
 pub(crate) fn whole(cut: &str, stored: &Json) -> Option<String> {
     let text = serde_json::from_slice(stored.as_bytes());

@@ -65,6 +65,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         may_linger: false,
         waiting_jobs_max: None,
         incarnation: EndpointIncarnation::default(),
+        tags: None,
     }
 }
 

@@ -14,17 +14,18 @@ use crate::support::{
 };
 use futures::FutureExt as _;
 use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::id::{EndpointId, JobId, OwnerId};
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::policy::Strictness;
-use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::record::NewJob;
 use gristmill_core::store::{
     Fenced, JobStore as _, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer,
 };
 use gristmill_core::stream::Position;
+use gristmill_core::tags::Tags;
 use gristmill_core::time::ManualClock;
 use gristmill_core::workers::{WorkerCounts, Workers};
 use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
@@ -38,7 +39,9 @@ fn archived_rows(t: &OnDisk) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_read_finds_an_archived_job_and_leaves_it_where_it_is() {
     let mut t = OnDisk::new(archiving_at_once());
-    let id = submit(t.store(), job("a")).await;
+    let tags = Tags::new([("env", "prod"), ("run", "7")]).unwrap();
+    let id = submit(t.store(), NewJob { tags: tags.clone(), ..job("a") }).await;
+    assert_eq!(t.store().job(&endpoint("a"), id).await.unwrap().unwrap().tags, tags);
     let lease = t.claim().await;
     let chunks = vec![chunk("1"), chunk("2")];
     assert_eq!(t.store().append_chunks(lease, chunks).await, Ok(Fenced::Applied));
@@ -275,18 +278,31 @@ async fn the_disk_share_of_an_owner_includes_archived_jobs_after_a_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_sums_are_found_and_a_repair_computes_them() {
     let t = OnDisk::new(archiving_at_once());
-    for _ in 0..5 {
-        ended(&t, job("a"), failed()).await;
+    for n in 0..5 {
+        let tags = Tags::new([("n", &n.to_string())]).unwrap();
+        ended(&t, NewJob { tags, ..job("a") }, failed()).await;
     }
     until_archived(&t, 5).await;
     t.store().close().await;
     assert_eq!(archived_rows(&t), 5);
+    assert_eq!(check(t.dir.path(), None).unwrap().damage, vec![]);
     let db = rusqlite::Connection::open(t.dir.path().join("store.db")).unwrap();
     db.execute("UPDATE archived SET jobs = 4", ()).unwrap();
+    db.execute("UPDATE job_tag SET tag = 7 WHERE seq = (SELECT min(seq) FROM job_tag)", ())
+        .unwrap();
+    db.execute("UPDATE archived_time SET last_at = first_at - 1", ()).unwrap();
     drop(db);
     let damage = check(t.dir.path(), None).unwrap().damage;
-    assert_eq!(damage.len(), 1, "{damage:?}");
-    assert!(damage[0].details.contains("4 ended jobs of owner `owner`"), "{damage:?}");
+    let expected = [
+        "4 ended jobs of owner `owner`",
+        "the table `job_tag` lacks 1 tags of ended jobs",
+        "the table `job_tag` has tags that no ended job has",
+        "1 rows of the table `archived_time` leave out ended jobs",
+    ];
+    assert_eq!(damage.len(), expected.len(), "{damage:?}");
+    for (damage, expected) in damage.iter().zip(expected) {
+        assert!(damage.details.contains(expected), "{damage:?}");
+    }
     let output = tempfile::tempdir().unwrap();
     assert_eq!(repair(t.dir.path(), output.path(), None).unwrap().jobs, 5);
     assert_eq!(check(output.path(), None).unwrap().damage, vec![]);

@@ -14,6 +14,7 @@ use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError, StoreFull};
+use gristmill_core::tags::Tags;
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore};
@@ -502,6 +503,35 @@ async fn a_webhook_beyond_its_owners_share_of_the_disk_is_given_up_with_the_reas
     }
     let log = t.store().deliveries(&endpoint("a"), 1).await.unwrap();
     assert!(matches!(log[0].state, DeliveryState::Pending { .. }), "{log:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tags_of_all_jobs_have_a_bound_in_memory() {
+    let settings = Settings { host_webhook_bytes_max: 100_000, ..support::settings() };
+    let mut t = OnDisk::new(settings);
+    let with_tags = |n: usize| {
+        let (number, text) = (n.to_string(), "x".repeat(256));
+        let pairs = [("a", &text), ("b", &text), ("c", &text), ("n", &number)];
+        NewJob { tags: Tags::new(pairs).unwrap(), ..job("a") }
+    };
+    let fill = async |t: &OnDisk| {
+        for n in 0..1_000 {
+            if let Err(refused) = t.store().submit(with_tags(n)).await {
+                let is_expected =
+                    matches!(refused, StoreError::Full(StoreFull::HostWebhooks { .. }));
+                assert!(is_expected, "{refused}");
+                return n;
+            }
+        }
+        panic!("the tags have no bound")
+    };
+    assert!((90..130).contains(&fill(&t).await));
+    submit(t.store(), with_tags(0)).await;
+    submit(t.store(), job("a")).await;
+    t.restart();
+    assert!(t.store().submit(with_tags(999)).await.is_err(), "a start counts the same");
+    t.store().purge(&endpoint("a")).await.unwrap();
+    assert!((90..130).contains(&fill(&t).await), "jobs that are removed make room");
 }
 
 /// Submits jobs with different webhook URLs until one is refused; returns their number and the refusal.

@@ -20,6 +20,7 @@ use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, StoreEpoch,
 use gristmill_core::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
+use gristmill_core::tags::Tags;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 
@@ -46,6 +47,7 @@ contract!(
     a_ttl_is_shortened_and_never_lengthened,
     many_jobs_expire_in_slices,
     a_purge_removes_the_waiting_jobs,
+    tags_stay_with_their_job,
     counts_follow_the_jobs,
     endpoints_do_not_see_each_other,
     a_full_queue_refuses,
@@ -454,6 +456,22 @@ async fn the_ttl_ends_a_retention(t: Fixture) {
     t.clock.advance(50_000);
     let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
     assert_eq!(t.record("a", id).await.unwrap().purge_at, START.plus_millis(60_000));
+}
+
+async fn tags_stay_with_their_job(t: Fixture) {
+    let tags = Tags::new([("env", "prod"), ("run", "7 = é")]).unwrap();
+    let id = t.submit_job(NewJob { tags: tags.clone(), ..job("a") }).await;
+    let without = t.submit("a").await;
+    for n in 0..3 {
+        assert_eq!(t.record("a", id).await.unwrap().tags, tags, "waiting, {n}");
+        let claimed = t.claim_many("a", 2).await;
+        let lease = claimed.iter().find(|claimed| claimed.lease.job == id).unwrap().lease;
+        assert_eq!(t.record("a", id).await.unwrap().tags, tags, "running, {n}");
+        let _ = t.store.finish(lease, Outcome::Failed("no".to_owned())).await.unwrap();
+        assert_eq!(t.record("a", id).await.unwrap().tags, tags, "failed, {n}");
+        assert_eq!(t.store.retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
+    }
+    assert_eq!(t.record("a", without).await.unwrap().tags, None);
 }
 
 /// A month for failed jobs, an hour for completed ones; cancelled jobs have the default.

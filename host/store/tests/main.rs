@@ -23,5 +23,6 @@ mod long_errors;
 mod lost_records;
 mod model;
 mod nearly_full;
+mod search;
 mod submissions;
 mod support;

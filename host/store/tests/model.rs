@@ -12,11 +12,13 @@ use gristmill_core::backup::BackupSource as _;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
+use gristmill_core::job_filter::{JobFilter, JobSearch};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
 use gristmill_core::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
+use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
 use gristmill_store::{MemoryStore, Settings, SqliteStore};
@@ -299,7 +301,10 @@ impl Pair {
                 let access_secret = format!("secret {}", self.jobs.len());
                 let s3_config = Some(S3Config { access_secret, ..S3Config::default() });
                 let s3_config = s3_config.filter(|_| self.jobs.len().is_multiple_of(2));
-                let job = NewJob { input, idempotency, s3_config, ..job };
+                let number = self.jobs.len();
+                let pairs = [("third", (number % 3).to_string()), ("n", number.to_string())];
+                let tags = Tags::new(pairs.into_iter().take(number % 4)).unwrap();
+                let job = NewJob { input, idempotency, s3_config, tags, ..job };
                 let job = with_ttl(job, *ttl_ms);
                 self.jobs.push((job.endpoint.clone(), job.id));
                 both(self, async |store| format!("{:?}", store.submit(job.clone()).await)).await
@@ -408,6 +413,10 @@ impl Pair {
             let (expected, found) = both(self, async |store| list(store, &endpoint).await).await;
             assert_eq!(expected, found, "{name}");
         }
+        for third in ["0", "1", "2"] {
+            let (expected, found) = both(self, async |store| tagged(store, third).await).await;
+            assert_eq!(expected, found, "{third}");
+        }
         assert_eq!(usage(self.sqlite()).await, usage(&self.memory).await);
         assert_eq!(self.sqlite().stats().jobs, self.memory.stats().jobs);
         for (endpoint, id) in &self.jobs {
@@ -441,6 +450,23 @@ async fn list(store: &dyn JobStore, endpoint: &EndpointId) -> String {
         let page = store.list(endpoint, &query).await.unwrap();
         jobs.extend(page.jobs);
         query.after = page.next;
+        if page.next.is_none() {
+            return format!("{jobs:?}");
+        }
+    }
+}
+
+/// All jobs with a tag, from the pages of a search.
+async fn tagged(store: &dyn JobStore, third: &str) -> String {
+    let tags = vec![Tag::new("third", third).unwrap()];
+    let filter = JobFilter { tags, ..JobFilter::default() };
+    let endpoints = ENDPOINTS.map(endpoint).to_vec();
+    let mut search = JobSearch { endpoints, filter, after: None, count_max: 2 };
+    let mut jobs = Vec::new();
+    loop {
+        let page = store.search(&search).await.unwrap();
+        jobs.extend(page.jobs);
+        search.after = page.next;
         if page.next.is_none() {
             return format!("{jobs:?}");
         }

@@ -18,6 +18,18 @@ pub const WEBHOOK_URL_BYTES_MAX: usize = 2 * KIB;
 /// Longest field of a submission's `s3Config`, in characters (4 Ki): 400.
 pub const S3_FIELD_CHARS_MAX: usize = 4 * KIB;
 
+/// Most pairs in the `tags` of a submission: 400.
+pub const TAGS_MAX: usize = 16;
+
+/// Longest key of a tag, in bytes: 400. Keys are ASCII.
+pub const TAG_KEY_BYTES_MAX: usize = 64;
+
+/// Longest value of a tag, in bytes: 400.
+pub const TAG_VALUE_BYTES_MAX: usize = 256;
+
+/// Most bytes of all keys and values of a submission's `tags` (2 KiB): 400.
+pub const TAGS_BYTES_MAX: usize = 2 * KIB;
+
 /// Longest `imageName` of a template, in characters (1 Ki): 400.
 pub const IMAGE_NAME_CHARS_MAX: usize = KIB;
 
@@ -63,8 +75,14 @@ pub const RUN_SYNC_BODY_BYTES_MAX: usize = 20 * MIB;
 /// parsers, including that of the Rust SDK, fail there or run out of stack later.
 pub const JSON_NESTING_MAX: usize = 128;
 
-/// `limit` of `/requests`; a number outside is refused with 400.
+/// `limit` of `/requests` and of a list of jobs; a number outside is refused with 400.
 pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
+
+/// Most endpoints that one list of jobs searches: 400.
+pub const FILTER_ENDPOINTS_MAX: usize = 1_000;
+
+/// Longest text that a list of jobs searches in errors, in bytes: 400.
+pub const FILTER_ERROR_BYTES_MAX: usize = 256;
 
 /// `tail` of an endpoint's log lines; a number outside is refused with 400.
 pub const LIST_LOGS: Bounds = Bounds { min: 0, default: 100, max: 10_000 };

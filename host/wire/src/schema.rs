@@ -17,7 +17,8 @@ use crate::bounds::{
     KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX,
     NAME_CHARS_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
     REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX,
-    SCALER_VALUE, TTL_MS, VOLUME_GB, WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
+    SCALER_VALUE, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TTL_MS, VOLUME_GB,
+    WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
 use crate::management::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -84,6 +85,11 @@ schemas! {
         .max_properties(Some(RATE_LIMITED_OPERATIONS.len()));
     DataCenter: "A place" => text().max_length(Some(NAME_CHARS_MAX));
     S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));
+    Tags: "Pairs of a key and a value without control characters, of at most 2 KiB together; handlers do not see them" =>
+        ObjectBuilder::new()
+            .property_names(Some(Schema::from(text().pattern(Some(format!("^[a-z0-9._/-]{{1,{TAG_KEY_BYTES_MAX}}}$"))))))
+            .additional_properties(Some(Schema::from(text().max_length(Some(TAG_VALUE_BYTES_MAX)))))
+            .max_properties(Some(TAGS_MAX));
     AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
     Scopes: "The permissions of a key" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
     KeyEndpoints: "The endpoints that a key is valid for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);

@@ -365,6 +365,7 @@ impl Store {
             waiting_jobs_max: None,
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
+            tags: None,
         }
     }
 

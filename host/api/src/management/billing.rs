@@ -87,7 +87,7 @@ fn hours(query: Query<'_>, now: Timestamp) -> Result<Range<Hour>, ApiError> {
     Ok(Hour::of(start)..Hour(last.0.saturating_add(1)))
 }
 
-fn time(query: Query<'_>, name: &str) -> Result<Option<Timestamp>, ApiError> {
+pub(crate) fn time(query: Query<'_>, name: &str) -> Result<Option<Timestamp>, ApiError> {
     let Some(text) = query.text(name) else { return Ok(None) };
     let at = text.parse::<jiff::Timestamp>().ok();
     let ms = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());

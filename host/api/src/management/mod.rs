@@ -1,5 +1,5 @@
 //! The management API: handlers, templates, credentials for registries, endpoints with their
-//! webhooks and logs, network volumes, keys, billing, the backup, and the key of stored secrets.
+//! webhooks and logs, lists of jobs, network volumes, keys, billing, the backup, and the key of stored secrets.
 
 pub(crate) mod dry_run;
 pub(crate) mod dto;
@@ -11,6 +11,7 @@ pub(crate) mod backup;
 pub(crate) mod billing;
 pub(crate) mod endpoints;
 pub(crate) mod handlers;
+pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod registry_auths;

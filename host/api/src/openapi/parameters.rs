@@ -1,8 +1,11 @@
 //! The parameters of the operations: placeholders of paths, and queries.
 
-use gristmill_core::limits::{Bounds, LIST_JOBS, LIST_LOGS, PAGE, STREAM_WAIT_MS, WAIT_MS};
+use gristmill_core::limits::{
+    Bounds, FILTER_ERROR_BYTES_MAX, LIST_JOBS, LIST_LOGS, NAME_BYTES_MAX, PAGE, STREAM_WAIT_MS,
+    TAG_KEY_BYTES_MAX, WAIT_MS,
+};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, PartialSchema as _};
 
@@ -103,6 +106,18 @@ parameters! {
         "tail", Query, bounded(LIST_LOGS), "Number of lines, the newest ones";
         "Last-Event-ID", Header, event_id("^[0-9]+$"), "Continues after the line with this number";
     }
+    /// Parameters of the list of jobs.
+    JobListFilter {
+        "endpoint", Query, several(schema::Id::schema()), "Only jobs of these endpoints";
+        "status", Query, several(schema::Status::schema()), "Only jobs with any of these statuses";
+        "tag", Query, several(tag().into()), "Only jobs with all of these tags, each as `key:value`";
+        "from", Query, schema::Time::schema(), "Only jobs that were submitted at this time or later";
+        "to", Query, schema::Time::schema(), "Only jobs that were submitted before this time";
+        "idPrefix", Query, text(NAME_BYTES_MAX), "Only jobs whose ids begin with this text";
+        "error", Query, text(FILTER_ERROR_BYTES_MAX), "Only jobs whose error contains this text, letter by letter";
+        "limit", Query, bounded(LIST_JOBS), "Most jobs of a page";
+        "cursor", Query, schema::Cursor::schema(), "Continues after a page: its `cursor`";
+    }
     /// Parameters of billing.
     BillingQuery {
         "startTime", Query, schema::Time::schema(), "Usage counts from the hour of this time on; by default 30 days before `endTime`";
@@ -148,6 +163,21 @@ fn at_least_zero() -> Schema {
 
 /// The id of an event: an index, or a text with the attempt.
 fn event_id(pattern: &str) -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+}
+
+/// A parameter that may be given several times.
+fn several(item: RefOr<Schema>) -> Schema {
+    ArrayBuilder::new().items(item).build().into()
+}
+
+fn text(bytes_max: usize) -> Schema {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    text.min_length(Some(1)).max_length(Some(bytes_max)).into()
+}
+
+fn tag() -> Schema {
+    let pattern = format!("^[a-z0-9._/-]{{1,{TAG_KEY_BYTES_MAX}}}:");
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 

@@ -1,19 +1,25 @@
 //! The body of `/run` and `/runsync`: every field is checked, and named when it is wrong. Unknown
 //! keys, and values that are null, are ignored.
 
+use std::fmt;
+
 use bytes::Bytes;
 use gristmill_control::check_text;
 use gristmill_core::delivery::WebhookReceivers;
 use gristmill_core::id::OwnerId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
-use gristmill_core::limits::{JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, WEBHOOK_URL_BYTES_MAX};
+use gristmill_core::limits::{
+    JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX,
+};
 use gristmill_core::payload::{Json, is_nested_deeper};
 use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
 use gristmill_core::retention::ChosenRetention;
+use gristmill_core::tags::{InvalidTags, Tag, Tags};
 use gristmill_wire::whole_number::WholeNumber;
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::error::ApiError;
@@ -25,6 +31,7 @@ pub(crate) struct Submission {
     webhook: Option<String>,
     policy: PolicyRequest,
     s3_config: Option<S3Config>,
+    tags: Option<Tags>,
 }
 
 impl Submission {
@@ -45,8 +52,8 @@ impl Submission {
         mode: SubmitMode,
         idempotency: Option<Idempotency>,
     ) -> SubmitRequest {
-        let Self { input, webhook, policy, s3_config } = self;
-        SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency }
+        let Self { input, webhook, policy, s3_config, tags } = self;
+        SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency, tags }
     }
 }
 
@@ -63,6 +70,8 @@ struct Body<'a> {
     policy: Option<&'a RawValue>,
     #[serde(borrow)]
     s3_config: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tags: Option<&'a RawValue>,
 }
 
 /// Those of [`gristmill_wire::queue::Policy`].
@@ -118,7 +127,7 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
     if first_byte(body).is_none_or(|byte| byte != b'{') {
         return Err(ApiError::bad_request("the body must be a JSON object"));
     }
-    let not_json = |error: &dyn std::fmt::Display| {
+    let not_json = |error: &dyn fmt::Display| {
         ApiError::bad_request(format!("the body is not valid JSON: {error}"))
     };
     // The bytes of ignored fields are not checked anywhere else.
@@ -141,6 +150,7 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
         webhook: webhook.map(check_webhook).transpose()?,
         policy: policy(fields.policy)?,
         s3_config: s3_config(fields.s3_config)?,
+        tags: tags(fields.tags)?,
     })
 }
 
@@ -228,6 +238,60 @@ fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
     }))
 }
 
+fn tags(raw: Option<&RawValue>) -> Result<Option<Tags>, ApiError> {
+    let Some(TagPairs { pairs, is_more }) = optional_object(raw, "tags")? else { return Ok(None) };
+    let refused = |error: InvalidTags| ApiError::bad_request(error.to_string());
+    if is_more {
+        return Err(refused(InvalidTags::Count));
+    }
+    let mut texts = Vec::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        let Ok(value) = serde_json::from_str::<String>(value.get()) else {
+            // The key is checked first: an error must not repeat a key of megabytes.
+            Tag::new(&key, "").map_err(refused)?;
+            return Err(ApiError::bad_request(format!("`tags.{key}` must be a string")));
+        };
+        texts.push((key, value));
+    }
+    Tags::new(texts).map_err(refused)
+}
+
+/// The members of an object, in their order: as many as a job may have tags.
+struct TagPairs<'a> {
+    pairs: Vec<(String, &'a RawValue)>,
+    is_more: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for TagPairs<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = TagPairs<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::new();
+                while pairs.len() < TAGS_MAX
+                    && let Some(pair) = map.next_entry()?
+                {
+                    pairs.push(pair);
+                }
+                let mut is_more = false;
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
+                    is_more = true;
+                }
+                Ok(TagPairs { pairs, is_more })
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use axum::response::IntoResponse as _;
@@ -262,6 +326,12 @@ mod tests {
     async fn mistakes_are_named() {
         let long_webhook = with_webhook(WEBHOOK_URL_BYTES_MAX + 1);
         let long_bucket = with_bucket(S3_FIELD_CHARS_MAX + 1);
+        let many: std::collections::BTreeMap<_, _> =
+            (0..1_000).map(|n| (n.to_string(), "")).collect();
+        let many_tags = serde_json::json!({ "input": {}, "tags": many }).to_string();
+        let large = "x".repeat(9_000_000);
+        let large_tags = format!(r#"{{"input":{{}},"tags":{{"a":"{large}"}}}}"#);
+        let large_key = format!(r#"{{"input":{{}},"tags":{{"{large}":1}}}}"#);
         let cases = [
             ("", "the body is empty"),
             ("[]", "the body must be a JSON object"),
@@ -287,10 +357,20 @@ mod tests {
             ),
             (r#"{"input":{},"policy":{"lowPriority":1}}"#, "`policy.lowPriority` must be true"),
             (r#"{"input":{},"s3Config":{"accessId":1}}"#, "`s3Config.accessId` must be a string"),
+            (r#"{"input":{},"tags":[]}"#, "`tags` must be an object"),
+            (r#"{"input":{},"tags":"a"}"#, "`tags` must be an object"),
+            (r#"{"input":{},"tags":{"a":1}}"#, "`tags.a` must be a string"),
+            (r#"{"input":{},"tags":{"A":1}}"#, "each key of `tags` must have 1 to 64 characters"),
+            (r#"{"input":{},"tags":{"a":"1","a":"1"}}"#, "`tags` has the key `a` twice"),
+            (r#"{"input":{},"tags":{"a":"\u0000"}}"#, "`tags.a` has a control character"),
+            (&many_tags, "`tags` has more than 16 pairs"),
+            (&large_tags, "`tags.a` has 9000000 bytes; at most 256 are allowed"),
+            (&large_key, "each key of `tags` must have 1 to 64 characters"),
         ];
         for (body, expected) in cases {
             let complaint = complaint(body).await;
-            assert!(complaint.contains(expected), "{body}: {complaint}");
+            assert!(complaint.contains(expected), "{body:.99}: {complaint:.999}");
+            assert!(complaint.len() < 1_000, "{body:.99}");
         }
     }
 
@@ -302,12 +382,13 @@ mod tests {
     #[test]
     fn unknown_and_null_fields_count_as_absent() {
         let body = r#" {"input": {"a": 9007199254740993}, "webhook": null, "policy": {"x": 1,
-            "ttl": null}, "s3Config": {"bucketName": "b", "objectPath": "o"}, "timeout": 1} "#;
+            "ttl": null}, "s3Config": {"bucketName": "b", "objectPath": "o"}, "tags": {}, "timeout": 1} "#;
         let submission = parse(&Bytes::from_static(body.as_bytes())).unwrap();
         assert_eq!(submission.input.as_str(), r#"{"a": 9007199254740993}"#);
         assert_eq!(submission.webhook, None);
         assert_eq!(submission.policy, PolicyRequest::default());
         assert_eq!(submission.s3_config.unwrap().bucket_name, "b");
+        assert_eq!(submission.tags, None);
     }
 
     #[tokio::test]
@@ -346,9 +427,11 @@ mod tests {
                 bucket_name: text("b"),
                 endpoint_url: text("http://o/"),
             }),
+            tags: Some([("env".to_owned(), "prod".to_owned())].into()),
         };
         let body = serde_json::to_vec(&submission).unwrap();
-        let Submission { input, webhook, policy, s3_config } = parse(&body.into()).unwrap();
+        let Submission { input, webhook, policy, s3_config, tags } = parse(&body.into()).unwrap();
+        assert_eq!(tags, Tags::new([("env", "prod")]).unwrap());
         assert_eq!((input.as_str(), webhook.as_deref()), (r#"{"a":1}"#, Some("http://h/")));
         let expected = PolicyRequest {
             execution_timeout_ms: Some(6_000),

@@ -149,6 +149,7 @@ impl Bench {
             s3_config: None,
             mode: SubmitMode::Async,
             idempotency: None,
+            tags: None,
         };
         let deployment = self.control.endpoints.deployment(caller, &endpoint_id(id)).unwrap();
         self.jobs.submit(&deployment, request).await.unwrap().id

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::JobStatus;
+use gristmill_core::job_filter::JobSearch;
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
@@ -168,6 +169,11 @@ impl JobStore for DelayedStore {
 
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
         self.store.list(endpoint, query).await
+    }
+
+    async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
+        let answer = self.store.search(search).await;
+        self.late(answer).await
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {

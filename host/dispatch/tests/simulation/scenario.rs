@@ -325,6 +325,7 @@ impl Scenario {
             waiting_jobs_max: None,
             idempotency: None,
             incarnation: gristmill_core::endpoint::EndpointIncarnation::default(),
+            tags: None,
         };
         let late = host.late.clone();
         assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));

@@ -9,6 +9,7 @@ pub(super) mod endpoints;
 pub(super) mod handlers;
 pub(super) mod health;
 pub(super) mod job;
+pub(super) mod jobs;
 pub(super) mod keys;
 pub(super) mod logs;
 pub(super) mod registry_auths;

@@ -196,7 +196,7 @@ impl Database {
     }
 
     /// Whether memory has, or had, the job of a marked row: the mark could not be removed yet for lack of space.
-    fn has_stale_mark(&self, seq: u64) -> bool {
+    pub(super) fn has_stale_mark(&self, seq: u64) -> bool {
         self.sweep.changed.iter().any(|job| job.seq == seq)
     }
 

@@ -394,6 +394,9 @@ impl Database {
             DbRequest::List { endpoint, query, before, jobs, answer } => {
                 drop(answer.send(self.list(&endpoint, &query, before, jobs)?));
             }
+            DbRequest::Search { search, before, found, answer } => {
+                drop(answer.send(self.search(&search, before, found)?));
+            }
             DbRequest::ExpireArchived { now, count_max, answer } => {
                 let next = self.expire_archived(now, count_max)?;
                 let _ = answer.send(next);

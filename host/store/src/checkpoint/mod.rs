@@ -9,6 +9,7 @@ mod compaction;
 pub(crate) mod database;
 mod rotate;
 pub(crate) mod rotation;
+pub(crate) mod search;
 pub(crate) mod segment;
 mod sweep;
 mod usage;

@@ -69,6 +69,7 @@ fn job(number: usize, bytes: usize) -> NewJob {
         waiting_jobs_max: None,
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
+        tags: None,
     }
 }
 

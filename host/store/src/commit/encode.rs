@@ -1,6 +1,7 @@
 //! A batch as a record for the journal, with its payloads.
 
 use gristmill_core::idempotency::Idempotency;
+use gristmill_core::tags::Tags;
 
 use crate::format::image::{
     BatchImage, DeliveryImage, FixedImage, IdempotencyImage, JobImage, StateImage,
@@ -50,6 +51,7 @@ fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) ->
                 retention_completed_ms: fixed.retention.chosen.completed_ms,
                 retention_failed_ms: fixed.retention.chosen.failed_ms,
                 retention_cancelled_ms: fixed.retention.chosen.cancelled_ms,
+                tags: new.tags.as_ref().map(Tags::as_str),
             },
             row: write.row.image(),
             input: write.row.needs_input().then(|| {

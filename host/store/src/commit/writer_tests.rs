@@ -106,6 +106,7 @@ fn job() -> NewJob {
         waiting_jobs_max: None,
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
+        tags: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! An ended job as the tables mark it when it leaves memory, or returns to it.
 
 use gristmill_core::id::OwnerId;
+use gristmill_core::tags::Tags;
 
 use crate::format::EndpointKey;
 
@@ -11,8 +12,11 @@ pub(crate) struct ArchivedJob {
     pub(crate) seq: u64,
     pub(crate) endpoint: EndpointKey,
     pub(crate) owner: OwnerId,
-    /// Bytes of its results, and of its input if it can be retried.
+    /// Bytes of its results and tags, and of its input if it can be retried.
     pub(crate) kept: u64,
+    /// When it was submitted, in milliseconds since the Unix epoch.
+    pub(crate) created_at: u64,
+    pub(crate) tags: Option<Tags>,
     /// When it is deleted, in milliseconds since the Unix epoch.
     pub(crate) purge_at: u64,
 }

@@ -180,6 +180,7 @@ impl<'a> From<FixedFields<'a>> for FixedImage<'a> {
             retention_completed_ms: None,
             retention_failed_ms: None,
             retention_cancelled_ms: None,
+            tags: None,
         }
     }
 }

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobState, JobStatus};
+use gristmill_core::job_filter::{Candidate, ErrorText, JobSearch, Match};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::payload::Json;
@@ -432,6 +433,40 @@ impl JobStore for MemoryStore {
                 let status = job.state.status();
                 let is_wanted = query.status.is_none() || query.status == status;
                 page.jobs.extend(status.filter(|_| is_wanted).map(|status| job.record(status)));
+            }
+            page
+        })
+    }
+
+    async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
+        self.read(|state, now| {
+            let before = search.after.map_or(u64::MAX, |Cursor(seq)| seq);
+            let is_asked_for = |job: &&MemoryJob| {
+                search.endpoints.contains(&job.new.endpoint)
+                    && job.seq < before
+                    && job.purge_at() > now
+            };
+            let mut jobs: Vec<_> = state.jobs.values().filter(is_asked_for).collect();
+            jobs.sort_by_key(|job| std::cmp::Reverse(job.seq));
+            let mut page = JobPage::default();
+            let mut last = None;
+            for job in jobs {
+                if page.jobs.len() >= search.count_max {
+                    page.next = last.map(Cursor);
+                    break;
+                }
+                last = Some(job.seq);
+                let Some(status) = job.state.status() else { continue };
+                let candidate = Candidate {
+                    id: job.new.id,
+                    status,
+                    created_at: job.created_at,
+                    tags: job.new.tags.as_ref(),
+                    error: job.error.as_deref().map_or(ErrorText::None, ErrorText::Whole),
+                };
+                if search.filter.matches(&candidate) == Match::Yes {
+                    page.jobs.push(job.record(status));
+                }
             }
             page
         })

@@ -118,6 +118,7 @@ impl MemoryJob {
             chunks_delivered: self.chunks_delivered,
             purge_at: self.purge_at(),
             past_attempts: self.past_attempts.clone(),
+            tags: self.new.tags.clone(),
         }
     }
 

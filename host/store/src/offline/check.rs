@@ -22,6 +22,7 @@ use crate::state::owners::Owners;
 use crate::tables::archived;
 use crate::tables::catalog;
 use crate::tables::deleting::Endpoints;
+use crate::tables::found_by;
 use crate::tables::jobs;
 use crate::tables::payloads;
 use crate::tables::schema;
@@ -131,7 +132,10 @@ impl Report {
         let has_checksums = *version >= schema::CHECKSUMS_SINCE;
         self.check_jobs(db, file, *version)?;
         if *version >= schema::ARCHIVED_SINCE {
-            self.check_sums(db, file)?;
+            self.check_sums(db, file, *version)?;
+        }
+        if *version >= schema::TAGS_SINCE {
+            self.check_found_by(db, file)?;
         }
         if has_checksums {
             for table in PAYLOAD_TABLES {
@@ -188,8 +192,8 @@ impl Report {
     }
 
     /// A start counts archived jobs by their sums.
-    fn check_sums(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
-        let (stored, computed) = (archived::sums(db)?, archived::computed_sums(db)?);
+    fn check_sums(&mut self, db: &Connection, file: &Path, version: i64) -> rusqlite::Result<()> {
+        let (stored, computed) = (archived::sums(db)?, archived::computed_sums(db, version)?);
         for sum in stored.iter().filter(|sum| !computed.contains(sum)) {
             let ArchivedSum { endpoint, owner, jobs, .. } = sum;
             let details = format!(
@@ -208,6 +212,25 @@ impl Report {
                 );
                 self.add(file, None, details);
             }
+        }
+        Ok(())
+    }
+
+    /// Searches find archived jobs by these tables.
+    fn check_found_by(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        let (missing, has_others) = found_by::wrong_tags(db)?;
+        if missing > 0 {
+            self.add(file, None, format!("the table `job_tag` lacks {missing} tags of ended jobs"));
+        }
+        if has_others {
+            let details = "the table `job_tag` has tags that no ended job has".to_owned();
+            self.add(file, None, details);
+        }
+        let blocks = found_by::wrong_times(db)?;
+        if blocks > 0 {
+            let details =
+                format!("{blocks} rows of the table `archived_time` leave out ended jobs");
+            self.add(file, None, details);
         }
         Ok(())
     }

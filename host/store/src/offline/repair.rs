@@ -42,6 +42,7 @@ use crate::tables::catalog;
 use crate::tables::chunks;
 use crate::tables::db::configure;
 use crate::tables::deleting;
+use crate::tables::found_by;
 use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
 use crate::tables::schema;
@@ -49,7 +50,7 @@ use crate::tables::sql;
 use crate::tables::sql::integer;
 
 /// The tables, each with the first column of its key, which is also the order of reading. `meta` and
-/// `catalog` are copied separately, and the sums of `archived` are computed again.
+/// `catalog` are copied separately; `archived`, `job_tag` and `archived_time` are computed again.
 const TABLES: [(&str, &str); 10] = [
     ("endpoint", "seq"),
     ("job", "seq"),
@@ -125,6 +126,7 @@ pub fn repair(
     }
     repair.leave_out_unusable()?;
     archived::compute_sums(&to)?;
+    found_by::compute(&to)?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = repair.losses;
     transaction.commit()?;

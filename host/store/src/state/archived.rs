@@ -167,7 +167,11 @@ impl Index {
     /// The bound that is reached.
     pub(crate) fn check_load(&mut self, row: &FoundRow) -> Result<(), StoreFull> {
         let owner = self.owners.key(&row.owner);
-        self.owners.check_in_memory(owner)
+        self.owners.check_in_memory(owner)?;
+        match &row.job.tags {
+            Some(tags) => self.owners.check_tags(owner, tags, self.outbox.pending_bytes(owner)),
+            None => Ok(()),
+        }
     }
 
     /// Puts an archived job back into memory. Its mark is removed already. If its endpoint is being deleted,

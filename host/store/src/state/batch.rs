@@ -521,6 +521,9 @@ impl Index {
             }
             self.ids.remove(write.fixed.id, write.key);
             self.owners.recount_in_memory(job.owner, true, false);
+            if let Some(tags) = &job.tags {
+                self.owners.release_tags(job.owner, tags);
+            }
             self.jobs.remove(write.key);
         }
     }

@@ -26,7 +26,7 @@ const SHORT_WEBHOOK_BYTES: u64 = 2 << 10;
 pub(crate) struct DiskUsage {
     /// Inputs of waiting jobs.
     pub(crate) waiting: u64,
-    /// Outputs, chunks and long errors, and the inputs of jobs that have ended and can be retried.
+    /// Outputs, chunks, long errors and tags, and the inputs of jobs that have ended and can be retried.
     pub(crate) kept: u64,
     /// Everything else of the jobs.
     rows: u64,
@@ -126,7 +126,10 @@ pub(crate) fn webhook_charge(account: &DiskAccount, bytes: u64) -> Result<DiskCh
 impl DiskUsage {
     /// The disk usage of a job's decided state.
     pub(crate) fn of(job: &Job) -> Self {
-        let (input, results) = (u64::from(job.input_bytes), job.row.result_bytes());
+        let input = u64::from(job.input_bytes);
+        let tags = job.tags.as_ref().map_or(0, |tags| tags.as_str().len() as u64);
+        // The tags count like results, which archived jobs have as well.
+        let results = job.row.result_bytes() + tags;
         let (rows, not_ended) = (JOB_BYTES, Ended::default());
         match job.row.status {
             None => Self::default(),

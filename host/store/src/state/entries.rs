@@ -1,5 +1,5 @@
-//! The entries that a job on disk has in memory: in the slab, and by id, time of its deletion, number and
-//! webhook URL. A start, and the return of an archived job, add them together.
+//! The entries that a job on disk has in memory: in the slab, and by id, time of its deletion, number,
+//! webhook URL and tags. A start, and the return of an archived job, add them together.
 
 use crate::state::index::Index;
 use crate::state::job::Job;
@@ -10,6 +10,7 @@ impl Index {
     pub(super) fn put(&mut self, mut job: Job) -> JobKey {
         let webhook = job.webhook.take().filter(|_| job.row.needs_input());
         job.webhook = webhook.map(|url| self.owners.hold_url(job.owner, url));
+        job.tags = job.tags.take().map(|tags| self.owners.hold_tags(job.owner, &tags));
         self.owners.recount_in_memory(job.owner, false, true);
         let (id, seq, purge_at, endpoint) = (job.id, job.seq, job.purge_at(), job.endpoint);
         let key = self.jobs.insert(job);
@@ -30,6 +31,9 @@ impl Index {
         self.owners.recount_in_memory(job.owner, true, false);
         if let Some(url) = &job.webhook {
             self.owners.release_url(job.owner, url);
+        }
+        if let Some(tags) = &job.tags {
+            self.owners.release_tags(job.owner, tags);
         }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.history.remove(job.seq, key);

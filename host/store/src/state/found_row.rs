@@ -24,5 +24,6 @@ impl FoundRow {
 pub(super) fn archived(job: &Job, owner: OwnerId) -> ArchivedJob {
     let kept = DiskUsage::of(job).kept;
     let purge_at = job.purge_at().as_millis();
-    ArchivedJob { seq: job.seq, endpoint: job.endpoint, owner, kept, purge_at }
+    let (created_at, tags) = (job.created_at.as_millis(), job.tags.clone());
+    ArchivedJob { seq: job.seq, endpoint: job.endpoint, owner, kept, created_at, tags, purge_at }
 }

@@ -541,6 +541,9 @@ impl Index {
         if let Some(url) = &webhook {
             self.owners.check_webhook(owner, url, self.outbox.pending_bytes(owner))?;
         }
+        if let Some(tags) = &job.tags {
+            self.owners.check_tags(owner, tags, self.outbox.pending_bytes(owner))?;
+        }
         self.last_seq += 1;
         self.last_queue_position += 1;
         if let Some(Idempotency { key, content }) = job.idempotency {
@@ -555,12 +558,14 @@ impl Index {
             }
         }
         let webhook = webhook.map(|url| self.owners.hold_url(owner, url));
+        let tags = job.tags.map(|tags| self.owners.hold_tags(owner, &tags));
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
             webhook: webhook.clone(),
             input: input.clone(),
             idempotency: job.idempotency,
+            tags: tags.clone(),
         };
         let change = Change {
             insert: Some(Box::new(insert)),
@@ -579,6 +584,7 @@ impl Index {
             low_priority,
             input_bytes,
             webhook,
+            tags,
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             created_at: now,

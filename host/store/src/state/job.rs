@@ -11,6 +11,7 @@ use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{AttemptEnd, Chunk, JobRecord, PastAttempt};
 use gristmill_core::retention::{ChosenRetention, Retention};
+use gristmill_core::tags::Tags;
 use gristmill_core::time::Timestamp;
 
 use crate::failure;
@@ -36,9 +37,9 @@ use crate::state::urls::Url;
 /// outbox.
 const WEBHOOK_HEAD_BYTES: usize = 1 << 10;
 
-/// A job. A queued job that is on disk costs these 152 bytes, and about 35 more in the indexes by
-/// id, queue position, number and time; a webhook URL that no other job of the owner has costs its
-/// length and about 130 bytes more.
+/// A job. A queued job that is on disk costs these 160 bytes, and about 35 more in the indexes by
+/// id, queue position, number and time; a webhook URL, or tags, that no other job of the owner has cost
+/// their length and about 130 bytes more.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: JobId,
@@ -50,6 +51,8 @@ pub(crate) struct Job {
     pub(crate) low_priority: bool,
     /// Bytes of its input, about the size on disk.
     pub(crate) input_bytes: u32,
+    /// Shared by the jobs of the owner with the same ones.
+    pub(crate) tags: Option<Tags>,
     /// The URL to call when it ends, as long as it may be called.
     pub(crate) webhook: Option<Url>,
     /// The rows that the database may have.
@@ -239,6 +242,7 @@ pub(crate) struct NewRow {
     pub(crate) webhook: Option<Url>,
     pub(crate) input: Payload,
     pub(crate) idempotency: Option<Idempotency>,
+    pub(crate) tags: Option<Tags>,
 }
 
 /// Counts over an endpoint's life.
@@ -505,6 +509,7 @@ impl Job {
             low_priority: fixed.low_priority,
             input_bytes: *input_bytes,
             webhook: fixed.webhook.map(|url| Arc::new(url.into())),
+            tags: fixed.tags.map(Tags::from_text).transpose()?,
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             segment: SegmentId(0),
@@ -602,6 +607,7 @@ impl Job {
                 .unwrap_or(0),
             purge_at: row.purge_at(&self.times),
             past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
+            tags: self.tags.clone(),
         })
     }
 }
@@ -613,6 +619,6 @@ mod tests {
     #[test]
     fn a_job_is_small() {
         println!("a job in memory: {} bytes", size_of::<Job>());
-        assert!(size_of::<Job>() <= 152);
+        assert!(size_of::<Job>() <= 160);
     }
 }

@@ -30,5 +30,6 @@ mod ready;
 mod remove_slice;
 pub(crate) mod requests;
 mod restore;
+pub(crate) mod search;
 pub(crate) mod slab;
 mod urls;

@@ -4,7 +4,8 @@
 //!
 //! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
 //! bytes of memory. So have all jobs in memory: an ended job takes some 512 bytes at most until it is
-//! [archived](crate::state::archived). So have the webhooks: the URLs of jobs, and the pending deliveries. Each owner
+//! [archived](crate::state::archived). So have the webhooks with the tags: the URLs
+//! and the tags of jobs, and the pending deliveries. Each owner
 //! has [a share](fair_share) of these bounds while the host has several owners.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
@@ -19,6 +20,7 @@ use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
 use gristmill_core::store::StoreFull;
+use gristmill_core::tags::Tags;
 
 use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 use crate::state::urls::{Url, Urls};
@@ -34,8 +36,8 @@ pub(crate) struct Owners {
     all: Vec<Owner>,
     keys: HashMap<OwnerId, OwnerKey>,
     jobs: JobNumbers,
-    /// Bytes of the URLs of all owners.
-    url_bytes: u64,
+    /// Bytes of the URLs and tags of all owners.
+    text_bytes: u64,
     max: OwnersMax,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Owners {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct OwnersMax {
     pub(crate) jobs: JobNumbers,
-    /// Bytes of memory for webhooks.
+    /// Bytes of memory for webhooks and tags.
     pub(crate) webhook_bytes: u64,
 }
 
@@ -61,6 +63,7 @@ struct Owner {
     name: OwnerId,
     account: DiskAccount,
     urls: Urls,
+    tags: Urls,
     jobs: JobNumbers,
 }
 
@@ -87,8 +90,8 @@ impl Owners {
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 owners have jobs");
         let key = OwnerKey(number);
         let account = DiskAccount::new(&self.disk_space, name);
-        let (urls, jobs) = (Urls::default(), JobNumbers::default());
-        self.all.push(Owner { name: name.clone(), account, urls, jobs });
+        let (urls, tags, jobs) = (Urls::default(), Urls::default(), JobNumbers::default());
+        self.all.push(Owner { name: name.clone(), account, urls, tags, jobs });
         self.keys.insert(name.clone(), key);
         key
     }
@@ -112,13 +115,48 @@ impl Owners {
         self.change_urls(key, |urls| urls.release(url));
     }
 
+    /// One more job of the owner has these tags. Returns the copy that all jobs share.
+    pub(crate) fn hold_tags(&mut self, key: OwnerKey, tags: &Tags) -> Tags {
+        let shared = tags.shared().clone();
+        Tags::from_shared(self.change_texts(key, |owner| &mut owner.tags, |tags| tags.hold(shared)))
+    }
+
+    /// One job of the owner fewer has these tags.
+    pub(crate) fn release_tags(&mut self, key: OwnerKey, tags: &Tags) {
+        self.change_texts(key, |owner| &mut owner.tags, |held| held.release(tags.shared()));
+    }
+
     fn change_urls<T>(&mut self, key: OwnerKey, change: impl FnOnce(&mut Urls) -> T) -> T {
+        self.change_texts(key, |owner| &mut owner.urls, change)
+    }
+
+    fn change_texts<T>(
+        &mut self,
+        key: OwnerKey,
+        texts: impl FnOnce(&mut Owner) -> &mut Urls,
+        change: impl FnOnce(&mut Urls) -> T,
+    ) -> T {
         let owner = self.all.get_mut(key.0 as usize);
-        let urls = &mut owner.expect("a number stands for an owner").urls;
-        let before = urls.bytes();
-        let changed = change(urls);
-        self.url_bytes = self.url_bytes - before + urls.bytes();
+        let texts = texts(owner.expect("a number stands for an owner"));
+        let before = texts.bytes();
+        let changed = change(texts);
+        self.text_bytes = self.text_bytes - before + texts.bytes();
         changed
+    }
+
+    /// Refuses one more job with these tags when they have no room in memory. They share the bound of
+    /// webhooks.
+    ///
+    /// # Errors
+    /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`].
+    pub(crate) fn check_tags(
+        &self,
+        key: OwnerKey,
+        tags: &Tags,
+        pending: PendingBytes,
+    ) -> Result<(), StoreFull> {
+        let more = self.get(key).tags.new_bytes(tags.shared());
+        self.check_texts(key, more, pending)
     }
 
     /// Refuses one more job with this webhook URL when the owner's webhooks have no room in memory.
@@ -132,6 +170,19 @@ impl Owners {
         pending: PendingBytes,
     ) -> Result<(), StoreFull> {
         let more = self.get(key).urls.new_bytes(url) + delivery_bytes(url.len());
+        self.check_texts(key, more, pending)
+    }
+
+    /// Refuses `more` bytes of memory for the owner's webhooks and tags.
+    fn check_texts(
+        &self,
+        key: OwnerKey,
+        more: u64,
+        pending: PendingBytes,
+    ) -> Result<(), StoreFull> {
+        if more == 0 {
+            return Ok(());
+        }
         match self.fit_webhook(key, more, pending) {
             Fit::Fits => Ok(()),
             Fit::HostFull => {
@@ -162,13 +213,14 @@ impl Owners {
         }
     }
 
-    /// Bytes of memory of the owner's webhooks.
+    /// Bytes of memory of the owner's webhooks and tags.
     fn webhook_bytes(&self, key: OwnerKey, pending: PendingBytes) -> u64 {
-        self.get(key).urls.bytes() + pending.of_owner
+        let Owner { urls, tags, .. } = self.get(key);
+        urls.bytes() + tags.bytes() + pending.of_owner
     }
 
     fn fit_webhook(&self, key: OwnerKey, more: u64, pending: PendingBytes) -> Fit {
-        let (own, all) = (self.webhook_bytes(key, pending), self.url_bytes + pending.of_all);
+        let (own, all) = (self.webhook_bytes(key, pending), self.text_bytes + pending.of_all);
         self.fit(own, more, all, self.max.webhook_bytes)
     }
 

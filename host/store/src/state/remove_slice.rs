@@ -117,7 +117,15 @@ mod tests {
         drop(index.forget(&EndpointId::new("a").unwrap()));
         index.remove_slice(now);
         assert_eq!(index.deleting_with_archived(), Some(key));
-        let job = ArchivedJob { seq: 7, endpoint: key, owner, kept: 5, purge_at: 0 };
+        let job = ArchivedJob {
+            seq: 7,
+            endpoint: key,
+            owner,
+            kept: 5,
+            created_at: 1,
+            tags: None,
+            purge_at: 0,
+        };
         index.remove_archived([job].iter());
         assert_eq!(index.deleting_with_archived(), Some(key), "the deletion is not ended yet");
         assert!(index.backlog.is_empty());

@@ -5,10 +5,12 @@
 use std::sync::mpsc::{Receiver, Sender};
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use gristmill_core::backup::{BackupError, BackupFile};
 use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::job_filter::JobSearch;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{ChunkPage, JobRecord};
@@ -24,6 +26,7 @@ use crate::format::pages::Query;
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::segment::SegmentId;
 use crate::state::found_row::FoundRow;
+use crate::state::search::{Hit, SearchedPage};
 
 /// A request for data that only the database has, or stores. Readers check pending changes and the
 /// journal first.
@@ -44,6 +47,13 @@ pub(crate) enum DbRequest {
         before: u64,
         jobs: Vec<JobRecord>,
         answer: oneshot::Sender<ArchivedPage>,
+    },
+    /// Continues a search that has `found` with the jobs before this number.
+    Search {
+        search: Arc<JobSearch>,
+        before: u64,
+        found: Vec<Hit>,
+        answer: oneshot::Sender<SearchedPage>,
     },
     /// Deletes some archived jobs whose time is over. Answers with the time of the next one.
     ExpireArchived { now: Timestamp, count_max: usize, answer: oneshot::Sender<Timestamp> },

@@ -1,7 +1,8 @@
-//! The URLs of webhooks in memory: each different URL once for an owner.
+//! The URLs of webhooks in memory, and the tags of jobs: each different text once for an owner.
 //!
 //! Most jobs of an owner have the same URL, and a URL may have 2,048 bytes. A job holds its URL as
-//! long as its webhook may be sent, and the URL is removed with the last job that holds it.
+//! long as its webhook may be sent, and its tags as long as it is in memory; a text is removed with the last
+//! job that holds it.
 //!
 //! **Bounds.** [`Owners`](crate::state::owners::Owners) bounds the bytes of all URLs. **Cost.** One map lookup when a job with a
 //! webhook is added, and one when it ends; nothing for other jobs.

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
+use gristmill_core::job_filter::JobSearch;
 use gristmill_core::listing::{JobPage, JobQuery};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
@@ -423,6 +424,10 @@ impl JobStore for SqliteStore {
             tokio::task::yield_now().await;
         }
         Ok(JobPage { jobs, next: next.map(|location| seal.hide(location)) })
+    }
+
+    async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
+        self.searched(search).await
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {

@@ -3,6 +3,7 @@
 
 mod catalog_usage_webhooks;
 mod jobs;
+mod search;
 
 use std::path::Path;
 use std::sync::Arc;

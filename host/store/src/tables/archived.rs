@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::job::JobStatus;
+use gristmill_core::tags::Tags;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 
@@ -18,20 +19,25 @@ use crate::format::EndpointKey;
 use crate::format::archived::{ArchivedJob, ArchivedSum};
 use crate::format::status_code;
 use crate::tables::sql::{integer, invalid};
-use crate::tables::{chunks, jobs, payloads};
+use crate::tables::{chunks, found_by, jobs, payloads, schema};
 
 /// The bytes of a row as [`ArchivedJob::kept`] counts them. Status codes 3 and 5 are FAILED and TIMED_OUT, which
 /// keep their inputs.
 macro_rules! kept {
     () => {
-        "result_bytes + CASE WHEN state IN (3, 5) THEN input_bytes ELSE 0 END"
+        "result_bytes + CASE WHEN state IN (3, 5) THEN input_bytes ELSE 0 END + coalesce(octet_length(tags), 0)"
     };
 }
 
 /// A query of the columns that a deletion needs, in the order in which [`Deletable::read`] takes them.
 macro_rules! select_deletable {
     ($rest:literal) => {
-        concat!("SELECT seq, id, endpoint, owner, ", kept!(), ", purge_at FROM job ", $rest)
+        concat!(
+            "SELECT seq, id, endpoint, owner, ",
+            kept!(),
+            ", purge_at, created_at, tags FROM job ",
+            $rest
+        )
     };
 }
 
@@ -43,6 +49,7 @@ pub(crate) fn mark(db: &Connection, jobs: &[ArchivedJob]) -> rusqlite::Result<()
         let rows = update.execute(params![integer(job.seq), integer(job.purge_at)])?;
         debug_assert_eq!(rows, 1, "a job that is archived has a row");
     }
+    found_by::add(db, jobs.iter())?;
     change_sums(db, jobs, true)
 }
 
@@ -52,6 +59,7 @@ pub(crate) fn unmark(db: &Connection, jobs: &[ArchivedJob]) -> rusqlite::Result<
     for job in jobs {
         update.execute([integer(job.seq)])?;
     }
+    found_by::remove(db, jobs.iter())?;
     change_sums(db, jobs, false)
 }
 
@@ -62,6 +70,8 @@ pub(crate) fn delete(db: &Connection, rows: &[Deletable]) -> rusqlite::Result<()
         payloads::delete(db, row.seq, true)?;
         chunks::delete(db, row.seq)?;
     }
+    found_by::remove(db, rows.iter().filter_map(|row| row.job.as_ref()))?;
+    found_by::remove_old_times(db)?;
     change_sums(db, rows.iter().filter_map(|row| row.job.as_ref()), false)
 }
 
@@ -113,9 +123,12 @@ const COMPUTED: &str = concat!(
     ") FROM job WHERE archived = 1 GROUP BY endpoint, owner ORDER BY endpoint, owner"
 );
 
-/// The sums as the rows have them.
-pub(crate) fn computed_sums(db: &Connection) -> rusqlite::Result<Vec<ArchivedSum>> {
-    read_sums(db, COMPUTED)
+/// The sums as the rows of tables of this version have them.
+pub(crate) fn computed_sums(db: &Connection, version: i64) -> rusqlite::Result<Vec<ArchivedSum>> {
+    match version < schema::TAGS_SINCE {
+        true => read_sums(db, &COMPUTED.replace("octet_length(tags)", "NULL")),
+        false => read_sums(db, COMPUTED),
+    }
 }
 
 /// Replaces the sums by those of the rows.
@@ -210,6 +223,13 @@ impl Deletable {
                 owner: OwnerId::new(row.get_ref(3).ok()?.as_str().ok()?).ok()?,
                 kept: row.get::<_, i64>(4).ok()?.try_into().ok()?,
                 purge_at: row.get::<_, i64>(5).ok()?.try_into().ok()?,
+                created_at: row.get::<_, i64>(6).ok()?.try_into().ok()?,
+                tags: row
+                    .get_ref(7)
+                    .ok()?
+                    .as_str()
+                    .ok()
+                    .and_then(|text| Tags::from_text(text).ok()),
             })
         };
         Ok(Self { seq, id, job: job() })
@@ -300,7 +320,6 @@ pub(crate) fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::schema;
 
     /// Without its index a lookup would read all rows.
     #[test]

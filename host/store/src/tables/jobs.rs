@@ -16,7 +16,7 @@ macro_rules! select {
             "SELECT seq, id, endpoint, low_priority, execution_timeout_ms, retention_ms, created_at, \
              state, claim, crashes, retries, place, ttl_at, started_at, finished_at, worker, error, \
              chunk_count, webhook, owner, input_bytes, result_bytes, queued_at, ttl_ms, \
-             retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past FROM job ",
+             retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past, tags FROM job ",
             $rest
         )
     };
@@ -37,6 +37,9 @@ pub(crate) const SELECT_ARCHIVED_BY_SEQ: &str = select!("WHERE seq = ?1 AND arch
 /// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
 pub(crate) fn select_jobs_of(version: i64) -> String {
     let mut sql = SELECT_JOBS.to_owned();
+    if version < schema::TAGS_SINCE {
+        sql = sql.replace(", tags", ", NULL");
+    }
     if version < schema::PAST_ATTEMPTS_SINCE {
         sql = sql.replace(", past", ", NULL");
     }
@@ -54,9 +57,9 @@ pub(crate) fn select_jobs_of(version: i64) -> String {
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, past, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
-     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, purge_at) \
+     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, purge_at, tags) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
+     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
@@ -107,6 +110,7 @@ pub(crate) fn insert(
     statement.raw_bind_parameter(27, fixed.retention_failed_ms.map(integer))?;
     statement.raw_bind_parameter(28, fixed.retention_cancelled_ms.map(integer))?;
     statement.raw_bind_parameter(29, purge_at.map(integer))?;
+    statement.raw_bind_parameter(30, fixed.tags)?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -191,6 +195,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             retention_completed_ms: optional(24)?,
             retention_failed_ms: optional(25)?,
             retention_cancelled_ms: optional(26)?,
+            tags: text(28)?,
         },
         row: RowImage {
             state: row.get(7)?,

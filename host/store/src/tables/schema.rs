@@ -19,6 +19,8 @@
 //!   queued only once, by its submission. `past` has the attempts before the last one, in the
 //!   encoding of `format/past.rs`; null without one. `archived` is 1 when memory does not have the job
 //!   any more; then `purge_at` is the time of its deletion. Other rows may have none.
+//!   `tags` has the lines of [`Tags`](gristmill_core::tags::Tags); null without one.
+//! * `job_tag`, `archived_time`: by which archived jobs are found: see `found_by.rs`.
 //! * `archived`: the number of archived jobs and their bytes, by endpoint and owner: see `archived.rs`.
 //! * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job
 //!   that can never run again has no input. `s3` is encrypted JSON. If a FAILED job's row has only
@@ -46,7 +48,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with the content of the journal's frames. A file with a greater
 /// number is refused.
-pub(crate) const VERSION: i64 = 10;
+pub(crate) const VERSION: i64 = 11;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
 pub(crate) const VERSION_MIN: i64 = 6;
@@ -63,14 +65,18 @@ pub(crate) const PAST_ATTEMPTS_SINCE: i64 = 9;
 /// The first version with archived jobs.
 pub(crate) const ARCHIVED_SINCE: i64 = 10;
 
+/// The first version whose jobs have tags.
+pub(crate) const TAGS_SINCE: i64 = 11;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
-const MIGRATIONS: [(&str, &str); 5] = [
+const MIGRATIONS: [(&str, &str); 6] = [
     ("V6__tables", include_str!("migrations/V6__tables.sql")),
     ("V7__checksums", include_str!("migrations/V7__checksums.sql")),
     ("V8__numbered_fields", include_str!("migrations/V8__numbered_fields.sql")),
     ("V9__timelines_and_epochs", include_str!("migrations/V9__timelines_and_epochs.sql")),
     ("V10__archived_jobs", include_str!("migrations/V10__archived_jobs.sql")),
+    ("V11__tags", include_str!("migrations/V11__tags.sql")),
 ];
 
 /// The library's table of the migrations that were made. It exists only during a migration: the

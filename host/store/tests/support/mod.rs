@@ -119,6 +119,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         waiting_jobs_max: None,
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
+        tags: None,
     }
 }
 

@@ -5,6 +5,7 @@ mod billing;
 mod delivery;
 mod endpoint;
 mod handler;
+mod job;
 mod key;
 mod log;
 mod registry_auth;
@@ -20,6 +21,7 @@ pub use endpoint::{
     Reuse, ReuseInput, ScalerType,
 };
 pub use handler::{Handler, Producer};
+pub use job::{JobList, JobSummary};
 pub use key::{Key, KeyWithText, NewKey};
 pub use log::LogLine;
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};

@@ -2,6 +2,7 @@
 //! them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -41,6 +42,10 @@ pub struct StatusDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String, required = false))]
     pub reason: Option<Cow<'a, str>>,
+    /// Those of its submission.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Tags, required = false))]
+    pub tags: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
     /// The result; while the job runs, and when it has FAILED, its newest progress value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
@@ -53,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_status_document_is_read_and_its_output_kept_as_text() {
-        let text = r#"{"id":"a-1","status":"COMPLETED","delayTime":3,"executionTime":7,"output":{"n": 9007199254740993},"later":1}"#;
+        let text = r#"{"id":"a-1","status":"COMPLETED","delayTime":3,"executionTime":7,"tags":{"a":"b"},"output":{"n": 9007199254740993},"later":1}"#;
         let document: StatusDocument<'static> = serde_json::from_str(text).unwrap();
         assert_eq!((document.status, document.execution_time), (JobStatus::Completed, 7));
         assert_eq!(document.output.as_deref().unwrap().get(), r#"{"n": 9007199254740993}"#);

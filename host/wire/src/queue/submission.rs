@@ -1,5 +1,6 @@
 //! The body of `/run` and `/runsync`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -26,12 +27,16 @@ pub struct Submission<'a> {
     /// For the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3_config: Option<S3Config>,
+    /// By which lists and actions find the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Tags>))]
+    pub tags: Option<BTreeMap<String, String>>,
 }
 
 impl<'a> Submission<'a> {
     /// A job with this input, an object, and nothing else.
     pub fn new(input: &'a RawValue) -> Self {
-        Self { input, webhook: None, policy: None, s3_config: None }
+        Self { input, webhook: None, policy: None, s3_config: None, tags: None }
     }
 }
 
@@ -120,8 +125,9 @@ mod tests {
             low_priority: Some(true),
             retention: Some(Retention { failed: Some(60_000), ..Retention::default() }),
         };
-        let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), ..plain };
-        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"retention":{"failed":60000}}}"#;
+        let tags = Some(BTreeMap::from([("env".to_owned(), "prod".to_owned())]));
+        let full = Submission { webhook: Some("http://h/x"), policy: Some(policy), tags, ..plain };
+        let expected = r#"{"input":{"n": 9007199254740993},"webhook":"http://h/x","policy":{"executionTimeout":5000,"ttl":60000,"lowPriority":true,"retention":{"failed":60000}},"tags":{"env":"prod"}}"#;
         assert_eq!(serde_json::to_string(&full).unwrap(), expected);
     }
 }

@@ -87,6 +87,7 @@ impl Store {
             waiting_jobs_max: None,
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
+            tags: None,
         };
         let _ = self.store.submit(job).await.unwrap();
     }

@@ -35,6 +35,7 @@ mod tests {
     use gristmill_core::job::{Claim, JobStatus};
     use gristmill_core::payload::Json;
     use gristmill_core::record::JobRecord;
+    use gristmill_core::tags::Tags;
     use gristmill_core::time::Timestamp;
     use gristmill_wire::queue::StatusDocument;
     use http_body_util::BodyExt as _;
@@ -60,6 +61,7 @@ mod tests {
             result_bytes: 0,
             chunks_delivered: 0,
             past_attempts: Vec::new(),
+            tags: (status == JobStatus::Failed).then(|| Tags::new([("a", "b")]).unwrap()).flatten(),
             purge_at: Timestamp::NEVER,
         }
     }
@@ -88,6 +90,7 @@ mod tests {
                 assert_eq!(shown.worker_id.is_none(), waits);
                 assert_eq!(shown.retries, (status == JobStatus::Failed).then_some(1));
                 assert_eq!(shown.error, document.record.error.map(Into::into));
+                assert_eq!(shown.tags.is_some(), status == JobStatus::Failed);
                 assert_eq!(shown.reason, document.waiting_reason.map(Into::into));
                 assert_eq!(shown.output.map(|raw| raw.get().to_owned()), output);
             }

@@ -80,6 +80,7 @@ impl Bench {
             s3_config: None,
             idempotency: None,
             mode: SubmitMode::Sync { kept_ms: 0 },
+            tags: None,
         };
         let (jobs, deployment) = (self.jobs.clone(), self.deployment.clone());
         let memory = Memory::new(&InFlight::of_results(), &KeyId::new("k").unwrap());

@@ -52,6 +52,7 @@ pub(crate) async fn openai(
         s3_config: None,
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
+        tags: None,
     };
     let key = KeyCheck::new(&state, &call.key);
     let memory = Memory::new(&state.results, &call.key.id);

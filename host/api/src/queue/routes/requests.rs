@@ -46,7 +46,7 @@ fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {
 }
 
 /// Parses the cursor of a page: 16 hexadecimal digits, which mean nothing to clients.
-fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
+pub(crate) fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
     let Some(text) = query.text("cursor") else { return Ok(None) };
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_cursor = text.len() == 16 && text.bytes().all(is_digit);

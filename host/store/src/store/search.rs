@@ -1,0 +1,114 @@
+//! Searches for jobs, page by page.
+//!
+//! **Bounds.** A page takes at most [`VISITS_MAX`] looks at memory of a thousand jobs each, and [`QUESTIONS_MAX`]
+//! at the tables; then it ends, with the position at which the next page begins. **Cost.** Some milliseconds.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use gristmill_core::job_filter::JobSearch;
+use gristmill_core::listing::JobPage;
+use gristmill_core::record::JobRecord;
+use gristmill_core::store::StoreError;
+use tokio::sync::oneshot;
+
+use super::SqliteStore;
+use crate::failure;
+use crate::format::payload::Kind;
+use crate::shared::{answer, damaged};
+use crate::state::requests::DbRequest;
+use crate::state::search::{Hit, Searching};
+
+const VISITS_MAX: usize = 20;
+
+const QUESTIONS_MAX: usize = 4;
+
+impl SqliteStore {
+    /// A page of the jobs of a search.
+    pub(super) async fn searched(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
+        let seal = &self.shared.seal;
+        let mut next = Some(match search.after {
+            Some(after) => seal.reveal(after).ok_or(StoreError::UnknownCursor)?,
+            None => u64::MAX,
+        });
+        let search = Arc::new(search.clone());
+        let (mut found, mut questions) = (Vec::new(), 0);
+        for _ in 0..VISITS_MAX {
+            let Some(before) = next else { break };
+            let in_memory = self.shared.read(|index, now| {
+                let down_to = index.archived_below_all(&search);
+                let part = Searching { search: &search, before, rows: Vec::new(), down_to };
+                (before > down_to).then(|| index.search(&part, &mut found, now))
+            })?;
+            let searched = match in_memory {
+                Some(searched) => searched,
+                None if questions == QUESTIONS_MAX => break,
+                None => {
+                    questions += 1;
+                    let (sender, receiver) = oneshot::channel();
+                    self.shared.request(DbRequest::Search {
+                        search: search.clone(),
+                        before,
+                        found: std::mem::take(&mut found),
+                        answer: sender,
+                    })?;
+                    let (more, searched) = answer(receiver).await?;
+                    found = more;
+                    searched
+                }
+            };
+            match searched {
+                ControlFlow::Break(location) => {
+                    next = location;
+                    break;
+                }
+                ControlFlow::Continue(location) => next = Some(location),
+            }
+            tokio::task::yield_now().await;
+        }
+        let jobs = self.with_whole_errors(&search, found).await?;
+        Ok(JobPage { jobs, next: next.map(|location| seal.hide(location)) })
+    }
+
+    /// The jobs that match, once the errors are read that memory and rows have only the beginning of.
+    async fn with_whole_errors(
+        &self,
+        search: &JobSearch,
+        found: Vec<Hit>,
+    ) -> Result<Vec<JobRecord>, StoreError> {
+        let Some(part) = search.filter.error.as_deref() else {
+            return Ok(found.into_iter().map(|hit| hit.record).collect());
+        };
+        let unread = found.iter().filter_map(|hit| hit.unread_error);
+        let in_tables: Vec<_> = unread.filter(|(_, at)| at.is_none()).map(|(seq, _)| seq).collect();
+        let mut read = match in_tables.is_empty() {
+            true => Vec::new(),
+            false => self.read_payloads(in_tables, Kind::Output).await?,
+        }
+        .into_iter();
+        let mut jobs = Vec::with_capacity(found.len());
+        for Hit { record, unread_error } in found {
+            let stored = match unread_error {
+                None => {
+                    jobs.push(record);
+                    continue;
+                }
+                Some((_, None)) => match read.next() {
+                    Some(Ok(payload)) => payload.map(|payload| payload.body),
+                    Some(Err(details)) => {
+                        damaged(details);
+                        None
+                    }
+                    None => None,
+                },
+                Some((seq, location)) => self.read_payload(seq, Kind::Output, location).await?,
+            };
+            let whole = record.error.as_deref().zip(stored.as_ref());
+            let whole = whole.and_then(|(cut, stored)| failure::whole(cut, stored));
+            if whole.is_some_and(|whole| whole.contains(part)) {
+                jobs.push(record);
+            }
+        }
+        Ok(jobs)
+    }
+}
