@@ -211,6 +211,10 @@ fn report(
             ((*operation).to_owned(), client.queue_url(name, path).as_str().into())
         })
         .collect();
+    let webhook_secret = match deployed {
+        DeployedEndpoint::Created { webhook_secret } => Some(webhook_secret.as_str()),
+        _ => None,
+    };
     let mut report = json!({
         "endpoint": name,
         "created": matches!(deployed, DeployedEndpoint::Created { .. }),
@@ -220,8 +224,8 @@ fn report(
         "compileMs": upload.compile_ms,
         "urls": urls,
     });
-    if let DeployedEndpoint::Created { webhook_secret } = deployed {
-        report["webhookSecret"] = webhook_secret.as_str().into();
+    if let (Some(secret), Some(fields)) = (webhook_secret, report.as_object_mut()) {
+        fields.insert("webhookSecret".to_owned(), secret.into());
     }
     report
 }

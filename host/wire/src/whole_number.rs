@@ -81,7 +81,7 @@ mod tests {
         #[derive(Debug, serde::Deserialize)]
         struct One(
             #[serde(deserialize_with = "required")]
-            #[expect(dead_code)]
+            #[expect(dead_code, reason = "only its reading is tested")]
             u32,
         );
 
