@@ -58,8 +58,8 @@ struct Holder {
 }
 
 impl ConnectionShares {
-    /// Counts the connections of a listener. Each connection holds a permit of `free`, of which none is
-    /// taken yet.
+    /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is taken
+    /// yet.
     pub fn new(free: Arc<Semaphore>) -> Arc<Self> {
         let exempt_max = (free.available_permits() as u64 / EXEMPT_PART).max(1);
         Arc::new(Self { free, exempt_max, held: Mutex::default() })
@@ -71,8 +71,8 @@ impl ConnectionShares {
         Arc::new(ConnectionAuth { shares: Some(self.clone()), holder, ends })
     }
 
-    /// Counts a connection for another owner than `before`, whose connection it is not any more. Returns
-    /// whether it is exempt.
+    /// Counts a connection for this owner, and no longer for `before`, who is another owner. Returns whether
+    /// the connection is exempt.
     ///
     /// # Errors
     /// [`OwnerAtShare`]; nothing has changed.
