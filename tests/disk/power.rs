@@ -151,8 +151,7 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
     for (id, known) in &after.jobs {
         let status = job(&store, id, known).await.map(|record| record.status);
         assert!(status.is_none_or(JobStatus::is_final), "{id} is {status:?}");
-        let filter =
-            JobFilter { tags: vec![Tag::new("job", id).unwrap()], ..JobFilter::default() };
+        let filter = JobFilter { tags: vec![Tag::new("job", id).unwrap()], ..JobFilter::default() };
         let endpoints = vec![EndpointId::new(&known.endpoint).unwrap()];
         let search = JobSearch { endpoints, filter, after: None, count_max: 9 };
         let page = store.search(&search).await.unwrap();

@@ -14,6 +14,7 @@ pub(crate) mod disk_usage;
 mod entries;
 mod expiry;
 pub(crate) mod found_row;
+pub(crate) mod hit;
 pub(crate) mod idempotency;
 mod ids;
 pub(crate) mod index;
