@@ -52,20 +52,20 @@ async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
     let theirs = submit(&b, "b-one", json!({ "op": "fail", "message": "needle" }), prod).await;
     b.until("b-one", &theirs, "FAILED").await;
 
-    let by_prod = [&waiting, &done, &failed];
+    let by_prod = [&*waiting, &*done, &*failed];
     for query in ["tag=env:prod", "tag=env:prod&limit=1", "tag=n:1&tag=env:prod&limit=2"] {
         assert_eq!(listed(&a, query).await, by_prod, "{query}");
     }
-    assert_eq!(listed(&a, "").await, [&waiting, &test, &done, &failed]);
+    assert_eq!(listed(&a, "").await, [&*waiting, &*test, &*done, &*failed]);
     assert_eq!(listed(&a, "tag=env:prod&endpoint=a-two").await, [&*done]);
     assert_eq!(
         listed(&a, "endpoint=a-two&endpoint=a-one&status=FAILED&status=IN_QUEUE").await,
-        [&waiting, &failed]
+        [&*waiting, &*failed]
     );
     assert_eq!(listed(&a, "error=needle").await, [&*failed]);
     assert_eq!(listed(&a, "error=100%25_%20n").await, [&*failed]);
     for wildcard in ["no%25grain", "no_grain", "needle%25", "%25", "_"] {
-        let expected: &[&String] = if matches!(wildcard, "%25" | "_") { &[&failed] } else { &[] };
+        let expected: &[&str] = if matches!(wildcard, "%25" | "_") { &[&failed] } else { &[] };
         assert_eq!(listed(&a, &format!("error={wildcard}")).await, expected, "{wildcard}");
     }
     assert_eq!(listed(&a, &format!("idPrefix={}", &failed[..35])).await, [&*failed]);
@@ -80,7 +80,10 @@ async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
     let page = b.get(&format!("/v1/jobs?cursor={cursor}")).await;
     assert!(!page.text.contains("a-"), "{page:?}");
     // The operator's admin key sees all owners.
-    assert_eq!(listed(&host.client(), "tag=env:prod").await, [&theirs, &waiting, &done, &failed]);
+    assert_eq!(
+        listed(&host.client(), "tag=env:prod").await,
+        [&*theirs, &*waiting, &*done, &*failed]
+    );
     let shown = a.get("/v1/jobs?status=FAILED").await.ok()["jobs"][0].clone();
     assert_eq!((&shown["endpointId"], &shown["tags"]["env"]), (&json!("a-one"), &json!("prod")));
     assert!(shown["error"].as_str().unwrap().starts_with("no grain no grain"), "{shown}");
@@ -91,7 +94,7 @@ async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
     let a = host.client_of("a").await;
     assert_eq!(listed(&a, "tag=env:prod&limit=1").await, by_prod);
     a.retry("a-one", &failed).await.ok();
-    assert_eq!(listed(&a, "tag=env:prod&status=IN_QUEUE").await, [&waiting, &failed]);
+    assert_eq!(listed(&a, "tag=env:prod&status=IN_QUEUE").await, [&*waiting, &*failed]);
 }
 
 #[tokio::test]

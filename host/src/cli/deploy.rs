@@ -211,10 +211,6 @@ fn report(
             ((*operation).to_owned(), client.queue_url(name, path).as_str().into())
         })
         .collect();
-    let webhook_secret = match deployed {
-        DeployedEndpoint::Created { webhook_secret } => Some(webhook_secret.as_str()),
-        _ => None,
-    };
     let mut report = json!({
         "endpoint": name,
         "created": matches!(deployed, DeployedEndpoint::Created { .. }),
@@ -224,8 +220,10 @@ fn report(
         "compileMs": upload.compile_ms,
         "urls": urls,
     });
-    if let (Some(secret), Some(fields)) = (webhook_secret, report.as_object_mut()) {
-        fields.insert("webhookSecret".to_owned(), secret.into());
+    if let (DeployedEndpoint::Created { webhook_secret }, Some(fields)) =
+        (deployed, report.as_object_mut())
+    {
+        fields.insert("webhookSecret".to_owned(), webhook_secret.as_str().into());
     }
     report
 }

@@ -87,7 +87,9 @@ schemas! {
     S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));
     Tags: "Pairs of a key and a value without control characters, of at most 2 KiB together; handlers do not see them" =>
         ObjectBuilder::new()
-            .property_names(Some(Schema::from(text().pattern(Some(format!("^[a-z0-9._/-]{{1,{TAG_KEY_BYTES_MAX}}}$"))))))
+            .property_names(Some(Schema::from(
+                text().pattern(Some("^[a-z0-9._/-]+$")).max_length(Some(TAG_KEY_BYTES_MAX)),
+            )))
             .additional_properties(Some(Schema::from(text().max_length(Some(TAG_VALUE_BYTES_MAX)))))
             .max_properties(Some(TAGS_MAX));
     AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);

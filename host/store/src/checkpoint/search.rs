@@ -8,7 +8,8 @@ use crate::checkpoint::archive::{content, read_row};
 use crate::checkpoint::database::Database;
 use crate::error::Failure;
 use crate::shared::damaged;
-use crate::state::search::{Hit, SearchedPage, Searching};
+use crate::state::hit::{Hit, SearchedPage};
+use crate::state::search::Searching;
 use crate::tables::{archived, search as tables};
 
 /// Most archived jobs that one question reads.

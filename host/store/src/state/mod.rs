@@ -15,6 +15,7 @@ mod entries;
 mod expiry;
 pub(crate) mod found_row;
 pub(crate) mod history;
+pub(crate) mod hit;
 pub(crate) mod idempotency;
 mod ids;
 pub(crate) mod index;

@@ -26,7 +26,7 @@ use crate::format::pages::Query;
 use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::segment::SegmentId;
 use crate::state::found_row::FoundRow;
-use crate::state::search::{Hit, SearchedPage};
+use crate::state::hit::{Hit, SearchedPage};
 
 /// A request for data that only the database has, or stores. Readers check pending changes and the
 /// journal first.

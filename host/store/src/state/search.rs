@@ -7,14 +7,13 @@ use std::ops::ControlFlow;
 
 use gristmill_core::id::EndpointId;
 use gristmill_core::job_filter::{Candidate, ErrorText, JobSearch, Match};
-use gristmill_core::record::JobRecord;
 use gristmill_core::time::Timestamp;
 use rustc_hash::FxBuildHasher;
 
 use crate::failure;
 use crate::format::EndpointKey;
-use crate::journal::segment::JournalLocation;
 use crate::state::found_row::FoundRow;
+use crate::state::hit::Hit;
 use crate::state::index::Index;
 use crate::state::job::{Job, JobRow};
 
@@ -23,19 +22,6 @@ const VISITS_MAX: usize = 1_000;
 
 /// The endpoints of a search that exist, by number.
 pub(crate) type Keys<'a> = HashMap<EndpointKey, &'a EndpointId, FxBuildHasher>;
-
-/// A job that a search has found.
-#[derive(Debug)]
-pub(crate) struct Hit {
-    pub(crate) record: JobRecord,
-    /// Set when only the whole error shows whether the job matches: the number of its rows, and the location of
-    /// the error if the journal has it.
-    pub(crate) unread_error: Option<(u64, Option<JournalLocation>)>,
-}
-
-/// What a search has found so far, and where it continues: `Continue` when this page may get more jobs, `Break`
-/// when the next page begins there.
-pub(crate) type SearchedPage = (Vec<Hit>, ControlFlow<Option<u64>, u64>);
 
 /// A part of a search.
 #[derive(Debug)]

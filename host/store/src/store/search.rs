@@ -16,12 +16,13 @@ use super::SqliteStore;
 use crate::failure;
 use crate::format::payload::Kind;
 use crate::shared::{answer, damaged};
+use crate::state::hit::Hit;
 use crate::state::requests::DbRequest;
-use crate::state::search::{Hit, Searching};
+use crate::state::search::Searching;
 
 const VISITS_MAX: usize = 20;
 
-const QUESTIONS_MAX: usize = 4;
+const QUESTIONS_MAX: usize = 2;
 
 impl SqliteStore {
     /// A page of the jobs of a search.

@@ -28,7 +28,7 @@ const LISTS_MAX: usize = 256;
 const TAG_LISTS_MAX: usize = 1_024;
 
 /// Most jobs with the wanted beginning of an id that are put in order.
-const IDS_MAX: usize = 1_000;
+const IDS_MAX: usize = 4_096;
 
 /// Numbers of jobs that a list reads at one time.
 const READ_MAX: usize = 64;
@@ -332,7 +332,7 @@ mod tests {
         let db = tables();
         let mut insert =
             db.prepare("INSERT INTO job_tag (endpoint, tag, seq) VALUES (?1, ?2, ?3)").unwrap();
-        let has = |endpoint: u64, tag: u64, seq: u64| (seq * 7 + endpoint) % (tag + 1) == 0;
+        let has = |endpoint: u64, tag: u64, seq: u64| (seq * 7 + endpoint).is_multiple_of(tag + 1);
         for (endpoint, tag, seq) in
             (1..4).flat_map(|e| (1..4).flat_map(move |t| (1..900).map(move |s| (e, t, s))))
         {

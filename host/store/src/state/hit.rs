@@ -1,0 +1,20 @@
+//! What a search for jobs has found.
+
+use std::ops::ControlFlow;
+
+use gristmill_core::record::JobRecord;
+
+use crate::journal::segment::JournalLocation;
+
+/// A job that a search has found.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    pub(crate) record: JobRecord,
+    /// Set when only the whole error shows whether the job matches: the number of its rows, and the location of
+    /// the error if the journal has it.
+    pub(crate) unread_error: Option<(u64, Option<JournalLocation>)>,
+}
+
+/// What a search has found so far, and where it continues: `Continue` when this page may get more jobs, `Break`
+/// when the next page begins there.
+pub(crate) type SearchedPage = (Vec<Hit>, ControlFlow<Option<u64>, u64>);
