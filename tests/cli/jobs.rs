@@ -34,6 +34,26 @@ async fn submit_prints_an_id_and_with_wait_the_output() {
 }
 
 #[tokio::test]
+async fn submitted_tags_find_the_job_again() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-tagged", json!({ "workersMax": 0 })).await;
+    let submit = |tags: &[&str]| {
+        let mut arguments = vec!["submit", "cli-tagged", "--input", "{}"];
+        tags.iter().for_each(|tag| arguments.extend(["--tag", tag]));
+        run_args(on(&host), arguments, "")
+    };
+    let job = submit(&["env=prod", "cli-tagged=a=b"]).succeeded().line().to_owned();
+    submit(&["env=test"]).succeeded();
+    let find = ["jobs", "list", "--endpoint", "cli-tagged", "--tag", "cli-tagged=a=b", "--json"];
+    let found = run_args(on(&host), find, "").succeeded().json();
+    assert_eq!(found["jobs"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(found["jobs"][0]["id"], job);
+    assert_eq!(found["jobs"][0]["tags"], json!({ "env": "prod", "cli-tagged": "a=b" }));
+    submit(&["env=prod", "env=test"]).failed(1, &["the tag `env` is given twice"]);
+    submit(&["env"]).failed(2, &["a tag is KEY=VALUE"]);
+}
+
+#[tokio::test]
 async fn a_job_that_fails_makes_submit_and_stream_fail() {
     let host = shared_host();
     host.deploy(&guests::playground(), "cli-fails", json!({})).await;

@@ -1,5 +1,6 @@
 //! `gristmill submit`: submits a job, and with `--wait` waits for its result.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ pub(crate) struct SubmitArgs {
     /// Run other jobs first, and start no worker for this job.
     #[arg(long)]
     low_priority: bool,
+    /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
+    tags: Vec<(String, String)>,
     /// Print the host's answer as it is.
     #[arg(long)]
     json: bool,
@@ -67,7 +71,13 @@ pub(crate) struct SubmitArgs {
 pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let input = args.input.read()?;
     let client = args.connection.client()?;
+    let mut tags = BTreeMap::new();
+    for (key, value) in args.tags {
+        anyhow::ensure!(!tags.contains_key(&key), "the tag `{key}` is given twice");
+        tags.insert(key, value);
+    }
     let submission = Submission {
+        tags: (!tags.is_empty()).then_some(tags),
         webhook: args.webhook.as_deref(),
         policy: Some(Policy {
             execution_timeout: args.execution_timeout,

@@ -138,7 +138,7 @@ impl Index {
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
-            endpoint.disk_usage.kept += output_bytes;
+            endpoint.disk_usage.add_result_of_ended(output_bytes);
         }
         self.owners.account(job.owner).add(output_bytes);
         attempt.error = end.error;

@@ -154,6 +154,12 @@ impl DiskUsage {
         self.waiting + self.kept + self.rows
     }
 
+    /// Adds the result of a job that has ended already.
+    pub(crate) fn add_result_of_ended(&mut self, bytes: u64) {
+        self.kept += bytes;
+        self.ended.bytes += bytes;
+    }
+
     pub(crate) fn add(&mut self, more: Self) {
         self.waiting += more.waiting;
         self.kept += more.kept;
