@@ -50,7 +50,7 @@ async fn submitted_tags_find_the_job_again() {
     assert_eq!(found["jobs"][0]["id"], job);
     assert_eq!(found["jobs"][0]["tags"], json!({ "env": "prod", "cli-tagged": "a=b" }));
     submit(&["env=prod", "env=test"]).failed(1, &["the tag `env` is given twice"]);
-    submit(&["env"]).failed(2, &["a tag is KEY=VALUE"]);
+    submit(&["env"]).failed(2, &["a tag is key=value"]);
 }
 
 #[tokio::test]
