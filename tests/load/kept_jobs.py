@@ -73,15 +73,17 @@ def run_real_jobs(host: Host, program: str, component: str) -> None:
     """Runs jobs and waits until some have left memory."""
     env = {**os.environ, "GRISTMILL_URL": f"http://{host.address}", "GRISTMILL_API_KEY": host.key}
     deploy = [program, "deploy", "--name", ENDPOINT, "--keep-completed", "30d", component]
-    subprocess.run(deploy, env=env, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(deploy, env=env, check=True, capture_output=True)
 
     def submit() -> None:
         headers = {"Authorization": f"Bearer {host.key}", "Content-Type": "application/json"}
-        body = json.dumps({"input": "x" * 2_000})
+        body = json.dumps({"input": {"text": "x" * 2_000}})
         connection = HTTPConnection(host.address, timeout=60)
         for _ in range(REAL_JOBS // 4):
             connection.request("POST", f"/v2/{ENDPOINT}/run", body, headers)
-            connection.getresponse().read()
+            answer = connection.getresponse()
+            text = answer.read()
+            assert answer.status == 200, text
 
     threads = [threading.Thread(target=submit) for _ in range(4)]
     for thread in threads:
@@ -138,7 +140,8 @@ def measure(host: Host, jobs: int) -> None:
         took, page = host.call("GET", f"/v2/{ENDPOINT}/requests?limit=100{cursor}")
         pages.append(took * 1_000)
         ids += [job["id"] for job in page["requests"]]
-        cursor = f"&cursor={page['cursor']}"
+        # Behind the last page, the first one.
+        cursor = f"&cursor={page['cursor']}" if "cursor" in page else ""
     reads = [
         host.call("GET", f"/v2/{ENDPOINT}/status/{random.choice(ids)}")[0] * 1_000 for _ in range(500)
     ]

@@ -90,7 +90,11 @@ schemas! {
             .property_names(Some(Schema::from(
                 text().pattern(Some("^[a-z0-9._/-]+$")).max_length(Some(TAG_KEY_BYTES_MAX)),
             )))
-            .additional_properties(Some(Schema::from(text().max_length(Some(TAG_VALUE_BYTES_MAX)))))
+            .additional_properties(Some(Schema::from(
+                text()
+                    .max_length(Some(TAG_VALUE_BYTES_MAX))
+                    .pattern(Some("^[^\\u0000-\\u001f\\u007f-\\u009f]*$")),
+            )))
             .max_properties(Some(TAGS_MAX));
     AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
     Scopes: "The permissions of a key" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));

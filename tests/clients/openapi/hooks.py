@@ -156,10 +156,14 @@ def make_possible(case, body):
     if case.path.startswith("/v1/networkvolumes/") and body.get("size"):
         # A volume never becomes smaller.
         body["size"] = 4_000
+    if isinstance(body.get("tags"), dict):
+        # Their bounds are in bytes.
+        tags = itertools.islice(body["tags"].items(), 4)
+        body["tags"] = {key: value[:60] for key, value in tags}
     if body.get("workersMin"):
         body["workersMax"] = 1_000
         # The sum of all endpoints is bounded.
-        if isinstance(body["workersMin"], int):
+        if isinstance(body["workersMin"], (int, float)):
             body["workersMin"] = min(body["workersMin"], 1)
 
 
