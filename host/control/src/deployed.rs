@@ -68,6 +68,18 @@ impl Deployed {
         }
     }
 
+    /// `decide`, behind the check that the caller's key is still valid.
+    fn if_valid<T>(
+        &self,
+        caller: &ApiKey,
+        decide: impl FnOnce(&View) -> Result<T, ControlError>,
+    ) -> impl FnOnce(&View) -> Result<T, ControlError> {
+        move |view| {
+            self.check_key(caller, view)?;
+            decide(view)
+        }
+    }
+
     /// Checks the change that `decide` returns, as [`change`](Self::change) would, and writes nothing.
     ///
     /// # Errors
@@ -77,11 +89,7 @@ impl Deployed {
         caller: &ApiKey,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), ControlError>,
     ) -> Result<T, ControlError> {
-        let decide_if_valid = |view: &View| {
-            self.check_key(caller, view)?;
-            decide(view)
-        };
-        self.catalog.check(decide_if_valid)
+        self.catalog.check(self.if_valid(caller, decide))
     }
 
     /// Changes the catalog as `decide` returns, if the caller's key is still valid. See
@@ -94,11 +102,7 @@ impl Deployed {
         caller: &ApiKey,
         decide: impl FnOnce(&View) -> Result<(Vec<CatalogChange>, T), ControlError>,
     ) -> Result<T, ControlError> {
-        let decide_if_valid = |view: &View| {
-            self.check_key(caller, view)?;
-            decide(view)
-        };
-        self.catalog.change_for(caller, decide_if_valid).await
+        self.catalog.change_for(caller, self.if_valid(caller, decide)).await
     }
 
     /// Notifies the workers of an endpoint that was created, changed or deleted.

@@ -84,12 +84,17 @@ impl HistoryMax {
     /// for its end still reads it.
     pub const SPARED_MS: u64 = 10_000;
 
+    /// Whether a job that ended at this time is kept beyond the bounds.
+    pub fn spares(ended_at: Option<Timestamp>, now: Timestamp) -> bool {
+        ended_at.is_some_and(|end| end.plus_millis(Self::SPARED_MS) > now)
+    }
+
     /// Whether there is no bound.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What must be deleted of a history of so many `jobs` that keep so many `bytes`; `None`: nothing.
+    /// The part of a history of so many `jobs`, which keep so many `bytes`, that must be deleted; `None`: nothing.
     pub fn excess(self, jobs: u64, bytes: u64) -> Option<HistoryExcess> {
         let over = |now: u64, max: Option<u64>| max.map_or(0, |max| now.saturating_sub(max));
         let excess = HistoryExcess { jobs: over(jobs, self.jobs), bytes: over(bytes, self.bytes) };
@@ -97,7 +102,7 @@ impl HistoryMax {
     }
 }
 
-/// What must be deleted of an endpoint's history: at least so many jobs, which keep at least so many bytes.
+/// The part of an endpoint's history that must be deleted: at least so many jobs, which keep at least so many bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HistoryExcess {
     /// Jobs.

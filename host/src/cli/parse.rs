@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::bounds::{Bounds, NAME_BYTES_MAX, SCALER_VALUE};
 use gristmill_client::wire::management::ScalerType;
-use gristmill_client::wire::{Metering, Scope};
+use gristmill_client::wire::{JobStatus, Metering, Scope, UnknownStatus};
 use url::Url;
 
 use crate::parsing;
@@ -79,6 +79,11 @@ pub(crate) fn scope() -> impl TypedValueParser<Value = Scope> {
     PossibleValuesParser::new(Scope::ALL.map(Scope::as_str)).map(|text| {
         Scope::ALL.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Read)
     })
+}
+
+/// A job's status, in capital or small letters.
+pub(crate) fn status(text: &str) -> Result<JobStatus, UnknownStatus> {
+    text.to_ascii_uppercase().parse()
 }
 
 /// A tag, as `KEY=VALUE`.

@@ -198,15 +198,25 @@ fn check_template(
     Ok(())
 }
 
+/// A bound of a retention or a history: the given one, none for 0, and the current one without any.
+fn chosen(
+    field: &'static str,
+    bounds: Bounds,
+    given: Option<u64>,
+    current: Option<u64>,
+) -> Result<Option<u64>, ControlError> {
+    match given {
+        None => Ok(current),
+        Some(0) => Ok(None),
+        Some(number) => bounded(field, bounds, number).map(Some),
+    }
+}
+
 fn retention(
     current: ChosenRetention,
     given: RetentionPatch,
 ) -> Result<ChosenRetention, ControlError> {
-    let chosen = |field, given, current| match given {
-        None => Ok(current),
-        Some(0) => Ok(None),
-        Some(ms) => bounded(field, RETENTION_MS, ms).map(Some),
-    };
+    let chosen = |field, given, current| chosen(field, RETENTION_MS, given, current);
     Ok(ChosenRetention {
         completed_ms: chosen("retention.completed", given.completed_ms, current.completed_ms)?,
         failed_ms: chosen("retention.failed", given.failed_ms, current.failed_ms)?,
@@ -215,11 +225,6 @@ fn retention(
 }
 
 fn history_max(current: HistoryMax, given: RetentionPatch) -> Result<HistoryMax, ControlError> {
-    let chosen = |field, bounds, given, current| match given {
-        None => Ok(current),
-        Some(0) => Ok(None),
-        Some(max) => bounded(field, bounds, max).map(Some),
-    };
     let mib = current.bytes.map(|bytes| bytes >> 20);
     let mib = chosen("retention.maxMib", HISTORY_MIB, given.mib_max, mib)?;
     Ok(HistoryMax {

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use gristmill_client::JobFilter;
+use gristmill_client::wire::JobStatus;
 use gristmill_client::wire::bounds::LIST_JOBS;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::management::{JobList, JobSummary};
-use gristmill_client::wire::{JobStatus, UnknownStatus};
 
 use super::connection::ConnectionArgs;
 use crate::cli::{output, parse};
@@ -31,7 +31,7 @@ struct FilterArgs {
     #[arg(long = "endpoint", value_name = "ENDPOINT")]
     endpoints: Vec<EndpointId>,
     /// Only jobs with this status, such as FAILED; may be repeated.
-    #[arg(long = "status", value_name = "STATUS", value_parser = status)]
+    #[arg(long = "status", value_name = "STATUS", value_parser = parse::status)]
     statuses: Vec<JobStatus>,
     /// Only jobs with this tag; may be repeated, for jobs with all of them.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
@@ -73,10 +73,6 @@ struct ListArgs {
     json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
-}
-
-fn status(text: &str) -> Result<JobStatus, UnknownStatus> {
-    text.to_ascii_uppercase().parse()
 }
 
 pub(crate) async fn jobs(args: JobsArgs) -> anyhow::Result<ExitCode> {

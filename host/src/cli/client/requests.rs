@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use gristmill_client::RequestFilter;
+use gristmill_client::wire::JobStatus;
 use gristmill_client::wire::bounds::LIST_JOBS;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::queue::{RequestList, RequestSummary};
-use gristmill_client::wire::{JobStatus, UnknownStatus};
 
 use super::connection::ConnectionArgs;
 use crate::cli::{output, parse};
@@ -18,7 +18,7 @@ pub(crate) struct RequestsArgs {
     /// The endpoint.
     endpoint: EndpointId,
     /// Only jobs with this status, such as IN_QUEUE.
-    #[arg(long, value_parser = status)]
+    #[arg(long, value_parser = parse::status)]
     status: Option<JobStatus>,
     /// Most jobs to list.
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(LIST_JOBS))]
@@ -31,10 +31,6 @@ pub(crate) struct RequestsArgs {
     json: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
-}
-
-fn status(text: &str) -> Result<JobStatus, UnknownStatus> {
-    text.to_ascii_uppercase().parse()
 }
 
 pub(crate) async fn requests(args: RequestsArgs) -> anyhow::Result<ExitCode> {

@@ -397,9 +397,7 @@ impl JobStore for MemoryStore {
             let bytes = ended.iter().map(|(_, _, bytes, _)| bytes).sum();
             let mut excess = max.excess(ended.len() as u64, bytes).unwrap_or_default();
             for (_, id, bytes, ended_at) in ended {
-                let is_spared =
-                    ended_at.is_some_and(|end| end.plus_millis(HistoryMax::SPARED_MS) > now);
-                if !excess.is_none() && !is_spared {
+                if !excess.is_none() && !HistoryMax::spares(ended_at, now) {
                     state.apply(id, JobEvent::RetentionElapsed, now, notifications);
                     excess.delete_job(bytes);
                 }

@@ -63,9 +63,8 @@ impl Index {
             }
             let Some(job) = self.jobs.get(key) else { continue };
             let ended_at = job.row.attempt.as_ref().and_then(|attempt| attempt.finished_at);
-            let is_spared =
-                ended_at.is_some_and(|end| end.plus_millis(HistoryMax::SPARED_MS) > now);
-            if is_spared || !job.row.status.is_some_and(JobStatus::is_final) {
+            if HistoryMax::spares(ended_at, now) || !job.row.status.is_some_and(JobStatus::is_final)
+            {
                 continue;
             }
             let bytes = DiskUsage::of(job).ended.bytes;
