@@ -135,3 +135,29 @@ async fn cancel_retry_purge_and_health_do_what_they_say() {
     let retried = run(on(&host), &format!("retry cli-calls {job} --json")).succeeded().json();
     assert_eq!(retried, json!({ "id": job, "status": "IN_QUEUE" }));
 }
+
+#[tokio::test]
+async fn many_jobs_are_changed_by_one_command() {
+    let host = shared_host();
+    host.deploy(&guests::playground(), "cli-actions", json!({ "workersMax": 0 })).await;
+    for _ in 0..3 {
+        host.client.submit("cli-actions", json!({ "op": "echo" })).await;
+    }
+    let of_it = |command: &str| format!("jobs {command} --endpoint cli-actions");
+    let shown = run(on(&host), &of_it("cancel --wait --status IN_QUEUE")).succeeded();
+    assert_eq!(shown.line(), "COMPLETED: 3 matched, 3 cancelled, 0 skipped");
+    let document = run(on(&host), &of_it("retry --wait --json")).succeeded().json();
+    assert_eq!((&document["state"], &document["skipped"]), (&json!("COMPLETED"), &json!(3)));
+    let begun = run(on(&host), &of_it("delete")).succeeded();
+    let action = begun.line();
+    let shown = run(on(&host), &format!("jobs abort {action}")).succeeded();
+    assert!(shown.stdout.is_empty() && shown.stderr.contains(action), "{shown:?}");
+    let shown = run(on(&host), &format!("jobs action {action} --json")).succeeded().json();
+    assert_eq!((&shown["id"], &shown["action"]), (&json!(action), &json!("delete")));
+    let shown = run(on(&host), "jobs actions").succeeded();
+    assert!(shown.stdout.starts_with("ID ") && shown.stdout.contains(action), "{shown:?}");
+    run(on(&host), "jobs delete").failed(1, &["at least one condition", "--endpoint or --status"]);
+    run(on(&host), "jobs delete --status DONE").failed(2, &["must be one of"]);
+    run(on(&host), "jobs retry --tag a=b --tag a=c").failed(1, &["the tag `a` is given twice"]);
+    run(on(&host), "jobs action nothing").failed(1, &["job action `nothing` not found"]);
+}

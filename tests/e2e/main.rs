@@ -28,6 +28,7 @@ mod health;
 mod hostile;
 mod hostile_uploads;
 mod isolation;
+mod job_actions;
 mod job_list;
 mod lifecycle;
 mod logs;

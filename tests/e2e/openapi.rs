@@ -130,6 +130,7 @@ async fn its_examples_work_unedited() {
         "SdkRunSync",
         "SdkPostOpenAi",
         "RollBackEndpoint",
+        "BeginJobAction",
     ];
     for operation in order {
         let (method, mut path, example) = left.remove(operation).unwrap();

@@ -41,12 +41,14 @@ fn access(operation: &str) -> Access {
         | "ListContainerRegistryAuths"
         | "ListNetworkVolumes"
         | "ListEndpointBilling"
-        | "ListJobs" => Access::List,
+        | "ListJobs"
+        | "ListJobActions" => Access::List,
         "CreateTemplate"
         | "CreateEndpoint"
         | "CreateContainerRegistryAuth"
         | "CreateNetworkVolume"
-        | "UploadHandler" => Access::Make,
+        | "UploadHandler"
+        | "BeginJobAction" => Access::Make,
         "GetTemplate"
         | "UpdateTemplate"
         | "DeleteTemplate"
@@ -64,7 +66,9 @@ fn access(operation: &str) -> Access {
         | "DeleteContainerRegistryAuth"
         | "GetNetworkVolume"
         | "UpdateNetworkVolume"
-        | "DeleteNetworkVolume" => Access::Thing,
+        | "DeleteNetworkVolume"
+        | "GetJobAction"
+        | "AbortJobAction" => Access::Thing,
         "Run" | "RunSync" | "GetStatus" | "PostStatus" | "GetStatusSync" | "PostStatusSync"
         | "GetTimeline" | "GetStream" | "PostStream" | "Cancel" | "Retry" | "PurgeQueue"
         | "ListRequests" | "GetHealth" | "GetOpenAi" | "PostOpenAi" => Access::Thing,
@@ -79,6 +83,7 @@ struct Things {
     handler: &'static str,
     volume: String,
     auth: String,
+    action: String,
     job: String,
     waiting: String,
     /// An upload in progress of the registry.
@@ -98,6 +103,7 @@ impl Things {
             handler: "nonesuch:v1",
             volume: "0123456789abcdef".to_owned(),
             auth: "0123456789abcdef".to_owned(),
+            action: "0123456789abcdef".to_owned(),
             job: UNKNOWN_JOB.to_owned(),
             waiting: UNKNOWN_JOB.to_owned(),
             upload: "fedcba9876543210fedcba9876543210".to_owned(),
@@ -111,6 +117,7 @@ impl Things {
             ("/v1/networkvolumes/", &*self.volume),
             ("/v1/containerregistryauth/", &*self.auth),
             ("/v1/endpoints/", self.endpoint),
+            ("/v1/job-actions/", &*self.action),
             ("/v1/keys/", "nothing"),
         ];
         let kind = kinds.iter().find(|(prefix, _)| path.starts_with(prefix));
@@ -134,6 +141,7 @@ impl Things {
             (self.handler.split(':').next().unwrap(), "HANDLER"),
             (&*self.volume, "ID"),
             (&*self.auth, "ID"),
+            (&*self.action, "ID"),
             (&*self.job, "JOB"),
             (&*self.upload, "UPLOAD"),
             (&*self.digest, "DIGEST"),
@@ -178,8 +186,15 @@ async fn populate(client: &Client) -> Things {
     let waiting = client.submit("a-endpoint", json!({ "op": "echo", "value": MARK })).await;
     let begun = client.send(client.request(Method::POST, "/v2/mill/blobs/uploads/")).await;
     let upload = begun.header("location").unwrap().rsplit('/').next().unwrap().to_owned();
+    let action = json!({ "action": "retry", "filter": { "error": MARK } });
+    let action = id(client.post("/v1/job-actions", &action).await.ok());
+    eventually("the action to end", async || {
+        let now = client.get(&format!("/v1/job-actions/{action}")).await.ok();
+        (now["state"] == "COMPLETED").then_some(())
+    })
+    .await;
     let (template, endpoint, handler) = ("a-template", "a-endpoint", "mill:v1");
-    Things { template, endpoint, handler, volume, auth, job, waiting, upload, digest }
+    Things { template, endpoint, handler, volume, auth, action, job, waiting, upload, digest }
 }
 
 /// All documents that the owner can read, as far as they are constant.
@@ -193,6 +208,7 @@ async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
         "/v1/handlers".to_owned(),
         "/v1/containerregistryauth".to_owned(),
         "/v1/networkvolumes".to_owned(),
+        "/v1/job-actions".to_owned(),
         format!("/v1/endpoints/{endpoint}/releases"),
         format!("/v1/endpoints/{endpoint}/deliveries"),
         format!("/v1/endpoints/{endpoint}/logs"),
@@ -213,7 +229,9 @@ async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
 }
 
 fn assert_nothing_leaks(answer: &Answer, things: &Things) {
-    for word in [MARK, "amaranth", "a-template", "a-endpoint", &things.volume, &things.auth] {
+    for word in
+        [MARK, "amaranth", "a-template", "a-endpoint", &things.volume, &things.auth, &things.action]
+    {
         assert!(!answer.text.contains(word), "{word} in {answer:?}");
     }
 }
@@ -300,6 +318,9 @@ impl Walk {
             // The first owner's names are free for the second owner.
             "/v1/containerregistryauth" => json!({ "name": "b", "username": "b", "password": "b" }),
             "/v1/networkvolumes" => json!({ "name": "b", "size": 1 }),
+            "/v1/job-actions" => {
+                json!({ "action": "cancel", "filter": { "endpoints": [things.endpoint] } })
+            }
             "/v1/handlers/{reference}" => Value::Null,
             path => panic!("say in `make` what {path} may name"),
         };

@@ -208,8 +208,8 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, endpoints, handlers, jobs, keys, logs, registry_auths, releases, secrets,
-        templates, volumes, webhooks,
+        backup, billing, endpoints, handlers, job_actions, jobs, keys, logs, registry_auths,
+        releases, secrets, templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -218,6 +218,8 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
         .routes(routes!(jobs::list))
+        .routes(routes!(job_actions::list, job_actions::begin))
+        .routes(routes!(job_actions::get, job_actions::abort))
         .routes(routes!(releases::list))
         .routes(routes!(releases::roll_back))
         .routes(routes!(webhooks::rotate_secret))

@@ -14,9 +14,9 @@ use crate::wire::JobStatus;
 use crate::wire::id::{EndpointId, OwnerId, TemplateId};
 use crate::wire::management::{
     BillingRecord, BucketSize, Delivery, Endpoint, EndpointInput, EndpointWithSecret, Grouping,
-    Handler, JobList, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput, NewKey,
-    NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release, Rollback, RotatedSecrets, Template,
-    TemplateInput,
+    Handler, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput,
+    NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release, Rollback,
+    RotatedSecrets, Template, TemplateInput,
 };
 use crate::{Answer, Client, ClientError, EventStream, LogStream};
 
@@ -32,6 +32,7 @@ const PIECE_BYTES: usize = 64 << 10;
 // The paths of the kinds of objects.
 const ENDPOINTS: &str = "endpoints";
 const HANDLERS: &str = "handlers";
+const JOB_ACTIONS: &str = "job-actions";
 const KEYS: &str = "keys";
 const REGISTRY_AUTHS: &str = "containerregistryauth";
 const TEMPLATES: &str = "templates";
@@ -241,6 +242,15 @@ calls! {
     /// A page of jobs, the newest first. It may be short, or empty, and have a `cursor`.
     jobs(filter: &JobFilter, limit: Option<u64>, cursor: Option<&str>) -> Answer<JobList> =
         get(&["v1", "jobs"], &filter.page(limit, cursor));
+    /// Begins to cancel, retry or delete many jobs, in the background.
+    begin_job_action(new: &NewJobAction) -> Answer<JobAction> =
+        send_json(Method::POST, &["v1", JOB_ACTIONS], new);
+    /// The actions on many jobs, the newest first.
+    job_actions() -> Answer<Vec<JobAction>> = list(&["v1", JOB_ACTIONS], &[]);
+    /// An action on many jobs, with its progress.
+    job_action(id: &str) -> Answer<JobAction> = get(&["v1", JOB_ACTIONS, id], &[]);
+    /// Aborts an action on many jobs. Jobs that it has changed stay changed.
+    abort_job_action(id: &str) -> () = delete(&["v1", JOB_ACTIONS, id]);
 
     /// All templates that match the filter.
     templates(filter: TemplateFilter) -> Answer<Vec<Template>> =

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gristmill_core::backup::BackupSource;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::delivery::DeliveryStore;
+use gristmill_core::job_action::JobActionStore;
 use gristmill_core::logs::Logs;
 use gristmill_core::price::Prices;
 use gristmill_core::registries::Registries;
@@ -21,6 +22,7 @@ use crate::deployed::Deployed;
 use crate::endpoints::Endpoints;
 use crate::host::Host;
 use crate::images::Images;
+use crate::job_actions::JobActions;
 use crate::keys::Keys;
 use crate::registry_auths::RegistryAuths;
 use crate::templates::Templates;
@@ -45,6 +47,8 @@ pub struct Parts {
     pub volumes: Arc<dyn VolumeFiles>,
     /// The store, for jobs.
     pub store: Arc<dyn JobStore>,
+    /// The store, for actions on many jobs.
+    pub actions: Arc<dyn JobActionStore>,
     /// The store, for webhooks.
     pub deliveries: Arc<dyn DeliveryStore>,
     /// The newest log lines of handlers.
@@ -74,6 +78,8 @@ pub struct Control {
     pub registry_auths: RegistryAuths,
     /// API keys.
     pub keys: Keys,
+    /// Actions on many jobs.
+    pub job_actions: JobActions,
     /// Reports of usage.
     pub billing: Billing,
     /// Backups.
@@ -86,7 +92,7 @@ impl Control {
     /// Makes the services.
     pub fn new(parts: Parts) -> Self {
         let Parts { access, catalog, workers, components, registries, runtime, .. } = parts;
-        let Parts { volumes, store, deliveries, logs, usage, prices, backups, .. } = parts;
+        let Parts { volumes, store, actions, deliveries, logs, usage, prices, backups, .. } = parts;
         let metrics_endpoints_max = parts.metrics_endpoints_max;
         let backup_turn = Arc::new(Semaphore::new(1));
         let deployed = Arc::new(Deployed {
@@ -105,6 +111,7 @@ impl Control {
             volumes: Volumes::new(deployed.clone(), volumes),
             registry_auths: RegistryAuths::new(deployed.clone()),
             keys: Keys::new(deployed.clone()),
+            job_actions: JobActions::new(deployed.clone(), actions),
             billing,
             backups: Backups::new(backups, backup_turn),
             host: Host::new(deployed, runtime, logs, metrics_endpoints_max),

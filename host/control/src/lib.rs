@@ -21,6 +21,7 @@ mod endpoints;
 mod error;
 mod host;
 mod images;
+mod job_actions;
 mod keys;
 mod owned;
 mod registry_auths;
@@ -42,6 +43,7 @@ pub use endpoints::{
 pub use error::ControlError;
 pub use host::{Host, HostCounters};
 pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
+pub use job_actions::{JobActions, NewJobAction};
 pub use keys::{KeyRequest, Keys};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use gristmill_wire::id::{
-    EndpointId, InvalidId, KeyId, OTHERS, OwnerId, RegistryAuthId, TemplateId, VolumeId, WorkerId,
+    EndpointId, InvalidId, JobActionId, KeyId, OTHERS, OwnerId, RegistryAuthId, TemplateId,
+    VolumeId, WorkerId,
 };
 
 /// Names one data directory among several; the last part of every job id made there.

@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{EndpointId, JobId};
 use crate::job::JobStatus;
 use crate::listing::Cursor;
@@ -12,7 +14,8 @@ use crate::tags::{Tag, Tags};
 use crate::time::Timestamp;
 
 /// The conditions for a job. All of them must hold; without any, every job matches.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JobFilter {
     /// Any of these; empty: any status.
     pub statuses: Vec<JobStatus>,

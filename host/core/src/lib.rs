@@ -26,6 +26,7 @@ pub mod id;
 pub mod idempotency;
 pub mod image;
 pub mod job;
+pub mod job_action;
 pub mod job_event_notice;
 pub mod job_filter;
 pub mod jobs;

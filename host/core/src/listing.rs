@@ -1,6 +1,7 @@
 //! Lists of an endpoint's jobs, page by page.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::job::JobStatus;
@@ -18,7 +19,8 @@ pub struct JobQuery {
 }
 
 /// A position in the list. Valid only for the store that returned it, and no longer than its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Cursor(pub u64);
 
 /// Hides the positions of jobs in cursors. A position counts the jobs of all endpoints, so a cursor

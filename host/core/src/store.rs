@@ -21,7 +21,7 @@ use crate::usage::{Bill, Metered};
 ///
 /// **Durability.** When a future of [`submit`](Self::submit), [`finish`](Self::finish),
 /// [`release`](Self::release), [`cancel`](Self::cancel), [`retry`](Self::retry),
-/// [`purge`](Self::purge) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable
+/// [`purge`](Self::purge), [`delete_ended`](Self::delete_ended) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable
 /// storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks), [`counts`](Self::counts)) never
 /// see a change before that. Only [`claim`](Self::claim) is ahead of the disk: a job may be
 /// claimed, and run, before its submission is on disk, since a crash would run it again anyway.
@@ -141,6 +141,12 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// ended less than [`HistoryMax::SPARED_MS`] ago. A job counts as older than all that were submitted
     /// after it; but jobs that have left memory are deleted before all others.
     async fn trim_history(&self, endpoint: &EndpointId, max: HistoryMax) -> Result<(), StoreError>;
+
+    /// Deletes those of the jobs that belong to the endpoint and have ended, and returns their number.
+    ///
+    /// # Errors
+    /// [`StoreFull::Disk`] when the disk has no room for the deletions. Some jobs may be deleted then.
+    async fn delete_ended(&self, endpoint: &EndpointId, ids: &[JobId]) -> Result<u64, StoreError>;
 
     /// The record of a job; `None` when it is unknown, deleted, or another endpoint's.
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError>;

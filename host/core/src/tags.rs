@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use gristmill_wire::bounds::{TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_MAX, TAGS_MAX};
+use serde::{Deserialize, Serialize};
 
 /// The tags of one job; at least one. The text has a line `key=value` for each, in the order of the keys.
 /// The same text is on disk.
@@ -17,7 +18,8 @@ use gristmill_wire::bounds::{TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_BYTES_
 pub struct Tags(Arc<Box<str>>);
 
 /// A key with its value.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(String, String)", into = "(String, String)")]
 pub struct Tag {
     key: Box<str>,
     value: Box<str>,
@@ -73,6 +75,19 @@ impl Tag {
     /// The value.
     pub fn value(&self) -> &str {
         &self.value
+    }
+}
+
+impl TryFrom<(String, String)> for Tag {
+    type Error = InvalidTags;
+    fn try_from((key, value): (String, String)) -> Result<Self, InvalidTags> {
+        Self::new(&key, &value)
+    }
+}
+
+impl From<Tag> for (String, String) {
+    fn from(Tag { key, value }: Tag) -> Self {
+        (key.into(), value.into())
     }
 }
 

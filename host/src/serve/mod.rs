@@ -275,6 +275,7 @@ async fn serve(
         runtime: sandbox.clone(),
         volumes: sandbox.clone(),
         store: store.clone(),
+        actions: store.clone(),
         deliveries: store.clone(),
         logs,
         usage: store.clone(),
@@ -286,6 +287,7 @@ async fn serve(
         }),
         metrics_endpoints_max: settings.metrics_endpoints.as_u32() as usize,
     });
+    control.job_actions.resume().await?;
     let services = Services {
         clock: clock.clone(),
         control,

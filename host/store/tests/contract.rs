@@ -13,14 +13,17 @@ use crate::support::{
 };
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission};
+use gristmill_core::id::{EndpointId, JobActionId, JobId, KeyId, NodeId, OwnerId, Submission};
 use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::job_action::{ActionCounts, JobAction, JobActionKind, JobActionState};
+use gristmill_core::job_filter::JobFilter;
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::listing::Cursor;
 use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR};
 use gristmill_core::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
-use gristmill_core::tags::Tags;
+use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 
@@ -42,6 +45,8 @@ contract!(
     results_are_kept_for_their_retention,
     the_ttl_ends_a_retention,
     ended_jobs_beyond_the_bounds_of_a_history_are_deleted,
+    ended_jobs_are_deleted_by_id,
+    actions_are_kept_as_they_were_put_last,
     a_chosen_retention_replaces_the_default_and_the_ttl,
     a_retry_of_an_old_job_begins_another_ttl,
     a_ttl_is_shortened_and_never_lengthened,
@@ -448,6 +453,79 @@ async fn ended_jobs_beyond_the_bounds_of_a_history_are_deleted(t: Fixture) {
         );
     }
     assert_eq!(t.store.trim_history(&endpoint("unknown"), HistoryMax::default()).await, Ok(()));
+}
+
+async fn ended_jobs_are_deleted_by_id(t: Fixture) {
+    let mut ended = vec![];
+    for outcome in [Outcome::Completed(json("1")), Outcome::Failed("no".into()), Outcome::TimedOut]
+    {
+        ended.push(t.submit("a").await);
+        let lease = t.claim("a").await.lease;
+        assert_eq!(t.store.finish(lease, outcome).await, Ok(Fenced::Applied));
+    }
+    ended.push(t.submit("a").await);
+    let _ = t.store.cancel(&endpoint("a"), ended[3]).await.unwrap();
+    let kept = t.submit("a").await;
+    let _ = t.store.cancel(&endpoint("a"), kept).await.unwrap();
+    let (running, waiting) = (t.submit("a").await, t.submit("a").await);
+    assert_eq!(t.claim("a").await.lease.job, running);
+    let unknown = JobId::generate(Submission::Async, NodeId(7));
+    let all: Vec<_> = ended.iter().copied().chain([running, waiting, unknown]).collect();
+    // Not by another endpoint, whether that has jobs or not.
+    t.submit("b").await;
+    for other in ["b", "nothing"] {
+        assert_eq!(t.store.delete_ended(&endpoint(other), &all).await, Ok(0), "{other}");
+    }
+    assert_eq!(t.store.delete_ended(&endpoint("a"), &all).await, Ok(4));
+    assert_eq!(t.store.delete_ended(&endpoint("a"), &all).await, Ok(0));
+    assert_eq!(t.store.delete_ended(&endpoint("a"), &[]).await, Ok(0));
+    for id in &ended {
+        assert!(t.store.job(&endpoint("a"), *id).await.unwrap().is_none());
+    }
+    for id in [kept, running, waiting] {
+        assert!(t.record("a", id).await.is_some());
+    }
+    let counts = t.store.counts(&endpoint("a")).await.unwrap();
+    assert_eq!((counts.in_queue, counts.in_progress), (1, 1));
+    assert_eq!(counts.completed, 1, "the counts outlive the jobs");
+}
+
+async fn actions_are_kept_as_they_were_put_last(t: Fixture) {
+    let action = |id: &str, state| JobAction {
+        id: JobActionId::new(id).unwrap(),
+        owner: OwnerId::new("owner").unwrap(),
+        key: KeyId::new("key").unwrap(),
+        kind: JobActionKind::Retry,
+        filter: JobFilter {
+            statuses: vec![JobStatus::Failed],
+            tags: vec![Tag::new("env", "é = %").unwrap()],
+            from: Some(START),
+            ..JobFilter::default()
+        },
+        endpoints: vec![endpoint("a")],
+        names_endpoints: true,
+        state,
+        counts: ActionCounts { matched: 3, changed: 2, skipped: 1 },
+        position: Some(Cursor(u64::MAX)),
+        has_begun_again: false,
+        is_aborted: false,
+        created_at: START,
+        ended_at: None,
+        reason: Some("the queue is full".to_owned()),
+    };
+    assert_eq!(t.store.actions().await, Ok(vec![]));
+    let (first, second) =
+        (action("x", JobActionState::Running), action("y", JobActionState::Aborted));
+    t.store.put_action(first.clone()).await.unwrap();
+    t.store.put_action(second.clone()).await.unwrap();
+    assert_eq!(t.store.actions().await, Ok(vec![first, second.clone()]));
+    let first = action("x", JobActionState::Completed);
+    t.store.put_action(first.clone()).await.unwrap();
+    assert_eq!(t.store.actions().await, Ok(vec![first, second.clone()]));
+    for name in ["x", "unknown"] {
+        t.store.delete_action(JobActionId::new(name).unwrap()).await.unwrap();
+    }
+    assert_eq!(t.store.actions().await, Ok(vec![second]));
 }
 
 async fn the_ttl_ends_a_retention(t: Fixture) {

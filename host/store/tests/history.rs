@@ -1,5 +1,6 @@
-//! The bounds of an endpoint's history: the oldest ended jobs beyond them are deleted. The contract suite has what
-//! all stores promise; these are the order and the size of the steps.
+//! Deletions of ended jobs before the end of their retention: those beyond the bounds of an endpoint's history, and
+//! those that a client deletes. The contract suite has what all stores promise; these are the order and the size of
+//! the steps, and archived jobs.
 
 use gristmill_core::retention::HistoryMax;
 use gristmill_core::store::JobStore as _;
@@ -61,4 +62,31 @@ async fn the_oldest_jobs_in_memory_beyond_the_bounds_of_a_history_are_deleted() 
         assert_eq!(found.is_some(), n >= ended.len() - 100, "{n}");
     }
     assert_eq!(t.store().counts(&endpoint("a")).await.unwrap().in_queue, 500);
+}
+
+/// Jobs in memory and in the tables are deleted in one call, also while others leave memory, and stay deleted after
+/// a start.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_in_memory_and_archived_jobs_are_deleted_together() {
+    let mut t = OnDisk::new(archiving_at_once());
+    let mut ids = vec![];
+    for n in 0..300 {
+        let outcome = if n % 3 == 0 { failed() } else { completed("12345") };
+        ids.push(ended(&t, job("a"), outcome).await);
+    }
+    until_archived(&t, 300).await;
+    for _ in 0..20 {
+        ids.push(ended(&t, job("a"), completed("12345")).await);
+    }
+    // This one comes back to memory, and waits.
+    t.store().retry(&endpoint("a"), ids[0], None).await.unwrap();
+    let (newest, kept) = (ids[319], ids[7]);
+    let deleted: Vec<_> = ids[..319].iter().copied().filter(|id| *id != kept).collect();
+    let calls = deleted
+        .chunks(100)
+        .map(|part| async { t.store().delete_ended(&endpoint("a"), part).await });
+    let counts = futures::future::try_join_all(calls).await.unwrap();
+    assert_eq!(counts.iter().sum::<u64>(), 317);
+    t.restart();
+    assert_eq!(listed(&t, "a", None, 100).await, [newest, kept, ids[0]]);
 }

@@ -77,6 +77,11 @@ enum Op {
     Purge {
         endpoint: usize,
     },
+    /// Deletes this job and the next one, if they have ended.
+    DeleteEnded {
+        job: usize,
+        endpoint: usize,
+    },
     ShortenTtl {
         job: usize,
         ttl_ms: u64,
@@ -133,6 +138,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
         4 => job.clone().prop_map(|job| Op::Retry { job }),
         1 => endpoint.clone().prop_map(|endpoint| Op::Purge { endpoint }),
+        2 => (job.clone(), endpoint.clone())
+            .prop_map(|(job, endpoint)| Op::DeleteEnded { job, endpoint }),
         1 => (job.clone(), 0..50_000_u64)
             .prop_map(|(job, ttl_ms)| Op::ShortenTtl { job, ttl_ms }),
         2 => (job, 1..4_u32, 0..6_u64)
@@ -376,6 +383,12 @@ impl Pair {
             }
             Op::Purge { endpoint } => {
                 format!("{:?}", store.purge(&support::endpoint(ENDPOINTS[endpoint])).await)
+            }
+            Op::DeleteEnded { job, endpoint } => {
+                let ids: Vec<_> =
+                    [job, job + 1].into_iter().filter_map(|n| Some(job_at(n)?.1)).collect();
+                let endpoint = support::endpoint(ENDPOINTS[endpoint]);
+                format!("{:?}", store.delete_ended(&endpoint, &ids).await)
             }
             Op::ShortenTtl { job, ttl_ms } => {
                 let Some((endpoint, id)) = job_at(job) else { return String::new() };

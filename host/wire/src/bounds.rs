@@ -81,8 +81,15 @@ pub const LIST_JOBS: Bounds = Bounds { min: 1, default: 100, max: 1_000 };
 /// Most endpoints that one list of jobs searches: 400.
 pub const FILTER_ENDPOINTS_MAX: usize = 1_000;
 
+/// Most endpoints that one action on many jobs names: 400. An action that names none is for all endpoints
+/// that its key sees, [`FILTER_ENDPOINTS_MAX`] at most.
+pub const ACTION_ENDPOINTS_MAX: usize = 100;
+
 /// Longest text that a list of jobs searches in errors, in bytes: 400.
 pub const FILTER_ERROR_BYTES_MAX: usize = 256;
+
+/// Longest text of a time in a request: 400.
+pub const TIME_CHARS_MAX: usize = 64;
 
 /// `tail` of an endpoint's log lines; a number outside is refused with 400.
 pub const LIST_LOGS: Bounds = Bounds { min: 0, default: 100, max: 10_000 };

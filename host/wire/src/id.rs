@@ -138,6 +138,10 @@ name!(
     VolumeId, "network volume id", reserved: []
 );
 name!(
+    /// Names an action on many jobs.
+    JobActionId, "job action id", reserved: []
+);
+name!(
     /// Names one worker of an endpoint while it exists.
     WorkerId, "worker id", reserved: []
 );

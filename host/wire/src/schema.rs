@@ -11,14 +11,15 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::bounds::{
-    ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds, ENV_NAME_CHARS_MAX,
-    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB,
-    HOST_PATTERN_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX,
-    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX,
-    NAME_CHARS_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
-    REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX,
-    SCALER_VALUE, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TTL_MS, VOLUME_GB,
-    WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
+    ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
+    ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS,
+    FILTER_ERROR_BYTES_MAX, HISTORY_JOBS, HISTORY_MIB, HOST_PATTERN_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX,
+    KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, PORTS_MAX,
+    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
+    REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX, SCALER_VALUE, TAG_KEY_BYTES_MAX,
+    TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS, VOLUME_GB, WAITING_JOBS,
+    WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
 use crate::management::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -74,6 +75,12 @@ schemas! {
     Ports: "Ports as `number/protocol`; shown, never opened" => list::<Port>(PORTS_MAX);
     Arguments: "A part of the handler's arguments" => array(
         text().max_length(Some(ARGUMENT_CHARS_MAX)).into(), ARGUMENTS_MAX);
+    ActionEndpoints: "The endpoints whose jobs an action is for" => list::<Id>(ACTION_ENDPOINTS_MAX);
+    Statuses: "Any of these states of jobs" => list::<Status>(JobStatus::ALL.len());
+    IdPrefix: "The beginning of the ids of jobs" =>
+        text().min_length(Some(1)).max_length(Some(NAME_BYTES_MAX));
+    ErrorPart: "A text that the errors of jobs contain, letter by letter; the bound is in bytes" =>
+        text().min_length(Some(1)).max_length(Some(FILTER_ERROR_BYTES_MAX));
     Environment: "Variables by name" => ObjectBuilder::new()
         .property_names(Some(Schema::from(text().max_length(Some(ENV_NAME_CHARS_MAX)))))
         .additional_properties(Some(Schema::from(text().max_length(Some(ENV_VALUE_CHARS_MAX)))))
@@ -108,6 +115,9 @@ schemas! {
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
     Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
+    FilterTime: "RFC 3339, from 1970 on" =>
+        text().format(Some(SchemaFormat::Custom("date-time".to_owned())))
+            .max_length(Some(TIME_CHARS_MAX));
     WebhookUrl: "An absolute http or https URL without user name and password" =>
         text().format(Some(SchemaFormat::Custom("uri".to_owned())))
             .max_length(Some(WEBHOOK_URL_BYTES_MAX));

@@ -227,6 +227,7 @@ impl Host {
             volumes: Arc::new(Nothing),
             store: store.clone(),
             logs: Arc::default(),
+            actions: store.clone(),
             deliveries: store.clone(),
             usage: store.clone(),
             prices: Prices::default(),

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use axum::extract::RawQuery;
 use gristmill_control::{BucketSize, Buckets as _, Grouping, Report};
+use gristmill_core::limits::TIME_CHARS_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Hour, UsageFilter};
 use gristmill_wire::management::BillingRecord;
@@ -88,13 +89,19 @@ fn hours(query: Query<'_>, now: Timestamp) -> Result<Range<Hour>, ApiError> {
 }
 
 pub(crate) fn time(query: Query<'_>, name: &str) -> Result<Option<Timestamp>, ApiError> {
-    let Some(text) = query.text(name) else { return Ok(None) };
-    let at = text.parse::<jiff::Timestamp>().ok();
+    let text = query.text(name);
+    text.map(|text| parse_time(&format!("query `{name}`"), &text)).transpose()
+}
+
+/// The time that a field has in RFC 3339.
+pub(crate) fn parse_time(field: &str, text: &str) -> Result<Timestamp, ApiError> {
+    let at = Some(text).filter(|text| text.len() <= TIME_CHARS_MAX);
+    let at = at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
     let ms = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());
-    ms.map(|ms| Some(Timestamp::from_millis(ms))).ok_or_else(|| {
+    ms.map(Timestamp::from_millis).ok_or_else(|| {
         ApiError::bad_request(format!(
-            "query `{name}` must be a time from 1970 on as RFC 3339 writes it, such as \
-             `2026-01-31T00:00:00Z`, not `{text}`"
+            "{field} must be a time from 1970 on as RFC 3339 writes it, such as \
+             `2026-01-31T00:00:00Z`, not `{text:.99}`"
         ))
     })
 }

@@ -10,8 +10,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use gristmill_wire::management::{
-    EndpointInput, NetworkVolumeInput, NewKey, NewNetworkVolume, NewRegistryAuth, Rollback,
-    TemplateInput,
+    EndpointInput, NetworkVolumeInput, NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth,
+    Rollback, TemplateInput,
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
@@ -30,6 +30,7 @@ pub(crate) trait Body: DeserializeOwned + Send + 'static {
     }
 }
 
+impl Body for NewJobAction {}
 impl Body for NewKey {}
 impl Body for NewNetworkVolume {}
 impl Body for NewRegistryAuth {}

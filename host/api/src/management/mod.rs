@@ -1,16 +1,18 @@
 //! The management API: handlers, templates, credentials for registries, endpoints with their
-//! webhooks and logs, lists of jobs, network volumes, keys, billing, the backup, and the key of stored secrets.
+//! webhooks and logs, lists of jobs and actions on them, network volumes, keys, billing, the backup, and the key of stored secrets.
 
 pub(crate) mod dry_run;
 pub(crate) mod dto;
 mod fields;
 pub(crate) mod input;
+mod job_filter;
 mod page;
 
 pub(crate) mod backup;
 pub(crate) mod billing;
 pub(crate) mod endpoints;
 pub(crate) mod handlers;
+pub(crate) mod job_actions;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod logs;

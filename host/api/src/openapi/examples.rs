@@ -31,6 +31,10 @@ fn example(operation: &str) -> Option<Value> {
         "UpdateEndpoint" => json!({ "workersMax": 8 }),
         // The release before the present one.
         "RollBackEndpoint" => json!({}),
+        "BeginJobAction" => json!({
+            "action": "retry",
+            "filter": { "endpoints": ["example"], "statuses": ["FAILED"] },
+        }),
         "Run" | "RunSync" => json!({ "input": { "prompt": "grain by grain" } }),
         "PostOpenAi" => json!({
             "model": "example",

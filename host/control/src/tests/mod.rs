@@ -2,6 +2,7 @@
 
 mod deletions;
 mod images;
+mod job_actions;
 mod keys;
 mod objects;
 mod parts;
@@ -53,7 +54,19 @@ impl Bench {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
-        let store = Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone()));
+        let store = MemoryStore::new(NodeId(1), clock.clone(), signals.clone());
+        Self::with(store, signals, clock).await
+    }
+
+    /// The services of the next process.
+    async fn restarted(self) -> Self {
+        let signals = Arc::new(Signals::default());
+        let store = self.store.reopen(signals.clone());
+        Self::with(store, signals, self.clock).await
+    }
+
+    async fn with(store: MemoryStore, signals: Arc<Signals>, clock: Arc<ManualClock>) -> Self {
+        let store = Arc::new(store);
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
         let workers = Arc::new(SeenWorkers::default());
         let (disk, logs) = (Arc::new(Disk::default()), Arc::new(Logs::default()));
@@ -67,6 +80,7 @@ impl Bench {
             runtime: Arc::new(NoRuntime),
             volumes: disk.clone(),
             store: store.clone(),
+            actions: store.clone(),
             deliveries: store.clone(),
             logs: logs.clone(),
             usage: store.clone(),

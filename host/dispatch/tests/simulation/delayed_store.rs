@@ -149,6 +149,11 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
+    async fn delete_ended(&self, endpoint: &EndpointId, ids: &[JobId]) -> Result<u64, StoreError> {
+        let answer = self.store.delete_ended(endpoint, ids).await;
+        self.late(answer).await
+    }
+
     async fn shorten_ttl(
         &self,
         endpoint: &EndpointId,

@@ -1,18 +1,18 @@
-//! `gristmill jobs`: the jobs of all endpoints, by status, tag, time, id and error.
+//! `gristmill jobs`: lists and changes the jobs of all endpoints, by status, tag, time, id and error.
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use gristmill_client::JobFilter;
-use gristmill_client::wire::JobStatus;
 use gristmill_client::wire::bounds::LIST_JOBS;
-use gristmill_client::wire::id::EndpointId;
-use gristmill_client::wire::management::{JobList, JobSummary};
+use gristmill_client::wire::management::{JobActionKind, JobList, JobSummary};
 
 use super::connection::ConnectionArgs;
+use super::job_actions::{self, AbortArgs, ActionArgs};
+use super::job_filter::FilterArgs;
+use super::resource;
 use crate::cli::{output, parse};
 
-/// List the jobs of all endpoints.
+/// List jobs of all endpoints, and cancel, retry or delete many of them.
 #[derive(Debug, Args)]
 pub(crate) struct JobsArgs {
     #[command(subcommand)]
@@ -22,39 +22,18 @@ pub(crate) struct JobsArgs {
 #[derive(Debug, Subcommand)]
 enum JobsCommand {
     List(ListArgs),
-}
-
-/// The conditions for jobs. All of them must hold.
-#[derive(Debug, Args)]
-struct FilterArgs {
-    /// Only jobs of this endpoint; may be repeated [default: all endpoints].
-    #[arg(long = "endpoint", value_name = "ENDPOINT")]
-    endpoints: Vec<EndpointId>,
-    /// Only jobs with this status, such as FAILED; may be repeated.
-    #[arg(long = "status", value_name = "STATUS", value_parser = parse::status)]
-    statuses: Vec<JobStatus>,
-    /// Only jobs with this tag; may be repeated, for jobs with all of them.
-    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
-    tags: Vec<(String, String)>,
-    /// Only jobs that were submitted at this time or later, such as 2026-01-31T00:00:00Z.
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
-    /// Only jobs that were submitted before this time.
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
-    /// Only jobs whose ids begin with this text.
-    #[arg(long, value_name = "TEXT")]
-    id_prefix: Option<String>,
-    /// Only jobs whose error contains this text.
-    #[arg(long, value_name = "TEXT")]
-    error: Option<String>,
-}
-
-impl FilterArgs {
-    fn filter(self) -> JobFilter {
-        let Self { endpoints, statuses, tags, from, to, id_prefix, error } = self;
-        JobFilter { endpoints, statuses, tags, from, to, id_prefix, error }
-    }
+    /// Cancel all matching jobs that wait or run, in the background.
+    Cancel(ActionArgs),
+    /// Queue all matching jobs that are FAILED or TIMED_OUT again, in the background.
+    Retry(ActionArgs),
+    /// Delete all matching jobs that have ended, with their results, in the background.
+    Delete(ActionArgs),
+    /// List the actions that cancel, retry or delete begins, the newest first.
+    Actions(resource::ListArgs),
+    /// Show an action, with its progress.
+    Action(resource::OneArgs),
+    /// Abort an action. Jobs that it has changed stay changed.
+    Abort(AbortArgs),
 }
 
 /// List jobs, the newest submission first.
@@ -78,12 +57,18 @@ struct ListArgs {
 pub(crate) async fn jobs(args: JobsArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         JobsCommand::List(args) => list(args).await,
+        JobsCommand::Cancel(args) => job_actions::begin(JobActionKind::Cancel, args).await,
+        JobsCommand::Retry(args) => job_actions::begin(JobActionKind::Retry, args).await,
+        JobsCommand::Delete(args) => job_actions::begin(JobActionKind::Delete, args).await,
+        JobsCommand::Actions(args) => job_actions::list(args).await,
+        JobsCommand::Action(args) => job_actions::show(args).await,
+        JobsCommand::Abort(args) => job_actions::abort(args).await,
     }
 }
 
 async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
-    let filter = args.filter.filter();
+    let filter = args.filter.of_list();
     if args.json {
         let answer = client.jobs(&filter, args.limit, args.cursor.as_deref()).await?;
         output::result(answer.text())?;

@@ -9,6 +9,8 @@ pub(super) mod endpoints;
 pub(super) mod handlers;
 pub(super) mod health;
 pub(super) mod job;
+mod job_actions;
+mod job_filter;
 pub(super) mod jobs;
 pub(super) mod keys;
 pub(super) mod logs;

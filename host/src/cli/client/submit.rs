@@ -1,6 +1,5 @@
 //! `gristmill submit`: submits a job, and with `--wait` waits for its result.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 
 use super::connection::ConnectionArgs;
 use super::job;
+use super::job_filter::tags_once;
 use crate::cli::input::InputSource;
 use crate::cli::{output, parse, progress};
 
@@ -27,6 +27,9 @@ const POLL_WAIT_INTERACTIVE: Duration = Duration::from_secs(2);
 /// Most failures in a row for a temporary reason, and the pause before the next call.
 const FAILED_POLLS_MAX: u32 = 10;
 const POLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// A waiting call that ends earlier, without the job's end, is followed by a pause. Its shortest wait is 1 s.
+const EARLY: Duration = Duration::from_millis(500);
 
 /// Submit a job.
 ///
@@ -71,11 +74,7 @@ pub(crate) struct SubmitArgs {
 pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
     let input = args.input.read()?;
     let client = args.connection.client()?;
-    let mut tags = BTreeMap::new();
-    for (key, value) in args.tags {
-        anyhow::ensure!(!tags.contains_key(&key), "the tag `{key}` is given twice");
-        tags.insert(key, value);
-    }
+    let tags = tags_once(args.tags)?;
     let submission = Submission {
         tags: (!tags.is_empty()).then_some(tags),
         webhook: args.webhook.as_deref(),
@@ -173,6 +172,7 @@ impl Waiting<'_> {
         let mut next_look = look.min(POLL_WAIT_INTERACTIVE);
         loop {
             let look = std::mem::replace(&mut next_look, look);
+            let asked_at = Instant::now();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let answer = match left {
                 // The waiting call would wait for at least its lower bound.
@@ -199,6 +199,10 @@ impl Waiting<'_> {
                 return Ok(answer);
             }
             on_look(&document);
+            // A host that stops answers at once, and so may any other server.
+            if asked_at.elapsed() < EARLY {
+                tokio::time::sleep(POLL_PAUSE).await;
+            }
         }
     }
 }

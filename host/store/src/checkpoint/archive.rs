@@ -40,7 +40,7 @@ use crate::state::found_row::FoundRow;
 use crate::state::index::{Index, Phase};
 use crate::state::job::Job;
 use crate::state::owners::Owners;
-use crate::state::requests::{ArchivedPage, Located};
+use crate::state::requests::{ArchivedPage, DeletedArchived, Located};
 use crate::state::slab::JobKey;
 use crate::tables::archived;
 use crate::tables::archived::Deletable;
@@ -360,6 +360,42 @@ impl Database {
             Err(error) if error.is_no_space() => Ok(0),
             trimmed => trimmed,
         }
+    }
+
+    /// Deletes those of the jobs that are archived and belong to the endpoint. On stable storage when this
+    /// returns. A damaged row stays until the end of its time.
+    pub(crate) fn delete_of_endpoint(
+        &mut self,
+        name: &EndpointId,
+        ids: &[JobId],
+    ) -> Result<Result<DeletedArchived, StoreError>, Failure> {
+        let deleted = self.try_delete_of_endpoint(name, ids);
+        match deleted {
+            Err(error) if error.is_no_space() => Ok(Err(StoreFull::Disk(Shortage::Bytes).into())),
+            deleted => deleted.map(Ok),
+        }
+    }
+
+    fn try_delete_of_endpoint(
+        &mut self,
+        name: &EndpointId,
+        ids: &[JobId],
+    ) -> Result<DeletedArchived, Failure> {
+        self.remove_stale_marks()?;
+        let (key, in_memory) = {
+            let index = self.shared.index();
+            let in_memory: Vec<_> = ids.iter().copied().filter(|id| index.has(*id)).collect();
+            (index.endpoint(name).map(|(key, _)| key), in_memory)
+        };
+        let mut rows = Vec::new();
+        for id in ids.iter().filter(|id| !in_memory.contains(id)) {
+            let row = archived::deletable(self.db.connection(), *id)?;
+            let is_of_endpoint =
+                |row: &Deletable| row.job.as_ref().is_some_and(|job| Some(job.endpoint) == key);
+            rows.extend(row.filter(is_of_endpoint));
+        }
+        self.delete_archived(&rows, Sync::Now, None)?;
+        Ok(DeletedArchived { deleted: rows.len() as u64, in_memory })
     }
 
     /// Deletes some archived jobs of an endpoint that is being deleted; the last ones together with

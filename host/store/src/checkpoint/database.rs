@@ -26,8 +26,9 @@ use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
 use crate::tables::catalog;
 use crate::tables::chunks;
-use crate::tables::db::Db;
+use crate::tables::db::{Db, Sync};
 use crate::tables::delivery;
+use crate::tables::job_action;
 use crate::tables::payloads;
 
 /// After this time without work, unused space of the file is released step by step.
@@ -68,6 +69,14 @@ pub(crate) struct Database {
     pub(crate) rotation: Option<Rotation>,
     #[cfg(test)]
     pub(crate) watch: Option<(std::sync::mpsc::Sender<String>, std::sync::mpsc::Receiver<()>)>,
+}
+
+/// The answer to the caller of a write, unless the write has failed for another reason than lack of space.
+fn or_full(written: rusqlite::Result<()>) -> Result<Result<(), StoreError>, Failure> {
+    match written.map_err(Failure::from) {
+        Err(error) if error.is_no_space() => Ok(Err(StoreFull::Disk(Shortage::Bytes).into())),
+        written => written.map(Ok),
+    }
 }
 
 /// A write that waits for space.
@@ -404,6 +413,18 @@ impl Database {
             DbRequest::TrimArchived { endpoint, excess, answer } => {
                 let _ = answer.send(self.trim_archived(&endpoint, excess)?);
             }
+            DbRequest::DeleteArchived { endpoint, ids, answer } => {
+                drop(answer.send(self.delete_of_endpoint(&endpoint, &ids)?));
+            }
+            DbRequest::PutAction { action, answer } => {
+                let put = self.db.transaction(Sync::Now, |db| job_action::put(db, &action));
+                let _ = answer.send(or_full(put)?);
+            }
+            DbRequest::DeleteAction { id, answer } => {
+                let deleted = self.db.transaction(Sync::Later, |db| job_action::delete(db, &id));
+                let _ = answer.send(or_full(deleted)?);
+            }
+            DbRequest::Actions { answer } => drop(answer.send(job_action::load(db)?)),
             DbRequest::DeliveryBody { id, answer } => {
                 let _ = answer.send(delivery::body(db, id)?);
             }
@@ -412,13 +433,8 @@ impl Database {
             }
             DbRequest::WriteCatalog(rows, answer) => {
                 let deleted = self.shared.index().numbers_of_deleted(&rows);
-                match self.db.write_catalog(&rows, &deleted).map_err(Failure::from) {
-                    Ok(()) => drop(answer.send(Ok(()))),
-                    Err(error) if error.is_no_space() => {
-                        drop(answer.send(Err(StoreError::Full(StoreFull::Disk(Shortage::Bytes)))))
-                    }
-                    Err(error) => return Err(error),
-                }
+                let written = self.db.write_catalog(&rows, &deleted);
+                let _ = answer.send(or_full(written)?);
             }
             DbRequest::Usage { query, answer } => {
                 let _ = answer.send(self.usage(&query)?);

@@ -4,6 +4,7 @@
 //! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 
 mod catalog_usage_webhooks;
+mod job_actions;
 mod state;
 
 use std::sync::Arc;
@@ -402,6 +403,21 @@ impl JobStore for MemoryStore {
                     excess.delete_job(bytes);
                 }
             }
+        })
+    }
+
+    async fn delete_ended(&self, endpoint: &EndpointId, ids: &[JobId]) -> Result<u64, StoreError> {
+        self.change(|state, now, notifications| {
+            let mut deleted = 0;
+            for id in ids {
+                let job = state.live(Some(endpoint), *id, now);
+                let status = job.and_then(|job| job.state.status());
+                if status.is_some_and(JobStatus::is_final) {
+                    state.apply(*id, JobEvent::RetentionElapsed, now, notifications);
+                    deleted += 1;
+                }
+            }
+            deleted
         })
     }
 

@@ -9,8 +9,9 @@ use std::ops::RangeInclusive;
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::delivery::{Delivery, DeliveryId, NotSent};
 use gristmill_core::document::webhook_body;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, TemplateId, WorkerId};
 use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
+use gristmill_core::job_action::JobAction;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
@@ -44,6 +45,7 @@ pub(super) struct State {
     /// The bytes that pending deliveries send.
     pub(super) bodies: BTreeMap<DeliveryId, Json>,
     pub(super) usage: BTreeMap<UsageKey, UsageSum>,
+    pub(super) actions: BTreeMap<JobActionId, JobAction>,
 }
 
 #[derive(Debug)]

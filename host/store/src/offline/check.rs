@@ -23,6 +23,7 @@ use crate::tables::archived;
 use crate::tables::catalog;
 use crate::tables::deleting::Endpoints;
 use crate::tables::found_by;
+use crate::tables::job_action;
 use crate::tables::jobs;
 use crate::tables::payloads;
 use crate::tables::schema;
@@ -136,6 +137,13 @@ impl Report {
         }
         if *version >= schema::TAGS_SINCE {
             self.check_found_by(db, file)?;
+        }
+        if *version >= schema::ACTIONS_SINCE {
+            for (id, found) in job_action::read(db)? {
+                if let Err(error) = found {
+                    self.add(file, None, format!("the job action `{id}`: {error}"));
+                }
+            }
         }
         if has_checksums {
             for table in PAYLOAD_TABLES {

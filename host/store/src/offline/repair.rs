@@ -64,6 +64,9 @@ const TABLES: [(&str, &str); 10] = [
     ("usage", "hour"),
 ];
 
+/// The same for tables that the oldest versions do not have.
+const NEWER_TABLES: [(&str, &str); 2] = [("deleting", "endpoint"), ("job_action", "id")];
+
 /// The result of a repair.
 #[derive(Debug, Default)]
 pub struct Repaired {
@@ -112,8 +115,10 @@ pub fn repair(
         repair.copy_table(table, key)?;
     }
     repair.copy_catalog()?;
-    if inspected.db.table_exists(None, "deleting")? {
-        repair.copy_table("deleting", "endpoint")?;
+    for (table, key) in NEWER_TABLES {
+        if inspected.db.table_exists(None, table)? {
+            repair.copy_table(table, key)?;
+        }
     }
     repair.play_journal()?;
     repair.move_kept()?;

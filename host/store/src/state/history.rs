@@ -1,10 +1,10 @@
-//! The bounds of an endpoint's history: ended jobs beyond them are deleted although their retention is not
-//! over.
+//! Deletions of ended jobs whose retention is not over: jobs beyond the bounds of an endpoint's history, and
+//! jobs that a client deletes.
 //!
-//! **Bounds.** A slice examines a thousand jobs under one hold of the lock: 50 µs, and some more for the
+//! **Bounds.** A slice of a history examines a thousand jobs under one hold of the lock: 50 µs, and some more for the
 //! jobs that it deletes.
 
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::retention::{HistoryExcess, HistoryMax};
 use gristmill_core::time::Timestamp;
@@ -36,6 +36,27 @@ impl Index {
         let (_, endpoint) = self.endpoint(endpoint)?;
         let ended = endpoint.disk_usage.ended;
         Some((max.excess(ended.jobs, ended.bytes)?, endpoint.archived > 0))
+    }
+
+    /// Deletes those of the jobs in memory that have ended, and returns their number. `ids` keeps the jobs that
+    /// memory does not have.
+    pub(crate) fn delete_ended(
+        &mut self,
+        endpoint: &EndpointId,
+        ids: &mut Vec<JobId>,
+        now: Timestamp,
+    ) -> u64 {
+        let mut deleted = 0;
+        ids.retain(|id| {
+            let ended = self.find_of(endpoint, *id, now);
+            let ended = ended.filter(|(_, job)| job.row.status.is_some_and(JobStatus::is_final));
+            if let Some(key) = ended.map(|(key, _)| key) {
+                let is_deleted = self.decide(key, JobEvent::RetentionElapsed, now).is_ok();
+                deleted += u64::from(is_deleted);
+            }
+            !self.has(*id)
+        });
+        deleted
     }
 
     /// Deletes ended jobs in memory of one slice of the history, which begins with the number `from`, until

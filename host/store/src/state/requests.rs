@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use gristmill_core::backup::{BackupError, BackupFile};
 use gristmill_core::delivery::DeliveryId;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::{EndpointId, JobActionId, JobId};
+use gristmill_core::job_action::JobAction;
 use gristmill_core::job_filter::JobSearch;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
@@ -59,6 +60,19 @@ pub(crate) enum DbRequest {
     ExpireArchived { now: Timestamp, count_max: usize, answer: oneshot::Sender<Timestamp> },
     /// Deletes some of the oldest archived jobs of an endpoint. Answers with their number.
     TrimArchived { endpoint: EndpointId, excess: HistoryExcess, answer: oneshot::Sender<usize> },
+    /// Deletes those of the jobs that are archived and belong to the endpoint.
+    DeleteArchived {
+        endpoint: EndpointId,
+        ids: Vec<JobId>,
+        answer: oneshot::Sender<Result<DeletedArchived, StoreError>>,
+    },
+    /// Adds an action on many jobs, or replaces the one with its id. It is on stable storage when it resolves
+    /// with `Ok`.
+    PutAction { action: Box<JobAction>, answer: oneshot::Sender<Result<(), StoreError>> },
+    /// Deletes an action on many jobs.
+    DeleteAction { id: JobActionId, answer: oneshot::Sender<Result<(), StoreError>> },
+    /// All actions on many jobs.
+    Actions { answer: oneshot::Sender<Vec<JobAction>> },
     /// The bytes that a delivery sends.
     DeliveryBody { id: DeliveryId, answer: oneshot::Sender<Found<Json>> },
     /// The bodies of all catalog rows.
@@ -80,6 +94,15 @@ pub(crate) enum DbRequest {
     /// Number of rows that the tables hold of jobs and their payloads.
     #[cfg(test)]
     JobRows { answer: oneshot::Sender<u64> },
+}
+
+/// The result of a deletion of archived jobs.
+#[derive(Debug)]
+pub(crate) struct DeletedArchived {
+    /// Jobs that were deleted.
+    pub(crate) deleted: u64,
+    /// Jobs that memory has.
+    pub(crate) in_memory: Vec<JobId>,
 }
 
 /// Where the store has a job.

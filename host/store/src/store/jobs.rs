@@ -371,6 +371,30 @@ impl JobStore for SqliteStore {
         Ok(())
     }
 
+    async fn delete_ended(&self, endpoint: &EndpointId, ids: &[JobId]) -> Result<u64, StoreError> {
+        let (mut deleted, mut left) = (0, ids.to_vec());
+        loop {
+            let (ack, on_disk) = oneshot::channel();
+            let delete = |index: &mut Index, now| {
+                let in_memory = index.delete_ended(endpoint, &mut left, now);
+                index.ack_all(ack);
+                (in_memory, index.has_archived())
+            };
+            let (in_memory, has_archived) = self.shared.change(delete)?;
+            answer(on_disk).await?;
+            deleted += in_memory;
+            if left.is_empty() || !has_archived {
+                return Ok(deleted);
+            }
+            let (sender, receiver) = oneshot::channel();
+            let (endpoint, ids) = (endpoint.clone(), std::mem::take(&mut left));
+            self.shared.request(DbRequest::DeleteArchived { endpoint, ids, answer: sender })?;
+            let archived = answer(receiver).await??;
+            deleted += archived.deleted;
+            left = archived.in_memory;
+        }
+    }
+
     async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
         let Some((mut record, long_error)) = self.find_record(endpoint, id).await? else {
             return Ok(None);

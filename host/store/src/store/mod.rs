@@ -2,6 +2,7 @@
 //! and returns when the change is in the journal.
 
 mod catalog_usage_webhooks;
+mod job_actions;
 mod jobs;
 mod search;
 

@@ -197,6 +197,9 @@ const SELECT_OF_ENDPOINT: &str = select_deletable!("WHERE archived = 1 AND endpo
 /// An archived row of this number.
 const SELECT_DELETABLE: &str = select_deletable!("WHERE archived = 1 AND seq = ?1");
 
+/// The archived row of a job.
+const SELECT_DELETABLE_BY_ID: &str = select_deletable!("WHERE id = ?1 AND archived = 1");
+
 /// The smallest numbers of archived rows of an endpoint and status.
 const SELECT_OLDEST: &str = "SELECT seq FROM job WHERE archived = 1 AND endpoint = ?1 AND state = ?2 \
      ORDER BY seq LIMIT ?3";
@@ -252,6 +255,11 @@ pub(crate) fn of_endpoint(
     let mut statement = db.prepare_cached(SELECT_OF_ENDPOINT)?;
     let params = params![endpoint.0, integer(count_max as u64)];
     statement.query_map(params, Deletable::read)?.collect()
+}
+
+/// The archived row of a job, for its deletion.
+pub(crate) fn deletable(db: &Connection, id: JobId) -> rusqlite::Result<Option<Deletable>> {
+    one(db, SELECT_DELETABLE_BY_ID, [&id.to_bytes()[..]], Deletable::read)
 }
 
 /// Up to `count_max` archived rows of an endpoint, those with the smallest numbers in ascending order.
@@ -333,6 +341,7 @@ mod tests {
             (SELECT_DUE, "USING INDEX archived_job_purge_at (purge_at<?)"),
             (SELECT_OF_ENDPOINT, "USING INDEX archived_job_state (endpoint=?)"),
             (SELECT_DELETABLE, "USING INTEGER PRIMARY KEY (rowid=?)"),
+            (SELECT_DELETABLE_BY_ID, "USING INDEX archived_job_id (id=?)"),
             (SELECT_OLDEST, "USING COVERING INDEX archived_job_state (endpoint=? AND state=?)"),
             (
                 "SELECT min(purge_at) FROM job WHERE archived = 1",

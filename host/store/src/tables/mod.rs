@@ -14,6 +14,7 @@ pub(crate) mod delivery;
 pub(crate) mod found_by;
 pub(crate) mod frozen;
 pub(crate) mod idempotency;
+pub(crate) mod job_action;
 pub(crate) mod jobs;
 pub(crate) mod payloads;
 pub(crate) mod renew;

@@ -33,6 +33,7 @@
 //! * `usage`: usage by hours since the Unix epoch, with names instead of numbers, since a row
 //!   outlives the named objects. `run` is explained in `meters.rs`.
 //! * `catalog`: templates, endpoints, components, images and keys, as encrypted JSON.
+//! * `job_action`: actions on many jobs, as JSON.
 //! * `deleting`: see `deleting.rs`.
 //! * `delivery`: pending webhooks, and the newest that have ended. State codes are in
 //!   `delivery.rs`; `at` is the time of the next attempt, or of the end; `made` has the times of
@@ -48,7 +49,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with the content of the journal's frames. A file with a greater
 /// number is refused.
-pub(crate) const VERSION: i64 = 11;
+pub(crate) const VERSION: i64 = 12;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
 pub(crate) const VERSION_MIN: i64 = 6;
@@ -68,15 +69,19 @@ pub(crate) const ARCHIVED_SINCE: i64 = 10;
 /// The first version whose jobs have tags.
 pub(crate) const TAGS_SINCE: i64 = 11;
 
+/// The first version with actions on many jobs.
+pub(crate) const ACTIONS_SINCE: i64 = 12;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
-const MIGRATIONS: [(&str, &str); 6] = [
+const MIGRATIONS: [(&str, &str); 7] = [
     ("V6__tables", include_str!("migrations/V6__tables.sql")),
     ("V7__checksums", include_str!("migrations/V7__checksums.sql")),
     ("V8__numbered_fields", include_str!("migrations/V8__numbered_fields.sql")),
     ("V9__timelines_and_epochs", include_str!("migrations/V9__timelines_and_epochs.sql")),
     ("V10__archived_jobs", include_str!("migrations/V10__archived_jobs.sql")),
     ("V11__tags", include_str!("migrations/V11__tags.sql")),
+    ("V12__job_actions", include_str!("migrations/V12__job_actions.sql")),
 ];
 
 /// The library's table of the migrations that were made. It exists only during a migration: the
@@ -118,7 +123,8 @@ fn of_library(error: refinery_core::Error) -> rusqlite::Error {
 mod tests {
     use super::*;
 
-    fn tables(db: &Connection) -> Vec<(String, String)> {
+    /// Names and definitions; the index of a primary key has no definition.
+    fn tables(db: &Connection) -> Vec<(String, Option<String>)> {
         let sql = "SELECT name, sql FROM sqlite_schema WHERE tbl_name != ?1 ORDER BY name";
         let mut statement = db.prepare(sql).unwrap();
         let rows = statement.query_map([HISTORY], |row| Ok((row.get(0)?, row.get(1)?)));

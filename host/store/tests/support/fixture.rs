@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::job_action::JobActionStore;
 use gristmill_core::record::{ClaimedJob, JobRecord, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
@@ -14,8 +15,8 @@ use tempfile::TempDir;
 
 use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 
-pub(crate) trait Store: JobStore + CatalogStore + UsageStore {}
-impl<T: JobStore + CatalogStore + UsageStore> Store for T {}
+pub(crate) trait Store: JobStore + CatalogStore + UsageStore + JobActionStore {}
+impl<T: JobStore + CatalogStore + UsageStore + JobActionStore> Store for T {}
 
 /// A store with its clock and signals.
 pub(crate) struct Fixture {

@@ -6,6 +6,7 @@ mod delivery;
 mod endpoint;
 mod handler;
 mod job;
+mod job_action;
 mod key;
 mod log;
 mod registry_auth;
@@ -22,6 +23,7 @@ pub use endpoint::{
 };
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
+pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
 pub use key::{Key, KeyWithText, NewKey};
 pub use log::LogLine;
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};

@@ -1,0 +1,92 @@
+//! `/v1/job-actions`: cancel, retry or delete many jobs, in the background.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use gristmill_control::{ControlError, NewJobAction};
+use gristmill_core::job_action::JobAction;
+use gristmill_core::limits::ACTION_ENDPOINTS_MAX;
+use gristmill_wire::management as wire;
+
+use super::input::{self, Named};
+use super::page::{Page, Paged};
+use super::{dto, job_filter};
+use crate::caller::{Caller, Read, Submit};
+use crate::error::ApiError;
+use crate::openapi::parameters::PageOfList;
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
+use crate::openapi::tag;
+
+/// Begins to cancel, retry or delete all jobs that match.
+///
+/// The action continues in the background, from the newest job to the oldest, and leaves out jobs that are
+/// submitted after its begin.
+#[utoipa::path(
+    post, path = "/job-actions", operation_id = "BeginJobAction", tag = tag::JOBS,
+    request_body = wire::NewJobAction,
+    responses((status = 200, description = "It has begun", body = wire::JobAction), BodyRefused),
+)]
+pub(crate) async fn begin(
+    Caller { state, key, .. }: Caller<Submit>,
+    request: Request,
+) -> Result<Json<wire::JobAction>, ApiError> {
+    let wire::NewJobAction { action: kind, filter } = input::json(&state, &key, request).await?;
+    let named = filter.endpoints.clone();
+    if named.len() > ACTION_ENDPOINTS_MAX {
+        return Err(ApiError::bad_request(format!(
+            "`filter.endpoints` has {} endpoints; at most {ACTION_ENDPOINTS_MAX} are allowed",
+            named.len()
+        )));
+    }
+    let filter = job_filter::of_body(filter)?;
+    let missing =
+        |error: ControlError| ApiError::bad_request(format!("`filter.endpoints`: {error}"));
+    let endpoints = job_filter::endpoints(&state, &key, &named, missing)?;
+    let new = NewJobAction { kind, filter, endpoints, names_endpoints: !named.is_empty() };
+    Ok(Json(dto::job_action(state.control.job_actions.begin(&key, new).await?)))
+}
+
+/// The actions of the key's owner, the newest first.
+///
+/// The host keeps the newest 50 of each owner.
+#[utoipa::path(
+    get, path = "/job-actions", operation_id = "ListJobActions", tag = tag::JOBS,
+    params(PageOfList),
+    responses((status = 200, description = "Newest first", body = Vec<wire::JobAction>), Mistaken),
+)]
+pub(crate) async fn list(
+    Caller { state, key, .. }: Caller<Read>,
+    page: Page,
+) -> Result<Paged, ApiError> {
+    let actions = state.control.job_actions.list(&key);
+    let cursor_position = |action: &JobAction| {
+        format!("{:020} {}", u64::MAX - action.created_at.as_millis(), action.id)
+    };
+    let select = move |page: Page| page.of(actions, cursor_position, dto::job_action);
+    page.make(&state, &key, select).await
+}
+
+/// An action, with its progress.
+#[utoipa::path(
+    get, path = "/job-actions/{id}", operation_id = "GetJobAction", tag = tag::JOBS,
+    responses((status = 200, description = "Its progress", body = wire::JobAction), Missing),
+)]
+pub(crate) async fn get(
+    Caller { state, key, .. }: Caller<Read>,
+    Named(id): Named,
+) -> Result<Json<wire::JobAction>, ApiError> {
+    Ok(Json(dto::job_action(state.control.job_actions.get(&key, &id)?)))
+}
+
+/// Aborts an action. Jobs that it has changed stay changed.
+#[utoipa::path(
+    delete, path = "/job-actions/{id}", operation_id = "AbortJobAction", tag = tag::JOBS,
+    responses((status = 204, description = "It ends before its next page of jobs"), Missing),
+)]
+pub(crate) async fn abort(
+    Caller { state, key, .. }: Caller<Submit>,
+    Named(id): Named,
+) -> Result<StatusCode, ApiError> {
+    state.control.job_actions.abort(&key, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,220 @@
+//! The conditions of a filter of jobs, as a query and a body give them.
+
+use std::sync::Arc;
+
+use gristmill_control::ControlError;
+use gristmill_core::id::EndpointId;
+use gristmill_core::job::{JobStatus, UnknownStatus};
+use gristmill_core::job_filter::JobFilter;
+use gristmill_core::key::ApiKey;
+use gristmill_core::limits::{
+    FILTER_ENDPOINTS_MAX, FILTER_ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX,
+};
+use gristmill_core::tags::Tag;
+use gristmill_core::time::Timestamp;
+use gristmill_wire::management::JobActionFilter;
+
+use super::billing::{parse_time, time};
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::state::ApiState;
+
+/// The endpoints with these names, or all, if there are none: as far as the key sees them, each once.
+///
+/// # Errors
+/// That of `missing` for a named endpoint that the key does not see; 400 for more than
+/// [`FILTER_ENDPOINTS_MAX`].
+pub(crate) fn endpoints(
+    state: &ApiState,
+    key: &Arc<ApiKey>,
+    named: &[EndpointId],
+    missing: impl Fn(ControlError) -> ApiError,
+) -> Result<Vec<EndpointId>, ApiError> {
+    let mut found = Vec::new();
+    if named.is_empty() {
+        let listed = state.control.endpoints.list(key);
+        let ids = listed.iter().map(|endpoint| endpoint.id.clone());
+        found.extend(ids.take(FILTER_ENDPOINTS_MAX + 1));
+    } else {
+        for id in named.iter().take(FILTER_ENDPOINTS_MAX + 1) {
+            state.control.endpoints.get(key, id).map_err(&missing)?;
+            found.push(id.clone());
+        }
+        found.sort_unstable();
+        found.dedup();
+    }
+    if found.len() > FILTER_ENDPOINTS_MAX {
+        return Err(ApiError::bad_request(format!(
+            "there are more than {FILTER_ENDPOINTS_MAX} endpoints; name at most so many of them"
+        )));
+    }
+    Ok(found)
+}
+
+/// The conditions of a query.
+pub(crate) fn of_query(query: Query<'_>) -> Result<JobFilter, ApiError> {
+    let mut filter =
+        JobFilter { from: time(query, "from")?, until: time(query, "to")?, ..JobFilter::default() };
+    for text in query.all("status") {
+        let status = text.parse().map_err(|error: UnknownStatus| {
+            ApiError::bad_request(format!("query `status` {error}, not `{text:.99}`"))
+        })?;
+        add_status(&mut filter, status);
+    }
+    for text in query.all("tag") {
+        let (key, value) = text.split_once(':').ok_or_else(|| {
+            ApiError::bad_request(
+                "query `tag` must be a key, a colon and a value, such as `env:prod`",
+            )
+        })?;
+        add_tag(&mut filter, "query `tag`", key, value)?;
+    }
+    let text = |name| query.text(name).map(|text| text.into_owned());
+    filter.id_prefix = id_prefix("query `idPrefix`", text("idPrefix"))?;
+    filter.error = error("query `error`", text("error"))?;
+    Ok(filter)
+}
+
+/// The conditions in the body of an action. There must be at least one.
+pub(crate) fn of_body(given: JobActionFilter) -> Result<JobFilter, ApiError> {
+    if given == JobActionFilter::default() {
+        return Err(ApiError::bad_request(
+            "`filter` must have at least one condition; for all jobs of an endpoint it names `endpoints`",
+        ));
+    }
+    let JobActionFilter { endpoints: _, statuses, tags, from, to, id_prefix: id, error: part } =
+        given;
+    let time = |field: &str, text: Option<String>| -> Result<Option<Timestamp>, ApiError> {
+        text.map(|text| parse_time(field, &text)).transpose()
+    };
+    let mut filter = JobFilter {
+        from: time("`filter.from`", from)?,
+        until: time("`filter.to`", to)?,
+        id_prefix: id_prefix("`filter.idPrefix`", id)?,
+        error: error("`filter.error`", part)?,
+        ..JobFilter::default()
+    };
+    statuses.into_iter().for_each(|status| add_status(&mut filter, status));
+    for (key, value) in tags {
+        add_tag(&mut filter, "`filter.tags`", &key, &value)?;
+    }
+    Ok(filter)
+}
+
+fn add_status(filter: &mut JobFilter, status: JobStatus) {
+    if !filter.statuses.contains(&status) {
+        filter.statuses.push(status);
+    }
+}
+
+fn add_tag(filter: &mut JobFilter, field: &str, key: &str, value: &str) -> Result<(), ApiError> {
+    let tag =
+        Tag::new(key, value).map_err(|error| ApiError::bad_request(format!("{field}: {error}")))?;
+    if filter.tags.len() == TAGS_MAX {
+        return Err(ApiError::bad_request(format!(
+            "{field} has more than {TAGS_MAX} tags, as many as a job may have"
+        )));
+    }
+    filter.tags.push(tag);
+    Ok(())
+}
+
+fn id_prefix(field: &str, text: Option<String>) -> Result<Option<String>, ApiError> {
+    let is_valid = |text: &String| (1..=NAME_BYTES_MAX).contains(&text.len());
+    if text.as_ref().is_none_or(is_valid) {
+        return Ok(text);
+    }
+    Err(ApiError::bad_request(format!("{field} must have 1 to {NAME_BYTES_MAX} characters")))
+}
+
+fn error(field: &str, text: Option<String>) -> Result<Option<String>, ApiError> {
+    let is_valid = |text: &String| (1..=FILTER_ERROR_BYTES_MAX).contains(&text.len());
+    if text.as_ref().is_none_or(is_valid) {
+        return Ok(text);
+    }
+    Err(ApiError::bad_request(format!("{field} must have 1 to {FILTER_ERROR_BYTES_MAX} bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse as _;
+    use http_body_util::BodyExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_condition_is_read() {
+        let query = "status=FAILED&status=TIMED_OUT&status=FAILED&tag=env:prod&tag=team/run:a:b%20c\
+                     &from=1970-01-01T00:00:01Z&to=1970-01-01T00:00:02Z&idPrefix=019&error=100%25_";
+        let tag = |key, value| Tag::new(key, value).unwrap();
+        let expected = JobFilter {
+            statuses: vec![JobStatus::Failed, JobStatus::TimedOut],
+            tags: vec![tag("env", "prod"), tag("team/run", "a:b c")],
+            from: Some(Timestamp::from_millis(1_000)),
+            until: Some(Timestamp::from_millis(2_000)),
+            id_prefix: Some("019".to_owned()),
+            error: Some("100%_".to_owned()),
+        };
+        assert_eq!(of_query(Query(query)).unwrap(), expected);
+        assert_eq!(of_query(Query("")).unwrap(), JobFilter::default());
+        let body = json!({
+            "endpoints": ["e"], "statuses": ["FAILED", "TIMED_OUT", "FAILED"],
+            "tags": { "env": "prod", "team/run": "a:b c" },
+            "from": "1970-01-01T00:00:01Z", "to": "1970-01-01T00:00:02Z", "idPrefix": "019", "error": "100%_",
+        });
+        assert_eq!(of_body(serde_json::from_value(body).unwrap()).unwrap(), expected);
+        let only = json!({ "endpoints": ["e"] });
+        let only = of_body(serde_json::from_value(only).unwrap()).unwrap();
+        assert_eq!(only, JobFilter::default());
+    }
+
+    async fn complaint(refused: ApiError) -> String {
+        let said = refused.into_response().into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(said.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn mistakes_in_queries_are_named() {
+        let many = (0..17).map(|n| format!("&tag=a{n}:b")).collect::<String>();
+        let long = format!("error={}", "x".repeat(257));
+        let long_id = format!("idPrefix={}", "x".repeat(129));
+        let long_status = format!("status={}", "x".repeat(9_999));
+        for (query, expected) in [
+            ("status=DONE", "query `status` must be one of"),
+            (&long_status, "query `status` must be one of"),
+            ("tag=env", "query `tag` must be a key, a colon and a value"),
+            ("tag=Env:a", "query `tag`: each key of `tags`"),
+            ("tag=a:%00", "query `tag`: `tags.a` has a control character"),
+            (&many, "query `tag` has more than 16 tags"),
+            ("from=today", "query `from` must be a time"),
+            ("to=1", "query `to` must be a time"),
+            ("idPrefix=", "query `idPrefix` must have 1 to 128"),
+            (&long_id, "query `idPrefix` must have 1 to 128"),
+            ("error=", "query `error` must have 1 to 256 bytes"),
+            (&long, "query `error` must have 1 to 256 bytes"),
+        ] {
+            let said = complaint(of_query(Query(query)).expect_err(query)).await;
+            assert!(said.contains(expected) && said.len() < 500, "{query:.99}: {said:.999}");
+        }
+    }
+
+    #[tokio::test]
+    async fn mistakes_in_bodies_are_named() {
+        let tags: serde_json::Map<_, _> = (0..17).map(|n| (format!("a{n}"), json!("b"))).collect();
+        for (body, expected) in [
+            (json!({}), "`filter` must have at least one condition"),
+            (json!({ "tags": {} }), "`filter` must have at least one condition"),
+            (json!({ "tags": { "Env": "a" } }), "`filter.tags`: each key of `tags`"),
+            (json!({ "tags": tags }), "`filter.tags` has more than 16 tags"),
+            (json!({ "from": "today" }), "`filter.from` must be a time"),
+            (json!({ "to": "1" }), "`filter.to` must be a time"),
+            (json!({ "idPrefix": "" }), "`filter.idPrefix` must have 1 to 128"),
+            (json!({ "error": "x".repeat(257) }), "`filter.error` must have 1 to 256 bytes"),
+        ] {
+            let filter = serde_json::from_value(body.clone()).unwrap();
+            let said = complaint(of_body(filter).expect_err("a mistake")).await;
+            assert!(said.contains(expected) && said.len() < 500, "{body:.99}: {said:.999}");
+        }
+    }
+}

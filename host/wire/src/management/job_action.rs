@@ -1,0 +1,140 @@
+//! Actions on many jobs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::JobStatus;
+use crate::id::{EndpointId, JobActionId};
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// The operation that an action carries out on each of its jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum JobActionKind {
+    /// Jobs that wait or run are cancelled.
+    Cancel,
+    /// Jobs that are FAILED or TIMED_OUT are queued again.
+    Retry,
+    /// Jobs that have ended are deleted, with their results.
+    Delete,
+}
+
+impl JobActionKind {
+    /// The operation as requests name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// The state of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobActionState {
+    /// The action is being carried out.
+    Running,
+    /// All matching jobs were examined.
+    Completed,
+    /// A client aborted the action, or its API key is not valid any more.
+    Aborted,
+    /// The action ended with an error.
+    Failed,
+}
+
+impl JobActionState {
+    /// The state as clients see it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Completed => "COMPLETED",
+            Self::Aborted => "ABORTED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+/// Selects jobs. All conditions must hold, and at least one must be given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct JobActionFilter {
+    /// Any of these; by default all that the key sees.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::ActionEndpoints, required = false))]
+    pub endpoints: Vec<EndpointId>,
+    /// Any of these; by default any status.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Statuses, required = false))]
+    pub statuses: Vec<JobStatus>,
+    /// All of these.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Tags, required = false))]
+    pub tags: BTreeMap<String, String>,
+    /// Submitted at this time or later, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::FilterTime>))]
+    pub from: Option<String>,
+    /// Submitted before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::FilterTime>))]
+    pub to: Option<String>,
+    /// The beginning of the id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::IdPrefix>))]
+    pub id_prefix: Option<String>,
+    /// A part of the error, letter by letter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ErrorPart>))]
+    pub error: Option<String>,
+}
+
+/// An action to begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewJobAction {
+    /// The operation on each job.
+    pub action: JobActionKind,
+    /// The jobs.
+    pub filter: JobActionFilter,
+}
+
+/// An action on many jobs, with its progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JobAction {
+    /// Its id.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
+    pub id: JobActionId,
+    /// The operation on each job.
+    pub action: JobActionKind,
+    /// The jobs.
+    pub filter: JobActionFilter,
+    /// Its state.
+    pub state: JobActionState,
+    /// Number of jobs that matched so far.
+    pub matched: u64,
+    /// Number of those that were cancelled, queued again or deleted.
+    pub changed: u64,
+    /// Number of those whose status does not permit the operation.
+    pub skipped: u64,
+    /// When it began.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
+    pub created_at: String,
+    /// When it ended; absent before that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Time>, nullable = false))]
+    pub ended_at: Option<String>,
+    /// Why it waits, was aborted or failed; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub reason: Option<String>,
+}
