@@ -41,9 +41,13 @@ async fn each_endpoint_has_counters_gauges_and_histograms() {
     let endpoint = host.deploy(&guests::playground(), "counted", json!({ "workersMax": 1 })).await;
     let idle = host.deploy(&guests::playground(), "idle", json!({ "workersMax": 0 })).await;
     let before = Samples::read(&client).await;
-    for status in ["completed", "failed", "timed_out"] {
-        let name =
-            format!(r#"gristmill_jobs_finished_total{{endpoint="{endpoint}",status="{status}"}}"#);
+    for end in [
+        r#"status="completed""#,
+        r#"status="timed_out""#,
+        r#"status="failed",reason="handler""#,
+        r#"status="failed",reason="host""#,
+    ] {
+        let name = format!(r#"gristmill_jobs_finished_total{{endpoint="{endpoint}",{end}}}"#);
         assert_eq!(before.get(&name), 0.0);
     }
 
@@ -52,6 +56,7 @@ async fn each_endpoint_has_counters_gauges_and_histograms() {
     }
     client.finish(&endpoint, json!({ "op": "stream", "count": 7 })).await;
     client.finish(&endpoint, json!({ "op": "fail", "message": "no" })).await;
+    client.finish(&endpoint, json!({ "op": "trap" })).await;
     let policy = json!({ "executionTimeout": 5_000 });
     let slow = client.submit_with(&endpoint, json!({ "op": "sleep", "ms": 60_000 }), policy).await;
     let behind = client.submit(&endpoint, json!({ "op": "sleep", "ms": 0 })).await;
@@ -78,18 +83,22 @@ async fn each_endpoint_has_counters_gauges_and_histograms() {
     let after = Samples::read(&client).await;
     let count = |name: &str| after.get(&format!("gristmill_{}", name.replace('@', &endpoint)));
     assert_eq!(count(r#"jobs_submitted_total{endpoint="@",operation="runsync"}"#), 3.0);
-    assert_eq!(count(r#"jobs_submitted_total{endpoint="@",operation="run"}"#), 4.0);
+    assert_eq!(count(r#"jobs_submitted_total{endpoint="@",operation="run"}"#), 5.0);
     assert_eq!(count(r#"jobs_finished_total{endpoint="@",status="completed"}"#), 5.0);
-    assert_eq!(count(r#"jobs_finished_total{endpoint="@",status="failed"}"#), 1.0);
+    let failed = |reason: &str| {
+        count(&format!(r#"jobs_finished_total{{endpoint="@",status="failed",reason="{reason}"}}"#))
+    };
+    assert_eq!((failed("handler"), failed("trap"), failed("host")), (1.0, 1.0, 0.0));
     assert_eq!(count(r#"jobs_finished_total{endpoint="@",status="timed_out"}"#), 1.0);
     assert_eq!(count(r#"stream_chunks_total{endpoint="@"}"#), 7.0);
-    for histogram in ["job_wait_seconds", "job_run_seconds", "job_cpu_seconds"] {
-        assert_eq!(count(&format!(r#"{histogram}_count{{endpoint="@"}}"#)), 7.0);
+    for histogram in ["job_wait_seconds", "job_start_seconds", "job_run_seconds", "job_cpu_seconds"]
+    {
+        assert_eq!(count(&format!(r#"{histogram}_count{{endpoint="@"}}"#)), 8.0);
         let bucket = |le| count(&format!(r#"{histogram}_bucket{{le="{le}",endpoint="@"}}"#));
-        assert_eq!(bucket("+Inf"), 7.0, "{histogram}");
+        assert_eq!(bucket("+Inf"), 8.0, "{histogram}");
     }
     let ran = |le| count(&format!(r#"job_run_seconds_bucket{{le="{le}",endpoint="@"}}"#));
-    assert_eq!((ran("2.5"), ran("10.0")), (6.0, 7.0), "one job ran for five seconds");
+    assert_eq!((ran("2.5"), ran("10.0")), (7.0, 8.0), "one job ran for five seconds");
     assert!(count(r#"job_run_seconds_sum{endpoint="@"}"#) >= 5.0);
     assert!(count(r#"job_wait_seconds_sum{endpoint="@"}"#) >= 4.0, "one job waited for it");
 }
@@ -113,6 +122,14 @@ async fn answers_commits_and_webhooks_are_counted() {
         };
         assert_eq!((attempts("delivered"), attempts("given_up")), (0.0, 0.0));
         (attempts("failed") == 1.0 && now.get("gristmill_webhooks_waiting") == 1.0).then_some(())
+    })
+    .await;
+    let backed_up_at =
+        async || Samples::read(&client).await.get("gristmill_last_backup_timestamp_seconds");
+    assert_eq!(backed_up_at().await, 0.0);
+    assert_eq!(client.get("/v1/backup").await.status, 200);
+    eventually("the backup to be counted", async || {
+        (backed_up_at().await > 1_700_000_000.0).then_some(())
     })
     .await;
     let now = Samples::read(&client).await;

@@ -15,7 +15,8 @@ use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, Templat
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, LogLevel, Runtime as _,
+    SinkClosed,
 };
 use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
@@ -160,9 +161,16 @@ impl Report {
         }
     }
 
+    pub(crate) fn reason(&self) -> FailureReason {
+        match &self.end {
+            AttemptEnd::Failed { reason, .. } => *reason,
+            end => panic!("not failed: {end:?}"),
+        }
+    }
+
     pub(crate) fn error(&self) -> String {
         match &self.end {
-            AttemptEnd::Failed(error) => error.clone(),
+            AttemptEnd::Failed { error, .. } => error.clone(),
             end => panic!("not failed: {end:?}"),
         }
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::{CHUNK_BYTES_MAX, LOG_BYTES_MAX};
-use gristmill_core::runtime::{AttemptEnd, LogLevel};
+use gristmill_core::runtime::{AttemptEnd, FailureReason, LogLevel};
 use gristmill_tests::{LocalServer, guests};
 
 use bench::Bench;
@@ -40,17 +40,43 @@ async fn outputs_and_usage_come_back() {
 async fn failed_handlers_are_reported_in_a_sentence() {
     let bench = Bench::open(&guests::playground()).await;
     let cases = [
-        (r#"{"op":"trap"}"#, "handler aborted (`unreachable` executed)"),
-        (r#"{"op":"recurse"}"#, "stack overflow: handler used more than 1 MiB of stack"),
-        (r#"{"op":"exit","code":3}"#, "handler exited with status 1 before returning a result"),
-        (r#"{"op":"exit","code":0}"#, "handler exited with status 0 before returning a result"),
-        (r#"{"op":"fail","message":"no flour"}"#, "no flour"),
-        (r#"{"op":"dance"}"#, "invalid input: op: unknown variant `dance`"),
-        (r#"{"op":"output","bytes":22000000}"#, "output is 22000002 bytes, limit: 20971520 bytes"),
-        (r#"{"op":"output","bytes":26000000}"#, "handler passed more than 24 MiB to the host"),
+        (r#"{"op":"trap"}"#, FailureReason::Trap, "handler aborted (`unreachable` executed)"),
+        (
+            r#"{"op":"recurse"}"#,
+            FailureReason::Trap,
+            "stack overflow: handler used more than 1 MiB of stack",
+        ),
+        (
+            r#"{"op":"exit","code":3}"#,
+            FailureReason::Trap,
+            "handler exited with status 1 before returning a result",
+        ),
+        (
+            r#"{"op":"exit","code":0}"#,
+            FailureReason::Trap,
+            "handler exited with status 0 before returning a result",
+        ),
+        (r#"{"op":"fail","message":"no flour"}"#, FailureReason::Handler, "no flour"),
+        (
+            r#"{"op":"dance"}"#,
+            FailureReason::InvalidInput,
+            "invalid input: op: unknown variant `dance`",
+        ),
+        (
+            r#"{"op":"output","bytes":22000000}"#,
+            FailureReason::InvalidOutput,
+            "output is 22000002 bytes, limit: 20971520 bytes",
+        ),
+        (
+            r#"{"op":"output","bytes":26000000}"#,
+            FailureReason::Host,
+            "handler passed more than 24 MiB to the host",
+        ),
     ];
-    for (input, expected) in cases {
-        let error = bench.run(input).perform().await.error();
+    for (input, reason, expected) in cases {
+        let report = bench.run(input).perform().await;
+        assert_eq!(report.reason(), reason, "{input}");
+        let error = report.error();
         println!("{input}: {error}");
         assert!(error.starts_with(expected) && !error.contains('\n'), "{input}: {error}");
     }
@@ -65,6 +91,7 @@ async fn memory_ends_at_the_limit() {
     let error = report.error();
     println!("{error}");
     assert!(error.ends_with("(memory limit of 64 MiB exceeded)"), "{error}");
+    assert_eq!(report.reason(), FailureReason::MemoryLimit);
     let peak = report.usage.memory_bytes_peak;
     assert!((32 << 20..=64 << 20).contains(&peak), "{peak}");
 }

@@ -5,14 +5,16 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
+use crate::deployed::Deployed;
 use crate::error::ControlError;
 
 /// How long a call waits for the end of another backup: an abandoned backup ends soon.
@@ -22,7 +24,7 @@ const TURN_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Backups {
     source: Arc<dyn BackupSource>,
-    turn: Arc<Semaphore>,
+    deployed: Arc<Deployed>,
 }
 
 /// All data of the host at one instant. While it exists there is no other backup, and no component is
@@ -30,12 +32,13 @@ pub struct Backups {
 #[derive(Debug)]
 pub struct Backup {
     files: Vec<BackupFile>,
+    deployed: Arc<Deployed>,
     _turn: OwnedSemaphorePermit,
 }
 
 impl Backups {
-    pub(crate) fn new(source: Arc<dyn BackupSource>, turn: Arc<Semaphore>) -> Self {
-        Self { source, turn }
+    pub(crate) fn new(source: Arc<dyn BackupSource>, deployed: Arc<Deployed>) -> Self {
+        Self { source, deployed }
     }
 
     /// The data at this instant. It contains the key of stored secrets only on request.
@@ -43,10 +46,11 @@ impl Backups {
     /// # Errors
     /// [`ControlError::Backup`].
     pub async fn create(&self, with_secrets_key: bool) -> Result<Backup, ControlError> {
-        let turn = timeout(TURN_WAIT, self.turn.clone().acquire_owned()).await;
+        let turn = self.deployed.backup_turn.clone();
+        let turn = timeout(TURN_WAIT, turn.acquire_owned()).await;
         let turn = turn.map_err(|_| BackupError::Busy)?.map_err(|_| BackupError::Closed)?;
         let files = self.source.backup(with_secrets_key).await?;
-        Ok(Backup { files, _turn: turn })
+        Ok(Backup { files, deployed: self.deployed.clone(), _turn: turn })
     }
 }
 
@@ -77,7 +81,10 @@ impl Backup {
         archive.append_data(&mut head(sums.len() as u64), CHECKSUMS, sums.as_bytes())?;
         archive.finish()?;
         drop(archive);
-        into.flush()
+        into.flush()?;
+        let now = self.deployed.now().as_millis();
+        self.deployed.backed_up_at_ms.store(now, Ordering::Relaxed);
+        Ok(())
     }
 }
 

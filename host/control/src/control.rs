@@ -1,6 +1,7 @@
 //! All services, made from the parts of the host.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use gristmill_core::backup::BackupSource;
 use gristmill_core::catalog::Catalog;
@@ -94,14 +95,14 @@ impl Control {
         let Parts { access, catalog, workers, components, registries, runtime, .. } = parts;
         let Parts { volumes, store, actions, deliveries, logs, usage, prices, backups, .. } = parts;
         let metrics_endpoints_max = parts.metrics_endpoints_max;
-        let backup_turn = Arc::new(Semaphore::new(1));
         let deployed = Arc::new(Deployed {
             catalog,
             store,
             workers,
             components,
             access,
-            backup_turn: backup_turn.clone(),
+            backup_turn: Arc::new(Semaphore::new(1)),
+            backed_up_at_ms: AtomicU64::new(0),
         });
         let billing = Billing::new(usage, prices);
         Self {
@@ -113,7 +114,7 @@ impl Control {
             keys: Keys::new(deployed.clone()),
             job_actions: JobActions::new(deployed.clone(), actions),
             billing,
-            backups: Backups::new(backups, backup_turn),
+            backups: Backups::new(backups, deployed.clone()),
             host: Host::new(deployed, runtime, logs, metrics_endpoints_max),
         }
     }

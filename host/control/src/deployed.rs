@@ -6,6 +6,7 @@
 //! view of the catalog that it decides on.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use gristmill_core::catalog::{Catalog, CatalogChange, View};
 use gristmill_core::id::{EndpointId, TemplateId};
@@ -40,6 +41,8 @@ pub(crate) struct Deployed {
     pub(crate) access: Access,
     /// Held by the one backup that is being sent.
     pub(crate) backup_turn: Arc<Semaphore>,
+    /// When the last backup was complete, in milliseconds; 0 before the first one of this process.
+    pub(crate) backed_up_at_ms: AtomicU64,
 }
 
 impl Deployed {

@@ -1,6 +1,7 @@
 //! Counters of the whole host.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gristmill_core::endpoint_series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::logs::Logs;
@@ -29,6 +30,8 @@ pub struct HostCounters {
     pub load: RuntimeLoad,
     /// Endpoints that exist.
     pub endpoints: u64,
+    /// When the last backup was complete, in milliseconds since 1970; 0 before the first one of this process.
+    pub backed_up_at_ms: u64,
 }
 
 impl Host {
@@ -49,8 +52,10 @@ impl Host {
             lost_log_lines: self.logs.lost_lines(),
             load: self.runtime.load(),
             endpoints: self.deployed.view().deployments.len() as u64,
+            backed_up_at_ms: self.deployed.backed_up_at_ms.load(Ordering::Relaxed),
         }
     }
+
     /// The counters and the present state of all endpoints, as a bounded number of series. Costs
     /// some microseconds for each endpoint.
     ///

@@ -116,7 +116,7 @@ struct Applied {
 enum Change {
     Changed,
     Skipped,
-    NoRoom(JobRecord, String),
+    NoRoom(Box<JobRecord>, String),
 }
 
 impl JobActions {
@@ -449,7 +449,7 @@ impl Inner {
                 Change::Changed => applied.changed += 1,
                 Change::Skipped => applied.skipped += 1,
                 Change::NoRoom(job, refusal) => {
-                    applied.left.push(job);
+                    applied.left.push(*job);
                     applied.refusal = Some(refusal);
                 }
             }
@@ -519,7 +519,7 @@ fn done(job: JobRecord, answer: Result<bool, StoreError>) -> Result<Change, Stor
     match answer {
         Ok(true) => Ok(Change::Changed),
         Err(error @ (StoreError::Full(_) | StoreError::QuotaExceeded(_))) => {
-            Ok(Change::NoRoom(job, error.to_string()))
+            Ok(Change::NoRoom(job.into(), error.to_string()))
         }
         // The input of a damaged job cannot be read.
         Ok(false) | Err(StoreError::EndpointDeleted | StoreError::Damaged(_)) => {

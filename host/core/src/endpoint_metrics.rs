@@ -4,8 +4,9 @@
 //! reaches them without a lookup. They count from the creation of the endpoint, or the start of the
 //! host, and are never reset.
 //!
-//! **Cost.** About 720 bytes for each endpoint, and some ten additions to atomic numbers for each job.
+//! **Cost.** About 950 bytes for each endpoint, and some ten additions to atomic numbers for each job.
 
+use crate::failure_reason::FailureReason;
 use crate::metrics::{Counter, DurationTotals, Durations, add, add_all, subtract_all};
 
 /// The counters of one endpoint.
@@ -19,6 +20,7 @@ pub struct EndpointMetrics {
     chunks: Counter,
     log_lines_dropped: Counter,
     wait: Durations,
+    start: Durations,
     run: Durations,
     cpu: Durations,
 }
@@ -50,10 +52,51 @@ pub enum RefusedFor {
 pub enum FinishedAs {
     /// The handler returned.
     Completed,
-    /// The handler failed.
-    Failed,
     /// The attempt reached its executionTimeout.
     TimedOut,
+    /// The attempt failed.
+    Failed(FailureReason),
+}
+
+impl FinishedAs {
+    /// All values.
+    pub const ALL: [Self; 2 + FailureReason::ALL.len()] = [
+        Self::Completed,
+        Self::TimedOut,
+        Self::Failed(FailureReason::Handler),
+        Self::Failed(FailureReason::InvalidInput),
+        Self::Failed(FailureReason::Trap),
+        Self::Failed(FailureReason::MemoryLimit),
+        Self::Failed(FailureReason::FuelLimit),
+        Self::Failed(FailureReason::NoSpace),
+        Self::Failed(FailureReason::InvalidOutput),
+        Self::Failed(FailureReason::Host),
+    ];
+
+    fn index(self) -> usize {
+        match self {
+            Self::Completed => 0,
+            Self::TimedOut => 1,
+            Self::Failed(reason) => 2 + reason as usize,
+        }
+    }
+
+    /// The label `status`.
+    pub fn status(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::TimedOut => "timed_out",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    /// The label `reason`: empty unless the attempt failed.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Completed | Self::TimedOut => "",
+            Self::Failed(reason) => reason.as_str(),
+        }
+    }
 }
 
 /// The end of an attempt to send a webhook.
@@ -90,11 +133,12 @@ labels!(RefusedFor {
     DiskFull: "disk_full",
 });
 labels!(WebhookEnd { Delivered: "delivered", Failed: "failed", GivenUp: "given_up" });
-labels!(FinishedAs { Completed: "completed", Failed: "failed", TimedOut: "timed_out" });
 
 /// The measured values of an attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttemptValues {
+    /// Microseconds until the instance was ready.
+    pub start_us: u64,
     /// Microseconds in which the handler ran.
     pub run_us: u64,
     /// Microseconds in which the handler held a processor.
@@ -123,6 +167,7 @@ impl EndpointMetrics {
 
     /// Counts an attempt that has ended, with or without a result.
     pub fn ended(&self, values: AttemptValues) {
+        self.start.record(values.start_us);
         self.run.record(values.run_us);
         self.cpu.record(values.cpu_us);
         self.chunks.add(values.chunks);
@@ -131,7 +176,7 @@ impl EndpointMetrics {
 
     /// Counts a result that the store has accepted.
     pub fn finished(&self, status: FinishedAs) {
-        add(&self.finished, status as usize, 1);
+        add(&self.finished, status.index(), 1);
     }
 
     /// Counts a job that was queued again, by a retry or because its attempt was released.
@@ -155,6 +200,7 @@ impl EndpointMetrics {
             chunks: self.chunks.get(),
             log_lines_dropped: self.log_lines_dropped.get(),
             wait: self.wait.totals(),
+            start: self.start.totals(),
             run: self.run.totals(),
             cpu: self.cpu.totals(),
         }
@@ -180,6 +226,8 @@ pub struct EndpointTotals {
     pub log_lines_dropped: u64,
     /// Time between queueing and start of each attempt.
     pub wait: DurationTotals,
+    /// Time until the instance of each attempt was ready.
+    pub start: DurationTotals,
     /// Run time of each attempt.
     pub run: DurationTotals,
     /// Processor time of each attempt.
@@ -197,6 +245,7 @@ impl EndpointTotals {
         self.chunks += other.chunks;
         self.log_lines_dropped += other.log_lines_dropped;
         self.wait.add(&other.wait);
+        self.start.add(&other.start);
         self.run.add(&other.run);
         self.cpu.add(&other.cpu);
     }
@@ -211,6 +260,7 @@ impl EndpointTotals {
         self.chunks = self.chunks.saturating_sub(earlier.chunks);
         self.log_lines_dropped = self.log_lines_dropped.saturating_sub(earlier.log_lines_dropped);
         self.wait.subtract(&earlier.wait);
+        self.start.subtract(&earlier.start);
         self.run.subtract(&earlier.run);
         self.cpu.subtract(&earlier.cpu);
         self
@@ -235,20 +285,32 @@ mod tests {
         for (end, times) in WebhookEnd::ALL.into_iter().zip([3, 1, 2]) {
             (0..times).for_each(|_| metrics.webhook_ended(end));
         }
-        metrics.ended(AttemptValues { run_us: 300, cpu_us: 200, chunks: 5, log_lines_dropped: 2 });
-        for (status, times) in FinishedAs::ALL.into_iter().zip([1, 2, 1]) {
+        metrics.ended(AttemptValues {
+            start_us: 30,
+            run_us: 300,
+            cpu_us: 200,
+            chunks: 5,
+            log_lines_dropped: 2,
+        });
+        for (status, times) in FinishedAs::ALL.into_iter().zip(1..) {
             (0..times).for_each(|_| metrics.finished(status));
         }
         let totals = metrics.totals();
         assert_eq!(totals.submitted, [1, 2]);
         assert_eq!(totals.refused, [1, 2, 3, 4]);
-        assert_eq!(totals.finished, [1, 2, 1]);
+        assert_eq!(totals.finished, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let labels = FinishedAs::ALL.map(|end| (end.status(), end.reason()));
+        assert_eq!(labels[..3], [("completed", ""), ("timed_out", ""), ("failed", "handler")]);
+        assert_eq!(labels[9], ("failed", "host"));
+        let indices = FinishedAs::ALL.map(FinishedAs::index);
+        assert!(indices.into_iter().eq(0..FinishedAs::ALL.len()), "{indices:?}");
         assert_eq!(totals.webhooks, [3, 1, 2]);
         assert_eq!((totals.chunks, totals.log_lines_dropped, totals.requeued), (5, 2, 1));
         assert_eq!((totals.wait.sum_us, totals.run.sum_us, totals.cpu.sum_us), (7, 300, 200));
+        assert_eq!((totals.start.sum_us, totals.start.count()), (30, 1));
         let mut twice = totals.clone();
         twice.add(&totals);
-        assert_eq!(twice.finished, [2, 4, 2]);
+        assert_eq!(twice.finished[..3], [2, 4, 6]);
         assert_eq!((twice.run.sum_us, twice.run.count()), (600, 2));
         assert_eq!(twice.clone().since(&totals), totals);
         assert_eq!(twice.clone().since(&twice), EndpointTotals::default());

@@ -19,6 +19,7 @@ pub mod egress;
 pub mod endpoint;
 pub mod endpoint_metrics;
 pub mod endpoint_series;
+pub mod failure_reason;
 pub mod fair_permits;
 pub mod fair_share;
 pub mod hex;

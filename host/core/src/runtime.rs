@@ -15,6 +15,7 @@ use crate::catalog::Component;
 use crate::digest::ComponentDigest;
 use crate::disk_space::Shortage;
 use crate::endpoint::Deployment;
+pub use crate::failure_reason::FailureReason;
 use crate::id::{EndpointId, JobId, OwnerId, VolumeId};
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::payload::Json;
@@ -216,8 +217,13 @@ pub struct AttemptReport {
 pub enum AttemptEnd {
     /// The handler returned this value.
     Returned(Json),
-    /// The handler failed, or reached one of its limits; one sentence that names the cause.
-    Failed(String),
+    /// The handler failed, or reached one of its limits.
+    Failed {
+        /// The kind of cause.
+        reason: FailureReason,
+        /// One sentence that names the cause.
+        error: String,
+    },
     /// The deadline passed.
     DeadlineReached,
     /// The attempt was asked to stop, and stopped.

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::endpoint::{Deployment, EndpointIncarnation};
-use gristmill_core::endpoint_metrics::{AttemptValues, EndpointMetrics, FinishedAs};
+use gristmill_core::endpoint_metrics::{AttemptValues, FinishedAs};
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::Verdict;
 use gristmill_core::job_event_notice::JobEventNotice;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
@@ -72,14 +71,20 @@ pub(crate) async fn run(
     );
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
-    let Usage { run_us, cpu_us, chunks, log_lines_dropped, .. } = report.usage;
-    let values = AttemptValues { run_us, cpu_us, chunks, log_lines_dropped };
+    let Usage { instantiate_us, run_us, cpu_us, chunks, log_lines_dropped, .. } = report.usage;
+    let start_us = instantiate_us;
+    let values = AttemptValues { start_us, run_us, cpu_us, chunks, log_lines_dropped };
     sink.incarnation.metrics().ended(values);
     log_end(&endpoint, job.attempt, lease, &report);
     shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
+    let finished = match &report.end {
+        AttemptEnd::Returned(_) => FinishedAs::Completed,
+        AttemptEnd::Failed { reason, .. } => FinishedAs::Failed(*reason),
+        AttemptEnd::DeadlineReached | AttemptEnd::Stopped => FinishedAs::TimedOut,
+    };
     let ending = match report.end {
         AttemptEnd::Returned(output) => Ending::Result(Outcome::Completed(output)),
-        AttemptEnd::Failed(error) => Ending::Result(sink.failed(cut(error))),
+        AttemptEnd::Failed { error, .. } => Ending::Result(sink.failed(cut(error))),
         // The ttl deletes the job; there is no result to store.
         AttemptEnd::DeadlineReached if is_ttl_first => Ending::Unwanted,
         AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut),
@@ -98,8 +103,11 @@ pub(crate) async fn run(
     let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);
     let unwanted = match ending {
         Ending::Result(outcome) => {
-            let metrics = sink.incarnation.metrics();
-            store_result(shared, lease, outcome, metered, metrics).await
+            let stored = store_result(shared, lease, outcome, metered).await;
+            if stored.is_accepted {
+                sink.incarnation.metrics().finished(finished);
+            }
+            stored.unwanted
         }
         Ending::Unwanted => Some(metered),
         Ending::WaitsAgain => None,
@@ -173,32 +181,25 @@ async fn attend(
     }
 }
 
-/// Stores the result and bills it, without waiting for the disk. Returns the bill when the job does
-/// not need the result any more.
-async fn store_result(
-    shared: &Shared,
-    lease: Lease,
-    outcome: Outcome,
-    metered: Metered,
-    metrics: &EndpointMetrics,
-) -> Option<Metered> {
-    let status = match outcome.verdict() {
-        Verdict::Completed => FinishedAs::Completed,
-        Verdict::Failed => FinishedAs::Failed,
-        Verdict::TimedOut => FinishedAs::TimedOut,
-    };
+/// The end of a result.
+struct Stored {
+    /// It is the job's result.
+    is_accepted: bool,
+    /// The bill, when the job does not need the result any more.
+    unwanted: Option<Metered>,
+}
+
+/// Stores the result and bills it, without waiting for the disk.
+async fn store_result(shared: &Shared, lease: Lease, outcome: Outcome, metered: Metered) -> Stored {
     match shared.store.finish_deferred(lease, outcome, metered.clone()).await {
-        Ok(Fenced::Applied) => {
-            metrics.finished(status);
-            None
-        }
+        Ok(Fenced::Applied) => Stored { is_accepted: true, unwanted: None },
         Ok(Fenced::Stale) => {
             debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
-            Some(metered)
+            Stored { is_accepted: false, unwanted: Some(metered) }
         }
         Err(error) => {
             warn!(job.id = %lease.job, %error, "result of job `{}` is lost: {error}", lease.job);
-            None
+            Stored { is_accepted: false, unwanted: None }
         }
     }
 }
@@ -221,7 +222,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
     let usage = &report.usage;
     let end = match &report.end {
         AttemptEnd::Returned(_) => "returned",
-        AttemptEnd::Failed(_) => "failed",
+        AttemptEnd::Failed { .. } => "failed",
         AttemptEnd::DeadlineReached => "ran out of time",
         AttemptEnd::Stopped => "was stopped",
     };

@@ -22,7 +22,8 @@ use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, JobRecord, NewJob};
 use gristmill_core::retention::Retention;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, Reservation, Runtime, RuntimeLoad, Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, Reservation, Runtime,
+    RuntimeLoad, Usage,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
@@ -90,7 +91,7 @@ impl Runtime for ScriptedRuntime {
         let script: serde_json::Value = attempt.input.read().unwrap();
         let end = match script["do"].as_str().unwrap() {
             "return" => AttemptEnd::Returned(Json::from_value(&attempt.number)),
-            "fail" => AttemptEnd::Failed("no".into()),
+            "fail" => AttemptEnd::Failed { reason: FailureReason::Handler, error: "no".into() },
             "time out" => AttemptEnd::DeadlineReached,
             "work" => {
                 tokio::time::sleep(Duration::from_millis(100)).await;

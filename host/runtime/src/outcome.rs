@@ -2,7 +2,7 @@
 
 use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
 use gristmill_core::payload::Json;
-use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, FailureReason, Usage};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
@@ -28,7 +28,7 @@ pub(crate) enum CallEnd {
 
 /// Constructors of reports for attempts without usage.
 pub(crate) trait ReportExt {
-    /// Failed, with this sentence.
+    /// Failed for a reason of the host, with this sentence.
     fn failed(error: String) -> Self;
     /// Ended from outside.
     fn halted(halt: Halt) -> Self;
@@ -36,7 +36,8 @@ pub(crate) trait ReportExt {
 
 impl ReportExt for AttemptReport {
     fn failed(error: String) -> Self {
-        Self { end: AttemptEnd::Failed(error), usage: Usage::default() }
+        let end = AttemptEnd::Failed { reason: FailureReason::Host, error };
+        Self { end, usage: Usage::default() }
     }
 
     fn halted(halt: Halt) -> Self {
@@ -62,32 +63,40 @@ pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
     }
 }
 
-fn handler_error(error: Error, state: &State) -> String {
+/// A reason with its sentence.
+type Cause = (FailureReason, String);
+
+fn handler_error(error: Error, state: &State) -> Cause {
     match error {
-        Error::InvalidInput(failure) => format!("invalid input: {}", sentence(failure)),
+        Error::InvalidInput(failure) => {
+            (FailureReason::InvalidInput, format!("invalid input: {}", sentence(failure)))
+        }
         // A handler that caught a failed allocation does not know the cause; nor does a handler
         // whose write failed, since its C library hides the reason.
         Error::Failed(failure) => match memory_limit(state).or_else(|| space_limit(state)) {
-            Some(limit) => format!("{} ({limit})", sentence(failure)),
-            None => sentence(failure),
+            Some((reason, limit)) => (reason, format!("{} ({limit})", sentence(failure))),
+            None => (FailureReason::Handler, sentence(failure)),
         },
         Error::Cancelled => {
-            "the handler reported a cancellation, but the job was not cancelled".to_owned()
+            let error = "the handler reported a cancellation, but the job was not cancelled";
+            (FailureReason::Handler, error.to_owned())
         }
     }
 }
 
 /// The message that the memory limit was exceeded, if the handler's last allocation was refused.
-fn memory_limit(state: &State) -> Option<String> {
+fn memory_limit(state: &State) -> Option<Cause> {
     let limiter = &state.limiter;
     let size = Size(limiter.memory_bytes_max());
-    limiter.hit_memory_limit().then(|| format!("memory limit of {size} exceeded"))
+    let error = || format!("memory limit of {size} exceeded");
+    limiter.hit_memory_limit().then(|| (FailureReason::MemoryLimit, error()))
 }
 
 /// The message that there was no space, if a write of the handler failed for that reason.
-fn space_limit(state: &State) -> Option<String> {
+fn space_limit(state: &State) -> Option<Cause> {
     let was_full = state.files.as_ref().is_some_and(Files::was_full);
-    was_full.then(|| "a file could not grow: no space left on device".to_owned())
+    let error = || "a file could not grow: no space left on device".to_owned();
+    was_full.then(|| (FailureReason::NoSpace, error()))
 }
 
 fn halted(halt: Halt) -> AttemptEnd {
@@ -99,18 +108,20 @@ fn halted(halt: Halt) -> AttemptEnd {
 
 fn returned(output: String) -> AttemptEnd {
     let bytes = output.len();
+    let reason = FailureReason::InvalidOutput;
     if bytes > OUTPUT_BYTES_MAX {
-        return failed(format!("output is {bytes} bytes, limit: {OUTPUT_BYTES_MAX} bytes"));
+        let error = format!("output is {bytes} bytes, limit: {OUTPUT_BYTES_MAX} bytes");
+        return failed((reason, error));
     }
     match Json::parse(output) {
         Ok(output) => AttemptEnd::Returned(output),
-        Err(error) => failed(format!("handler returned invalid JSON: {error}")),
+        Err(error) => failed((reason, format!("handler returned invalid JSON: {error}"))),
     }
 }
 
-fn failed(mut error: String) -> AttemptEnd {
+fn failed((reason, mut error): Cause) -> AttemptEnd {
     error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
-    AttemptEnd::Failed(error)
+    AttemptEnd::Failed { reason, error }
 }
 
 fn sentence(failure: Failure) -> String {
@@ -120,28 +131,31 @@ fn sentence(failure: Failure) -> String {
     }
 }
 
-fn trapped(error: &wasmtime::Error, state: &State) -> String {
+fn trapped(error: &wasmtime::Error, state: &State) -> Cause {
+    let trap = |error| (FailureReason::Trap, error);
     if let Some(I32Exit(status)) = error.downcast_ref() {
         return memory_limit(state).unwrap_or_else(|| {
-            format!("handler exited with status {status} before returning a result")
+            trap(format!("handler exited with status {status} before returning a result"))
         });
     }
     let location = location(error);
     match error.downcast_ref() {
-        Some(Trap::OutOfFuel) => format!("fuel limit of {} exceeded", state.fuel_max()),
+        Some(Trap::OutOfFuel) => {
+            let error = format!("fuel limit of {} exceeded", state.fuel_max());
+            (FailureReason::FuelLimit, error)
+        }
         Some(Trap::StackOverflow) => {
             let stack = Size(STACK_BYTES_MAX as u64);
-            format!("stack overflow: handler used more than {stack} of stack{location}")
+            trap(format!("stack overflow: handler used more than {stack} of stack{location}"))
         }
-        Some(Trap::UnreachableCodeReached) => {
-            memory_limit(state).unwrap_or_else(|| aborted(&state.log.stderr_tail(), &location))
-        }
-        Some(trap) => memory_limit(state).unwrap_or_else(|| {
-            let text = trap.to_string();
+        Some(Trap::UnreachableCodeReached) => memory_limit(state)
+            .unwrap_or_else(|| trap(aborted(&state.log.stderr_tail(), &location))),
+        Some(wasm) => memory_limit(state).unwrap_or_else(|| {
+            let text = wasm.to_string();
             let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
-            format!("handler trapped: {text}{location}")
+            trap(format!("handler trapped: {text}{location}"))
         }),
-        None => memory_limit(state).unwrap_or_else(|| host_refused(error)),
+        None => memory_limit(state).unwrap_or_else(|| (FailureReason::Host, host_refused(error))),
     }
 }
 
@@ -219,7 +233,8 @@ mod tests {
         let details = Some("{\"a\":1}".to_owned());
         let failure = Failure { message: "no flour".to_owned(), details };
         assert_eq!(sentence(failure), "no flour (details: {\"a\":1})");
-        let AttemptEnd::Failed(error) = failed("é".repeat(ERROR_BYTES_MAX)) else { panic!() };
+        let long = (FailureReason::Handler, "é".repeat(ERROR_BYTES_MAX));
+        let AttemptEnd::Failed { error, .. } = failed(long) else { panic!() };
         assert_eq!(error.len(), ERROR_BYTES_MAX);
     }
 

@@ -1,7 +1,6 @@
 //! The metrics of endpoints: counters, gauges and histograms with the label `endpoint`.
 
 use std::fmt;
-use std::slice;
 
 use gristmill_core::endpoint_metrics::{FinishedAs, RefusedFor, SubmittedBy, WebhookEnd};
 use gristmill_core::endpoint_series::Series;
@@ -25,8 +24,11 @@ impl Collector for Endpoints {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.counters(&mut encoder)?;
         self.gauges(&mut encoder)?;
-        let histograms: [Histogram; 3] = [
+        let histograms: [Histogram; 4] = [
             ("job_wait", "Time between queueing and start of an attempt", |one| &one.totals.wait),
+            ("job_start", "Time until the instance of an attempt is ready", |one| {
+                &one.totals.start
+            }),
             ("job_run", "Run time of an attempt", |one| &one.totals.run),
             ("job_cpu", "Processor time of an attempt", |one| &one.totals.cpu),
         ];
@@ -43,7 +45,7 @@ impl Endpoints {
         self.dimension(
             encoder,
             ("jobs_submitted", "Accepted submissions", MetricType::Counter),
-            ("operation", &by),
+            &by.map(|text| vec![("operation", text)]),
             |one, at| one.totals.submitted.get(at).copied(),
             count,
         )?;
@@ -51,15 +53,18 @@ impl Endpoints {
         self.dimension(
             encoder,
             ("jobs_refused", "Submissions that a limit refused", MetricType::Counter),
-            ("code", &why),
+            &why.map(|text| vec![("code", text)]),
             |one, at| one.totals.refused.get(at).copied(),
             count,
         )?;
-        let status = FinishedAs::ALL.map(FinishedAs::as_str);
+        let ends = FinishedAs::ALL.map(|end| match end.reason() {
+            "" => vec![("status", end.status())],
+            reason => vec![("status", end.status()), ("reason", reason)],
+        });
         self.dimension(
             encoder,
             ("jobs_finished", "Attempts with a result", MetricType::Counter),
-            ("status", &status),
+            &ends,
             |one, at| one.totals.finished.get(at).copied(),
             count,
         )?;
@@ -67,7 +72,7 @@ impl Endpoints {
         self.dimension(
             encoder,
             ("webhook_attempts", "Attempts to send a webhook", MetricType::Counter),
-            ("result", &ends),
+            &ends.map(|text| vec![("result", text)]),
             |one, at| one.totals.webhooks.get(at).copied(),
             count,
         )?;
@@ -80,7 +85,7 @@ impl Endpoints {
         ];
         for (name, help, value) in plain {
             let kind = (name, help, MetricType::Counter);
-            self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), count)?;
+            self.dimension(encoder, kind, &[vec![]], |one, _| Some(value(one)), count)?;
         }
         Ok(())
     }
@@ -92,7 +97,7 @@ impl Endpoints {
         ];
         for (name, help, value) in plain {
             let kind = (name, help, MetricType::Gauge);
-            self.dimension(encoder, kind, ("", &[""]), |one, _| Some(value(one)), gauge)?;
+            self.dimension(encoder, kind, &[vec![]], |one, _| Some(value(one)), gauge)?;
         }
         let help = "Age of the next job to start, without low-priority jobs; 0 when none waits";
         let mut ages = encoder.encode_descriptor(
@@ -111,7 +116,7 @@ impl Endpoints {
         self.dimension(
             encoder,
             ("workers", "Workers by state", MetricType::Gauge),
-            ("state", &states),
+            &states.map(|text| vec![("state", text)]),
             |one, at| {
                 let workers = &one.now.workers;
                 let counts = [
@@ -127,21 +132,22 @@ impl Endpoints {
         )
     }
 
-    /// Writes a metric with one value for each endpoint and each value of a further label. The label
-    /// is left out when its name is empty.
+    /// Writes a metric with one value for each endpoint and each set of further labels.
     fn dimension(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
-        (label, values): (&str, &[&str]),
+        sets: &[Vec<(&str, &str)>],
         value: impl Fn(&Series, usize) -> Option<u64>,
         write: impl Fn(MetricEncoder<'_>, u64) -> fmt::Result,
     ) -> fmt::Result {
         let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
         for one in &self.0 {
-            for (at, text) in values.iter().enumerate() {
-                let labels = [("endpoint", one.endpoint.as_str()), (label, *text)];
-                let labels = if label.is_empty() { slice::from_ref(&labels[0]) } else { &labels };
+            let mut labels = vec![("endpoint", one.endpoint.as_str())];
+            for (at, further) in sets.iter().enumerate() {
+                labels.truncate(1);
+                labels.extend(further);
+                let labels: Labels<'_> = &labels;
                 write(metric.encode_family(&labels)?, value(one, at).unwrap_or_default())?;
             }
         }

@@ -84,7 +84,7 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
 
 /// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
 fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
-    let HostCounters { store, lost_log_lines, load, endpoints } = counters;
+    let HostCounters { store, lost_log_lines, load, endpoints, backed_up_at_ms } = counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
@@ -120,6 +120,11 @@ fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
         disk.reserve_inodes(),
     );
     gauge("endpoints", "Endpoints that exist", *endpoints);
+    gauge(
+        "last_backup_timestamp_seconds",
+        "When the last backup was complete, in seconds since 1970; 0 before the first one of this process",
+        backed_up_at_ms / 1_000,
+    );
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
     gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
@@ -193,7 +198,8 @@ mod tests {
             commit: DurationTotals::default(),
         };
         let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
-        let counters = HostCounters { store, lost_log_lines: 2, load, endpoints: 4 };
+        let counters =
+            HostCounters { store, lost_log_lines: 2, load, endpoints: 4, backed_up_at_ms: 9_999 };
         let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default())));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\
@@ -224,6 +230,7 @@ mod tests {
             "gristmill_disk_free_inodes",
             "gristmill_disk_reserve_inodes",
             "gristmill_endpoints",
+            "gristmill_last_backup_timestamp_seconds",
             "gristmill_sandboxes_running",
             "gristmill_sandboxes_idle",
             "gristmill_sandboxes_waiting",
@@ -233,6 +240,7 @@ mod tests {
             samples[11..],
             [
                 "gristmill_endpoints 4",
+                "gristmill_last_backup_timestamp_seconds 9",
                 "gristmill_sandboxes_running 5",
                 "gristmill_sandboxes_idle 6",
                 "gristmill_sandboxes_waiting 7"

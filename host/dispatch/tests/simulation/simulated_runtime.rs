@@ -10,8 +10,8 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, Reservation, Runtime, RuntimeLoad, SinkClosed,
-    Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, Reservation, Runtime,
+    RuntimeLoad, SinkClosed, Usage,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -166,7 +166,7 @@ async fn carry_out(script: Script, sink: &dyn AttemptSink) -> AttemptEnd {
         }
         Script::Fail { after_ms } => {
             sleep(Duration::from_millis(after_ms)).await;
-            AttemptEnd::Failed("as told".to_owned())
+            AttemptEnd::Failed { reason: FailureReason::Handler, error: "as told".to_owned() }
         }
         Script::Stream { chunks, pause_ms } => {
             for n in 0..chunks {

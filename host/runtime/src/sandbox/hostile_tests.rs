@@ -19,7 +19,7 @@ async fn report(component: Vec<u8>) -> AttemptReport {
 
 async fn error(component: Vec<u8>) -> String {
     match report(component).await.end {
-        AttemptEnd::Failed(error) => error,
+        AttemptEnd::Failed { error, .. } => error,
         end => panic!("not failed: {end:?}"),
     }
 }
@@ -258,7 +258,7 @@ async fn damaged_components_do_no_harm() {
                 sandbox.records.put(component.clone());
                 let mut run = Run::of(&component);
                 run.timeout_ms = 1_000;
-                if let AttemptEnd::Failed(error) = sandbox.perform(&run).await.end {
+                if let AttemptEnd::Failed { error, .. } = sandbox.perform(&run).await.end {
                     assert!(!error.contains("the host failed"), "{error}");
                 }
                 ran += 1;

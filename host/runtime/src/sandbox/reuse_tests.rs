@@ -27,7 +27,7 @@ async fn reusing(sandbox: &TestSandbox, component: Vec<u8>, jobs_max: u32) -> Ru
 async fn next(sandbox: &TestSandbox, run: &Run) -> String {
     match sandbox.perform(run).await.end {
         AttemptEnd::Returned(output) => output.as_str().to_owned(),
-        AttemptEnd::Failed(error) => error,
+        AttemptEnd::Failed { error, .. } => error,
         AttemptEnd::DeadlineReached => "deadline".to_owned(),
         AttemptEnd::Stopped => "stopped".to_owned(),
     }

@@ -18,7 +18,7 @@ const EMIT_INPUT: &str = "(call $emit (local.get $input) (local.get $input_len) 
 
 fn error(report: &AttemptReport) -> &str {
     match &report.end {
-        AttemptEnd::Failed(error) => error,
+        AttemptEnd::Failed { error, .. } => error,
         end => panic!("not failed: {end:?}"),
     }
 }
@@ -83,7 +83,7 @@ async fn the_stack_ends_at_the_documented_size() {
         let run = Run::of(&sandbox.add(guest_with(deep, &body)).await);
         match sandbox.perform(&run).await.end {
             AttemptEnd::Returned(_) => assert!(fits, "{calls} calls"),
-            AttemptEnd::Failed(error) => {
+            AttemptEnd::Failed { error, .. } => {
                 assert!(!fits && error.starts_with("stack overflow: "), "{calls} calls: {error}");
             }
             end => panic!("{calls} calls: {end:?}"),
@@ -207,7 +207,7 @@ async fn the_fuel_of_a_job_that_is_ended_is_counted_however_it_ends() {
     let aborts = format!("{compute} unreachable");
     for (what, body) in [("trap", &traps), ("fault", &faults), ("abort", &aborts)] {
         let report = sandbox.perform(&sandbox.run(body).await).await;
-        assert!(matches!(report.end, AttemptEnd::Failed(_)), "{what}: {:?}", report.end);
+        assert!(matches!(report.end, AttemptEnd::Failed { .. }), "{what}: {:?}", report.end);
         assert!(report.usage.fuel >= Some(100_000_000), "{what}: {:?}", report.usage);
     }
     for what in ["deadline", "stop"] {

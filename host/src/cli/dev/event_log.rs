@@ -106,7 +106,7 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
             let summary = run::summary(usage);
             let (status, error) = match end {
                 AttemptEnd::Returned(_) => ("COMPLETED", None),
-                AttemptEnd::Failed(error) => ("FAILED", Some(error.as_str())),
+                AttemptEnd::Failed { error, .. } => ("FAILED", Some(error.as_str())),
                 AttemptEnd::DeadlineReached => ("TIMED_OUT", Some(TIMED_OUT_ERROR)),
                 AttemptEnd::Stopped => ("stopped", None),
             };
@@ -119,7 +119,7 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use gristmill_core::payload::Json;
-    use gristmill_core::runtime::{LogLevel, Usage};
+    use gristmill_core::runtime::{FailureReason, LogLevel, Usage};
 
     use super::*;
 
@@ -130,7 +130,10 @@ mod tests {
         let completed = ended(AttemptEnd::Returned(Json::null()));
         assert!(completed.starts_with("COMPLETED (ran 1.203 ms"), "{completed}");
         assert!(completed.contains("fuel 33 518"), "{completed}");
-        let failed = ended(AttemptEnd::Failed("no flour".to_owned()));
+        let failed = ended(AttemptEnd::Failed {
+            reason: FailureReason::Handler,
+            error: "no flour".to_owned(),
+        });
         assert!(failed.ends_with("chunks 6): no flour"), "{failed}");
         assert!(ended(AttemptEnd::DeadlineReached).starts_with("TIMED_OUT ("));
         assert_eq!(describe(JobEventNotice::Queued), ["submitted"]);

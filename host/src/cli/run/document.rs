@@ -54,7 +54,7 @@ impl RunDocument {
     ) -> Self {
         let (status, output, error) = match &report.end {
             AttemptEnd::Returned(value) => ("COMPLETED", raw(value), None),
-            AttemptEnd::Failed(error) => ("FAILED", None, Some(error.clone())),
+            AttemptEnd::Failed { error, .. } => ("FAILED", None, Some(error.clone())),
             AttemptEnd::DeadlineReached => {
                 let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
                 ("TIMED_OUT", None, Some(error))
@@ -91,7 +91,7 @@ fn raw(json: &Json) -> Option<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::runtime::Usage;
+    use gristmill_core::runtime::{FailureReason, Usage};
 
     use super::*;
 
@@ -99,7 +99,10 @@ mod tests {
     fn each_end_has_its_status() {
         let ends = [
             (AttemptEnd::Returned(Json::null()), r#""status":"COMPLETED","output":null,"#),
-            (AttemptEnd::Failed("no".into()), r#""status":"FAILED","error":"no","#),
+            (
+                AttemptEnd::Failed { reason: FailureReason::Handler, error: "no".into() },
+                r#""status":"FAILED","error":"no","#,
+            ),
             (
                 AttemptEnd::DeadlineReached,
                 r#""status":"TIMED_OUT","error":"executionTimeout exceeded after 5 ms","#,

@@ -97,12 +97,12 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
     match &report.end {
         AttemptEnd::Returned(value) if value.is_null() && usage.chunks > 0 => {}
         AttemptEnd::Returned(value) => output::result(output::one_line(value.as_str()))?,
-        AttemptEnd::Failed(_) | AttemptEnd::DeadlineReached | AttemptEnd::Stopped => {}
+        AttemptEnd::Failed { .. } | AttemptEnd::DeadlineReached | AttemptEnd::Stopped => {}
     }
     output::note(summary(usage));
     match &report.end {
         AttemptEnd::Returned(_) => Ok(ExitCode::SUCCESS),
-        AttemptEnd::Failed(error) => bail!("the job is FAILED: {error}"),
+        AttemptEnd::Failed { error, .. } => bail!("the job is FAILED: {error}"),
         AttemptEnd::DeadlineReached => {
             bail!("the job is TIMED_OUT: {TIMED_OUT_ERROR} after {} ms", timeout.as_millis())
         }

@@ -30,7 +30,7 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
             (JobStatus::Completed, kept.list(), None)
         }
         AttemptEnd::Returned(value) => (JobStatus::Completed, Some(value), None),
-        AttemptEnd::Failed(error) => (JobStatus::Failed, None, Some(error)),
+        AttemptEnd::Failed { error, .. } => (JobStatus::Failed, None, Some(error)),
         AttemptEnd::DeadlineReached => {
             let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
             (JobStatus::TimedOut, None, Some(error))
