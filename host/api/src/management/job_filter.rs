@@ -94,6 +94,13 @@ pub(crate) fn of_body(given: JobActionFilter) -> Result<JobFilter, ApiError> {
         error: error("`filter.error`", part)?,
         ..JobFilter::default()
     };
+    if statuses.len() > JobStatus::ALL.len() {
+        return Err(ApiError::bad_request(format!(
+            "`filter.statuses` has {} statuses; there are {}",
+            statuses.len(),
+            JobStatus::ALL.len()
+        )));
+    }
     statuses.into_iter().for_each(|status| add_status(&mut filter, status));
     for (key, value) in tags {
         add_tag(&mut filter, "`filter.tags`", &key, &value)?;
@@ -207,6 +214,10 @@ mod tests {
             (json!({ "tags": {} }), "`filter` must have at least one condition"),
             (json!({ "tags": { "Env": "a" } }), "`filter.tags`: each key of `tags`"),
             (json!({ "tags": tags }), "`filter.tags` has more than 16 tags"),
+            (
+                json!({ "statuses": vec!["FAILED"; 7] }),
+                "`filter.statuses` has 7 statuses; there are 6",
+            ),
             (json!({ "from": "today" }), "`filter.from` must be a time"),
             (json!({ "to": "1" }), "`filter.to` must be a time"),
             (json!({ "idPrefix": "" }), "`filter.idPrefix` must have 1 to 128"),
