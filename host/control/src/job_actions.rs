@@ -433,28 +433,12 @@ impl Inner {
         kind: JobActionKind,
         jobs: Vec<JobRecord>,
     ) -> Result<Applied, StoreError> {
-        if kind == JobActionKind::Delete {
-            return self.delete(jobs).await;
+        let jobs = jobs.into_iter();
+        match kind {
+            JobActionKind::Cancel => all(jobs.map(|job| self.cancel(job))).await,
+            JobActionKind::Retry => all(jobs.map(|job| self.retry(job))).await,
+            JobActionKind::Delete => self.delete(jobs).await,
         }
-        let mut applied = Applied::default();
-        let changes = jobs.into_iter().map(|job| async move {
-            match kind {
-                JobActionKind::Cancel => self.cancel(job).await,
-                JobActionKind::Retry | JobActionKind::Delete => self.retry(job).await,
-            }
-        });
-        let mut changes = stream::iter(changes).buffer_unordered(CHANGES_MAX);
-        while let Some(change) = changes.next().await {
-            match change? {
-                Change::Changed => applied.changed += 1,
-                Change::Skipped => applied.skipped += 1,
-                Change::NoRoom(job, refusal) => {
-                    applied.left.push(*job);
-                    applied.refusal = Some(refusal);
-                }
-            }
-        }
-        Ok(applied)
     }
 
     async fn cancel(&self, job: JobRecord) -> Result<Change, StoreError> {
@@ -480,7 +464,7 @@ impl Inner {
         done(job, retried.map(|answer| answer == RetryAnswer::Queued))
     }
 
-    async fn delete(&self, jobs: Vec<JobRecord>) -> Result<Applied, StoreError> {
+    async fn delete(&self, jobs: impl Iterator<Item = JobRecord>) -> Result<Applied, StoreError> {
         let mut by_endpoint: BTreeMap<EndpointId, Vec<JobRecord>> = BTreeMap::new();
         for job in jobs {
             by_endpoint.entry(job.endpoint.clone()).or_default().push(job);
@@ -512,6 +496,25 @@ fn next_search(action: &JobAction, endpoints: Vec<EndpointId>) -> (JobActionKind
         filter.until = Some(filter.until.map_or(later, |until| until.min(later)));
     }
     (action.kind, JobSearch { endpoints, filter, after: action.position, count_max: PAGE_JOBS })
+}
+
+/// Makes the changes, some of them at one time.
+async fn all(
+    changes: impl Iterator<Item = impl Future<Output = Result<Change, StoreError>>>,
+) -> Result<Applied, StoreError> {
+    let mut applied = Applied::default();
+    let mut changes = stream::iter(changes).buffer_unordered(CHANGES_MAX);
+    while let Some(change) = changes.next().await {
+        match change? {
+            Change::Changed => applied.changed += 1,
+            Change::Skipped => applied.skipped += 1,
+            Change::NoRoom(job, refusal) => {
+                applied.left.push(*job);
+                applied.refusal = Some(refusal);
+            }
+        }
+    }
+    Ok(applied)
 }
 
 /// The result of a change, as the store has answered.

@@ -77,22 +77,21 @@ pub(crate) async fn run(
     sink.incarnation.metrics().ended(values);
     log_end(&endpoint, job.attempt, lease, &report);
     shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
-    let finished = match &report.end {
-        AttemptEnd::Returned(_) => FinishedAs::Completed,
-        AttemptEnd::Failed { reason, .. } => FinishedAs::Failed(*reason),
-        AttemptEnd::DeadlineReached | AttemptEnd::Stopped => FinishedAs::TimedOut,
-    };
     let ending = match report.end {
-        AttemptEnd::Returned(output) => Ending::Result(Outcome::Completed(output)),
-        AttemptEnd::Failed { error, .. } => Ending::Result(sink.failed(cut(error))),
+        AttemptEnd::Returned(output) => {
+            Ending::Result(Outcome::Completed(output), FinishedAs::Completed)
+        }
+        AttemptEnd::Failed { reason, error } => {
+            Ending::Result(sink.failed(cut(error)), FinishedAs::Failed(reason))
+        }
         // The ttl deletes the job; there is no result to store.
         AttemptEnd::DeadlineReached if is_ttl_first => Ending::Unwanted,
-        AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut),
+        AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut),
         AttemptEnd::Stopped => release(shared, lease).await,
     };
     let output_bytes = match &ending {
-        Ending::Result(Outcome::Completed(output)) => output.len(),
-        Ending::Result(outcome) => outcome.partial_output().map_or(0, Json::len),
+        Ending::Result(Outcome::Completed(output), _) => output.len(),
+        Ending::Result(outcome, _) => outcome.partial_output().map_or(0, Json::len),
         Ending::Unwanted => 0,
         Ending::WaitsAgain => {
             sink.incarnation.metrics().requeued();
@@ -102,12 +101,9 @@ pub(crate) async fn run(
     let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes as u64;
     let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);
     let unwanted = match ending {
-        Ending::Result(outcome) => {
-            let stored = store_result(shared, lease, outcome, metered).await;
-            if stored.is_accepted {
-                sink.incarnation.metrics().finished(finished);
-            }
-            stored.unwanted
+        Ending::Result(outcome, finished) => {
+            let counted = || sink.incarnation.metrics().finished(finished);
+            store_result(shared, lease, outcome, metered, counted).await
         }
         Ending::Unwanted => Some(metered),
         Ending::WaitsAgain => None,
@@ -120,8 +116,8 @@ pub(crate) async fn run(
 
 /// The meaning of an attempt's end for its job.
 enum Ending {
-    /// It is the job's result.
-    Result(Outcome),
+    /// It is the job's result, and counts so.
+    Result(Outcome, FinishedAs),
     /// The job was cancelled or deleted meanwhile.
     Unwanted,
     /// The job runs again.
@@ -181,25 +177,27 @@ async fn attend(
     }
 }
 
-/// The end of a result.
-struct Stored {
-    /// It is the job's result.
-    is_accepted: bool,
-    /// The bill, when the job does not need the result any more.
-    unwanted: Option<Metered>,
-}
-
-/// Stores the result and bills it, without waiting for the disk.
-async fn store_result(shared: &Shared, lease: Lease, outcome: Outcome, metered: Metered) -> Stored {
+/// Stores the result and bills it, without waiting for the disk. Calls `accepted` when it is the job's
+/// result. Returns the bill when the job does not need the result any more.
+async fn store_result(
+    shared: &Shared,
+    lease: Lease,
+    outcome: Outcome,
+    metered: Metered,
+    accepted: impl FnOnce(),
+) -> Option<Metered> {
     match shared.store.finish_deferred(lease, outcome, metered.clone()).await {
-        Ok(Fenced::Applied) => Stored { is_accepted: true, unwanted: None },
+        Ok(Fenced::Applied) => {
+            accepted();
+            None
+        }
         Ok(Fenced::Stale) => {
             debug!(job.id = %lease.job, "late result of job `{}` was dropped", lease.job);
-            Stored { is_accepted: false, unwanted: Some(metered) }
+            Some(metered)
         }
         Err(error) => {
             warn!(job.id = %lease.job, %error, "result of job `{}` is lost: {error}", lease.job);
-            Stored { is_accepted: false, unwanted: None }
+            None
         }
     }
 }

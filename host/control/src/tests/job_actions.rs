@@ -66,6 +66,13 @@ async fn ended(bench: &Bench, key: &ApiKey, action: &JobAction) -> JobAction {
     }
 }
 
+/// Waits until the action has found no room.
+async fn until_it_waits(bench: &Bench, key: &ApiKey, action: &JobAction) {
+    while bench.control.job_actions.get(key, action.id.as_str()).unwrap().reason.is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
 async fn status(bench: &Bench, id: &str, job: JobId) -> Option<JobStatus> {
     bench.store.job(&endpoint_id(id), job).await.unwrap().map(|job| job.status)
 }
@@ -228,9 +235,7 @@ async fn an_action_leaves_out_the_next_endpoint_with_the_same_id() {
     let actions = &bench.control.job_actions;
     let retry = new(JobActionKind::Retry, &["a"], &[JobStatus::Failed]);
     let retry = actions.begin(&a, retry).await.unwrap();
-    while actions.get(&a, retry.id.as_str()).unwrap().reason.is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    until_it_waits(&bench, &a, &retry).await;
     bench.control.endpoints.delete(&a, endpoint_id("a")).await.unwrap();
     bench.endpoint(&a, "a", "a").await.unwrap();
     let next = failed_jobs(&bench, &a, "a", 1).await;
@@ -250,9 +255,7 @@ async fn a_running_action_continues_in_the_next_process() {
     let aborted = new(JobActionKind::Retry, &["a"], &[JobStatus::Failed]);
     let aborted = bench.control.job_actions.begin(&a, aborted).await.unwrap();
     bench.control.job_actions.abort(&a, aborted.id.as_str()).await.unwrap();
-    while bench.control.job_actions.get(&a, retry.id.as_str()).unwrap().reason.is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    until_it_waits(&bench, &a, &retry).await;
     // The next process has the same records, and no tasks.
     bench.clock.advance(1_000);
     let bench = bench.restarted().await;

@@ -382,14 +382,14 @@ impl Database {
         ids: &[JobId],
     ) -> Result<DeletedArchived, Failure> {
         self.remove_stale_marks()?;
-        let (key, in_memory) = {
+        let (key, (in_memory, others)) = {
             let index = self.shared.index();
-            let in_memory: Vec<_> = ids.iter().copied().filter(|id| index.has(*id)).collect();
-            (index.endpoint(name).map(|(key, _)| key), in_memory)
+            let ids: (Vec<_>, Vec<_>) = ids.iter().copied().partition(|id| index.has(*id));
+            (index.endpoint(name).map(|(key, _)| key), ids)
         };
         let mut rows = Vec::new();
-        for id in ids.iter().filter(|id| !in_memory.contains(id)) {
-            let row = archived::deletable(self.db.connection(), *id)?;
+        for id in others {
+            let row = archived::deletable(self.db.connection(), id)?;
             let is_of_endpoint =
                 |row: &Deletable| row.job.as_ref().is_some_and(|job| Some(job.endpoint) == key);
             rows.extend(row.filter(is_of_endpoint));
