@@ -17,7 +17,7 @@ use gristmill_core::record::Outcome;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::tags::Tag;
 use gristmill_core::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
-use gristmill_store::SqliteStore;
+use gristmill_store::Store;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -163,7 +163,7 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
 }
 
 /// Exactly the existing results are billed.
-async fn check_bills(store: &SqliteStore, ledger: &Ledger) -> Vec<UsageRow> {
+async fn check_bills(store: &Store, ledger: &Ledger) -> Vec<UsageRow> {
     let mut expected = ledger.billed.clone();
     for (id, known) in &ledger.jobs {
         if ledger.begun_result(&known.endpoint) == Some(id) {
@@ -190,7 +190,7 @@ async fn check_bills(store: &SqliteStore, ledger: &Ledger) -> Vec<UsageRow> {
     rows
 }
 
-async fn all_usage(store: &SqliteStore) -> Vec<UsageRow> {
+async fn all_usage(store: &Store) -> Vec<UsageRow> {
     let query = UsageQuery::of_all_hours(UsageFilter::default(), 1_000);
     store.usage(&query).await.unwrap()
 }
@@ -208,7 +208,7 @@ impl Found {
 }
 
 async fn job(
-    store: &SqliteStore,
+    store: &Store,
     id: &str,
     known: &KnownJob,
 ) -> Option<gristmill_core::record::JobRecord> {
@@ -217,11 +217,7 @@ async fn job(
 }
 
 /// Whether the job is in its expected state; otherwise the difference.
-pub(crate) async fn is_known(
-    store: &SqliteStore,
-    id: &str,
-    known: &KnownJob,
-) -> Result<(), String> {
+pub(crate) async fn is_known(store: &Store, id: &str, known: &KnownJob) -> Result<(), String> {
     let record = job(store, id, known).await;
     let id_of = id.parse::<JobId>().unwrap();
     let (input, output) = (store.input(id_of).await, store.output(id_of).await);
@@ -261,7 +257,7 @@ pub(crate) async fn is_known(
 }
 
 /// All waiting jobs can be claimed and finished.
-async fn finish_all(store: &SqliteStore, ledger: &Ledger) {
+async fn finish_all(store: &Store, ledger: &Ledger) {
     let endpoints: BTreeSet<_> = ledger.jobs.values().map(|known| &known.endpoint).collect();
     let worker = [WorkerId::new("after").unwrap()];
     for endpoint in endpoints {

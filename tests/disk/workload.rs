@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -20,7 +20,7 @@ use gristmill_core::tags::Tags;
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::usage::Metered;
-use gristmill_store::{Settings, SqliteStore};
+use gristmill_store::{Settings, Store};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -50,9 +50,9 @@ pub(crate) fn settings(seed: u64) -> Settings {
     }
 }
 
-pub(crate) fn open(dir: &Path, seed: u64) -> SqliteStore {
+pub(crate) fn open(dir: &Path, seed: u64) -> Store {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
-    let opened = SqliteStore::open(dir, clock, Arc::new(Signals::default()), settings(seed));
+    let opened = Store::open(dir, clock, Arc::new(Signals::default()), settings(seed));
     opened.unwrap_or_else(|error| panic!("{}: {error}", dir.display())).0
 }
 
@@ -126,7 +126,7 @@ fn write(notes: &Mutex<File>, some: &[Note]) {
 }
 
 /// The outcome of operations that a kill interrupted; the process shows it, so it must stay.
-async fn found_after_a_kill(store: &SqliteStore, ledger: &Ledger) -> Vec<Note> {
+async fn found_after_a_kill(store: &Store, ledger: &Ledger) -> Vec<Note> {
     let note = |endpoint: &str, operation| Note {
         endpoint: endpoint.to_owned(),
         is_done: true,
@@ -169,7 +169,7 @@ async fn found_after_a_kill(store: &SqliteStore, ledger: &Ledger) -> Vec<Note> {
 
 /// Uses one endpoint.
 struct Caller {
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     notes: Arc<Mutex<File>>,
     rng: StdRng,
     /// The number of its process on this directory.
@@ -222,7 +222,7 @@ impl Caller {
     async fn submit(&mut self) {
         let is_sync = self.rng.random();
         let kind = if is_sync { Submission::Sync } else { Submission::Async };
-        let id = JobId::generate(kind, NodeId(7));
+        let id = JobId::generate(kind, ShardId(7));
         let bytes = self.bytes();
         let policy =
             Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false };

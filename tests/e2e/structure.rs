@@ -237,6 +237,26 @@ fn the_commands_that_call_a_host_need_none_of_its_crates() {
 }
 
 #[test]
+fn the_engine_of_the_store_names_no_file_and_no_table() {
+    let modules = modules_of("host/store");
+    let is_engine = |path: &[String]| match path {
+        [state, ..] if state == "state" => true,
+        [commit, file] if commit == "commit" => {
+            ["writer", "compose", "log"].contains(&file.as_str())
+        }
+        [file] => file == "medium" || file == "memory",
+        _ => false,
+    };
+    let of_engine: Vec<_> = modules.iter().filter(|(path, _)| is_engine(path)).collect();
+    assert!(of_engine.len() > 30, "the engine is not found");
+    for (module, code) in of_engine {
+        for name in ["crate::journal", "crate::tables", "crate::checkpoint", "rusqlite"] {
+            assert!(!code.contains(name), "module `{}` names `{name}`", module.join("::"));
+        }
+    }
+}
+
+#[test]
 fn a_client_builds_without_the_hosts_crates() {
     for name in ["host/client", "host/wire"] {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);

@@ -11,7 +11,7 @@ use gristmill_core::catalog::Component;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, VolumeId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, VolumeId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
@@ -138,7 +138,7 @@ impl Run<'_> {
         let deployment = self.deployment();
         let reservation = self.bench.sandbox.reserve(&deployment).await;
         let attempt = Attempt {
-            job: JobId::generate(Submission::Async, NodeId(0)),
+            job: JobId::generate(Submission::Async, ShardId(0)),
             number: 1,
             deployment,
             input: self.input.clone(),

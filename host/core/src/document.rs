@@ -60,13 +60,13 @@ pub fn webhook_body(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{EndpointId, JobId, NodeId, Submission};
+    use crate::id::{EndpointId, JobId, ShardId, Submission};
     use crate::job::{Claim, JobStatus};
     use crate::tags::Tags;
 
     #[test]
     fn a_webhook_carries_the_status_the_payloads_and_its_own_address() {
-        let id = JobId::generate(Submission::Async, NodeId(0));
+        let id = JobId::generate(Submission::Async, ShardId(0));
         let at = Timestamp::from_millis;
         let mut record = JobRecord {
             id,

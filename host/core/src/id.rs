@@ -14,21 +14,22 @@ pub use gristmill_wire::id::{
     VolumeId, WorkerId,
 };
 
-/// Names one data directory among several; the last part of every job id made there.
+/// Names a shard: the jobs that one engine decides about, such as those of a data directory. It is the last
+/// part of their ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeId(pub u16);
+pub struct ShardId(pub u16);
 
-impl fmt::Display for NodeId {
+impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04x}", self.0)
     }
 }
 
-/// Names a job: `[sync-]<uuidv7>-<node>`. The id shows the operation that submitted the job.
+/// Names a job: `[sync-]<uuidv7>-<shard>`. The id shows the operation that submitted the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     uuid: Uuid,
-    node: NodeId,
+    shard: ShardId,
     is_sync: bool,
 }
 
@@ -48,9 +49,9 @@ pub enum Submission {
 pub struct InvalidJobId;
 
 impl JobId {
-    /// A new id, later than every id made before it on this node.
-    pub fn generate(submission: Submission, node: NodeId) -> Self {
-        Self { uuid: Uuid::now_v7(), node, is_sync: submission == Submission::Sync }
+    /// A new id, later than every id made before it in this shard.
+    pub fn generate(submission: Submission, shard: ShardId) -> Self {
+        Self { uuid: Uuid::now_v7(), shard, is_sync: submission == Submission::Sync }
     }
 
     /// How the job was submitted.
@@ -63,8 +64,8 @@ impl JobId {
         let mut bytes = [0; 19];
         let (uuid, rest) = bytes.split_at_mut(16);
         uuid.copy_from_slice(self.uuid.as_bytes());
-        let (node, is_sync) = rest.split_at_mut(2);
-        node.copy_from_slice(&self.node.0.to_be_bytes());
+        let (shard, is_sync) = rest.split_at_mut(2);
+        shard.copy_from_slice(&self.shard.0.to_be_bytes());
         is_sync.copy_from_slice(&[u8::from(self.is_sync)]);
         bytes
     }
@@ -75,10 +76,10 @@ impl JobId {
     /// [`InvalidJobId`] for any other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidJobId> {
         let (uuid, rest) = bytes.split_first_chunk::<16>().ok_or(InvalidJobId)?;
-        let [node_high, node_low, is_sync @ (0 | 1)] = *rest else { return Err(InvalidJobId) };
+        let [shard_high, shard_low, is_sync @ (0 | 1)] = *rest else { return Err(InvalidJobId) };
         Ok(Self {
             uuid: Uuid::from_bytes(*uuid),
-            node: NodeId(u16::from_be_bytes([node_high, node_low])),
+            shard: ShardId(u16::from_be_bytes([shard_high, shard_low])),
             is_sync: is_sync == 1,
         })
     }
@@ -89,7 +90,7 @@ impl fmt::Display for JobId {
         if self.is_sync {
             f.write_str("sync-")?;
         }
-        write!(f, "{}-{}", self.uuid.hyphenated(), self.node)
+        write!(f, "{}-{}", self.uuid.hyphenated(), self.shard)
     }
 }
 
@@ -101,13 +102,13 @@ impl FromStr for JobId {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        let (uuid, node) = rest.rsplit_once('-').ok_or(InvalidJobId)?;
-        if uuid.len() != 36 || !is_lower_hex(node.as_bytes(), 4) {
+        let (uuid, shard) = rest.rsplit_once('-').ok_or(InvalidJobId)?;
+        if uuid.len() != 36 || !is_lower_hex(shard.as_bytes(), 4) {
             return Err(InvalidJobId);
         }
         let id = Self {
             uuid: Uuid::try_parse(uuid).map_err(|_| InvalidJobId)?,
-            node: NodeId(u16::from_str_radix(node, 16).map_err(|_| InvalidJobId)?),
+            shard: ShardId(u16::from_str_radix(shard, 16).map_err(|_| InvalidJobId)?),
             is_sync,
         };
         // Only the exact spelling of the host names the job.
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn job_ids_survive_text_and_bytes() {
         for submission in [Submission::Async, Submission::Sync] {
-            let id = JobId::generate(submission, NodeId(0xa0f));
+            let id = JobId::generate(submission, ShardId(0xa0f));
             let text = id.to_string();
             assert_eq!(text.parse(), Ok(id));
             assert_eq!(JobId::from_bytes(&id.to_bytes()), Ok(id));
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_job_ids() {
-        let id = JobId::generate(Submission::Async, NodeId(1)).to_string();
+        let id = JobId::generate(Submission::Async, ShardId(1)).to_string();
         let wrong = [
             String::new(),
             "sync-".into(),

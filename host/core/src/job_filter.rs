@@ -127,12 +127,12 @@ pub struct JobSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{NodeId, Submission};
+    use crate::id::{ShardId, Submission};
 
     #[test]
     fn each_condition_counts() {
         let tags = Tags::new([("env", "prod"), ("team", "%_")]).unwrap();
-        let id = JobId::generate(Submission::Async, NodeId(7));
+        let id = JobId::generate(Submission::Async, ShardId(7));
         let job = Candidate {
             id,
             status: JobStatus::Failed,

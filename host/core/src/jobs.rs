@@ -164,7 +164,7 @@ impl Jobs {
             SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
             SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
         };
-        let id = JobId::generate(submission, self.store.node());
+        let id = JobId::generate(submission, self.store.shard());
         let metrics = deployment.incarnation.metrics();
         let submitted = self
             .store

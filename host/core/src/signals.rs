@@ -162,12 +162,12 @@ impl Drop for JobWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{NodeId, Submission};
+    use crate::id::{ShardId, Submission};
 
     #[tokio::test]
     async fn a_change_between_reading_and_waiting_is_not_missed() {
         let signals = Arc::new(Signals::default());
-        let id = JobId::generate(Submission::Async, NodeId(0));
+        let id = JobId::generate(Submission::Async, ShardId(0));
         let watch = signals.watch(id);
         let changed = watch.changed();
         signals.changed(id);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_job_without_watchers_takes_no_memory() {
         let signals = Arc::new(Signals::default());
-        let id = JobId::generate(Submission::Async, NodeId(0));
+        let id = JobId::generate(Submission::Async, ShardId(0));
         let watches = [signals.watch(id), signals.watch(id)];
         signals.changed(id);
         assert_eq!(signals.watched_jobs(), 1);

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::id::{EndpointId, JobId, NodeId, WorkerId};
+use crate::id::{EndpointId, JobId, ShardId, WorkerId};
 use crate::job::JobStatus;
 use crate::job_filter::JobSearch;
 use crate::listing::{JobPage, JobQuery};
@@ -39,8 +39,8 @@ use crate::usage::{Bill, Metered};
 /// Dropping a future does not undo its operation.
 #[async_trait]
 pub trait JobStore: Send + Sync + std::fmt::Debug {
-    /// The node in the ids of jobs that this host creates.
-    fn node(&self) -> NodeId;
+    /// The shard of the jobs that this host creates.
+    fn shard(&self) -> ShardId;
 
     /// The store's time.
     fn now(&self) -> Timestamp;

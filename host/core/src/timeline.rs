@@ -144,7 +144,7 @@ fn cause_after(end: AttemptEnd) -> QueueCause {
 mod tests {
     use super::*;
     use crate::delivery::{AfterAttempt, AttemptReport, DeliveryId};
-    use crate::id::{EndpointId, JobId, NodeId, Submission};
+    use crate::id::{EndpointId, JobId, ShardId, Submission};
     use crate::job::Claim;
     use crate::record::PastAttempt;
 
@@ -154,7 +154,7 @@ mod tests {
 
     fn record(attempt: u32, past_attempts: Vec<PastAttempt>) -> JobRecord {
         JobRecord {
-            id: JobId::generate(Submission::Async, NodeId(1)),
+            id: JobId::generate(Submission::Async, ShardId(1)),
             endpoint: EndpointId::new("e").unwrap(),
             status: JobStatus::Completed,
             created_at: at(10),

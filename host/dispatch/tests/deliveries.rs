@@ -15,7 +15,7 @@ use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Endpoint, EndpointIncarnation};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
@@ -29,7 +29,7 @@ use gristmill_dispatch::{
     CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender,
 };
 use gristmill_egress::{AddressPolicy, Clients};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -75,7 +75,7 @@ impl WebhookSender for Receivers {
 }
 
 struct Fixture {
-    store: Arc<MemoryStore>,
+    store: Arc<ModelStore>,
     clock: Arc<ManualClock>,
     catalog: Arc<Catalog>,
     receivers: Arc<Receivers>,
@@ -94,7 +94,7 @@ impl Fixture {
         let (clock, signals) =
             (Arc::new(ManualClock::new(Timestamp::from_millis(5_000))), Arc::default());
         let signals: Arc<Signals> = signals;
-        let store = Arc::new(MemoryStore::new(NodeId(0), clock.clone(), signals.clone()));
+        let store = Arc::new(ModelStore::new(ShardId(0), clock.clone(), signals.clone()));
         let (catalog, secrets) = catalog(store.clone(), clock.clone()).await;
         let deliverer = Deliverer::start(DeliveryParts {
             store: store.clone(),
@@ -113,7 +113,7 @@ impl Fixture {
 
     async fn job_of(&self, endpoint: &EndpointId, webhook: &str) -> JobId {
         let job = NewJob {
-            id: JobId::generate(Submission::Async, NodeId(0)),
+            id: JobId::generate(Submission::Async, ShardId(0)),
             endpoint: endpoint.clone(),
             owner: OwnerId::new("o").unwrap(),
             input: Json::null(),
@@ -179,7 +179,7 @@ fn other() -> EndpointId {
 }
 
 async fn catalog(
-    store: Arc<MemoryStore>,
+    store: Arc<ModelStore>,
     clock: Arc<ManualClock>,
 ) -> (Arc<Catalog>, WebhookSecrets) {
     let template =

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation, Scaler, Scaling};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -31,7 +31,7 @@ use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -118,7 +118,7 @@ impl Runtime for ScriptedRuntime {
 }
 
 struct Bench {
-    store: Arc<MemoryStore>,
+    store: Arc<ModelStore>,
     clock: Arc<ManualClock>,
     runtime: Arc<ScriptedRuntime>,
     dispatcher: Arc<Dispatcher>,
@@ -134,7 +134,7 @@ impl Bench {
     async fn with_sandboxes(workers_min: u32, workers_max: u32, sandboxes: usize) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
-        let store = Arc::new(MemoryStore::new(NodeId(1), clock.clone(), signals.clone()));
+        let store = Arc::new(ModelStore::new(ShardId(1), clock.clone(), signals.clone()));
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
         let scaling = Scaling { workers_min, workers_max, ..Scaling::default() };
         deploy(&catalog, scaling).await;
@@ -164,7 +164,7 @@ impl Bench {
     }
 
     async fn submit(&self, script: &str, low_priority: bool) -> JobId {
-        let id = JobId::generate(Submission::Async, self.store.node());
+        let id = JobId::generate(Submission::Async, self.store.shard());
         let policy = Policy { execution_timeout_ms: 60_000, ttl_ms: 3_600_000, low_priority };
         let input = Json::from_value(&serde_json::json!({ "do": script }));
         let job = NewJob {

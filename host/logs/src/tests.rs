@@ -11,7 +11,7 @@ use std::time::Duration;
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{JobId, NodeId, OwnerId, Submission};
+use gristmill_core::id::{JobId, OwnerId, ShardId, Submission};
 use gristmill_core::logs::{
     LogAnswer, LogLine, LogOrder, LogPage, LogQuery, Logs, NEWEST_BYTES_MAX,
 };
@@ -27,7 +27,7 @@ const KIB: u64 = 1 << 10;
 const NO_BOUND: u64 = 1 << 40;
 
 fn job() -> JobId {
-    JobId::generate(Submission::Async, NodeId(1))
+    JobId::generate(Submission::Async, ShardId(1))
 }
 
 fn endpoint_of(owner: &str) -> EndpointIncarnation {

@@ -16,7 +16,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::SandboxLimits;
 use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation, Metering};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
@@ -141,7 +141,7 @@ fn input(bytes: usize) -> Json {
 
 fn attempt(deployment: &Arc<Deployment>, input: &Json) -> Attempt {
     Attempt {
-        job: JobId::generate(Submission::Async, NodeId(0)),
+        job: JobId::generate(Submission::Async, ShardId(0)),
         number: 1,
         deployment: deployment.clone(),
         input: input.clone(),

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::catalog::Component;
 use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
@@ -318,7 +318,7 @@ impl Run {
 
     pub(crate) fn attempt_of(&self, deployment: Arc<Deployment>) -> Attempt {
         Attempt {
-            job: JobId::generate(Submission::Async, NodeId(0)),
+            job: JobId::generate(Submission::Async, ShardId(0)),
             number: 1,
             deployment,
             input: Json::parse(self.input.clone()).unwrap(),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource, COMPONENTS};
 use gristmill_core::catalog::Catalog;
-use gristmill_store::SqliteStore;
+use gristmill_store::Store;
 
 /// The sources of a backup. Compiled components are not included, since they can be compiled again.
 #[derive(Debug)]
 pub(super) struct HostBackup {
-    pub(super) store: Arc<SqliteStore>,
+    pub(super) store: Arc<Store>,
     pub(super) catalog: Arc<Catalog>,
     pub(super) data_dir: PathBuf,
 }

@@ -51,7 +51,7 @@ use gristmill_egress::AddressPolicy;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::{Sandbox, SandboxSettings};
-use gristmill_store::{Damage, OpenError, SqliteStore};
+use gristmill_store::{Damage, OpenError, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -205,7 +205,7 @@ async fn serve(
     let open = |clock_jump_max_ms| {
         let store_settings =
             gristmill_store::Settings { clock_jump_max_ms, ..store_settings.clone() };
-        SqliteStore::open(&settings.data_dir, clock.clone(), signals.clone(), store_settings)
+        Store::open(&settings.data_dir, clock.clone(), signals.clone(), store_settings)
     };
     let (store, recovery) = match guard {
         Some(guard) => tokio::select! {
@@ -365,11 +365,7 @@ async fn serve(
 ///
 /// # Errors
 /// Names the first such endpoint, and the remedy.
-async fn check_endpoints(
-    store: &SqliteStore,
-    catalog: &Catalog,
-    data_dir: &Path,
-) -> anyhow::Result<()> {
+async fn check_endpoints(store: &Store, catalog: &Catalog, data_dir: &Path) -> anyhow::Result<()> {
     for (endpoint, jobs) in store.endpoints()? {
         if catalog.deployment(&endpoint).is_some() {
             continue;

@@ -24,7 +24,7 @@ use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::SystemClock;
-use gristmill_store::{Settings, SqliteStore};
+use gristmill_store::{Settings, Store};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -124,7 +124,7 @@ fn measure<M: Measurement<Value = Duration>>(
 /// A store with its submitters.
 struct Bench {
     runtime: Runtime,
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     work: Work,
     payload: Json,
     submitters: u64,
@@ -135,7 +135,7 @@ impl Bench {
     fn new(work: Work, payload_bytes: usize, submitters: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (clock, signals) = (Arc::new(SystemClock), Arc::new(Signals::default()));
-        let opened = SqliteStore::open(dir.path(), clock, signals, Settings::default());
+        let opened = Store::open(dir.path(), clock, signals, Settings::default());
         let store = Arc::new(opened.unwrap().0);
         let payload = Json::parse(format!("\"{}\"", "x".repeat(payload_bytes - 2))).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
@@ -166,7 +166,7 @@ impl Bench {
 }
 
 /// Runs the job while its submission is being written, as the platform does.
-async fn life(store: &SqliteStore, worker: &[WorkerId], payload: &Json) {
+async fn life(store: &Store, worker: &[WorkerId], payload: &Json) {
     let submit = store.submit(new_job(store, payload));
     let perform = async {
         let mut claimed = store.claim(&endpoint(), worker).await.unwrap();
@@ -177,9 +177,9 @@ async fn life(store: &SqliteStore, worker: &[WorkerId], payload: &Json) {
     let _ = submitted.unwrap();
 }
 
-fn new_job(store: &SqliteStore, payload: &Json) -> NewJob {
+fn new_job(store: &Store, payload: &Json) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Sync, store.node()),
+        id: JobId::generate(Submission::Sync, store.shard()),
         endpoint: endpoint(),
         owner: OwnerId::new("owner").unwrap(),
         input: payload.clone(),

@@ -12,7 +12,8 @@ use crate::format::image::{BatchImage, JobLocations, StateImage};
 use crate::format::pages;
 use crate::format::payload::InputBytes;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
-use crate::journal::segment::{HEADER_BYTES, Header, JournalLocation, SegmentId, SegmentVersion};
+use crate::journal::segment::{HEADER_BYTES, Header, SegmentVersion};
+use crate::medium::{PayloadLocation, SegmentId};
 use crate::offline::job_of_row;
 use crate::state::job::{Attempt, Job, JobRow};
 use crate::state::owners::Owners;
@@ -207,7 +208,7 @@ fn decode(
     encoding: Encoding,
     payload_bytes: u32,
 ) -> Result<(BatchImage<'_>, Vec<JobLocations>), String> {
-    let payloads = JournalLocation { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
+    let payloads = PayloadLocation { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
     let version = match encoding {
         Encoding::Positional => SegmentVersion::Two,
         Encoding::Numbered => SegmentVersion::Three,

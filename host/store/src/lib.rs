@@ -1,7 +1,9 @@
-//! The durable job store of Gristmill: a journal in front of SQLite.
+//! The durable job store of Gristmill: one engine that decides, over a [medium] that makes its
+//! batches durable.
 //!
-//! [`SqliteStore`] keeps jobs and the catalog in one data directory, with group commit.
-//! [`MemoryStore`] keeps the same promises without a disk, for tests.
+//! [`Store`] keeps jobs and the catalog in a data directory, a journal in front of SQLite; in tests also
+//! without a disk. [`ModelStore`] is the engine's model: a simple store that gives the same answers, for
+//! comparison and for the tests of other crates.
 //!
 //! # The way of a change
 //! * [`store`] has the public calls. Each of them decides at once, in memory, under one lock ([`state`]): it
@@ -9,7 +11,7 @@
 //! * [`commit`] is the writer thread. It takes the newest state of each job that has changed since
 //!   the last commit, so a job that arrived, ran and ended since then is one entry. It encodes them
 //!   ([`format`](mod@format)), writes them to the [`journal`] as one frame with one sync, makes them visible, and
-//!   answers the waiting callers.
+//!   answers the waiting callers. The journal is one [medium]; [`memory`] is another.
 //! * Changes that a caller waits for reach the disk in the order in which they were decided; other
 //!   changes may be delayed by up to 2 ms ([`state::backlog`]). A call that loses a race, say cancel
 //!   against finish, returns only after the winning change is on disk.
@@ -30,8 +32,8 @@
 //! one for each job, other changes by one for each caller, the journal by [`Settings::journal_bytes`].
 //!
 //! **Layers.** `store` and `recover` use all others; `checkpoint`, `commit` and `offline` use `state`, `tables`,
-//! `format` and `journal`; `state` and `tables` use `format` and `journal`, and not each other; `format` uses
-//! `journal`. No two files import each other, directly or around.
+//! `format` and `journal`; `tables` uses `format` and `journal`, and `state` only `format`; `format` uses
+//! `journal`; all use `medium`. No two files import each other, directly or around.
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
 //! checkpointed. SQL is in `tables`, `checkpoint`, `recover` and `offline` only. Only `state/decide.rs`
@@ -50,7 +52,9 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod journal;
+mod medium;
 mod memory;
+mod model;
 mod offline;
 mod private;
 mod recover;
@@ -67,8 +71,8 @@ mod tables;
 
 pub use damage::Damage;
 pub use error::{OpenError, Recovery, SchemaUpgrade};
-pub use memory::MemoryStore;
+pub use model::ModelStore;
 pub use offline::check::{Report, check};
 pub use offline::repair::{Repaired, repair};
 pub use settings::{OnFatal, Settings};
-pub use store::SqliteStore;
+pub use store::Store;

@@ -115,7 +115,7 @@ pub(crate) fn load(
     load_archived(db.connection(), &mut index).map_err(of_tables)?;
     // After the jobs, whose owners the bodies count for.
     load_deliveries(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
-    index.hold_payloads(journal).map_err(|(job, segment)| {
+    index.hold_payloads(journal, |location| journal.has(location)).map_err(|(job, segment)| {
         damaged(format!(
             "a payload of job `{job}` is missing: segment {} of the journal",
             segment.0

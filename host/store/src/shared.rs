@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::metrics::Durations;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use crate::journal::Journal;
-use crate::journal::segment::{JournalLocation, SegmentId};
+use crate::medium::{Medium, PayloadLocation};
 use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::state::batch::Caches;
@@ -28,19 +27,19 @@ use crate::sync::{Condvar, Mutex, MutexGuard};
 /// it takes until it is on disk.
 const OPERATION_BYTES: usize = 512;
 
-/// Bytes that the calling task reads from the journal. More goes to a thread that may block.
+/// Bytes that the calling task reads from the medium. More goes to a thread that may block.
 pub(crate) const READ_INLINE_BYTES_MAX: u32 = 64 << 10;
 
 /// The store's memory, and the channels to its threads.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) node: NodeId,
+    pub(crate) shard: ShardId,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) signals: Arc<Signals>,
     pub(crate) settings: Settings,
     pub(crate) payloads: PayloadCache,
     pub(crate) chunks: ChunkCache,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) medium: Arc<dyn Medium>,
     pub(crate) seal: Arc<Seal>,
     pub(crate) commits: AtomicU64,
     pub(crate) operations: AtomicU64,
@@ -48,8 +47,8 @@ pub(crate) struct Shared {
     index: Mutex<Index>,
     /// The writer waits here while there is nothing to do.
     wake: Condvar,
-    /// The database's thread waits here.
-    wake_database: Condvar,
+    /// The medium's thread waits here.
+    wake_medium: Condvar,
     /// Free bytes in the write buffer.
     space: Semaphore,
     /// Whether the repair during the start has ended.
@@ -92,27 +91,27 @@ impl Reserved<'_> {
 
 impl Shared {
     pub(crate) fn new(
-        node: NodeId,
+        shard: ShardId,
         clock: Arc<dyn Clock>,
         signals: Arc<Signals>,
         settings: Settings,
         index: Index,
-        (journal, seal): (Arc<Journal>, Arc<Seal>),
+        (medium, seal): (Arc<dyn Medium>, Arc<Seal>),
     ) -> Self {
         Self {
-            node,
+            shard,
             clock,
             signals,
             payloads: PayloadCache::new(settings.payload_cache_bytes),
             chunks: ChunkCache::new(settings.chunk_cache_bytes),
-            journal,
+            medium,
             seal,
             commits: AtomicU64::new(0),
             operations: AtomicU64::new(0),
             commit_durations: Durations::default(),
             index: Mutex::new(index),
             wake: Condvar::new(),
-            wake_database: Condvar::new(),
+            wake_medium: Condvar::new(),
             space: Semaphore::new(settings.write_buffer_bytes),
             is_serving: AtomicBool::new(false),
             settings,
@@ -182,46 +181,46 @@ impl Shared {
         wait(&self.wake, index, time);
     }
 
-    /// Waits until the database's thread is woken, or `time` is over. Only that thread waits here.
-    pub(crate) fn wait_database(
+    /// Waits until the medium's thread is woken, or `time` is over. Only that thread waits here.
+    pub(crate) fn wait_medium(
         &self,
         index: &mut MutexGuard<'_, Index>,
         time: Option<Duration>,
     ) -> Waited {
-        wait(&self.wake_database, index, time)
+        wait(&self.wake_medium, index, time)
     }
 
-    pub(crate) fn wake_database(&self) {
-        self.wake_database.notify_one();
+    pub(crate) fn wake_medium(&self) {
+        self.wake_medium.notify_one();
     }
 
-    /// Sends a request to the database's thread. The answer arrives at the receiver of `request`.
+    /// Sends a request to the medium's thread. The answer arrives at the receiver of `request`.
     pub(crate) fn request(&self, request: DbRequest) -> Result<(), StoreError> {
         self.open_index()?.push_request(request);
-        self.wake_database();
+        self.wake_medium();
         Ok(())
     }
 
-    /// The payload at a location in the journal; `None` when it has moved to the database.
+    /// The payload at a location in the medium; `None` when it has moved.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when the bytes are not those that were written. The store continues
     /// to work: other payloads are intact, and the damage is logged.
-    pub(crate) async fn read_journal(
+    pub(crate) async fn read_at(
         &self,
-        location: JournalLocation,
+        location: PayloadLocation,
     ) -> Result<Option<Bytes>, StoreError> {
         let read = if location.len <= READ_INLINE_BYTES_MAX {
-            self.journal.read(location)
+            self.medium.read(location)
         } else {
-            let journal = self.journal.clone();
-            let reading = tokio::task::spawn_blocking(move || journal.read(location));
+            let medium = self.medium.clone();
+            let reading = tokio::task::spawn_blocking(move || medium.read(location));
             reading.await.map_err(|_| StoreError::Closed)?
         };
         read.map_err(|error| self.unreadable(&error))
     }
 
-    /// The journal cannot be read: the store ends, unless a single payload is damaged.
+    /// The medium cannot be read: the store ends, unless a single payload is damaged.
     pub(crate) fn unreadable(&self, error: &std::io::Error) -> StoreError {
         match error.kind() {
             std::io::ErrorKind::InvalidData => damaged(error.to_string()),
@@ -229,7 +228,7 @@ impl Shared {
         }
     }
 
-    /// The journal cannot be read: the store ends.
+    /// The medium cannot be read: the store ends.
     pub(crate) fn fail(&self, error: &std::io::Error) -> StoreError {
         self.end(Some(format!("journal: {error}")));
         StoreError::Closed
@@ -237,7 +236,7 @@ impl Shared {
 
     /// Further users of published changes.
     pub(crate) fn caches(&self) -> Caches<'_> {
-        Caches { payloads: &self.payloads, chunks: &self.chunks, journal: &self.journal }
+        Caches { payloads: &self.payloads, chunks: &self.chunks, medium: &*self.medium }
     }
 
     /// Ends the store, with a `reason` if it failed. Waiting callers see their channel close.
@@ -249,9 +248,9 @@ impl Shared {
         }
         let rest = std::mem::replace(&mut *self.index(), Index::closed());
         self.space.close();
-        self.journal.close();
+        self.medium.close();
         self.wake_writer();
-        self.wake_database();
+        self.wake_medium();
         drop(rest);
     }
 
@@ -279,12 +278,6 @@ impl Shared {
         }
         let permit = self.space.acquire_many(permits).await.map_err(|_| StoreError::Closed)?;
         Ok(Some(Reserved { permit, owed }))
-    }
-
-    /// The checkpoint of a segment will write so many bytes more, at most.
-    pub(crate) fn owe(&self, segment: SegmentId, bytes: u64) {
-        self.journal.owe(segment, bytes);
-        self.settings.disk_space.owe(bytes);
     }
 
     /// Releases the bytes of a batch.

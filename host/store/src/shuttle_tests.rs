@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -22,7 +22,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;
 
 use crate::Settings;
-use crate::SqliteStore;
+use crate::Store;
 
 /// Orders that are tried.
 const ORDERS: usize = 200;
@@ -35,7 +35,7 @@ const WRITE_BUFFER_BYTES: usize = 1 << 10;
 
 /// Opens a store whose journal has one segment of this many bytes: with 512 each batch begins a new
 /// one, and the writer waits for the database all the time.
-fn open(dir: &Path, segment_bytes: u32) -> SqliteStore {
+fn open(dir: &Path, segment_bytes: u32) -> Store {
     let settings = Settings {
         write_buffer_bytes: WRITE_BUFFER_BYTES,
         segment_bytes,
@@ -44,7 +44,7 @@ fn open(dir: &Path, segment_bytes: u32) -> SqliteStore {
         ..Settings::default()
     };
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
-    SqliteStore::open(dir, clock, Arc::new(Signals::default()), settings).unwrap().0
+    Store::open(dir, clock, Arc::new(Signals::default()), settings).unwrap().0
 }
 
 fn endpoint() -> EndpointId {
@@ -53,7 +53,7 @@ fn endpoint() -> EndpointId {
 
 fn new_job(endpoint: EndpointId) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, NodeId(0)),
+        id: JobId::generate(Submission::Async, ShardId(0)),
         owner: OwnerId::new("o").unwrap(),
         endpoint,
         input: Json::parse("[1]").unwrap(),

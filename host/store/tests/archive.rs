@@ -28,7 +28,7 @@ use gristmill_core::stream::Position;
 use gristmill_core::tags::Tags;
 use gristmill_core::time::ManualClock;
 use gristmill_core::workers::{WorkerCounts, Workers};
-use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
+use gristmill_store::{OpenError, Settings, Store, check, repair};
 
 /// The archived jobs that a closed directory has.
 fn archived_rows(t: &OnDisk) -> i64 {
@@ -368,7 +368,7 @@ async fn a_start_names_the_damage_of_a_row_that_it_needs() {
         std::fs::copy(copy.path().join(file), t.dir.path().join(file)).unwrap();
     }
     damage(&t, "UPDATE job SET past = x'ff' WHERE archived = 1");
-    let opened = SqliteStore::open(t.dir.path(), t.clock.clone(), Arc::default(), settings());
+    let opened = Store::open(t.dir.path(), t.clock.clone(), Arc::default(), settings());
     assert!(matches!(opened, Err(OpenError::Damaged(_))), "{:?}", opened.err());
 }
 

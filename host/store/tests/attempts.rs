@@ -18,7 +18,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::timeline::Timeline;
-use gristmill_store::{Settings, SqliteStore};
+use gristmill_store::{Settings, Store};
 use tempfile::TempDir;
 
 contract!(
@@ -224,7 +224,7 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
 struct Disk {
     clock: Arc<ManualClock>,
     settings: fn() -> Settings,
-    store: Option<SqliteStore>,
+    store: Option<Store>,
     /// Dropped last: the store may still write to it.
     dir: TempDir,
 }
@@ -244,7 +244,7 @@ impl Disk {
         self.store = Some(store);
     }
 
-    fn store(&self) -> &SqliteStore {
+    fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
     }
 

@@ -22,7 +22,7 @@ use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
-use gristmill_store::{Settings, SqliteStore};
+use gristmill_store::{Settings, Store};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -32,7 +32,7 @@ const WAL_BYTES: u64 = 48 << 20;
 
 struct Disk {
     clock: Arc<ManualClock>,
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     /// Dropped last: the store may still write to it.
     dir: TempDir,
 }
@@ -76,7 +76,7 @@ struct Ledger {
     acknowledged: Vec<JobId>,
 }
 
-async fn submit_without_end(store: Arc<SqliteStore>, ledger: Arc<Mutex<Ledger>>, from: usize) {
+async fn submit_without_end(store: Arc<Store>, ledger: Arc<Mutex<Ledger>>, from: usize) {
     for n in (from..).step_by(8) {
         let new = NewJob { input: input(n), ..job("b") };
         ledger.lock().begun.insert(new.id, n);
@@ -301,7 +301,7 @@ async fn a_backup_has_the_secrets_key_only_on_request() {
     assert!(!names(&without));
     let dir = restore(without);
     let open = |dir: &TempDir| {
-        SqliteStore::open(dir.path(), disk.clock.clone(), Arc::default(), settings()).map(drop)
+        Store::open(dir.path(), disk.clock.clone(), Arc::default(), settings()).map(drop)
     };
     let refused = open(&dir).unwrap_err().to_string();
     assert!(refused.contains("secrets.key"), "{refused}");

@@ -18,7 +18,7 @@ use gristmill_core::tags::Tags;
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore};
-use gristmill_store::{Settings, SqliteStore};
+use gristmill_store::{Settings, Store};
 
 /// The next start sets jobs that ran in three crashes to FAILED, and writes all their webhooks
 /// before it serves any caller.
@@ -238,7 +238,7 @@ async fn a_waiting_job_with_a_webhook() {
     let settings = Settings { queue_jobs_max: 1 << 20, ..support::with_small_segments() };
     let mut t = OnDisk::new(settings);
     let url = format!("https://hooks.example/{}", "x".repeat(2_000));
-    let waits = |store: Arc<SqliteStore>| {
+    let waits = |store: Arc<Store>| {
         let new = NewJob { webhook: Some(url.clone()), ..job("a") };
         async move { submit(&*store, new).await }
     };
@@ -755,9 +755,9 @@ async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill() {
     let dir = tempfile::tempdir().unwrap();
     const YEARS_MS: i64 = 500 * 24 * HOUR_MS as i64;
     let clock = Arc::new(ManualClock::new(START));
-    let open = || SqliteStore::open(dir.path(), clock.clone(), Arc::default(), Settings::default());
+    let open = || Store::open(dir.path(), clock.clone(), Arc::default(), Settings::default());
     let mut store = open().unwrap().0;
-    let bill = async |store: &SqliteStore| {
+    let bill = async |store: &Store| {
         let id = submit(store, job("a")).await;
         let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
         assert_eq!(lease.job, id);

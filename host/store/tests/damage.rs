@@ -19,17 +19,17 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, StoreError};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::{OpenError, Settings, SqliteStore, check, repair};
+use gristmill_store::{OpenError, Settings, Store, check, repair};
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn open(dir: &Path) -> Result<SqliteStore, OpenError> {
+fn open(dir: &Path) -> Result<Store, OpenError> {
     open_with(dir, settings())
 }
 
-fn open_with(dir: &Path, settings: Settings) -> Result<SqliteStore, OpenError> {
+fn open_with(dir: &Path, settings: Settings) -> Result<Store, OpenError> {
     let clock = Arc::new(ManualClock::new(START));
-    Ok(SqliteStore::open(dir, clock, Arc::new(Signals::default()), settings)?.0)
+    Ok(Store::open(dir, clock, Arc::new(Signals::default()), settings)?.0)
 }
 
 /// A unique text of about `bytes`.
@@ -37,7 +37,7 @@ fn text(n: usize, bytes: usize) -> Json {
     json(&format!("\"{n} {}\"", "x".repeat(bytes)))
 }
 
-async fn submit_text(store: &SqliteStore, n: usize, bytes: usize) -> JobId {
+async fn submit_text(store: &Store, n: usize, bytes: usize) -> JobId {
     submit(store, NewJob { input: text(n, bytes), ..job("a") }).await
 }
 
@@ -212,7 +212,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
 
 /// A store with small payloads in the tables, large ones in the journal, and new jobs that are not
 /// checkpointed.
-async fn full_store(dir: &Path) -> (SqliteStore, Vec<(JobId, usize, usize)>) {
+async fn full_store(dir: &Path) -> (Store, Vec<(JobId, usize, usize)>) {
     let settings = Settings { segment_bytes: 64 << 10, journal_bytes: 0, ..settings() };
     let settings = Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings };
     let store = open_with(dir, settings).unwrap();
@@ -234,7 +234,7 @@ async fn full_store(dir: &Path) -> (SqliteStore, Vec<(JobId, usize, usize)>) {
     (store, jobs)
 }
 
-async fn assert_holds(store: &SqliteStore, jobs: &[(JobId, usize, usize)]) {
+async fn assert_holds(store: &Store, jobs: &[(JobId, usize, usize)]) {
     for (n, (id, number, bytes)) in jobs.iter().enumerate() {
         let record = store.job(&endpoint("a"), *id).await.unwrap().unwrap();
         if n < 8 {
@@ -463,7 +463,7 @@ async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
     for (dir, starts) in [(copy.path(), 3), (output.path(), 2)] {
         for start in 0..starts {
             let clock = Arc::new(ManualClock::new(clock));
-            let opened = SqliteStore::open(dir, clock, Arc::default(), settings());
+            let opened = Store::open(dir, clock, Arc::default(), settings());
             let (store, recovery) = opened.unwrap();
             let jobs = made["jobs"].as_object().unwrap();
             assert_eq!(store.stats().jobs, (jobs.len() + start) as u64);
@@ -490,7 +490,7 @@ async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
 }
 
 /// A catalog with the endpoint `e`, which runs `mill:latest` on the template `t`.
-async fn catalog_of(store: Arc<SqliteStore>) {
+async fn catalog_of(store: Arc<Store>) {
     let clock = Arc::new(ManualClock::new(START));
     let catalog = Catalog::open(store, clock).await.unwrap();
     let owner = OwnerId::operator();

@@ -10,28 +10,29 @@ use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
 };
-use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{Clock, ManualClock};
-use gristmill_store::{MemoryStore, Settings, SqliteStore};
+use gristmill_store::{ModelStore, Settings, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const URL: &str = "https://hooks.example/x?token=1";
 
-trait Store: JobStore + DeliveryStore + CatalogStore {}
-impl<T: JobStore + DeliveryStore + CatalogStore> Store for T {}
+trait AnyStore: JobStore + DeliveryStore + CatalogStore {}
+impl<T: JobStore + DeliveryStore + CatalogStore> AnyStore for T {}
 
 enum Kind {
-    Memory(Arc<MemoryStore>),
-    Sqlite(Option<Arc<SqliteStore>>, TempDir, Settings),
+    Model(Arc<ModelStore>),
+    Memory(Arc<Store>),
+    Journal(Option<Arc<Store>>, TempDir, Settings),
 }
 
-/// A store that can end without being closed, and be opened again.
+/// A store that can end without being closed and be opened again, unless it is in memory.
 struct Fixture {
     kind: Kind,
     clock: Arc<ManualClock>,
@@ -39,38 +40,47 @@ struct Fixture {
 }
 
 impl Fixture {
+    fn model() -> Self {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let store = ModelStore::new(ShardId(7), clock.clone(), signals.clone());
+        Self { kind: Kind::Model(Arc::new(store)), clock, signals }
+    }
+
     fn memory() -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
-        let store = MemoryStore::new(NodeId(7), clock.clone(), signals.clone());
+        let settings = support::settings();
+        let store = Store::in_memory(ShardId(7), clock.clone(), signals.clone(), settings).unwrap();
         Self { kind: Kind::Memory(Arc::new(store)), clock, signals }
     }
 
-    fn sqlite() -> Self {
-        Self::sqlite_with(support::settings())
+    fn journal() -> Self {
+        Self::journal_with(support::settings())
     }
 
     fn with_small_segments() -> Self {
-        Self::sqlite_with(support::with_small_segments())
+        Self::journal_with(support::with_small_segments())
     }
 
-    fn sqlite_with(settings: Settings) -> Self {
+    fn journal_with(settings: Settings) -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(open_with(settings.clone(), dir.path(), &clock, &signals).0);
-        Self { kind: Kind::Sqlite(Some(store), dir, settings), clock, signals }
+        Self { kind: Kind::Journal(Some(store), dir, settings), clock, signals }
     }
 
-    fn store(&self) -> Arc<dyn Store> {
+    fn store(&self) -> Arc<dyn AnyStore> {
         match &self.kind {
+            Kind::Model(store) => store.clone(),
             Kind::Memory(store) => store.clone(),
-            Kind::Sqlite(store, ..) => store.clone().unwrap(),
+            Kind::Journal(store, ..) => store.clone().unwrap(),
         }
     }
 
     fn crash(&mut self) {
         match &mut self.kind {
-            Kind::Memory(store) => store.restart(),
-            Kind::Sqlite(store, dir, settings) => {
+            Kind::Model(store) => store.restart(),
+            Kind::Memory(_) => panic!("a store in memory does not survive"),
+            Kind::Journal(store, dir, settings) => {
                 *store = None;
                 let settings = settings.clone();
                 let opened = open_with(settings, dir.path(), &self.clock, &self.signals);
@@ -115,35 +125,46 @@ impl Fixture {
     }
 }
 
+/// Tests of functions that take a [`Fixture`]: with the model and each medium; those that crash the store
+/// without the medium in memory.
 macro_rules! contract {
-    ($($name:ident),* $(,)?) => {
-        mod memory {
+    ($medium:ident: $($name:ident),* $(,)?) => {
+        mod $medium {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::Fixture::memory()).await })*
+            async fn $name() { super::$name(super::Fixture::$medium()).await })*
         }
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::Fixture::sqlite()).await })*
-        }
-        mod with_small_segments {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::Fixture::with_small_segments()).await })*
-        }
+    };
+    (all: $all:tt, durable: $durable:tt) => {
+        contract!(@over [model, journal, with_small_segments] $all $durable);
+        contract!(@one memory $all);
+    };
+    (@over [$($medium:ident),*] $all:tt $durable:tt) => {
+        $(contract!(@both $medium $all $durable);)*
+    };
+    (@both $medium:ident { $($all:ident,)* } { $($durable:ident,)* }) => {
+        contract!($medium: $($all,)* $($durable,)*);
+    };
+    (@one $medium:ident { $($name:ident,)* }) => {
+        contract!($medium: $($name,)*);
     };
 }
 
 contract!(
-    each_end_has_a_delivery_with_the_document,
-    the_streamed_chunks_are_the_output,
-    a_job_without_a_webhook_has_no_delivery,
-    a_job_deleted_before_its_end_has_no_delivery,
-    a_retry_has_another_delivery_at_its_end,
-    attempts_are_counted_and_delivered_later,
-    a_delivery_outlives_its_job_and_a_crash,
-    a_job_given_up_after_crashes_has_a_delivery,
-    deleting_an_endpoint_deletes_its_deliveries,
-    the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one,
-    the_deliverer_is_notified,
+    all: {
+        each_end_has_a_delivery_with_the_document,
+        the_streamed_chunks_are_the_output,
+        a_job_without_a_webhook_has_no_delivery,
+        a_retry_has_another_delivery_at_its_end,
+        the_deliverer_is_notified,
+    },
+    durable: {
+        a_job_deleted_before_its_end_has_no_delivery,
+        attempts_are_counted_and_delivered_later,
+        a_delivery_outlives_its_job_and_a_crash,
+        a_job_given_up_after_crashes_has_a_delivery,
+        deleting_an_endpoint_deletes_its_deliveries,
+        the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one,
+    }
 );
 
 async fn each_end_has_a_delivery_with_the_document(t: Fixture) {

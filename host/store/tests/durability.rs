@@ -24,7 +24,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_core::usage::UsageStore as _;
-use gristmill_store::{OpenError, Recovery, Settings, SqliteStore};
+use gristmill_store::{OpenError, Recovery, Settings, Store};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 struct Disk {
     clock: Arc<ManualClock>,
     signals: Arc<Signals>,
-    store: Option<SqliteStore>,
+    store: Option<Store>,
     /// Dropped last: the store may still write to it.
     dir: TempDir,
 }
@@ -48,7 +48,7 @@ impl Disk {
         disk
     }
 
-    fn store(&self) -> &SqliteStore {
+    fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
     }
 
@@ -83,7 +83,7 @@ impl Disk {
 #[tokio::test]
 async fn acknowledged_changes_survive() {
     let mut disk = Disk::new();
-    let node = disk.store().node();
+    let shard = disk.store().shard();
     let a = endpoint("a");
     let s3_config = Some(S3Config { access_id: "id".into(), ..S3Config::default() });
     let webhook = Some("https://example.com/hook".to_owned());
@@ -113,7 +113,7 @@ async fn acknowledged_changes_survive() {
     let counts = disk.store().counts(&a).await.unwrap();
     let recovery = disk.reopen();
     assert_eq!(recovery, Recovery { waiting: 1, ..Recovery::default() });
-    assert_eq!(disk.store().node(), node);
+    assert_eq!(disk.store().shard(), shard);
     let mut after = Vec::new();
     for id in [done, failed, cancelled, purged, waiting] {
         after.push(format!("{:?}", disk.store().job(&a, id).await.unwrap()));
@@ -270,8 +270,7 @@ async fn closing_writes_every_requested_change() {
 #[tokio::test]
 async fn a_directory_has_one_store() {
     let disk = Disk::new();
-    let second =
-        SqliteStore::open(disk.dir.path(), disk.clock.clone(), disk.signals.clone(), settings());
+    let second = Store::open(disk.dir.path(), disk.clock.clone(), disk.signals.clone(), settings());
     let error = second.expect_err("the directory is in use");
     assert!(matches!(error, OpenError::InUse { .. }));
     assert!(error.to_string().ends_with("is in use by another process"), "{error}");
@@ -284,7 +283,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     let clock = Arc::new(ManualClock::new(START));
     let open = |dir: &TempDir| {
         let signals = Arc::new(Signals::default());
-        SqliteStore::open(dir.path(), clock.clone(), signals, settings()).err()
+        Store::open(dir.path(), clock.clone(), signals, settings()).err()
     };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("store.db");
@@ -312,7 +311,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
 }
 
 /// Writes `count` jobs as fast as the store accepts them.
-async fn submit_many(store: &Arc<SqliteStore>, count: usize, submitters: usize) {
+async fn submit_many(store: &Arc<Store>, count: usize, submitters: usize) {
     let mut tasks = JoinSet::new();
     for _ in 0..submitters {
         let store = store.clone();
@@ -330,8 +329,7 @@ async fn concurrent_submitters_share_their_commits() {
     let disk = Disk::new();
     let settings = Settings::default();
     let dir = disk.dir.path().join("own");
-    let (store, _) =
-        SqliteStore::open(&dir, disk.clock.clone(), disk.signals.clone(), settings).unwrap();
+    let (store, _) = Store::open(&dir, disk.clock.clone(), disk.signals.clone(), settings).unwrap();
     let store = Arc::new(store);
     submit_many(&store, 6_400, 64).await;
     let stats = store.stats();
@@ -351,7 +349,7 @@ async fn a_start_with_many_jobs_is_quick() {
         let settings = Settings { queue_jobs_max: JOBS, ..Settings::default() };
         let started = Instant::now();
         let (store, recovery) =
-            SqliteStore::open(dir.path(), clock.clone(), signals.clone(), settings).unwrap();
+            Store::open(dir.path(), clock.clone(), signals.clone(), settings).unwrap();
         (store, recovery, started.elapsed())
     };
     let (store, ..) = open();
@@ -483,7 +481,7 @@ async fn inputs_beyond_the_cache_come_from_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let settings = Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings() };
     let (store, _) =
-        SqliteStore::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
+        Store::open(dir.path(), clock, Arc::new(Signals::default()), settings).unwrap();
     let inputs: Vec<_> = (0..20).map(|n| json(&format!("[{n}]"))).collect();
     for input in &inputs {
         submit(&store, NewJob { input: input.clone(), ..job("a") }).await;
@@ -563,7 +561,7 @@ async fn a_store_opens_with_its_own_key_only() {
     let kept = disk.dir.path().join("elsewhere");
     std::fs::rename(&key, &kept).unwrap();
     let open = |settings: Settings| {
-        SqliteStore::open(disk.dir.path(), disk.clock.clone(), disk.signals.clone(), settings)
+        Store::open(disk.dir.path(), disk.clock.clone(), disk.signals.clone(), settings)
     };
     let refused = open(settings()).unwrap_err();
     assert!(matches!(refused, OpenError::SecretsKey { .. }), "{refused}");
@@ -655,7 +653,7 @@ async fn a_clock_that_jumped_before_a_start_deletes_nothing_until_it_is_accepted
     let open_at = |now_ms: u64, clock_jump_max_ms| {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(now_ms)));
         let settings = Settings { clock_jump_max_ms, ..settings() };
-        SqliteStore::open(dir.path(), clock, Arc::default(), settings).map(|(store, _)| store)
+        Store::open(dir.path(), clock, Arc::default(), settings).map(|(store, _)| store)
     };
     let start_ms = START.as_millis();
     let store = open_at(start_ms, None).unwrap();

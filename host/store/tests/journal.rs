@@ -17,7 +17,7 @@ use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
-use gristmill_store::{OpenError, Settings, SqliteStore};
+use gristmill_store::{OpenError, Settings, Store};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -49,7 +49,7 @@ async fn large_pages_of_chunks_are_read_apart_from_the_calling_task() {
 struct Disk {
     clock: Arc<ManualClock>,
     settings: Settings,
-    store: Option<Arc<SqliteStore>>,
+    store: Option<Arc<Store>>,
     /// Dropped last: the store may still write to it.
     dir: TempDir,
 }
@@ -62,10 +62,10 @@ impl Disk {
         disk
     }
 
-    fn open(&self) -> Result<SqliteStore, OpenError> {
+    fn open(&self) -> Result<Store, OpenError> {
         let signals = Arc::new(Signals::default());
         let settings = self.settings.clone();
-        Ok(SqliteStore::open(self.dir.path(), self.clock.clone(), signals, settings)?.0)
+        Ok(Store::open(self.dir.path(), self.clock.clone(), signals, settings)?.0)
     }
 
     /// Ends the store without closing it, and opens it again.
@@ -74,7 +74,7 @@ impl Disk {
         self.store = Some(Arc::new(self.open().unwrap()));
     }
 
-    fn store(&self) -> Arc<SqliteStore> {
+    fn store(&self) -> Arc<Store> {
         self.store.clone().unwrap()
     }
 
@@ -111,7 +111,7 @@ impl Disk {
     }
 }
 
-async fn claim(store: &SqliteStore) -> Lease {
+async fn claim(store: &Store) -> Lease {
     store.claim(&endpoint("a"), &[worker("w")]).await.unwrap()[0].lease
 }
 

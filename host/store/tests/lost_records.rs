@@ -18,12 +18,12 @@ use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::template::Template;
 use gristmill_core::time::ManualClock;
 use gristmill_core::volume::Volume;
-use gristmill_store::{Repaired, SqliteStore, check, repair};
+use gristmill_store::{Repaired, Store, check, repair};
 use tempfile::TempDir;
 
 const PAGE: usize = 8_192;
 
-fn open(dir: &Path) -> SqliteStore {
+fn open(dir: &Path) -> Store {
     let clock = Arc::new(ManualClock::new(START));
     support::open(dir, &clock, &Arc::new(Signals::default())).0
 }
@@ -325,7 +325,7 @@ async fn failed_jobs_with_chunks_are_kept_with_their_inputs() {
         assert_eq!(store.finish(lease, outcome).await, Ok(Fenced::Applied));
         jobs.push(id);
     }
-    let read = async |store: &SqliteStore, id| {
+    let read = async |store: &Store, id| {
         let record = store.job(&endpoint("e"), id).await.unwrap().unwrap();
         let chunks = store.chunks(id, 0, usize::MAX, usize::MAX).await.unwrap();
         let (input, output) = (store.input(id).await.unwrap(), store.output(id).await.unwrap());

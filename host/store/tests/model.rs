@@ -1,5 +1,5 @@
-//! Random operations on the durable store and on the store in memory, including crashes of the
-//! durable one and restored backups: both always give the same answers.
+//! Random operations on the store over each medium and on its model, including crashes and restored backups
+//! where the medium is durable: both always give the same answers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::support::{
 use futures::FutureExt as _;
 use gristmill_core::backup::BackupSource as _;
 use gristmill_core::catalog::CatalogStore;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId};
 use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job_filter::{JobFilter, JobSearch};
 use gristmill_core::listing::JobQuery;
@@ -21,7 +21,7 @@ use gristmill_core::store::{JobStore, StoreError, StoreFull};
 use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
-use gristmill_store::{MemoryStore, Settings, SqliteStore};
+use gristmill_store::{ModelStore, Settings, Store};
 use proptest::prelude::*;
 
 const QUEUE_JOBS_MAX: usize = 6;
@@ -163,17 +163,24 @@ enum Bounds {
     Small,
     /// Small ones, and ended jobs leave memory as soon as they are in the database.
     ArchivingAtOnce,
+    /// Without a disk: a crash or a restored backup would lose everything.
+    InMemory,
 }
 
 fn bounds() -> impl Strategy<Value = Bounds> {
-    prop_oneof![Just(Bounds::Usual), Just(Bounds::Small), Just(Bounds::ArchivingAtOnce)]
+    prop_oneof![
+        Just(Bounds::Usual),
+        Just(Bounds::Small),
+        Just(Bounds::ArchivingAtOnce),
+        Just(Bounds::InMemory)
+    ]
 }
 
-/// Both stores on one clock, and the results that were observed.
+/// The model and a store on one clock, and the results that were observed.
 struct Pair {
     clock: Arc<ManualClock>,
-    memory: MemoryStore,
-    sqlite: Option<SqliteStore>,
+    model: ModelStore,
+    store: Option<Store>,
     bounds: Bounds,
     jobs: Vec<(EndpointId, JobId)>,
     leases: Vec<Lease>,
@@ -185,22 +192,22 @@ impl Pair {
     fn new(bounds: Bounds) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let signals = Arc::new(Signals::default());
-        let memory =
-            MemoryStore::new(NodeId(7), clock.clone(), signals).with_queue_jobs_max(QUEUE_JOBS_MAX);
+        let model =
+            ModelStore::new(ShardId(7), clock.clone(), signals).with_queue_jobs_max(QUEUE_JOBS_MAX);
         let dir = tempfile::tempdir().unwrap();
         let (jobs, leases) = (Vec::new(), Vec::new());
-        let mut pair = Self { clock, memory, sqlite: None, bounds, jobs, leases, dir };
+        let mut pair = Self { clock, model, store: None, bounds, jobs, leases, dir };
         pair.reopen();
         pair
     }
 
     fn reopen(&mut self) {
-        self.sqlite = None;
+        self.store = None;
         let mut settings = Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() };
         if self.bounds == Bounds::ArchivingAtOnce {
             settings.archive_after_ms = 0;
         }
-        if self.bounds != Bounds::Usual {
+        if matches!(self.bounds, Bounds::Small | Bounds::ArchivingAtOnce) {
             settings.batch_jobs_max = 1;
             settings.payload_cache_bytes = 0;
             settings.chunk_cache_bytes = 0;
@@ -213,30 +220,35 @@ impl Pair {
             std::process::abort();
         });
         let signals = Arc::new(Signals::default());
-        let opened = SqliteStore::open(self.dir.path(), self.clock.clone(), signals, settings);
-        self.sqlite = Some(opened.unwrap().0);
+        let clock = self.clock.clone();
+        self.store = Some(match self.bounds {
+            Bounds::InMemory => Store::in_memory(ShardId(7), clock, signals, settings).unwrap(),
+            Bounds::Usual | Bounds::Small | Bounds::ArchivingAtOnce => {
+                Store::open(self.dir.path(), clock, signals, settings).unwrap().0
+            }
+        });
     }
 
-    fn sqlite(&self) -> &SqliteStore {
-        self.sqlite.as_ref().unwrap()
+    fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
     }
 
     /// A start deletes all jobs past their time, except the archived ones.
     async fn expire_archived(&self) {
         if self.bounds == Bounds::ArchivingAtOnce {
-            self.memory.expire().await.unwrap();
-            while self.sqlite().expire().await.unwrap().0 <= self.memory.now() {}
+            self.model.expire().await.unwrap();
+            while self.store().expire().await.unwrap().0 <= self.model.now() {}
         }
     }
 
     /// Waits until the durable store has written all pending changes.
     async fn flush(&self) {
-        self.sqlite().write_catalog(Vec::new()).await.unwrap();
+        self.store().write_catalog(Vec::new()).await.unwrap();
     }
 
     /// Changes only the durable store: its backup does not know these changes.
     async fn live_on(&self, jobs: usize) {
-        let store = self.sqlite();
+        let store = self.store();
         for n in 0..jobs {
             let endpoint = endpoint(ENDPOINTS[n % 2]);
             let input = json(&format!("[{:LARGE_BYTES$}]", n));
@@ -260,30 +272,35 @@ impl Pair {
     /// Runs an operation on both stores and compares the answers.
     async fn run(&mut self, op: &Op) {
         let (expected, found) = match op {
+            Op::Crash | Op::Close | Op::Restore { .. } | Op::Rotate { .. }
+                if self.bounds == Bounds::InMemory =>
+            {
+                return;
+            }
             Op::Crash | Op::Close => {
                 self.flush().await;
                 if matches!(op, Op::Close) {
-                    self.sqlite().close().await;
+                    self.store().close().await;
                 }
                 self.reopen();
-                self.memory.restart();
+                self.model.restart();
                 self.expire_archived().await;
                 return;
             }
             Op::Restore { later } => {
                 self.flush().await;
-                let files = self.sqlite().backup(true).await.unwrap();
+                let files = self.store().backup(true).await.unwrap();
                 self.live_on(*later).await;
                 let dir = restore(files);
-                self.sqlite = None;
+                self.store = None;
                 self.dir = dir;
                 self.reopen();
-                self.memory.restart();
+                self.model.restart();
                 self.expire_archived().await;
                 return;
             }
             Op::Rotate { is_awaited } => {
-                let mut rotated = self.sqlite().rotate_secrets_key();
+                let mut rotated = self.store().rotate_secrets_key();
                 let rotated = match is_awaited {
                     true => Some(rotated.await),
                     false => rotated.as_mut().now_or_never(),
@@ -319,8 +336,8 @@ impl Pair {
             Op::Claim { endpoint, count } => {
                 let endpoint = support::endpoint(ENDPOINTS[*endpoint]);
                 let workers: Vec<_> = (0..*count).map(|n| worker(&n.to_string())).collect();
-                let claimed = self.memory.claim(&endpoint, &workers).await;
-                let found = self.sqlite().claim(&endpoint, &workers).await;
+                let claimed = self.model.claim(&endpoint, &workers).await;
+                let found = self.store().claim(&endpoint, &workers).await;
                 self.leases.extend(claimed.iter().flatten().map(|claimed| claimed.lease));
                 for (one, other) in claimed.iter().flatten().zip(found.iter().flatten()) {
                     assert_eq!(one.s3_config, other.s3_config);
@@ -421,8 +438,8 @@ impl Pair {
         self.flush().await;
         for name in ENDPOINTS {
             let endpoint = endpoint(name);
-            let expected = self.memory.counts(&endpoint).await;
-            assert_eq!(self.sqlite().counts(&endpoint).await, expected, "{name}");
+            let expected = self.model.counts(&endpoint).await;
+            assert_eq!(self.store().counts(&endpoint).await, expected, "{name}");
             let (expected, found) = both(self, async |store| list(store, &endpoint).await).await;
             assert_eq!(expected, found, "{name}");
         }
@@ -430,8 +447,8 @@ impl Pair {
             let (expected, found) = both(self, async |store| tagged(store, third).await).await;
             assert_eq!(expected, found, "{third}");
         }
-        assert_eq!(usage(self.sqlite()).await, usage(&self.memory).await);
-        assert_eq!(self.sqlite().stats().jobs, self.memory.stats().jobs);
+        assert_eq!(usage(self.store()).await, usage(&self.model).await);
+        assert_eq!(self.store().stats().jobs, self.model.stats().jobs);
         for (endpoint, id) in &self.jobs {
             let (expected, found) = both(self, async |store| {
                 let record = store.job(endpoint, *id).await.unwrap();
@@ -506,8 +523,8 @@ async fn usage(store: &dyn UsageStore) -> Vec<UsageRow> {
 }
 
 async fn both(pair: &Pair, ask: impl AsyncFn(&dyn JobStore) -> String) -> (String, String) {
-    let expected = ask(&pair.memory).await;
-    (expected, ask(pair.sqlite()).await)
+    let expected = ask(&pair.model).await;
+    (expected, ask(pair.store()).await)
 }
 
 proptest! {

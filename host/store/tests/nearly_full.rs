@@ -18,7 +18,7 @@ use gristmill_core::record::{NewJob, S3Config};
 use gristmill_core::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::store::JobStore as _;
 use gristmill_core::usage::UsageStore as _;
-use gristmill_store::{Settings, SqliteStore, check, repair};
+use gristmill_store::{Settings, Store, check, repair};
 
 /// More than any of these tests needs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ fn store() -> (OnDisk, Arc<DiskSpaceGauge>) {
 /// The inputs of jobs whose payloads stay in the journal, of `endpoints` in turn.
 type Inputs = HashMap<JobId, Json>;
 
-async fn fill(store: &SqliteStore, endpoints: [&str; 2]) -> [Inputs; 2] {
+async fn fill(store: &Store, endpoints: [&str; 2]) -> [Inputs; 2] {
     let mut inputs = [Inputs::new(), Inputs::new()];
     for number in 0..300 {
         let input = json(&format!("\"{number}{}\"", "x".repeat(30_000 + 100 * number)));
@@ -72,7 +72,7 @@ async fn rounds(t: &OnDisk, count: usize) {
     }
 }
 
-async fn assert_inputs(store: &SqliteStore, name: &str, expected: &Inputs) {
+async fn assert_inputs(store: &Store, name: &str, expected: &Inputs) {
     let mut found = Inputs::new();
     let workers: Vec<_> = (0..50).map(|n| worker(&format!("w{n}"))).collect();
     while let claimed = store.claim(&endpoint(name), &workers).await.unwrap()

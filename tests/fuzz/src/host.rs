@@ -16,7 +16,7 @@ use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore
 use gristmill_core::delivery::WebhookReceivers;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId, VolumeId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, VolumeId, WorkerId};
 use gristmill_core::image::RemoteImage;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
@@ -36,7 +36,7 @@ use gristmill_core::store::JobStore as _;
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::workers::{WorkerCounts, Workers};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -161,7 +161,7 @@ impl Runtime for Nothing {
 /// A host of one endpoint.
 pub struct Host {
     pub tokio: Tokio,
-    pub store: Arc<MemoryStore>,
+    pub store: Arc<ModelStore>,
     pub clock: Arc<ManualClock>,
     pub endpoint: EndpointId,
     api: Api,
@@ -192,7 +192,7 @@ impl Host {
             .unwrap();
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
         let signals = Arc::new(Signals::default());
-        let store = Arc::new(MemoryStore::new(NodeId(7), clock.clone(), signals.clone()));
+        let store = Arc::new(ModelStore::new(ShardId(7), clock.clone(), signals.clone()));
         let (owner, template) = (OwnerId::new("o").unwrap(), TemplateId::new("t").unwrap());
         let endpoint = EndpointId::new(ENDPOINT).unwrap();
         let at = Timestamp::from_millis(0);

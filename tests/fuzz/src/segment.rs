@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use arbitrary::{Arbitrary, Unstructured};
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
 use gristmill_core::listing::JobQuery;
@@ -24,7 +24,7 @@ use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::{OpenError, Settings, SqliteStore, fuzzing};
+use gristmill_store::{OpenError, Settings, Store, fuzzing};
 use tempfile::TempDir;
 
 /// Bytes of a segment: the journal below has several.
@@ -287,7 +287,7 @@ struct Disk {
 }
 
 impl Disk {
-    fn open(&self) -> Result<Store, OpenError> {
+    fn open(&self) -> Result<OpenStore, OpenError> {
         let has_ended = Arc::new(AtomicBool::new(false));
         let ended = has_ended.clone();
         let settings = Settings {
@@ -300,20 +300,20 @@ impl Disk {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_700_000_000_000)));
         let signals = Arc::new(Signals::default());
-        let (store, _) = SqliteStore::open(self.dir.path(), clock, signals, settings)?;
-        Ok(Store { store, tokio, has_ended, endpoint: EndpointId::new("e").unwrap() })
+        let (store, _) = Store::open(self.dir.path(), clock, signals, settings)?;
+        Ok(OpenStore { store, tokio, has_ended, endpoint: EndpointId::new("e").unwrap() })
     }
 }
 
-struct Store {
-    store: SqliteStore,
+struct OpenStore {
+    store: Store,
     tokio: tokio::runtime::Runtime,
     /// Whether the store has ended itself after it was opened.
     has_ended: Arc<AtomicBool>,
     endpoint: EndpointId,
 }
 
-impl Store {
+impl OpenStore {
     /// The jobs, each with all its data.
     fn read_all(&self) -> Found {
         let jobs = self.list().expect("the store goes on");
@@ -349,7 +349,7 @@ impl Store {
 
     fn new_job(&self, input: &str) -> NewJob {
         NewJob {
-            id: JobId::generate(Submission::Async, NodeId(7)),
+            id: JobId::generate(Submission::Async, ShardId(7)),
             endpoint: self.endpoint.clone(),
             owner: OwnerId::new("o").unwrap(),
             input: Json::parse(input.to_owned()).unwrap(),

@@ -104,12 +104,12 @@ impl TemplateUsage {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{EndpointId, NodeId};
+    use gristmill_core::id::{EndpointId, ShardId};
     use gristmill_core::signals::Signals;
     use gristmill_core::store::JobStore as _;
     use gristmill_core::time::{Clock as _, ManualClock};
     use gristmill_core::usage::{Bill, KEPT_HOURS, Metered};
-    use gristmill_store::MemoryStore;
+    use gristmill_store::ModelStore;
 
     use super::*;
 
@@ -117,7 +117,7 @@ mod tests {
     async fn others_earn_for_the_owner_of_a_template() {
         let clock = Arc::new(ManualClock::new(Hour(500_000).start()));
         let store =
-            Arc::new(MemoryStore::new(NodeId(1), clock.clone(), Arc::new(Signals::default())));
+            Arc::new(ModelStore::new(ShardId(1), clock.clone(), Arc::new(Signals::default())));
         let usage: Arc<dyn UsageStore> = store.clone();
         let name = |text| TemplateId::new(text).unwrap();
         let owner = |text| OwnerId::new(text).unwrap();

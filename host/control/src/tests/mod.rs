@@ -14,7 +14,7 @@ use gristmill_core::catalog::{
 };
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::{Endpoint, EndpointIncarnation};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId};
 use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::logs::{LogAnswer, LogQuery, Logs};
@@ -24,7 +24,7 @@ use gristmill_core::price::Prices;
 use gristmill_core::signals::Signals;
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 
 use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
 use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};
@@ -33,7 +33,7 @@ use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, P
 struct Bench {
     control: Control,
     catalog: Arc<Catalog>,
-    store: Arc<MemoryStore>,
+    store: Arc<ModelStore>,
     jobs: Jobs,
     logs: Arc<Logs>,
     workers: Arc<SeenWorkers>,
@@ -54,7 +54,7 @@ impl Bench {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
-        let store = MemoryStore::new(NodeId(1), clock.clone(), signals.clone());
+        let store = ModelStore::new(ShardId(1), clock.clone(), signals.clone());
         Self::with(store, signals, clock).await
     }
 
@@ -65,7 +65,7 @@ impl Bench {
         Self::with(store, signals, self.clock).await
     }
 
-    async fn with(store: MemoryStore, signals: Arc<Signals>, clock: Arc<ManualClock>) -> Self {
+    async fn with(store: ModelStore, signals: Arc<Signals>, clock: Arc<ManualClock>) -> Self {
         let store = Arc::new(store);
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
         let workers = Arc::new(SeenWorkers::default());

@@ -484,10 +484,10 @@ impl Drop for Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{NodeId, Submission};
+    use crate::id::{ShardId, Submission};
 
     fn job() -> JobId {
-        JobId::generate(Submission::Async, NodeId(1))
+        JobId::generate(Submission::Async, ShardId(1))
     }
 
     fn add(logs: &Logs, endpoint: &EndpointIncarnation, job: JobId, text: &str) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::job_filter::JobSearch;
 use gristmill_core::listing::{JobPage, JobQuery};
@@ -20,7 +20,7 @@ use gristmill_core::store::{
 };
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Bill, Metered};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -31,7 +31,7 @@ const DELAY_MS_MAX: u64 = 15;
 
 #[derive(Debug)]
 pub(crate) struct DelayedStore {
-    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) store: Arc<ModelStore>,
     pub(crate) rng: Mutex<StdRng>,
     pub(crate) trace: Trace,
 }
@@ -48,8 +48,8 @@ impl DelayedStore {
 
 #[async_trait]
 impl JobStore for DelayedStore {
-    fn node(&self) -> NodeId {
-        self.store.node()
+    fn shard(&self) -> ShardId {
+        self.store.shard()
     }
 
     fn now(&self) -> Timestamp {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::endpoint::{Endpoint, Scaling};
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::payload::Json;
@@ -24,7 +24,7 @@ use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::{UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedMutRandom as _, IndexedRandom as _};
@@ -125,7 +125,7 @@ struct Acknowledged {
 pub(crate) struct Scenario {
     rng: StdRng,
     trace: Trace,
-    store: Arc<MemoryStore>,
+    store: Arc<ModelStore>,
     signals: Arc<Signals>,
     attempts: Arc<Mutex<BTreeMap<JobId, u32>>>,
     jobs: Vec<Acknowledged>,
@@ -172,7 +172,7 @@ impl Scenario {
         let scenario = Self {
             rng: StdRng::seed_from_u64(seed),
             trace: trace.clone(),
-            store: Arc::new(MemoryStore::new(NodeId(1), clock, signals.clone())),
+            store: Arc::new(ModelStore::new(ShardId(1), clock, signals.clone())),
             signals,
             attempts: Arc::default(),
             jobs: Vec::new(),
@@ -406,7 +406,7 @@ fn endpoint() -> EndpointId {
 }
 
 /// The attempts that were billed, over all starts of the host.
-async fn billed(store: &MemoryStore) -> u64 {
+async fn billed(store: &ModelStore) -> u64 {
     let filter = UsageFilter {
         endpoint: Some(endpoint()),
         template: Some(TemplateId::new("t").unwrap()),
@@ -439,7 +439,7 @@ async fn deploy(catalog: &Catalog, workers_max: u32) {
 
 /// Checks that no job waits while a worker could run it, and that no attempt continues after its
 /// job has ended.
-async fn watch(store: Arc<MemoryStore>, runtime: Arc<SimulatedRuntime>) {
+async fn watch(store: Arc<ModelStore>, runtime: Arc<SimulatedRuntime>) {
     let mut waits_since = None;
     let mut unwanted = BTreeMap::new();
     loop {

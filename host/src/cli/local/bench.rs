@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
 use gristmill_core::endpoint::{Deployment, Metering};
-use gristmill_core::id::{JobId, NodeId, Submission};
+use gristmill_core::id::{JobId, ShardId, Submission};
 use gristmill_core::payload::Json;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
@@ -110,7 +110,7 @@ impl Bench {
             reservation = self.sandbox.reserve(&deployment) => reservation,
         };
         let attempt = Attempt {
-            job: JobId::generate(Submission::Async, NodeId(0)),
+            job: JobId::generate(Submission::Async, ShardId(0)),
             number: 1,
             deployment,
             input: job.input,

@@ -33,7 +33,7 @@ use crate::format::EndpointKey;
 use crate::format::archived::ArchivedJob;
 use crate::format::status_code;
 use crate::journal::Segment;
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 use crate::shared::damaged;
 use crate::state::archived::{ArchiveRule, Listing};
 use crate::state::found_row::FoundRow;
@@ -88,14 +88,14 @@ pub(crate) fn content<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Result<T
 impl Database {
     /// When the next sweep is due.
     pub(crate) fn sweep_due_in(&self, index: &Index) -> Option<Duration> {
-        let now = (index.published_batches(), self.shared.journal.checkpointed());
+        let now = (index.published_batches(), self.journal.checkpointed());
         // Marks are written to the tables, which may not grow on a disk that is nearly full.
         self.sweep.due_in(now).filter(|_| !self.is_tight())
     }
 
     /// A segment to checkpoint so that jobs can leave memory.
     pub(crate) fn early_checkpoint(&self) -> Option<Segment> {
-        self.shared.journal.ended_up_to(self.sweep.checkpoint_until)
+        self.journal.ended_up_to(self.sweep.checkpoint_until)
     }
 
     /// A sweep may find more than before, since payloads have moved to the tables.
@@ -118,7 +118,7 @@ impl Database {
     /// Carries out a step of a sweep: archives some jobs.
     pub(crate) fn sweep(&mut self) -> Result<(), Failure> {
         self.remove_stale_marks()?;
-        let checkpointed = self.shared.journal.checkpointed();
+        let checkpointed = self.journal.checkpointed();
         for _ in 0..EMPTY_SLICES_MAX {
             let (now, after_ms) = (self.shared.clock.now(), self.sweep.after_ms);
             let rule = ArchiveRule { now, after_ms, checkpointed };

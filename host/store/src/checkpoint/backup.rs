@@ -35,7 +35,7 @@ impl Database {
 
     fn with_journal(&self, tables: BackupFile, with_secrets_key: bool) -> Files {
         let mut files = vec![tables];
-        files.extend(self.shared.journal.copy()?.into_iter().map(|segment| BackupFile {
+        files.extend(self.journal.copy()?.into_iter().map(|segment| BackupFile {
             name: format!("{JOURNAL}/{}", segment.name()),
             bytes: segment.size(),
             content: Box::new(segment),

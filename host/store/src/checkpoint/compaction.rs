@@ -9,7 +9,7 @@ use std::io;
 use crate::checkpoint::database::Database;
 use crate::error::Failure;
 use crate::format::payload::{InputBytes, Kind};
-use crate::journal::segment::{JournalLocation, SegmentId};
+use crate::medium::{Medium as _, PayloadLocation, SegmentId};
 use crate::state::slab::JobKey;
 use crate::tables::db::Sync;
 use crate::tables::payloads;
@@ -25,7 +25,7 @@ struct Kept {
     key: JobKey,
     seq: u64,
     kind: Kind,
-    location: JournalLocation,
+    location: PayloadLocation,
 }
 
 impl Database {
@@ -52,10 +52,10 @@ impl Database {
         from: usize,
     ) -> Result<Option<usize>, Failure> {
         let is_old =
-            |kind, location: JournalLocation| kind == Kind::Input && location.segment <= last;
+            |kind, location: PayloadLocation| kind == Kind::Input && location.segment <= last;
         let (kept, next) = self.kept(from, SLICE_OF_ROTATION, is_old);
         for kept in kept {
-            let end = self.shared.journal.read_end(kept.location, InputBytes::LENGTH_BYTES)?;
+            let end = self.journal.read_end(kept.location, InputBytes::LENGTH_BYTES)?;
             if end.is_some_and(|end| end.iter().any(|byte| *byte != 0)) {
                 if !self.shared.settings.disk_space.admits_work() {
                     // These jobs are examined again once there is space.
@@ -75,7 +75,7 @@ impl Database {
         &self,
         from: usize,
         jobs: usize,
-        is_wanted: impl Fn(Kind, JournalLocation) -> bool,
+        is_wanted: impl Fn(Kind, PayloadLocation) -> bool,
     ) -> (Vec<Kept>, Option<usize>) {
         let index = self.shared.index();
         let (jobs, next) = index.slice_of_jobs(from, jobs);
@@ -100,7 +100,7 @@ impl Database {
 
     fn move_kept(&mut self, kept: &Kept) -> Result<(), Failure> {
         let &Kept { key, seq, kind, location } = kept;
-        let bytes = match self.shared.journal.read(location) {
+        let bytes = match self.journal.read(location) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(()),
             // The damaged payload stays where it is, and readers get an error.
@@ -129,7 +129,7 @@ impl Database {
         {
             job.payload_locations.tidy();
             drop(index);
-            self.shared.journal.release([location].into_iter());
+            self.journal.release(&mut [location].into_iter());
         }
         Ok(())
     }

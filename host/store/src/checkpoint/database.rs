@@ -17,8 +17,8 @@ use crate::checkpoint::sweep::Sweep;
 use crate::error::{Failure, OpenError};
 use crate::format::EndpointKey;
 use crate::format::payload::{Found, Kind, Payload};
-use crate::journal::segment::SegmentId;
-use crate::journal::{Gaps, MoveRoom, Segment};
+use crate::journal::{Gaps, Journal, MoveRoom, Segment};
+use crate::medium::SegmentId;
 use crate::shared::{Shared, Waited};
 use crate::state::index::{Index, Phase};
 use crate::state::requests::DbRequest;
@@ -46,6 +46,7 @@ const NOTE_TIME: Option<Duration> =
 #[derive(Debug)]
 pub(crate) struct Database {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) journal: Arc<Journal>,
     pub(crate) db: Db,
     /// The search for ended jobs that leave memory.
     pub(crate) sweep: Sweep,
@@ -107,13 +108,14 @@ enum DatabaseWork {
 }
 
 impl Database {
-    pub(crate) fn new(shared: Arc<Shared>, db: Db) -> Self {
-        let noted = shared.journal.end().segment;
+    pub(crate) fn new(shared: Arc<Shared>, journal: Arc<Journal>, db: Db) -> Self {
+        let noted = journal.end().segment;
         let bill_expiry = BillExpiry::default();
         let rotation = Rotation::to_complete(db.word);
         let sweep = Sweep::new(shared.settings.archive_after_ms);
         Self {
             shared,
+            journal,
             db,
             sweep,
             noted_at: Instant::now(),
@@ -166,7 +168,7 @@ impl Database {
                 DatabaseWork::Note(segment) => self.note(segment),
                 DatabaseWork::Tidy => self.tidy().map(|is_done| is_tidy = is_done),
                 DatabaseWork::End(Phase::Drained) => {
-                    let (end, now) = (self.shared.journal.end(), self.shared.clock.now());
+                    let (end, now) = (self.journal.end(), self.shared.clock.now());
                     return Ok(self.db.close(end, now)?);
                 }
                 DatabaseWork::End(_) => return Ok(()),
@@ -189,13 +191,13 @@ impl Database {
     fn tidy(&mut self) -> Result<bool, Failure> {
         let is_tight = self.is_tight();
         self.has_unused_pages = self.db.tidy(is_tight)?;
-        self.shared.journal.trim(is_tight)?;
+        self.journal.trim(is_tight)?;
         Ok(!self.has_unused_pages)
     }
 
     /// Bytes that could not be returned for lack of space are tried again by the next start.
     fn make_holes(&self, gaps: &Gaps) -> Result<(), Failure> {
-        match self.shared.journal.make_holes(gaps) {
+        match self.journal.make_holes(gaps) {
             Err(error) if is_no_space(&error) => {
                 warn!("unused bytes of the journal cannot be returned to the disk: {error}");
                 Ok(())
@@ -216,7 +218,7 @@ impl Database {
         if !self.is_tight() {
             return None;
         }
-        if let Some(segment) = self.shared.journal.ended_to_checkpoint() {
+        if let Some(segment) = self.journal.ended_to_checkpoint() {
             return Some(DatabaseWork::Checkpoint(segment));
         }
         // A copy that is being made keeps the file as it is.
@@ -228,10 +230,10 @@ impl Database {
             return None;
         }
         let is_due = self.segment_begun_at.is_none_or(|begun_at| begun_at.elapsed() >= IDLE);
-        if is_due && self.shared.journal.has_open_frames() {
+        if is_due && self.journal.has_open_frames() {
             if index.take_new_segment().is_some() {
                 self.segment_begun_at = Some(Instant::now());
-                return self.shared.journal.ended_to_checkpoint().map(DatabaseWork::Checkpoint);
+                return self.journal.ended_to_checkpoint().map(DatabaseWork::Checkpoint);
             }
             self.shared.wake_writer();
         }
@@ -252,7 +254,7 @@ impl Database {
         let shared = self.shared.clone();
         let mut index = shared.index();
         if index.phase() != Phase::Closed {
-            shared.wait_database(&mut index, Some(SPACE_PAUSE));
+            shared.wait_medium(&mut index, Some(SPACE_PAUSE));
         }
     }
 
@@ -277,7 +279,7 @@ impl Database {
             let has_answered = std::mem::take(&mut self.has_answered);
             if has_answered
                 && self.space_wait.is_none()
-                && let Some(segment) = self.shared.journal.next_to_checkpoint()
+                && let Some(segment) = self.journal.next_to_checkpoint()
             {
                 return DatabaseWork::Checkpoint(segment);
             }
@@ -289,21 +291,21 @@ impl Database {
             if index.phase() == Phase::Drained {
                 return DatabaseWork::End(Phase::Drained);
             }
-            let newest = self.shared.journal.end().segment;
+            let newest = self.journal.end().segment;
             // While a write waits for space, a checkpoint may give back some, and this cannot.
             if newest != self.noted && self.space_wait.is_none() {
                 return DatabaseWork::Note(newest);
             }
             // First, since it is the only step that never takes space.
             if self.is_tight()
-                && let Some(gaps) = self.shared.journal.next_gaps().unwrap_or_else(|error| {
+                && let Some(gaps) = self.journal.next_gaps().unwrap_or_else(|error| {
                     warn!("unused bytes of the journal are not returned to the disk: {error}");
                     None
                 })
             {
                 return DatabaseWork::MakeHoles(gaps);
             }
-            if let Some(segment) = self.shared.journal.next_to_checkpoint() {
+            if let Some(segment) = self.journal.next_to_checkpoint() {
                 return DatabaseWork::Checkpoint(segment);
             }
             if let Some(work) = self.relief(&mut index) {
@@ -328,7 +330,7 @@ impl Database {
                 free: disk_space.free_bytes(),
                 above_reserve: disk_space.bytes_above_reserve(),
             });
-            let sparse = self.shared.journal.to_compact(room);
+            let sparse = self.journal.to_compact(room);
             if let Some(segment) = sparse.filter(|segment| self.compacted != Some(*segment)) {
                 return DatabaseWork::Compact(segment);
             }
@@ -343,7 +345,7 @@ impl Database {
                 Some(IDLE)
             };
             let wait = idle.map(|idle| sweep_in.map_or(idle, |sweep_in| sweep_in.min(idle)));
-            if self.shared.wait_database(&mut index, wait) == Waited::Idle && wait == idle {
+            if self.shared.wait_medium(&mut index, wait) == Waited::Idle && wait == idle {
                 return if is_tidy { DatabaseWork::Note(newest) } else { DatabaseWork::Tidy };
             }
         }
@@ -361,7 +363,7 @@ impl Database {
         let requests = index.take_requests();
         if requests.is_empty() {
             index.await_commit();
-            shared.wait_database(&mut index, None);
+            shared.wait_medium(&mut index, None);
             return Ok(index);
         }
         drop(index);

@@ -80,7 +80,7 @@ impl Database {
                 Step::NewSegment
             }
             Step::NewSegment => Step::NewSegment,
-            Step::Checkpoint(last) => match self.shared.journal.uncheckpointed_up_to(last) {
+            Step::Checkpoint(last) => match self.journal.uncheckpointed_up_to(last) {
                 Some(segment) => {
                     self.checkpoint(&segment)?;
                     Step::Checkpoint(last)

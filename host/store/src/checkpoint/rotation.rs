@@ -23,7 +23,7 @@ use gristmill_core::secrets::{RotateError, Rotated};
 use tokio::sync::oneshot;
 use tracing::info;
 
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 use crate::seal::Word;
 use crate::state::index::Index;
 

@@ -12,7 +12,7 @@ use gristmill_core::catalog::Image;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, WorkerId};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
@@ -30,19 +30,19 @@ use crate::format::payload::s3_place;
 use crate::seal::Seal;
 use crate::state::requests::DbRequest;
 use crate::tables::catalog;
-use crate::{Settings, SqliteStore, check, repair};
+use crate::{Settings, Store, check, repair};
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 /// More than one slice of the catalog.
 const IMAGES: usize = 300;
 
-fn try_open(dir: &Path, settings: Settings) -> Result<SqliteStore, OpenError> {
+fn try_open(dir: &Path, settings: Settings) -> Result<Store, OpenError> {
     let signals = Arc::new(Signals::default());
-    SqliteStore::open(dir, Arc::new(ManualClock::new(START)), signals, settings).map(|it| it.0)
+    Store::open(dir, Arc::new(ManualClock::new(START)), signals, settings).map(|it| it.0)
 }
 
-fn open(dir: &Path) -> SqliteStore {
+fn open(dir: &Path) -> Store {
     try_open(dir, Settings::default()).unwrap()
 }
 
@@ -57,7 +57,7 @@ fn secret(number: usize) -> S3Config {
 /// A job whose input has `bytes` bytes, with a secret.
 fn job(number: usize, bytes: usize) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, NodeId(0)),
+        id: JobId::generate(Submission::Async, ShardId(0)),
         owner: OwnerId::new("o").unwrap(),
         endpoint: endpoint(),
         input: Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap(),
@@ -103,7 +103,7 @@ async fn fill(dir: &Path) {
 }
 
 /// Claims all jobs, and checks their secrets and the catalog.
-async fn assert_secrets_are_readable(store: &SqliteStore) {
+async fn assert_secrets_are_readable(store: &Store) {
     assert_eq!(store.load_catalog().await.unwrap().len(), IMAGES);
     let workers: Vec<_> = (0..100).map(|n| WorkerId::new(&format!("w{n}")).unwrap()).collect();
     let claimed = store.claim(&endpoint(), &workers).await.unwrap();

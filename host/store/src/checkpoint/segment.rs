@@ -27,7 +27,7 @@ use crate::format::image::{BatchImage, FixedImage, JobImage, JobLocations, State
 use crate::format::payload::Kind;
 use crate::journal::Segment;
 use crate::journal::frame::{Frame, Frames};
-use crate::journal::segment::{JournalLocation, SegmentId};
+use crate::medium::{PayloadLocation, SegmentId};
 use crate::state::index::{Index, Phase};
 use crate::state::job::{Job, JobRow, Stored};
 use crate::state::slab::JobKey;
@@ -53,8 +53,8 @@ struct JobWrites<'a> {
     key: Option<JobKey>,
     change: RowChange<'a>,
     clears_result: bool,
-    payloads: Vec<(Kind, JournalLocation)>,
-    pages: &'a [(u64, JournalLocation)],
+    payloads: Vec<(Kind, PayloadLocation)>,
+    pages: &'a [(u64, PayloadLocation)],
     /// The frame with the payloads.
     frame: &'a Frame<'a>,
 }
@@ -168,7 +168,7 @@ impl Database {
         }
         self.drop_idempotency_rows(progress.last_seq)?;
         self.db.set_checkpointed(id)?;
-        let settled = self.shared.journal.set_checkpointed(id);
+        let settled = self.journal.set_checkpointed(id);
         self.shared.settings.disk_space.settle_written(settled);
         self.has_unused_pages = true;
         Ok(())
@@ -217,7 +217,7 @@ impl Database {
     /// they are in the file: those in the write-ahead log are still to be written to it.
     fn settle(&self, id: SegmentId, written: u64) {
         if self.db.is_moved() {
-            let settled = self.shared.journal.settle_up_to(id, written);
+            let settled = self.journal.settle_up_to(id, written);
             self.shared.settings.disk_space.settle_written(settled);
         }
     }
@@ -378,7 +378,7 @@ impl JobWrites<'_> {
             payloads::delete_output(db, self.seq)?;
         }
         for &(kind, location) in &self.payloads {
-            if location.is_kept_in_journal() {
+            if location.is_kept() {
                 payloads::keep(db, self.seq, kind, location)?;
             } else {
                 payloads::put(db, self.seq, kind, &frame.payload(location).map_err(unreadable)?)?;
@@ -392,9 +392,7 @@ impl JobWrites<'_> {
 
     /// Records in the job which payloads have moved.
     fn note(&self, job: &mut Job) {
-        for &(kind, location) in
-            self.payloads.iter().filter(|(_, location)| !location.is_kept_in_journal())
-        {
+        for &(kind, location) in self.payloads.iter().filter(|(_, location)| !location.is_kept()) {
             job.payload_locations.clear(kind, location);
         }
         let pages = job.payload_locations.find_pages(self.pages);

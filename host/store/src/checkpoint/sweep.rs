@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::format::archived::ArchivedJob;
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 
 /// The longest time between two sweeps.
 const PACE_MAX: Duration = Duration::from_secs(60);

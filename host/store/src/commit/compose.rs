@@ -65,7 +65,7 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
     if let Some(input) = shared.payloads.get(seq, Kind::Input) {
         return Ok(Some(input.body));
     }
-    match call.input.map(|location| shared.journal.read(location)).transpose() {
+    match call.input.map(|location| shared.medium.read(location)).transpose() {
         Ok(Some(Some(bytes))) => return Ok(InputBytes::read_body(&bytes)),
         Ok(Some(None) | None) => {}
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -114,7 +114,7 @@ fn chunks_from(
     }
     let at = call.pages.partition_point(|(first, _)| *first <= from);
     if let Some((first, location)) = at.checked_sub(1).and_then(|at| call.pages.get(at)) {
-        match shared.journal.read(*location) {
+        match shared.medium.read(*location) {
             Ok(bytes) => {
                 if let Some(page) = bytes.and_then(|bytes| pages::Page::decode(*first, bytes)) {
                     return Ok(page.from(from));
@@ -152,6 +152,6 @@ fn request<T>(
 ) -> Result<T, Failure> {
     let (sender, receiver) = oneshot::channel();
     shared.index().push_request(request(sender));
-    shared.wake_database();
+    shared.wake_medium();
     receiver.blocking_recv().map_err(|_| Failure::Ended)
 }

@@ -3,4 +3,6 @@
 
 pub(crate) mod compose;
 pub(crate) mod encode;
+pub(crate) mod journal_log;
+pub(crate) mod log;
 pub(crate) mod writer;

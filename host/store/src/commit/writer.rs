@@ -1,4 +1,4 @@
-//! The one thread that writes the journal.
+//! The one thread that makes batches durable.
 //!
 //! Group commit: changes that arrive during the sync of a batch form the next batch. An idle store
 //! answers after one fsync; a busy store shares each fsync among many jobs, and the more jobs are
@@ -12,14 +12,8 @@ use std::time::{Duration, Instant};
 use tracing::{error, info};
 
 use crate::commit::compose::compose;
-use crate::commit::encode::encode;
+use crate::commit::log::{BatchLog, WriteError, Written};
 use crate::error::{Failure, OpenError};
-use crate::format::image::JobLocations;
-use crate::journal::AppendError;
-use crate::journal::Appended;
-use crate::journal::Appender;
-use crate::journal::checksum::PayloadPart;
-use crate::journal::segment::SegmentId;
 use crate::shared::Shared;
 use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
@@ -30,7 +24,7 @@ use crate::sync::thread::{self, Builder, JoinHandle};
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    appender: Appender,
+    log: Box<dyn BatchLog>,
 }
 
 /// The writer's next step.
@@ -45,26 +39,21 @@ enum NextStep {
     End,
 }
 
-/// After this time a frame that found no space is tried again.
+/// After this time a batch that found no space is written again.
 const SPACE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Number of pauses after which a store that is being opened or closed gives up waiting for space:
 /// 5 s.
 const SPACE_PAUSES_MAX: u32 = 50;
 
-/// Appends a frame; waits while the disk has no space for it. Callers that wait for the frame get
-/// no answer before, and new work is refused meanwhile.
-fn append(
-    appender: &mut Appender,
-    shared: &Shared,
-    encoded_batch: &[u8],
-    payloads: &[PayloadPart],
-) -> Result<Appended, Failure> {
+/// Writes a batch; waits while the medium has no space for it. Callers that wait for the batch get no
+/// answer before, and new work is refused meanwhile.
+fn write(log: &mut dyn BatchLog, shared: &Shared, batch: &Batch) -> Result<Written, Failure> {
     let mut space_wait = None;
     let mut pauses = 0;
     loop {
-        match appender.append(encoded_batch, payloads) {
-            Err(AppendError::NoSpace(error)) => {
+        match log.write(batch) {
+            Err(WriteError::NoSpace(error)) => {
                 if space_wait.is_none() {
                     error!("the journal waits for space on the disk: {error}");
                     space_wait = Some(shared.settings.disk_space.wait_for_space());
@@ -77,11 +66,11 @@ fn append(
                 }
                 thread::sleep(SPACE_PAUSE);
             }
-            appended => {
+            written => {
                 if space_wait.is_some() {
                     info!("the journal continues: the disk has space again");
                 }
-                return Ok(appended?);
+                return Ok(written?);
             }
         }
     }
@@ -103,8 +92,8 @@ fn pause(jobs_in_flight: usize) -> Duration {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, appender: Appender) -> Self {
-        Self { shared, appender }
+    pub(crate) fn new(shared: Arc<Shared>, log: impl BatchLog + 'static) -> Self {
+        Self { shared, log: Box::new(log) }
     }
 
     /// Starts the thread. It ends when the index is closed, or when it is closing and everything is
@@ -140,8 +129,8 @@ impl Writer {
 
     fn serve(&mut self) -> Result<(), Failure> {
         loop {
-            // Called without a taken batch, since the database may wait for a batch.
-            self.shared.journal.wait_for_room();
+            // Called without a taken batch, since the medium's thread may wait for a batch.
+            self.log.wait_for_room();
             match self.next_work() {
                 NextStep::Commit { batch, jobs_in_flight } => {
                     let begun = Instant::now();
@@ -156,8 +145,8 @@ impl Writer {
 
     /// Without space no segment is begun, and the database's thread asks again.
     fn begin_segment(&mut self) -> Result<(), Failure> {
-        let begun = match self.appender.begin_segment() {
-            Err(AppendError::NoSpace(error)) => {
+        let begun = match self.log.begin_segment() {
+            Err(WriteError::NoSpace(error)) => {
                 error!("the journal has no space for a new segment: {error}");
                 None
             }
@@ -165,7 +154,7 @@ impl Writer {
         };
         self.shared.index().answer_new_segment(begun);
         if begun.is_some() {
-            self.shared.wake_database();
+            self.shared.wake_medium();
         }
         Ok(())
     }
@@ -187,7 +176,7 @@ impl Writer {
                 NextBatch::BeginSegment => return NextStep::BeginSegment,
                 NextBatch::Wait(time) => self.shared.wait(&mut index, time),
                 NextBatch::Drained => {
-                    self.shared.wake_database();
+                    self.shared.wake_medium();
                     return NextStep::End;
                 }
                 NextBatch::Ended => return NextStep::End,
@@ -202,33 +191,27 @@ impl Writer {
         }
         let shared = &self.shared;
         let reserved = batch.reserved;
-        let mut has_ended_segment = false;
         let written = if batch.is_empty() {
-            (SegmentId(0), batch.jobs.iter().map(|_| JobLocations::default()).collect())
+            Written::nothing(batch.jobs.len())
         } else {
             compose(&mut batch, shared)?;
             #[cfg(test)]
             if batch.is_broken {
                 return Err(std::io::Error::other("broken by a test").into());
             }
-            let (image, payloads) = encode(&batch, &shared.seal);
-            let encoded_batch = image.encode();
             let begun = Instant::now();
-            let appended = append(&mut self.appender, shared, &encoded_batch, &payloads)?;
+            let written = write(&mut *self.log, shared, &batch)?;
             shared.count_commit(batch.operations, begun.elapsed());
-            has_ended_segment = appended.is_first;
-            let locations: Vec<_> = image.locations(appended.payloads).collect();
-            let segment = appended.payloads.segment;
-            shared.owe(segment, image.owed_bytes(encoded_batch.len(), &locations));
-            (segment, locations)
+            written
         };
+        let Written { segment, locations, has_ended_segment } = written;
         let (published, is_awaited) = {
             let mut index = shared.index();
-            let published = index.publish(batch, written, &shared.caches());
+            let published = index.publish(batch, (segment, locations), &shared.caches());
             (published, index.take_commit_awaited())
         };
         if has_ended_segment || is_awaited || published.has_ask {
-            shared.wake_database();
+            shared.wake_medium();
         }
         shared.notify_changed(&published.changed);
         if published.has_deliveries {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{DeliveryState, DeliveryStore};
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::payload::Json;
@@ -22,12 +22,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::Settings;
-use crate::SqliteStore;
+use crate::Store;
 use crate::state::backlog::Write;
 use crate::state::requests::DbRequest;
 
 struct Held {
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     dir: TempDir,
 }
 
@@ -37,10 +37,10 @@ fn open(settings: Settings) -> Held {
     Held { store, dir }
 }
 
-fn reopen(dir: &TempDir, settings: Settings) -> Arc<SqliteStore> {
+fn reopen(dir: &TempDir, settings: Settings) -> Arc<Store> {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
     let signals = Arc::new(Signals::default());
-    Arc::new(SqliteStore::open(dir.path(), clock, signals, settings).unwrap().0)
+    Arc::new(Store::open(dir.path(), clock, signals, settings).unwrap().0)
 }
 
 impl Held {
@@ -94,7 +94,7 @@ fn workers() -> [WorkerId; 1] {
 
 fn job() -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, NodeId(1)),
+        id: JobId::generate(Submission::Async, ShardId(1)),
         endpoint: endpoint(),
         owner: OwnerId::new("o").unwrap(),
         input: Json::null(),

@@ -6,7 +6,8 @@ use crate::damage::damaged;
 use crate::format::image::{BatchImage, JobLocations};
 use crate::format::positional;
 use crate::journal::frame::Frame;
-use crate::journal::segment::{JournalLocation, SegmentVersion};
+use crate::journal::segment::SegmentVersion;
+use crate::medium::PayloadLocation;
 
 /// Decodes a frame, with the locations of the jobs' payloads.
 ///
@@ -23,7 +24,7 @@ pub(crate) fn frame<'a>(frame: &'a Frame<'_>) -> io::Result<(BatchImage<'a>, Vec
 /// Those of [`frame`].
 pub(crate) fn batch(
     encoded_batch: &[u8],
-    payloads: JournalLocation,
+    payloads: PayloadLocation,
     version: SegmentVersion,
 ) -> io::Result<(BatchImage<'_>, Vec<JobLocations>)> {
     let decoded = match version {

@@ -17,7 +17,8 @@ use minicbor::{Decode, Encode};
 use crate::damage::damaged;
 use crate::format::EndpointKey;
 use crate::journal::checksum::SUM_BYTES;
-use crate::journal::segment::{JournalLocation, SegmentVersion};
+use crate::journal::segment::SegmentVersion;
+use crate::medium::PayloadLocation;
 
 /// The code of a pending delivery.
 pub(crate) const PENDING: u8 = 0;
@@ -321,9 +322,9 @@ impl JobImage<'_> {
     }
 
     /// The locations of its payloads; the first is at `at`. Moves `at` behind the last payload.
-    fn locations(&self, at: &mut JournalLocation, has_sums: bool) -> JobLocations {
+    fn locations(&self, at: &mut PayloadLocation, has_sums: bool) -> JobLocations {
         let mut next = |len: u32| {
-            let location = JournalLocation { len, ..*at };
+            let location = PayloadLocation { len, ..*at };
             at.at = at.at.saturating_add(len);
             location
         };
@@ -344,12 +345,12 @@ impl JobImage<'_> {
 /// The locations of the payloads of a [`JobImage`].
 #[derive(Debug, Default)]
 pub(crate) struct JobLocations {
-    pub(crate) input: Option<JournalLocation>,
-    pub(crate) output: Option<JournalLocation>,
+    pub(crate) input: Option<PayloadLocation>,
+    pub(crate) output: Option<PayloadLocation>,
     /// By the index of the first chunk.
-    pub(crate) pages: Vec<(u64, JournalLocation)>,
+    pub(crate) pages: Vec<(u64, PayloadLocation)>,
     /// The bytes that its webhook sends.
-    pub(crate) body: Option<JournalLocation>,
+    pub(crate) body: Option<PayloadLocation>,
 }
 
 impl<'a> BatchImage<'a> {
@@ -377,7 +378,7 @@ impl<'a> BatchImage<'a> {
     /// When the payloads have another length together.
     pub(crate) fn checked_locations(
         &self,
-        payloads: JournalLocation,
+        payloads: PayloadLocation,
         version: SegmentVersion,
     ) -> io::Result<Vec<JobLocations>> {
         let mut at = payloads;
@@ -396,7 +397,7 @@ impl<'a> BatchImage<'a> {
         let moved = |len: u32| u64::from(len) + u64::from(len.min(TABLE_PAGE_BYTES));
         let each = |job: &JobLocations| -> u64 {
             let JobLocations { input, output, pages, body } = job;
-            let small = [input, output].into_iter().flatten().filter(|it| !it.is_kept_in_journal());
+            let small = [input, output].into_iter().flatten().filter(|it| !it.is_kept());
             let pages = pages.iter().map(|(_, page)| page);
             small.chain(pages).chain(body).map(|location| moved(location.len)).sum()
         };
@@ -406,7 +407,7 @@ impl<'a> BatchImage<'a> {
     /// The locations of the jobs' payloads, which begin at `payloads`; each includes its checksum.
     pub(crate) fn locations(
         &self,
-        payloads: JournalLocation,
+        payloads: PayloadLocation,
     ) -> impl Iterator<Item = JobLocations> + use<'_, 'a> {
         let mut at = payloads;
         self.jobs.iter().map(move |job| job.locations(&mut at, true))
@@ -416,7 +417,7 @@ impl<'a> BatchImage<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::segment::SegmentId;
+    use crate::medium::SegmentId;
 
     #[test]
     fn payloads_beyond_those_of_the_frame_are_refused() {
@@ -434,7 +435,7 @@ mod tests {
         };
         let image = BatchImage { jobs: vec![job], ..BatchImage::default() };
         for len in [0, 9, 10, 11] {
-            let payloads = JournalLocation { segment: SegmentId(1), at: 100, len };
+            let payloads = PayloadLocation { segment: SegmentId(1), at: 100, len };
             assert!(image.checked_locations(payloads, SegmentVersion::NEWEST).is_err(), "{len}");
         }
     }

@@ -10,8 +10,7 @@ use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ChunkPage, Part};
 
 use crate::damage::damaged;
-use crate::journal::Journal;
-use crate::journal::segment::JournalLocation;
+use crate::medium::{Medium, PayloadLocation};
 
 /// Bytes after which a page is closed, so that reading one chunk does not read megabytes.
 pub(crate) const PAGE_BYTES: usize = 256 << 10;
@@ -37,7 +36,8 @@ impl Page {
         Some(Self { first, chunks: decode(bytes)? })
     }
 
-    fn next(&self) -> u64 {
+    /// The index of the first chunk behind it.
+    pub(crate) fn next(&self) -> u64 {
         self.first + self.chunks.len() as u64
     }
 
@@ -131,8 +131,8 @@ impl<'a> Answer<'a> {
 /// Adds the further chunks of `query` to `begun`, as far as `pages` has them; the first of the
 /// pages has the next chunk. Ends early when a page has moved to the database meanwhile.
 pub(crate) fn read(
-    journal: &Journal,
-    pages: &[(u64, JournalLocation)],
+    medium: &dyn Medium,
+    pages: &[(u64, PayloadLocation)],
     query: &Query,
     begun: ChunkPage,
 ) -> io::Result<ChunkPage> {
@@ -142,7 +142,7 @@ pub(crate) fn read(
         if answer.next_needed().is_none_or(|next| next < *first) {
             break;
         }
-        let Some(bytes) = journal.read(*location)? else { break };
+        let Some(bytes) = medium.read(*location)? else { break };
         let page = Page::decode(*first, bytes);
         answer.take(&page.ok_or_else(|| damaged("a page of chunks"))?);
     }

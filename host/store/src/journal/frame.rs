@@ -9,9 +9,8 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::journal::checksum;
-use crate::journal::segment::{
-    BLOCK_BYTES, HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId, SegmentVersion,
-};
+use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, SegmentFile, SegmentVersion};
+use crate::medium::{PayloadLocation, SegmentId};
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of the encoded
 /// batch, length of its payloads; each as a 32-bit little-endian number.
@@ -110,7 +109,7 @@ pub(crate) struct Frame<'a> {
     bytes: Vec<u8>,
     batch_bytes: u32,
     /// All its payloads, one after the other.
-    pub(crate) payloads: JournalLocation,
+    pub(crate) payloads: PayloadLocation,
 }
 
 impl Frame<'_> {
@@ -124,7 +123,7 @@ impl Frame<'_> {
     ///
     /// # Errors
     /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
-    pub(crate) fn payload(&self, location: JournalLocation) -> io::Result<Cow<'_, [u8]>> {
+    pub(crate) fn payload(&self, location: PayloadLocation) -> io::Result<Cow<'_, [u8]>> {
         let bytes = match self.in_memory(location) {
             Some(bytes) => bytes.into(),
             None => Cow::from(self.file.read(location.at, location.len)?),
@@ -140,7 +139,7 @@ impl Frame<'_> {
         self.version
     }
 
-    fn in_memory(&self, location: JournalLocation) -> Option<&[u8]> {
+    fn in_memory(&self, location: PayloadLocation) -> Option<&[u8]> {
         let before = HEAD_BYTES + self.batch_bytes;
         let from = location.at.checked_sub(self.payloads.at)?.checked_add(before)? as usize;
         self.bytes.get(from..from.checked_add(location.len as usize)?)
@@ -225,7 +224,7 @@ impl<'a> Frames<'a> {
             self.file.read(self.at, HEAD_BYTES + head.batch_bytes)?
         };
         let at = self.at + HEAD_BYTES + head.batch_bytes;
-        let payloads = JournalLocation { segment: self.segment, at, len: head.payloads };
+        let payloads = PayloadLocation { segment: self.segment, at, len: head.payloads };
         self.at = extent.end;
         self.number += 1;
         let (file, version) = (self.file, self.version);
@@ -254,7 +253,7 @@ mod tests {
         while let Some(frame) = frames.next().unwrap() {
             assert_eq!(frame.encoded_batch(), format!("frame {count}").as_bytes());
             let location =
-                |at, len| JournalLocation { segment: HEADER.id, at: frame.payloads.at + at, len };
+                |at, len| PayloadLocation { segment: HEADER.id, at: frame.payloads.at + at, len };
             assert_eq!(frame.payload(location(0, 2)).unwrap(), &b"xy"[..]);
             assert!(matches!(frame.payload(location(1, 2)), Ok(Cow::Borrowed(b"yz"))));
             count += 1;

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, JournalLocation};
+use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES};
+use crate::medium::PayloadLocation;
 
 /// The payloads of one segment that jobs refer to.
 #[derive(Debug, Default)]
@@ -29,13 +30,13 @@ enum Gaps {
 }
 
 impl Held {
-    pub(super) fn hold(&mut self, location: JournalLocation) {
+    pub(super) fn hold(&mut self, location: PayloadLocation) {
         let before = self.payloads.insert(location.at, location.len);
         debug_assert_eq!(before, None, "a payload belongs to one job");
         self.bytes += u64::from(location.len);
     }
 
-    pub(super) fn release(&mut self, location: JournalLocation) {
+    pub(super) fn release(&mut self, location: PayloadLocation) {
         let found = self.payloads.remove(&location.at);
         debug_assert_eq!(found, Some(location.len), "what is released was held");
         self.bytes -= found.map_or(0, u64::from);
@@ -44,7 +45,7 @@ impl Held {
         }
     }
 
-    pub(super) fn has(&self, location: JournalLocation) -> bool {
+    pub(super) fn has(&self, location: PayloadLocation) -> bool {
         self.payloads.get(&location.at) == Some(&location.len)
     }
 
@@ -107,10 +108,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::journal::segment::SegmentId;
+    use crate::medium::SegmentId;
 
-    fn location(at: u32, len: u32) -> JournalLocation {
-        JournalLocation { segment: SegmentId(1), at, len }
+    fn location(at: u32, len: u32) -> PayloadLocation {
+        PayloadLocation { segment: SegmentId(1), at, len }
     }
 
     #[test]

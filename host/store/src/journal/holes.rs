@@ -53,8 +53,9 @@ mod tests {
     use bytes::Bytes;
 
     use crate::journal::checksum;
-    use crate::journal::segment::{BLOCK_BYTES, JournalLocation, SegmentId};
+    use crate::journal::segment::BLOCK_BYTES;
     use crate::journal::{Appender, Bounds, Journal, JournalRecord};
+    use crate::medium::{Medium as _, PayloadLocation, SegmentId};
 
     const PAYLOAD_BYTES: u32 = 20_000;
 
@@ -67,7 +68,7 @@ mod tests {
     }
 
     /// Appends a frame of four payloads, and returns their locations.
-    fn append(appender: &mut Appender) -> Vec<JournalLocation> {
+    fn append(appender: &mut Appender) -> Vec<PayloadLocation> {
         let mut parts = Vec::new();
         let lengths: Vec<_> = (1..=4)
             .map(|byte| {
@@ -76,7 +77,7 @@ mod tests {
             .collect();
         let mut next = appender.append(b"batch", &parts).unwrap().payloads;
         let location = |len| {
-            let location = JournalLocation { len, ..next };
+            let location = PayloadLocation { len, ..next };
             next.at += len;
             location
         };
@@ -90,9 +91,9 @@ mod tests {
         append(&mut appender);
         journal.owe(SegmentId(1), 100);
         let settle = |written| journal.settle_up_to(SegmentId(1), written);
-        assert_eq!((settle(30), settle(70), journal.owed_bytes()), (30, 40, 30));
+        assert_eq!((settle(30), settle(70), journal.backlog_bytes()), (30, 40, 30));
         assert_eq!((settle(10), settle(70), settle(90), settle(200)), (0, 0, 20, 10));
-        assert_eq!((journal.owed_bytes(), settle(300)), (0, 0));
+        assert_eq!((journal.backlog_bytes(), settle(300)), (0, 0));
     }
 
     #[test]
@@ -101,7 +102,7 @@ mod tests {
         let (journal, mut appender) = journal(dir.path());
         let locations = append(&mut appender);
         let [first, second, third, fourth] = locations[..] else { panic!("{locations:?}") };
-        journal.hold([second, third, fourth].into_iter());
+        journal.hold(&mut [second, third, fourth].into_iter());
         let gaps = || journal.next_gaps().unwrap();
         let is_whole = |location| journal.read(location).unwrap().is_some();
         assert!(gaps().is_none(), "a start would read the frames");
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(appender.begin_segment().unwrap(), SegmentId(2));
         journal.set_checkpointed(SegmentId(1));
         assert!(!is_whole(first), "it is in the tables");
-        journal.release([third].into_iter());
+        journal.release(&mut [third].into_iter());
         assert!(!is_whole(third), "it is deleted");
 
         let copy = journal.copy().unwrap();
@@ -127,7 +128,7 @@ mod tests {
         let block = third.at.next_multiple_of(BLOCK_BYTES);
         assert_eq!(file.read(block, BLOCK_BYTES).unwrap(), [0; BLOCK_BYTES as usize]);
         assert!(is_whole(second) && is_whole(fourth) && file.header().unwrap().is_some());
-        journal.release([fourth].into_iter());
+        journal.release(&mut [fourth].into_iter());
         assert!(gaps().is_none(), "`file` is a reader");
         drop(file);
         let found = gaps().unwrap();
@@ -137,7 +138,7 @@ mod tests {
         // The next use of the file begins with a file without holes.
         let file = found.file.clone();
         drop(found);
-        journal.release([second].into_iter());
+        journal.release(&mut [second].into_iter());
         drop(file);
         assert_eq!(appender.begin_segment().unwrap(), SegmentId(2), "it has no frame");
         append(&mut appender);

@@ -48,9 +48,8 @@ pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::held::Held;
 pub(crate) use crate::journal::holes::Gaps;
-use crate::journal::segment::{
-    HEADER_BYTES, Header, JournalLocation, SegmentFile, SegmentId, SegmentVersion,
-};
+use crate::journal::segment::{HEADER_BYTES, Header, SegmentFile, SegmentVersion};
+use crate::medium::{Medium, PayloadLocation, SegmentId};
 use crate::private::make_private_dir;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -264,22 +263,7 @@ impl Journal {
         JournalEnd { segment: segments.last, at: segments.open_end }
     }
 
-    /// The payload at `location`; `None` when it is not in the journal any more: then it is in the
-    /// database, or deleted.
-    ///
-    /// # Errors
-    /// Of kind [`InvalidData`](io::ErrorKind::InvalidData) when it does not match its checksum.
-    pub(crate) fn read(&self, location: JournalLocation) -> io::Result<Option<Bytes>> {
-        let Some((file, version)) = self.file_of(location) else { return Ok(None) };
-        let bytes = Bytes::from(file.read(location.at, location.len)?);
-        if !version.has_sums() {
-            return Ok(Some(bytes));
-        }
-        let payload = checksum::checked(&bytes).ok_or_else(|| file.damaged_payload(location))?;
-        Ok(Some(bytes.slice_ref(payload)))
-    }
-
-    fn file_of(&self, location: JournalLocation) -> Option<(Arc<SegmentFile>, SegmentVersion)> {
+    fn file_of(&self, location: PayloadLocation) -> Option<(Arc<SegmentFile>, SegmentVersion)> {
         let segments = self.segments();
         let segment = segments.used.get(&location.segment)?;
         // Bytes of a checkpointed segment that are not held may be in a hole. A hole is made only
@@ -289,35 +273,11 @@ impl Journal {
         is_needed.then(|| (segment.file.clone(), segment.header.version))
     }
 
-    /// Protects the bytes at `locations` from being overwritten.
-    pub(crate) fn hold(&self, locations: impl Iterator<Item = JournalLocation>) {
-        self.for_each(locations, |segments, location| {
-            debug_assert!(segments.used.contains_key(&location.segment), "what is held is there");
-            segments.held.entry(location.segment).or_default().hold(location);
-        });
-    }
-
-    /// Undoes a [`hold`](Self::hold).
-    pub(crate) fn release(&self, locations: impl Iterator<Item = JournalLocation>) {
-        self.for_each(locations, |segments, location| {
-            let held = segments.held.get_mut(&location.segment);
-            debug_assert!(held.is_some(), "what is released was held");
-            let Some(held) = held else { return };
-            held.release(location);
-            if held.is_empty() {
-                segments.held.remove(&location.segment);
-                if location.segment <= segments.checkpointed {
-                    segments.free(location.segment);
-                }
-            }
-        });
-    }
-
     /// Takes the lock only if there is any location; most jobs have none.
     fn for_each(
         &self,
-        locations: impl Iterator<Item = JournalLocation>,
-        mut each: impl FnMut(&mut Segments, JournalLocation),
+        locations: &mut dyn Iterator<Item = PayloadLocation>,
+        mut each: impl FnMut(&mut Segments, PayloadLocation),
     ) {
         let mut locations = locations.peekable();
         if locations.peek().is_some() {
@@ -327,7 +287,7 @@ impl Journal {
     }
 
     /// Whether bytes at `location` can be held.
-    pub(crate) fn has(&self, location: JournalLocation) -> bool {
+    pub(crate) fn has(&self, location: PayloadLocation) -> bool {
         self.segments().used.contains_key(&location.segment)
     }
 
@@ -343,11 +303,6 @@ impl Journal {
         if let Some(segment) = self.segments().used.get_mut(&id) {
             segment.owed_bytes += bytes;
         }
-    }
-
-    /// Bytes that the checkpoints of all segments will write, at most.
-    pub(crate) fn owed_bytes(&self) -> u64 {
-        self.segments().used.values().map(|segment| segment.owed_bytes).sum()
     }
 
     /// The oldest segment that is not checkpointed and not written any more.
@@ -384,7 +339,7 @@ impl Journal {
     /// or shorter.
     pub(crate) fn read_end(
         &self,
-        location: JournalLocation,
+        location: PayloadLocation,
         count: u32,
     ) -> io::Result<Option<Vec<u8>>> {
         let Some((file, version)) = self.file_of(location) else { return Ok(None) };
@@ -515,12 +470,6 @@ impl Journal {
         segments.used.iter().map(copy).collect()
     }
 
-    /// There will be no further checkpoint.
-    pub(crate) fn close(&self) {
-        self.segments().is_closed = true;
-        self.checkpointed.notify_all();
-    }
-
     /// Waits while the checkpoint is far behind.
     pub(crate) fn wait_for_room(&self) {
         let mut segments = self.segments();
@@ -584,6 +533,52 @@ impl Journal {
 
     fn segments(&self) -> MutexGuard<'_, Segments> {
         self.segments.lock()
+    }
+}
+
+impl Medium for Journal {
+    /// `None` when the payload is not in the journal any more: then it is in the database, or deleted.
+    fn read(&self, location: PayloadLocation) -> io::Result<Option<Bytes>> {
+        let Some((file, version)) = self.file_of(location) else { return Ok(None) };
+        let bytes = Bytes::from(file.read(location.at, location.len)?);
+        if !version.has_sums() {
+            return Ok(Some(bytes));
+        }
+        let payload = checksum::checked(&bytes).ok_or_else(|| file.damaged_payload(location))?;
+        Ok(Some(bytes.slice_ref(payload)))
+    }
+
+    fn hold(&self, locations: &mut dyn Iterator<Item = PayloadLocation>) {
+        self.for_each(locations, |segments, location| {
+            debug_assert!(segments.used.contains_key(&location.segment), "what is held is there");
+            segments.held.entry(location.segment).or_default().hold(location);
+        });
+    }
+
+    fn release(&self, locations: &mut dyn Iterator<Item = PayloadLocation>) {
+        self.for_each(locations, |segments, location| {
+            let held = segments.held.get_mut(&location.segment);
+            debug_assert!(held.is_some(), "what is released was held");
+            let Some(held) = held else { return };
+            held.release(location);
+            if held.is_empty() {
+                segments.held.remove(&location.segment);
+                if location.segment <= segments.checkpointed {
+                    segments.free(location.segment);
+                }
+            }
+        });
+    }
+
+    /// Bytes that the checkpoints of all segments will write, at most.
+    fn backlog_bytes(&self) -> u64 {
+        self.segments().used.values().map(|segment| segment.owed_bytes).sum()
+    }
+
+    /// There will be no further checkpoint.
+    fn close(&self) {
+        self.segments().is_closed = true;
+        self.checkpointed.notify_all();
     }
 }
 
@@ -693,7 +688,7 @@ struct Open {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Appended {
     /// All its payloads, one after the other.
-    pub(crate) payloads: JournalLocation,
+    pub(crate) payloads: PayloadLocation,
     /// Whether it is the first of its segment, so that the previous segment may be checkpointed.
     pub(crate) is_first: bool,
 }
@@ -744,7 +739,7 @@ impl Appender {
         }
         open.file.sync().map_err(AppendError::Fatal)?;
         let at = open.at + HEAD_BYTES + batch_bytes;
-        let payloads = JournalLocation { segment: open.header.id, at, len: payload_bytes };
+        let payloads = PayloadLocation { segment: open.header.id, at, len: payload_bytes };
         open.at = end;
         open.frames += 1;
         self.journal.segments().open_end = end;

@@ -12,8 +12,9 @@ use crate::journal::JournalRecord;
 use crate::journal::checksum;
 use crate::journal::damage;
 use crate::journal::frame::{Frame, Frames};
-use crate::journal::segment::{Header, JournalLocation, SegmentFile, SegmentId};
+use crate::journal::segment::{Header, SegmentFile};
 use crate::journal::tail;
+use crate::medium::{PayloadLocation, SegmentId};
 
 /// The segments that were found, and the files that are not segments.
 pub(crate) struct Scan {
@@ -90,7 +91,7 @@ impl Scan {
     pub(crate) fn payload(
         &self,
         dir: &Path,
-        location: JournalLocation,
+        location: PayloadLocation,
     ) -> io::Result<Result<Vec<u8>, Damage>> {
         let Some(Scanned { file, header, .. }) = self.segments.get(&location.segment) else {
             let details = format!("segment {} of the journal is missing", location.segment.0);
@@ -122,12 +123,12 @@ impl Scan {
 fn is_in_whole_frame(
     file: &SegmentFile,
     header: Header,
-    location: JournalLocation,
+    location: PayloadLocation,
 ) -> io::Result<bool> {
     let mut frames = Frames::new(file, header)?;
     loop {
         while let Some(frame) = frames.next()? {
-            let JournalLocation { at, len, .. } = frame.payloads;
+            let PayloadLocation { at, len, .. } = frame.payloads;
             if (at..at.saturating_add(len)).contains(&location.at) {
                 return Ok(true);
             }

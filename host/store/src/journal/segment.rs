@@ -13,31 +13,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::damage::damaged;
 use crate::durable;
-
-/// The number of a segment. It grows with each use of a file and is never reused, so a location in
-/// an overwritten segment is detected. 2^32 segments are some 10^17 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SegmentId(pub(crate) u32);
-
-/// A location of bytes in the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct JournalLocation {
-    pub(crate) segment: SegmentId,
-    pub(crate) at: u32,
-    pub(crate) len: u32,
-}
-
-/// Inputs and outputs of this size or more stay in the journal until their job is deleted; smaller
-/// ones, and chunks, move to the database. SQLite writes 16 KiB at half the speed of the journal,
-/// 64 KiB at a quarter.
-const KEPT_BYTES_MIN: u32 = 16 << 10;
-
-impl JournalLocation {
-    /// Whether an input or output here stays when its segment is checkpointed.
-    pub(crate) fn is_kept_in_journal(self) -> bool {
-        self.len >= KEPT_BYTES_MIN
-    }
-}
+use crate::medium::{PayloadLocation, SegmentId};
 
 /// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,8 +261,8 @@ impl SegmentFile {
     }
 
     /// The error for a payload of this file that does not match its checksum.
-    pub(crate) fn damaged_payload(&self, location: JournalLocation) -> io::Error {
-        let JournalLocation { at, len, .. } = location;
+    pub(crate) fn damaged_payload(&self, location: PayloadLocation) -> io::Error {
+        let PayloadLocation { at, len, .. } = location;
         damaged(format!("a payload of {len} bytes in {} at byte {at} is damaged", self.name()))
     }
 

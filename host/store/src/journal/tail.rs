@@ -102,7 +102,8 @@ fn is_whole(file: &SegmentFile, salt: u64, head: &Candidate) -> io::Result<bool>
 mod tests {
     use super::*;
     use crate::journal::frame;
-    use crate::journal::segment::{HEADER_BYTES, SegmentId, SegmentVersion};
+    use crate::journal::segment::{HEADER_BYTES, SegmentVersion};
+    use crate::medium::SegmentId;
 
     fn frame(salt: u64, number: u32, payload: &[u8]) -> Vec<u8> {
         let head = frame::head(salt, number, b"says", [payload].into_iter());

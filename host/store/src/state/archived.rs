@@ -19,7 +19,7 @@ use gristmill_core::time::Timestamp;
 
 use crate::format::EndpointKey;
 use crate::format::archived::{ArchivedJob, ArchivedSum};
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 use crate::state::disk_usage::DiskUsage;
 use crate::state::found_row::{FoundRow, archived};
 use crate::state::index::{Endpoint, Index};

@@ -19,8 +19,7 @@ use gristmill_core::usage::{Bill, UsageSum};
 use crate::format::EndpointKey;
 use crate::format::image::JobLocations;
 use crate::format::pages::{Page, paginate};
-use crate::journal::Journal;
-use crate::journal::segment::{JournalLocation, SegmentId};
+use crate::medium::{Medium, PayloadLocation, SegmentId};
 use crate::state::backlog::Ack;
 use crate::state::backlog::Due;
 use crate::state::backlog::Urgency;
@@ -110,9 +109,9 @@ pub(crate) struct Call {
     /// The charge for its body, or why it is given up at once.
     pub(crate) room: Result<DiskCharge, NotSent>,
     /// The location of the job's input, when it is in the journal.
-    pub(crate) input: Option<JournalLocation>,
+    pub(crate) input: Option<PayloadLocation>,
     /// The locations of its chunks that are in the journal.
-    pub(crate) pages: Vec<(u64, JournalLocation)>,
+    pub(crate) pages: Vec<(u64, PayloadLocation)>,
 }
 
 /// A delivery that is added with the end of its job.
@@ -161,7 +160,7 @@ pub(crate) struct Published {
 pub(crate) struct Caches<'a> {
     pub(crate) payloads: &'a PayloadCache,
     pub(crate) chunks: &'a ChunkCache,
-    pub(crate) journal: &'a Journal,
+    pub(crate) medium: &'a dyn Medium,
 }
 
 /// Bounds of one batch.
@@ -429,7 +428,7 @@ impl Index {
                     self.outbox.set_charge(id, charge);
                 }
             }
-            self.record_locations(&write, locations, to.journal);
+            self.record_locations(&write, locations, to.medium);
             self.publish_job(write, segment, &mut published.acks);
         }
         for (_, delivery) in batch.deliveries {
@@ -449,31 +448,32 @@ impl Index {
 
     /// Records the locations of the payloads in the batch, and releases those that are not needed
     /// any more.
-    fn record_locations(&mut self, write: &JobWrite, locations: JobLocations, journal: &Journal) {
+    fn record_locations(&mut self, write: &JobWrite, locations: JobLocations, medium: &dyn Medium) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
         if write.row.status.is_none() {
-            journal.release(job.payload_locations.kept().map(|(_, location)| location));
+            medium.release(&mut job.payload_locations.kept().map(|(_, location)| location));
             return;
         }
         if !write.row.needs_input() {
-            journal.release(
-                job.payload_locations
+            medium.release(
+                &mut job
+                    .payload_locations
                     .input
                     .take()
                     .into_iter()
-                    .filter(|location| location.is_kept_in_journal()),
+                    .filter(|location| location.is_kept()),
             );
         }
         if write.clear_result
             && let Some(results) = &mut job.payload_locations.results
         {
             results.pages.clear();
-            journal.release(
-                results.output.take().into_iter().filter(|location| location.is_kept_in_journal()),
+            medium.release(
+                &mut results.output.take().into_iter().filter(|location| location.is_kept()),
             );
         }
         let new = locations.input.into_iter().chain(locations.output);
-        journal.hold(new.filter(|location| location.is_kept_in_journal()));
+        medium.hold(&mut new.filter(|location| location.is_kept()));
         job.payload_locations.add(locations);
     }
 

@@ -9,7 +9,7 @@ use gristmill_core::record::{ClaimedJob, Lease};
 use gristmill_core::time::Timestamp;
 
 use crate::format::payload::Payload;
-use crate::journal::segment::JournalLocation;
+use crate::medium::PayloadLocation;
 use crate::state::index::Index;
 use crate::state::slab::JobKey;
 
@@ -28,7 +28,7 @@ pub(crate) struct Claimed {
     ttl_at: Timestamp,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
-    pub(crate) location: Option<JournalLocation>,
+    pub(crate) location: Option<PayloadLocation>,
     /// Whether the stored input is damaged.
     pub(crate) is_damaged: bool,
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use gristmill_core::record::JobRecord;
 
-use crate::journal::segment::JournalLocation;
+use crate::medium::PayloadLocation;
 
 /// A job that a search has found.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Hit {
     pub(crate) record: JobRecord,
     /// Set when only the whole error shows whether the job matches: the number of its rows, and the location of
     /// the error if the journal has it.
-    pub(crate) unread_error: Option<(u64, Option<JournalLocation>)>,
+    pub(crate) unread_error: Option<(u64, Option<PayloadLocation>)>,
 }
 
 /// What a search has found so far, and where it continues: `Continue` when this page may get more jobs, `Break`

@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::payload::Payload;
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 use crate::state::backlog::Ack;
 use crate::state::backlog::Write;
 use crate::state::backlog::{Backlog, Urgency};

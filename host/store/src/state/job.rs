@@ -25,7 +25,7 @@ use crate::format::past::PastAttempts;
 use crate::format::payload::{Kind, Payload};
 use crate::format::status_code;
 use crate::format::status_from;
-use crate::journal::segment::{JournalLocation, SegmentId};
+use crate::medium::{PayloadLocation, SegmentId};
 use crate::state::backlog::Ack;
 use crate::state::backlog::Urgency;
 use crate::state::meters::Bills;
@@ -87,25 +87,25 @@ pub(crate) struct Stored {
 /// The locations of a job's visible payloads in the journal. Other payloads are in the database.
 #[derive(Debug, Default)]
 pub(crate) struct PayloadLocations {
-    pub(crate) input: Option<JournalLocation>,
+    pub(crate) input: Option<PayloadLocation>,
     pub(crate) results: Option<Box<ResultLocations>>,
 }
 
 /// The locations of the results of attempts.
 #[derive(Debug, Default)]
 pub(crate) struct ResultLocations {
-    pub(crate) output: Option<JournalLocation>,
+    pub(crate) output: Option<PayloadLocation>,
     /// Pages of chunks by the index of their first chunk, ascending; chunks in the database come
     /// before these.
-    pub(crate) pages: Vec<(u64, JournalLocation)>,
+    pub(crate) pages: Vec<(u64, PayloadLocation)>,
 }
 
 impl PayloadLocations {
-    pub(crate) fn output(&self) -> Option<JournalLocation> {
+    pub(crate) fn output(&self) -> Option<PayloadLocation> {
         self.results.as_ref()?.output
     }
 
-    pub(crate) fn pages(&self) -> &[(u64, JournalLocation)] {
+    pub(crate) fn pages(&self) -> &[(u64, PayloadLocation)] {
         self.results.as_ref().map_or(&[], |results| &results.pages)
     }
 
@@ -124,7 +124,7 @@ impl PayloadLocations {
     }
 
     /// Removes the location of a payload. False when the payload is not at `location`.
-    pub(crate) fn clear(&mut self, kind: Kind, location: JournalLocation) -> bool {
+    pub(crate) fn clear(&mut self, kind: Kind, location: PayloadLocation) -> bool {
         let stored = match (kind, &mut self.results) {
             (Kind::Input, _) => &mut self.input,
             (Kind::Output, Some(results)) => &mut results.output,
@@ -139,7 +139,7 @@ impl PayloadLocations {
     }
 
     /// The index range of `some`, the pages of one batch, among the pages.
-    pub(crate) fn find_pages(&self, some: &[(u64, JournalLocation)]) -> Option<Range<usize>> {
+    pub(crate) fn find_pages(&self, some: &[(u64, PayloadLocation)]) -> Option<Range<usize>> {
         let (first, _) = some.first()?;
         let at = self.pages().partition_point(|(index, _)| index < first);
         let range = at..at + some.len();
@@ -147,10 +147,10 @@ impl PayloadLocations {
     }
 
     /// The payloads that stay in the journal and keep their segment alive.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, JournalLocation)> {
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Kind, PayloadLocation)> {
         let input = self.input.map(|location| (Kind::Input, location));
         let output = self.output().map(|location| (Kind::Output, location));
-        input.into_iter().chain(output).filter(|(_, location)| location.is_kept_in_journal())
+        input.into_iter().chain(output).filter(|(_, location)| location.is_kept())
     }
 }
 

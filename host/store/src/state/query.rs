@@ -9,7 +9,7 @@ use gristmill_core::record::{Demand, JobCounts};
 use gristmill_core::time::Timestamp;
 
 use crate::format::pages::Query;
-use crate::journal::segment::JournalLocation;
+use crate::medium::PayloadLocation;
 use crate::state::index::{Endpoint, Index};
 use crate::state::job::Job;
 use crate::state::requests::ChunkRequest;
@@ -27,7 +27,7 @@ pub(crate) struct FoundChunks {
     /// Whether the first chunk is in the database, or does not exist.
     pub(crate) begins_in_database: bool,
     /// The pages in the journal with the chunks that are not in the database.
-    pub(crate) pages: Vec<(u64, JournalLocation)>,
+    pub(crate) pages: Vec<(u64, PayloadLocation)>,
 }
 
 impl Index {

@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::format::CatalogRow;
 use crate::format::pages::Query;
 use crate::format::payload::{Found, Kind, Payload};
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 use crate::state::found_row::FoundRow;
 use crate::state::hit::{Hit, SearchedPage};
 

@@ -14,8 +14,7 @@ use gristmill_core::usage::UsageRow;
 use crate::error::Recovery;
 use crate::format::EndpointKey;
 use crate::format::image::{IdempotencyImage, JobImage, JobLocations, NewJobImage, StateImage};
-use crate::journal::Journal;
-use crate::journal::segment::SegmentId;
+use crate::medium::{Medium, PayloadLocation, SegmentId};
 use crate::state::disk_usage::DiskUsage;
 use crate::state::found_row::FoundRow;
 use crate::state::idempotency::{Dropped, IdempotencyRecord};
@@ -186,20 +185,24 @@ impl Index {
         }
     }
 
-    /// Holds the payloads of all jobs in the journal.
+    /// Holds the payloads of all jobs in the medium, which `has` them.
     ///
     /// # Errors
     /// A job with a payload in a segment that does not exist.
-    pub(crate) fn hold_payloads(&mut self, journal: &Journal) -> Result<(), (JobId, SegmentId)> {
+    pub(crate) fn hold_payloads(
+        &mut self,
+        medium: &dyn Medium,
+        has: impl Fn(PayloadLocation) -> bool,
+    ) -> Result<(), (JobId, SegmentId)> {
         for job in self.jobs.values_mut() {
             if !job.row.needs_input() {
                 job.payload_locations.input = None;
             }
             let kept = || job.payload_locations.kept().map(|(_, location)| location);
-            if let Some(location) = kept().find(|location| !journal.has(*location)) {
+            if let Some(location) = kept().find(|location| !has(*location)) {
                 return Err((job.id, location.segment));
             }
-            journal.hold(kept());
+            medium.hold(&mut kept());
         }
         Ok(())
     }
@@ -332,14 +335,14 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{NodeId, Submission};
+    use gristmill_core::id::{ShardId, Submission};
 
     use super::*;
     use crate::state::owners::Owners;
 
     #[test]
     fn records_count_for_the_owners_of_their_endpoints() {
-        let id = JobId::generate(Submission::Async, NodeId(1));
+        let id = JobId::generate(Submission::Async, ShardId(1));
         let mut index = Index::new(Owners::default());
         let name = |name: &str| EndpointId::new(name).unwrap();
         for (number, of) in [(1, "a"), (2, "a"), (3, "b"), (4, "without-record")] {

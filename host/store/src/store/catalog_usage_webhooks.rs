@@ -15,14 +15,14 @@ use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use tokio::sync::oneshot;
 
-use super::SqliteStore;
+use super::Store;
 use crate::shared::{answer, damaged};
 use crate::state::outbox::Moment;
 use crate::state::requests::DbRequest;
 use crate::tables::catalog;
 
 #[async_trait]
-impl CatalogStore for SqliteStore {
+impl CatalogStore for Store {
     async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.shared.request(DbRequest::Catalog { answer: sender })?;
@@ -54,13 +54,13 @@ impl CatalogStore for SqliteStore {
             .shared
             .change(|index, _| deleted.iter().map(|id| index.forget(id)).collect::<Vec<_>>());
         // It deletes the archived jobs.
-        self.shared.wake_database();
+        self.shared.wake_medium();
         drop(forgotten);
     }
 }
 
 #[async_trait]
-impl UsageStore for SqliteStore {
+impl UsageStore for Store {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.shared.request(DbRequest::Usage { query: query.clone(), answer: sender })?;
@@ -78,7 +78,7 @@ impl UsageStore for SqliteStore {
 }
 
 #[async_trait]
-impl DeliveryStore for SqliteStore {
+impl DeliveryStore for Store {
     async fn begin_attempts(
         &self,
         ended: &[DeliveryId],
@@ -92,7 +92,7 @@ impl DeliveryStore for SqliteStore {
         let found = self.shared.read(|index, _| index.outbox().body(id))?;
         let Some(location) = found else { return Ok(None) };
         if let Some(location) = location
-            && let Some(bytes) = self.shared.read_journal(location).await?
+            && let Some(bytes) = self.shared.read_at(location).await?
         {
             return Ok(Some(Json::from_stored(bytes)));
         }
@@ -142,7 +142,7 @@ impl DeliveryStore for SqliteStore {
 }
 
 #[async_trait]
-impl SecretsStore for SqliteStore {
+impl SecretsStore for Store {
     async fn rotate_secrets_key(&self) -> Result<Rotated, RotateError> {
         let (answer, rotated) = oneshot::channel();
         let request = DbRequest::Rotate { answer };
@@ -152,7 +152,7 @@ impl SecretsStore for SqliteStore {
 }
 
 #[async_trait]
-impl BackupSource for SqliteStore {
+impl BackupSource for Store {
     async fn backup(&self, with_secrets_key: bool) -> Result<Vec<BackupFile>, BackupError> {
         let (answer, files) = oneshot::channel();
         let request = DbRequest::Backup { with_secrets_key, answer };

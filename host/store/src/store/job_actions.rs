@@ -7,12 +7,12 @@ use gristmill_core::job_action::{JobAction, JobActionStore};
 use gristmill_core::store::StoreError;
 use tokio::sync::oneshot;
 
-use super::SqliteStore;
+use super::Store;
 use crate::shared::answer;
 use crate::state::requests::DbRequest;
 
 #[async_trait]
-impl JobActionStore for SqliteStore {
+impl JobActionStore for Store {
     async fn put_action(&self, action: JobAction) -> Result<(), StoreError> {
         let (sender, receiver) = oneshot::channel();
         let action = Box::new(action);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::{JobEvent, JobStatus};
 use gristmill_core::job_filter::JobSearch;
 use gristmill_core::listing::{JobPage, JobQuery};
@@ -23,7 +23,7 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{Bill, Metered};
 use tokio::sync::oneshot;
 
-use super::{SqliteStore, fenced};
+use super::{Store, fenced};
 use crate::failure;
 use crate::format::pages::stored_bytes;
 use crate::format::payload::{Kind, Payload};
@@ -48,7 +48,7 @@ type FencedAnswer = Result<Fenced, StoreError>;
 /// Claimed jobs whose inputs are still being read. If the caller's future is dropped meanwhile,
 /// they are released, since no worker would ever run them.
 struct ReleaseOnDrop<'a> {
-    store: &'a SqliteStore,
+    store: &'a Store,
     leases: Vec<Lease>,
 }
 
@@ -63,9 +63,9 @@ impl Drop for ReleaseOnDrop<'_> {
 }
 
 #[async_trait]
-impl JobStore for SqliteStore {
-    fn node(&self) -> NodeId {
-        self.shared.node
+impl JobStore for Store {
+    fn shard(&self) -> ShardId {
+        self.shared.shard
     }
 
     fn now(&self) -> Timestamp {
@@ -552,7 +552,7 @@ impl JobStore for SqliteStore {
             index.ack_deletion(endpoint, ack);
             forgotten
         })?;
-        self.shared.wake_database();
+        self.shared.wake_medium();
         drop(forgotten);
         answer(on_disk).await
     }
@@ -576,7 +576,7 @@ impl JobStore for SqliteStore {
             archived_jobs,
             waiting_webhooks,
             commit: shared.commit_durations.totals(),
-            checkpoint_backlog_bytes: shared.journal.owed_bytes(),
+            checkpoint_backlog_bytes: shared.medium.backlog_bytes(),
         }
     }
 

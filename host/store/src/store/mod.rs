@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::{EndpointId, JobId, ShardId};
 use gristmill_core::job::JobEvent;
 use gristmill_core::job::JobStatus;
 use gristmill_core::limits::SMALL_RESULT_BYTES;
 use gristmill_core::payload::Json;
-use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome};
+use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome, StoreEpoch};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::time::{Clock, Timestamp};
@@ -25,6 +25,8 @@ use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 
 use crate::checkpoint::database::Database;
+use crate::commit::journal_log::JournalLog;
+use crate::commit::log::BatchLog;
 use crate::commit::writer::Writer;
 use crate::damage::Damage;
 use crate::error::{OpenError, Recovery};
@@ -32,10 +34,11 @@ use crate::failure;
 use crate::format::pages;
 use crate::format::pages::Query;
 use crate::format::payload::{Found, InputBytes, Kind, Payload};
-use crate::journal::Appender;
 use crate::journal::Journal;
-use crate::journal::segment::JournalLocation;
+use crate::medium::{Medium, PayloadLocation};
+use crate::memory::{Memory, MemoryLog, MemoryReader};
 use crate::recover;
+use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
 use crate::state::backlog::Ack;
@@ -62,12 +65,12 @@ const DISK_SPACE_PAUSE: Duration = Duration::from_millis(100);
 /// directory. The drop waits for the store's threads: for at most one batch and a part of a
 /// checkpoint.
 #[derive(Debug)]
-pub struct SqliteStore {
+pub struct Store {
     pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl SqliteStore {
+impl Store {
     /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
     /// an end without [`close`](gristmill_core::store::JobStore::close). Blocks; takes about two
     /// seconds for a million jobs that are not archived, and reads the whole database after such an end.
@@ -111,14 +114,45 @@ impl SqliteStore {
         index.repair(now, &mut recovery);
         db.watch_space(settings.disk_space.clone());
         index.begin_epoch(db.begin_life(journal.end().segment, now)?);
-        let (node, disk) = (db.node, (Arc::new(journal), db.seal.clone()));
-        let shared = Arc::new(Shared::new(node, clock, signals, settings, index, disk));
-        shared.settings.disk_space.owe(shared.journal.owed_bytes());
+        let (shard, seal, journal) = (db.shard, db.seal.clone(), Arc::new(journal));
+        let log = JournalLog::new(journal.clone(), end, seal.clone(), settings.disk_space.clone());
+        settings.disk_space.owe(journal.backlog_bytes());
+        let medium = (journal.clone() as Arc<dyn Medium>, seal);
+        let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
+        let database = Database::new(shared.clone(), journal, db);
+        Ok((Self::start(shared, log, || database.start())?, recovery))
+    }
+
+    /// A store without a disk, for tests: the same engine, whose batches become rows in memory.
+    ///
+    /// # Errors
+    /// [`OpenError::Thread`] when the system has no further thread.
+    pub fn in_memory(
+        shard: ShardId,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+    ) -> Result<Self, OpenError> {
+        let memory = Arc::new(Memory::default());
+        let mut index = Index::new(Owners::new(settings.disk_space.clone(), settings.owners_max()));
+        index.begin_epoch(StoreEpoch(1));
+        let medium = (memory.clone() as Arc<dyn Medium>, Arc::new(Seal::in_memory()));
+        let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
+        let reader = MemoryReader::new(shared.clone(), memory.clone());
+        Self::start(shared, MemoryLog(memory), || reader.start())
+    }
+
+    /// Starts the threads: first that of the medium, since the writer may wait for it.
+    fn start(
+        shared: Arc<Shared>,
+        log: impl BatchLog + 'static,
+        start_medium: impl FnOnce() -> Result<JoinHandle<()>, OpenError>,
+    ) -> Result<Self, OpenError> {
         let store = Self { shared: shared.clone(), threads: Mutex::default() };
-        let database = Database::new(shared.clone(), db).start()?;
-        store.threads.lock().push(database);
-        let mut writer = Writer::new(shared.clone(), Appender::new(shared.journal.clone(), end));
-        // On a separate thread: the writer may wait for the database, and a thread of an
+        let medium = start_medium()?;
+        store.threads.lock().push(medium);
+        let mut writer = Writer::new(shared, log);
+        // On a separate thread: the writer may wait for the medium, and a thread of an
         // asynchronous runtime must not wait.
         let drained = thread::scope(|scope| scope.spawn(|| writer.drain()).join());
         match drained {
@@ -128,7 +162,7 @@ impl SqliteStore {
         }
         let writer = writer.start()?;
         store.threads.lock().push(writer);
-        Ok((store, recovery))
+        Ok(store)
     }
 
     /// Reads payloads by row from the database.
@@ -147,9 +181,9 @@ impl SqliteStore {
         &self,
         seq: u64,
         kind: Kind,
-        location: JournalLocation,
+        location: PayloadLocation,
     ) -> Result<Option<Payload>, StoreError> {
-        let Some(bytes) = self.shared.read_journal(location).await? else { return Ok(None) };
+        let Some(bytes) = self.shared.read_at(location).await? else { return Ok(None) };
         let payload = match kind {
             Kind::Input => InputBytes::read(&bytes, &self.shared.seal, seq),
             Kind::Output => Some(Payload { body: Json::from_stored(bytes), s3_config: None }),
@@ -163,7 +197,7 @@ impl SqliteStore {
         &self,
         seq: u64,
         kind: Kind,
-        location: Option<JournalLocation>,
+        location: Option<PayloadLocation>,
     ) -> Result<Option<Json>, StoreError> {
         if let Some(payload) = self.shared.payloads.get(seq, kind) {
             return Ok(Some(payload.body));
@@ -180,13 +214,13 @@ impl SqliteStore {
     /// Adds to `begun` the further chunks of `query` that are in `pages` of the journal.
     async fn read_pages(
         &self,
-        pages: Vec<(u64, JournalLocation)>,
+        pages: Vec<(u64, PayloadLocation)>,
         query: Query,
         begun: ChunkPage,
     ) -> Result<ChunkPage, StoreError> {
         let bytes: u64 = pages.iter().map(|(_, location)| u64::from(location.len)).sum();
-        let journal = self.shared.journal.clone();
-        let read = move || pages::read(&journal, &pages, &query, begun);
+        let medium = self.shared.medium.clone();
+        let read = move || pages::read(&*medium, &pages, &query, begun);
         let read = match bytes <= READ_INLINE_BYTES_MAX.into() {
             true => read(),
             false => tokio::task::spawn_blocking(read).await.map_err(|_| StoreError::Closed)?,
@@ -208,20 +242,20 @@ impl SqliteStore {
 
 /// A record; for a long error also the number of the job's rows and the error's position in the
 /// journal.
-type FoundRecord = Option<(JobRecord, Option<(u64, Option<JournalLocation>)>)>;
+type FoundRecord = Option<(JobRecord, Option<(u64, Option<PayloadLocation>)>)>;
 
-impl Drop for SqliteStore {
+impl Drop for Store {
     fn drop(&mut self) {
         self.shared.end(None);
         for thread in self.threads.lock().drain(..) {
             // A panic of the thread was reported as fatal.
             let _ = thread.join();
         }
-        self.shared.settings.disk_space.settle(self.shared.journal.owed_bytes());
+        self.shared.settings.disk_space.settle(self.shared.medium.backlog_bytes());
     }
 }
 
-impl SqliteStore {
+impl Store {
     /// The endpoints that the store has any data of, except usage, with the number of their jobs.
     /// Endpoints that are being deleted are not among them.
     ///
@@ -234,7 +268,7 @@ impl SqliteStore {
     /// Gives back space of the disk in the background, if it is nearly full: deleted data leaves the
     /// journal and the tables. To be called after each measurement of a nearly full disk.
     pub fn give_back_space(&self) {
-        self.shared.wake_database();
+        self.shared.wake_medium();
     }
 
     /// Reserves room for bytes of a running job, and waits while the disk does not `admit` them: the

@@ -12,7 +12,7 @@ use gristmill_core::record::JobRecord;
 use gristmill_core::store::StoreError;
 use tokio::sync::oneshot;
 
-use super::SqliteStore;
+use super::Store;
 use crate::failure;
 use crate::format::payload::Kind;
 use crate::shared::{answer, damaged};
@@ -24,7 +24,7 @@ const VISITS_MAX: usize = 20;
 
 const QUESTIONS_MAX: usize = 2;
 
-impl SqliteStore {
+impl Store {
     /// A page of the jobs of a search.
     pub(super) async fn searched(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
         let seal = &self.shared.seal;

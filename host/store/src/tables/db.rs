@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::backup::UNFINISHED;
 use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::id::NodeId;
+use gristmill_core::id::ShardId;
 use gristmill_core::record::StoreEpoch;
 use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
@@ -28,7 +28,7 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::journal::JournalEnd;
 use crate::journal::JournalRecord;
-use crate::journal::segment::SegmentId;
+use crate::medium::SegmentId;
 use crate::private::make_private_dir;
 use crate::private::open_private_file;
 use crate::seal::{Seal, Word};
@@ -79,7 +79,7 @@ pub(crate) struct Db {
     /// Pages in the write-ahead log.
     wal_pages: Arc<AtomicU64>,
     pub(crate) seal: Arc<Seal>,
-    pub(crate) node: NodeId,
+    pub(crate) shard: ShardId,
     /// The tables' knowledge of the journal when the file was opened.
     pub(crate) journal: JournalRecord,
     /// The newest time that the host has recorded.
@@ -127,7 +127,7 @@ impl Db {
         }
         // The names of the files must survive as well as their content.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
-        let (node, was_clean, word) = read_meta(&connection, &seal)?;
+        let (shard, was_clean, word) = read_meta(&connection, &seal)?;
         if !was_clean {
             quick_check(&connection, &file)?;
         }
@@ -155,7 +155,7 @@ impl Db {
             connection,
             wal_pages,
             seal,
-            node,
+            shard,
             journal,
             seen_at,
             was_clean,
@@ -484,13 +484,13 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
 }
 
 /// Reads the file's row that describes it, and checks that `seal` has the key of its secrets. Returns
-/// the node, whether the file was closed in order, and the word of the key.
-fn read_meta(db: &Connection, seal: &Seal) -> Result<(NodeId, bool, Word), OpenError> {
+/// the shard, whether the file was closed in order, and the word of the key.
+fn read_meta(db: &Connection, seal: &Seal) -> Result<(ShardId, bool, Word), OpenError> {
     let sql = "SELECT node, is_clean, sealed FROM meta";
-    let (node, was_clean, sealed): (_, _, Vec<u8>) =
-        db.query_row(sql, (), |row| Ok((NodeId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
+    let (shard, was_clean, sealed): (_, _, Vec<u8>) =
+        db.query_row(sql, (), |row| Ok((ShardId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
     let word = seal.read_word(&sealed)?;
-    Ok((node, was_clean, word))
+    Ok((shard, was_clean, word))
 }
 
 /// Sets the connection up to write. This may itself write to the file.

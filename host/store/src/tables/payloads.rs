@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::format::payload::{Found, InputBytes, Kind, Payload, open_s3};
 use crate::journal::checksum;
-use crate::journal::segment::{JournalLocation, SegmentId};
+use crate::medium::{PayloadLocation, SegmentId};
 use crate::seal::Seal;
 use crate::tables::sql::{integer, invalid, is_whole};
 
@@ -32,7 +32,7 @@ pub(crate) fn keep(
     db: &Connection,
     seq: u64,
     kind: Kind,
-    location: JournalLocation,
+    location: PayloadLocation,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT OR REPLACE INTO kept (seq, kind, segment, at, len) VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -57,7 +57,7 @@ pub(crate) fn unkeep(db: &Connection, seq: u64, kind: Kind) -> rusqlite::Result<
 /// Passes the job's number and the location of each payload that stays in the journal to `take`.
 pub(crate) fn load_kept(
     db: &Connection,
-    mut take: impl FnMut(u64, Kind, JournalLocation),
+    mut take: impl FnMut(u64, Kind, PayloadLocation),
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare("SELECT seq, kind, segment, at, len FROM kept")?;
     let mut rows = statement.query(())?;
@@ -66,7 +66,7 @@ pub(crate) fn load_kept(
         let kind = Kind::from_code(row.get(1)?);
         let kind = kind.ok_or_else(|| invalid(1, Type::Integer, "unknown kind of payload"))?;
         let location =
-            JournalLocation { segment: SegmentId(row.get(2)?), at: row.get(3)?, len: row.get(4)? };
+            PayloadLocation { segment: SegmentId(row.get(2)?), at: row.get(3)?, len: row.get(4)? };
         take(seq, kind, location);
     }
     Ok(())

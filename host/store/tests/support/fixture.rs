@@ -1,52 +1,60 @@
-//! Either store with its clock and signals, for suites that test both.
+//! Each store with its clock and signals, for suites that test all of them.
 
 use std::sync::Arc;
 
 use gristmill_core::catalog::CatalogStore;
-use gristmill_core::id::{JobId, NodeId};
+use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::job_action::JobActionStore;
 use gristmill_core::record::{ClaimedJob, JobRecord, NewJob};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_core::usage::UsageStore;
-use gristmill_store::{MemoryStore, Settings};
+use gristmill_store::{ModelStore, Settings, Store};
 use tempfile::TempDir;
 
 use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 
-pub(crate) trait Store: JobStore + CatalogStore + UsageStore + JobActionStore {}
-impl<T: JobStore + CatalogStore + UsageStore + JobActionStore> Store for T {}
+pub(crate) trait AnyStore: JobStore + CatalogStore + UsageStore + JobActionStore {}
+impl<T: JobStore + CatalogStore + UsageStore + JobActionStore> AnyStore for T {}
 
 /// A store with its clock and signals.
 pub(crate) struct Fixture {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn AnyStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) signals: Arc<Signals>,
     _dir: Option<TempDir>,
 }
 
 impl Fixture {
+    /// The engine without a disk.
     pub(crate) fn memory() -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
-        let store = MemoryStore::new(NodeId(7), clock.clone(), signals.clone())
+        let settings = super::settings();
+        let store = Store::in_memory(ShardId(7), clock.clone(), signals.clone(), settings).unwrap();
+        Self { store: Arc::new(store), clock, signals, _dir: None }
+    }
+
+    pub(crate) fn model() -> Self {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let store = ModelStore::new(ShardId(7), clock.clone(), signals.clone())
             .with_queue_jobs_max(QUEUE_JOBS_MAX);
         Self { store: Arc::new(store), clock, signals, _dir: None }
     }
 
-    pub(crate) fn sqlite() -> Self {
-        Self::sqlite_with(super::settings())
+    pub(crate) fn journal() -> Self {
+        Self::journal_with(super::settings())
     }
 
     pub(crate) fn with_small_segments() -> Self {
-        Self::sqlite_with(super::with_small_segments())
+        Self::journal_with(super::with_small_segments())
     }
 
     pub(crate) fn archiving_at_once() -> Self {
-        Self::sqlite_with(super::archiving_at_once())
+        Self::journal_with(super::archiving_at_once())
     }
 
-    fn sqlite_with(settings: Settings) -> Self {
+    fn journal_with(settings: Settings) -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = open_with(settings, dir.path(), &clock, &signals);
@@ -85,17 +93,22 @@ impl Fixture {
     }
 }
 
-/// Makes four tests of each function that takes a [`Fixture`]: with either store, with a store
-/// that checkpoints all the time, and with a store that also archives ended jobs at once.
+/// Makes five tests of each function that takes a [`Fixture`]: with the model, with the engine over each
+/// medium, with a journal that is checkpointed all the time, and with one whose ended jobs also leave memory
+/// at once.
 macro_rules! contract {
     ($($name:ident),* $(,)?) => {
+        mod model {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::$name(crate::support::fixture::Fixture::model()).await })*
+        }
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(crate::support::fixture::Fixture::memory()).await })*
         }
-        mod sqlite {
+        mod journal {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(crate::support::fixture::Fixture::sqlite()).await })*
+            async fn $name() { super::$name(crate::support::fixture::Fixture::journal()).await })*
         }
         mod archiving_at_once {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

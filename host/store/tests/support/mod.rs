@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, NodeId, OwnerId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::Claim;
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::payload::Json;
@@ -21,7 +21,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::usage::{Metered, UsageFilter, UsageQuery};
-use gristmill_store::{Recovery, Settings, SqliteStore};
+use gristmill_store::{Recovery, Settings, Store};
 use tempfile::TempDir;
 
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -53,7 +53,7 @@ pub(crate) fn open(
     dir: &Path,
     clock: &Arc<ManualClock>,
     signals: &Arc<Signals>,
-) -> (SqliteStore, Recovery) {
+) -> (Store, Recovery) {
     open_with(settings(), dir, clock, signals)
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn open_with(
     dir: &Path,
     clock: &Arc<ManualClock>,
     signals: &Arc<Signals>,
-) -> (SqliteStore, Recovery) {
-    SqliteStore::open(dir, clock.clone(), signals.clone(), settings).unwrap()
+) -> (Store, Recovery) {
+    Store::open(dir, clock.clone(), signals.clone(), settings).unwrap()
 }
 
 /// A data directory of a backup's files.
@@ -107,7 +107,7 @@ pub(crate) fn stream_position(attempt: u32, index: u64) -> StreamPosition {
 
 pub(crate) fn job(endpoint: &str) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, NodeId(7)),
+        id: JobId::generate(Submission::Async, ShardId(7)),
         endpoint: self::endpoint(endpoint),
         owner: OwnerId::new("owner").unwrap(),
         input: json(r#"{"n":1}"#),
@@ -124,7 +124,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
 }
 
 pub(crate) fn sync_job(endpoint: &str) -> NewJob {
-    let id = JobId::generate(Submission::Sync, NodeId(7));
+    let id = JobId::generate(Submission::Sync, ShardId(7));
     NewJob { id, retention: Retention::by_default(RETENTION_SYNC_MS_MIN), ..job(endpoint) }
 }
 

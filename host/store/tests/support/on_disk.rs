@@ -7,7 +7,7 @@ use gristmill_core::record::Lease;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::ManualClock;
-use gristmill_store::{Settings, SqliteStore};
+use gristmill_store::{Settings, Store};
 use tempfile::TempDir;
 
 use super::{START, endpoint, open_with, worker};
@@ -15,7 +15,7 @@ use super::{START, endpoint, open_with, worker};
 /// A store in a directory, which can end without being closed.
 pub(crate) struct OnDisk {
     pub(crate) settings: Settings,
-    pub(crate) store: Option<SqliteStore>,
+    pub(crate) store: Option<Store>,
     pub(crate) clock: Arc<ManualClock>,
     /// Dropped last: the store may still write to it.
     pub(crate) dir: TempDir,
@@ -36,7 +36,7 @@ impl OnDisk {
         self.store = Some(opened.0);
     }
 
-    pub(crate) fn store(&self) -> &SqliteStore {
+    pub(crate) fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn status_document(document: &JobDocument) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{EndpointId, JobId, NodeId, Submission, WorkerId};
+    use gristmill_core::id::{EndpointId, JobId, ShardId, Submission, WorkerId};
     use gristmill_core::job::{Claim, JobStatus};
     use gristmill_core::payload::Json;
     use gristmill_core::record::JobRecord;
@@ -45,7 +45,7 @@ mod tests {
     fn record(status: JobStatus) -> JobRecord {
         let at = |ms| Timestamp::from_millis(ms);
         JobRecord {
-            id: JobId::generate(Submission::Async, NodeId(0)),
+            id: JobId::generate(Submission::Async, ShardId(0)),
             endpoint: EndpointId::new("e").unwrap(),
             status,
             created_at: at(900),

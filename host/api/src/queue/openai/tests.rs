@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use gristmill_core::id::{EndpointId, JobId, KeyId, NodeId, OwnerId, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, KeyId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::limits::WAIT_MS;
@@ -19,7 +19,7 @@ use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::workers::{WorkerCounts, Workers};
-use gristmill_store::MemoryStore;
+use gristmill_store::ModelStore;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ impl Workers for NoWorkers {
 }
 
 struct Bench {
-    store: Arc<MemoryStore>,
+    store: Arc<ModelStore>,
     jobs: Arc<Jobs>,
     deployment: Arc<Deployment>,
 }
@@ -55,7 +55,7 @@ impl Bench {
     fn new() -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
-        let store = Arc::new(MemoryStore::new(NodeId(1), clock, signals.clone()));
+        let store = Arc::new(ModelStore::new(ShardId(1), clock, signals.clone()));
         let jobs =
             Arc::new(Jobs::new(store.clone(), signals, Arc::new(NoWorkers), Strictness::Refuse));
         let (owner, template) = (OwnerId::new("o").unwrap(), TemplateId::new("t").unwrap());

@@ -26,7 +26,7 @@ use gristmill_core::time::{Clock, Timestamp};
 
 use self::ended::Ended;
 use self::schedule::{Path, Schedule};
-use crate::journal::segment::JournalLocation;
+use crate::medium::PayloadLocation;
 use crate::state::owners::OwnerKey;
 use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 
@@ -75,7 +75,7 @@ struct DeliveryRow<K> {
     target: Arc<str>,
     stage: Stage,
     /// The location of the body, while it is in the journal.
-    body: Option<JournalLocation>,
+    body: Option<PayloadLocation>,
     /// Counts the body of a pending delivery in the account of its owner.
     charge: Option<DiskCharge>,
 }
@@ -216,7 +216,7 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// Records the location of the delivery's body; `None`: in the database.
-    pub(crate) fn set_body(&mut self, id: DeliveryId, location: Option<JournalLocation>) {
+    pub(crate) fn set_body(&mut self, id: DeliveryId, location: Option<PayloadLocation>) {
         if let Some(row) = self.rows.get_mut(&id) {
             row.body = location;
         }
@@ -232,7 +232,7 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// The location of a pending delivery's body; the inner `None`: in the database.
-    pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<JournalLocation>> {
+    pub(crate) fn body(&self, id: DeliveryId) -> Option<Option<PayloadLocation>> {
         let row = self.rows.get(&id)?;
         matches!(row.delivery.state, DeliveryState::Pending { .. }).then_some(row.body)
     }

@@ -4,7 +4,7 @@ use gristmill_core::delivery::{
     ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, AfterAttempt, AttemptReport, NotSent,
 };
 use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::id::{EndpointId, JobId, NodeId, Submission};
+use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
 use gristmill_core::job::JobStatus;
 
 use super::*;
@@ -37,7 +37,7 @@ impl Fixture {
         Delivery {
             id: self.outbox.next_id(),
             endpoint: EndpointId::new("e").unwrap(),
-            job: JobId::generate(Submission::Async, NodeId(0)),
+            job: JobId::generate(Submission::Async, ShardId(0)),
             job_status: JobStatus::Completed,
             job_retries: 0,
             url: url.to_owned(),

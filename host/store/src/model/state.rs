@@ -1,4 +1,4 @@
-//! The state of a [`MemoryStore`](super::MemoryStore), and how events change it.
+//! The state of a [`ModelStore`](super::ModelStore), and how events change it.
 //!
 //! All jobs are in one ordered map, so a change costs a few searches, and a list examines every
 //! job.
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     /// How often the store was restarted.
     pub(super) restarts: u32,
-    pub(super) jobs: BTreeMap<JobId, MemoryJob>,
+    pub(super) jobs: BTreeMap<JobId, ModelJob>,
     /// Waiting jobs: normal before low priority, then by queue position.
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
     pub(super) last_queue_position: u64,
@@ -49,7 +49,7 @@ pub(super) struct State {
 }
 
 #[derive(Debug)]
-pub(super) struct MemoryJob {
+pub(super) struct ModelJob {
     pub(super) new: NewJob,
     /// Grows from submission to submission.
     pub(super) seq: u64,
@@ -72,7 +72,7 @@ pub(super) struct MemoryJob {
     pub(super) past_attempts: Vec<PastAttempt>,
 }
 
-impl MemoryJob {
+impl ModelJob {
     pub(super) fn purge_at(&self) -> Timestamp {
         match (self.finished_at, self.state.status()) {
             (Some(end), Some(status)) => self.new.retention.purge_at(status, end, self.ttl_at),
@@ -163,7 +163,7 @@ impl State {
         endpoint: Option<&EndpointId>,
         id: JobId,
         now: Timestamp,
-    ) -> Option<&MemoryJob> {
+    ) -> Option<&ModelJob> {
         let job = self.jobs.get(&id)?;
         let is_asked_for = endpoint.is_none_or(|endpoint| *endpoint == job.new.endpoint);
         (is_asked_for && job.purge_at() > now).then_some(job)
@@ -175,7 +175,7 @@ impl State {
     }
 
     /// The running job that the lease names.
-    pub(super) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut MemoryJob> {
+    pub(super) fn leased(&mut self, lease: Lease, now: Timestamp) -> Option<&mut ModelJob> {
         if lease.epoch != self.epoch() {
             return None;
         }
@@ -282,7 +282,7 @@ impl State {
     }
 
     /// Which of a job's times has passed.
-    pub(super) fn expiry_of(job: &MemoryJob, now: Timestamp) -> JobEvent {
+    pub(super) fn expiry_of(job: &ModelJob, now: Timestamp) -> JobEvent {
         if job.ttl_at <= now { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed }
     }
 
@@ -344,7 +344,7 @@ impl State {
 
 /// The delivery of a job that has just ended, if it has a webhook.
 fn deliver(
-    job: &MemoryJob,
+    job: &ModelJob,
     outbox: &mut Outbox<EndpointId>,
     bodies: &mut BTreeMap<DeliveryId, Json>,
 ) -> Option<Delivery> {

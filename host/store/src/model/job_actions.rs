@@ -1,14 +1,14 @@
-//! The calls of a [`MemoryStore`] about actions on many jobs.
+//! The calls of a [`ModelStore`] about actions on many jobs.
 
 use async_trait::async_trait;
 use gristmill_core::id::JobActionId;
 use gristmill_core::job_action::{JobAction, JobActionStore};
 use gristmill_core::store::StoreError;
 
-use super::MemoryStore;
+use super::ModelStore;
 
 #[async_trait]
-impl JobActionStore for MemoryStore {
+impl JobActionStore for ModelStore {
     async fn put_action(&self, action: JobAction) -> Result<(), StoreError> {
         self.change(|state, _, _| drop(state.actions.insert(action.id.clone(), action)))
     }

@@ -1,4 +1,4 @@
-//! The catalog, the usage and the pending webhooks of a [`MemoryStore`].
+//! The catalog, the usage and the pending webhooks of a [`ModelStore`].
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use gristmill_core::payload::Json;
 use gristmill_core::store::StoreError;
 use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 
-use super::MemoryStore;
+use super::ModelStore;
 use crate::state::outbox::Moment;
 
 #[async_trait]
-impl CatalogStore for MemoryStore {
+impl CatalogStore for ModelStore {
     async fn load_catalog(&self) -> Result<Vec<CatalogEntry>, StoreError> {
         self.read(|state, _| state.catalog.values().cloned().collect())
     }
@@ -46,7 +46,7 @@ impl CatalogStore for MemoryStore {
 }
 
 #[async_trait]
-impl UsageStore for MemoryStore {
+impl UsageStore for ModelStore {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
         self.read(|state, now| {
             let first_kept = Hour::of(now).first_kept();
@@ -71,7 +71,7 @@ impl UsageStore for MemoryStore {
 }
 
 #[async_trait]
-impl DeliveryStore for MemoryStore {
+impl DeliveryStore for ModelStore {
     async fn begin_attempts(
         &self,
         ended: &[DeliveryId],

@@ -10,7 +10,7 @@ mod state;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gristmill_core::id::{EndpointId, JobId, NodeId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobState, JobStatus};
 use gristmill_core::job_filter::{Candidate, ErrorText, JobSearch, Match};
@@ -30,7 +30,7 @@ use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 
-use self::state::{MemoryJob, Notifications, State, all_of};
+use self::state::{ModelJob, Notifications, State, all_of};
 use crate::state::idempotency::IdempotencyRecord;
 
 /// Most jobs that one call of `expire` deletes.
@@ -39,19 +39,19 @@ const EXPIRE_JOBS_MAX: usize = 500;
 /// Keeps jobs and the catalog in memory. Cheap to create; a lookup costs a search in an ordered
 /// map.
 #[derive(Debug)]
-pub struct MemoryStore {
-    node: NodeId,
+pub struct ModelStore {
+    shard: ShardId,
     clock: Arc<dyn Clock>,
     signals: Arc<Signals>,
     queue_jobs_max: usize,
     state: Mutex<State>,
 }
 
-impl MemoryStore {
+impl ModelStore {
     /// An empty store.
-    pub fn new(node: NodeId, clock: Arc<dyn Clock>, signals: Arc<Signals>) -> Self {
+    pub fn new(shard: ShardId, clock: Arc<dyn Clock>, signals: Arc<Signals>) -> Self {
         let state = Mutex::new(State::default());
-        Self { node, clock, signals, queue_jobs_max: QUEUE_JOBS_MAX, state }
+        Self { shard, clock, signals, queue_jobs_max: QUEUE_JOBS_MAX, state }
     }
 
     /// An empty store with another bound on the waiting jobs of one endpoint.
@@ -67,7 +67,7 @@ impl MemoryStore {
     pub fn reopen(&self, signals: Arc<Signals>) -> Self {
         let state = Mutex::new(std::mem::take(&mut *self.state.lock()));
         let (clock, queue_jobs_max) = (self.clock.clone(), self.queue_jobs_max);
-        let next = Self { node: self.node, clock, signals, queue_jobs_max, state };
+        let next = Self { shard: self.shard, clock, signals, queue_jobs_max, state };
         next.restart();
         next
     }
@@ -175,9 +175,9 @@ fn fenced(is_applied: bool) -> Fenced {
 }
 
 #[async_trait]
-impl JobStore for MemoryStore {
-    fn node(&self) -> NodeId {
-        self.node
+impl JobStore for ModelStore {
+    fn shard(&self) -> ShardId {
+        self.shard
     }
 
     fn now(&self) -> Timestamp {
@@ -208,7 +208,7 @@ impl JobStore for MemoryStore {
                 let owner = || new.incarnation.owner().clone();
                 state.idempotency_index.insert(&new.endpoint, owner, key, first);
             }
-            let job = MemoryJob {
+            let job = ModelJob {
                 seq,
                 state: JobState::InQueue,
                 queue_position: state.last_queue_position,
@@ -383,7 +383,7 @@ impl JobStore for MemoryStore {
             }
             state.idempotency_index.expire(now, EXPIRE_JOBS_MAX);
             let next =
-                state.jobs.values().map(MemoryJob::purge_at).min().unwrap_or(Timestamp::NEVER);
+                state.jobs.values().map(ModelJob::purge_at).min().unwrap_or(Timestamp::NEVER);
             NextExpiry(next.min(state.idempotency_index.next()))
         })
     }
@@ -431,7 +431,7 @@ impl JobStore for MemoryStore {
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
         self.read(|state, now| {
             let before = query.after.map_or(u64::MAX, |Cursor(seq)| seq);
-            let is_asked_for = |job: &&MemoryJob| {
+            let is_asked_for = |job: &&ModelJob| {
                 job.new.endpoint == *endpoint && job.seq < before && job.purge_at() > now
             };
             let mut jobs: Vec<_> = state.jobs.values().filter(is_asked_for).collect();
@@ -455,7 +455,7 @@ impl JobStore for MemoryStore {
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
         self.read(|state, now| {
             let before = search.after.map_or(u64::MAX, |Cursor(seq)| seq);
-            let is_asked_for = |job: &&MemoryJob| {
+            let is_asked_for = |job: &&ModelJob| {
                 search.endpoints.contains(&job.new.endpoint)
                     && job.seq < before
                     && job.purge_at() > now
@@ -559,7 +559,7 @@ impl JobStore for MemoryStore {
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
         self.read(|state, _| {
             let waits =
-                |job: &&MemoryJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
+                |job: &&ModelJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
             let waiting = || state.jobs.values().filter(waits);
             let normal = || waiting().filter(|job| !job.new.policy.low_priority);
             let first = normal().min_by_key(|job| job.queue_position);
