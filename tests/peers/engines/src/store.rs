@@ -15,7 +15,7 @@ use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, NextExpiry};
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_store::{Settings, Store};
+use gristmill_store::Settings;
 
 use crate::engines::LOG_BYTES;
 
@@ -47,7 +47,7 @@ impl Clock for JobClock {
 }
 
 pub struct Store {
-    store: Store,
+    store: gristmill_store::Store,
     clock: Arc<JobClock>,
     endpoint: EndpointId,
     owner: OwnerId,
@@ -60,7 +60,7 @@ impl Store {
         let clock = Arc::new(JobClock { ended: AtomicU64::new(0), begun: Instant::now() });
         let settings = Settings::with_journal(LOG_BYTES);
         let signals = Arc::new(Signals::default());
-        let (store, _) = Store::open(dir, clock.clone(), signals, settings).unwrap();
+        let (store, _) = gristmill_store::Store::open(dir, clock.clone(), signals, settings).unwrap();
         let waiting = store.stats().jobs;
         let it = Self {
             store,
