@@ -75,7 +75,7 @@ impl Store {
 
     pub async fn submit(&self, payload: &Bytes) {
         let job = NewJob {
-            id: JobId::generate(Submission::Sync, self.store.node()),
+            id: JobId::generate(Submission::Sync, self.store.shard()),
             endpoint: self.endpoint.clone(),
             owner: self.owner.clone(),
             input: Json::from_stored(payload.clone()),
