@@ -94,7 +94,6 @@ async fn a_change_brings_an_archived_job_back() {
     let record = t.store().job(&name, id).await.unwrap().unwrap();
     assert_eq!(record.purge_at, START.plus_millis(70));
     until_archived(&t, 1).await;
-    // The position in a stream is only in memory, so its job stays there.
     t.store().mark_delivered(id, stream_position(2, 9)).await.unwrap();
     let record = t.store().job(&name, id).await.unwrap().unwrap();
     assert_eq!((record.chunks_delivered, t.store().archived_jobs()), (1, 0));
@@ -137,7 +136,19 @@ async fn a_reader_of_an_archived_jobs_stream_gets_each_page_once() {
     // Before the last byte is on the wire: the reader's next call may follow at once.
     assert_eq!(jobs.mark_delivered(id, first.end()).now_or_never(), Some(Ok(())));
     assert_eq!(page().await.chunks, []);
-    assert_eq!(store.archived_jobs(), 0, "its position is only in memory");
+    assert_eq!(store.archived_jobs(), 0, "a reader may follow at once");
+    drop((jobs, first));
+    t.clock.advance(60_000);
+    t.store = Some(Arc::into_inner(store).unwrap_or_else(|| panic!("no other user")));
+    until_archived(&t, 1).await;
+    let delivered = async |t: &OnDisk| t.store().job(&name, id).await.unwrap().unwrap();
+    assert_eq!(delivered(&t).await.chunks_delivered, 2);
+    t.restart();
+    assert_eq!(t.store().archived_jobs(), 1);
+    assert_eq!(delivered(&t).await.chunks_delivered, 2);
+    // The position comes back to memory with its job, and never moves back.
+    t.store().mark_delivered(id, stream_position(1, 0)).await.unwrap();
+    assert_eq!((delivered(&t).await.chunks_delivered, t.store().archived_jobs()), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

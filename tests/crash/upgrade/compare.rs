@@ -48,14 +48,14 @@ const MAY_DIFFER: &[MayDiffer] = &[
     change(ALL, "/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
     change(ALL, "/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
     change(
-        &[9, 10, 11, 12],
+        &[9, 10, 11, 12, 13],
         INTERRUPTED_TIMELINE,
         "/body/status",
         "\"IN_PROGRESS\"",
         "\"IN_QUEUE\"",
     ),
-    change(&[9, 10, 11, 12], INTERRUPTED_TIMELINE, "/body/events/1/workerId", "*", "nothing"),
-    change(&[9, 10, 11, 12], INTERRUPTED_TIMELINE, "/body/events/2", "nothing", "*"),
+    change(&[9, 10, 11, 12, 13], INTERRUPTED_TIMELINE, "/body/events/1/workerId", "*", "nothing"),
+    change(&[9, 10, 11, 12, 13], INTERRUPTED_TIMELINE, "/body/events/2", "nothing", "*"),
     // Version 6 did not record when a job was queued again: its wait counts from its submission.
     change(&[6], INTERRUPTED, "/body/delayTime", "0", "1000"),
     change(&[6], REQUESTS, "/body/requests/0/delayTime", "0", "1000"),
@@ -68,7 +68,7 @@ const MAY_DIFFER: &[MayDiffer] = &[
 ];
 
 /// The versions of all recorded directories.
-const ALL: &[u64] = &[6, 7, 8, 9, 10, 11, 12];
+const ALL: &[u64] = &[6, 7, 8, 9, 10, 11, 12, 13];
 
 const INTERRUPTED: &str = "/v2/interrupted/status/*";
 const INTERRUPTED_TIMELINE: &str = "/v2/interrupted/timeline/*";

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use archive::{Expected, PartlyRead, Repeat, Secrets, Webhook};
 
 /// The schema version that this host writes.
-const SCHEMA_VERSION: u64 = 12;
+const SCHEMA_VERSION: u64 = 13;
 
 /// The wait between two attempts of a webhook, in milliseconds.
 const RETRY_INTERVAL_MS: u64 = 10_000;
@@ -59,8 +59,10 @@ recorded_directories! {
     a_directory_of_version_10_is_upgraded_after_a_crash: 10, "killed";
     a_directory_of_version_11_is_upgraded_after_an_orderly_end: 11, "closed";
     a_directory_of_version_11_is_upgraded_after_a_crash: 11, "killed";
-    a_directory_of_version_12_is_opened_after_an_orderly_end: 12, "closed";
-    a_directory_of_version_12_is_opened_after_a_crash: 12, "killed";
+    a_directory_of_version_12_is_upgraded_after_an_orderly_end: 12, "closed";
+    a_directory_of_version_12_is_upgraded_after_a_crash: 12, "killed";
+    a_directory_of_version_13_is_opened_after_an_orderly_end: 13, "closed";
+    a_directory_of_version_13_is_opened_after_a_crash: 13, "killed";
 }
 
 /// A repair reads every row itself, and must not take a row without some part for a damaged one.
@@ -92,7 +94,7 @@ fn repair(archive: &str, data: &Path) {
 
 #[test]
 fn a_directory_of_a_newer_version_is_refused_and_not_changed() {
-    for archive in ["version-12-closed.tar.gz", "version-12-killed.tar.gz"] {
+    for archive in ["version-13-closed.tar.gz", "version-13-killed.tar.gz"] {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         unpack(archive, &data);

@@ -38,7 +38,7 @@ use crate::shared::damaged;
 use crate::state::archived::{ArchiveRule, Listing};
 use crate::state::found_row::FoundRow;
 use crate::state::index::{Index, Phase};
-use crate::state::job::Job;
+use crate::state::job::{Delivered, Job};
 use crate::state::owners::Owners;
 use crate::state::requests::{ArchivedPage, DeletedArchived, Located};
 use crate::state::slab::JobKey;
@@ -68,7 +68,11 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<FoundRow> {
     let image = jobs::read(row)?;
     let mut owners = Owners::default();
     let job = Job::of_row(&image, &mut owners);
-    let job = job.map_err(|reason| sql::invalid(0, Type::Null, reason))?;
+    let mut job = job.map_err(|reason| sql::invalid(0, Type::Null, reason))?;
+    if let Some(chunks) = jobs::delivered(row)? {
+        // Only a reader that is still there keeps the job in memory.
+        job.live_mut().delivered = Some(Delivered { chunks, at: Timestamp::from_millis(0) });
+    }
     let owner = owners.name(job.owner).clone();
     Ok(FoundRow { job, owner })
 }

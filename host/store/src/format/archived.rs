@@ -19,6 +19,8 @@ pub(crate) struct ArchivedJob {
     pub(crate) tags: Option<Tags>,
     /// When it is deleted, in milliseconds since the Unix epoch.
     pub(crate) purge_at: u64,
+    /// The chunks of its stream that a client has read; `None` without a reader. Only the mark needs it.
+    pub(crate) delivered: Option<u64>,
 }
 
 /// The archived jobs of an owner on an endpoint.

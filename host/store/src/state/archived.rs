@@ -118,7 +118,8 @@ impl Index {
             let is_old = ended_at.is_none_or(|end| end.plus_millis(rule.after_ms) <= rule.now);
             // A job that is deleted soon stays: its row need not be written twice.
             let is_kept = job.purge_at() > rule.now.plus_millis(rule.after_ms);
-            let is_at_rest = is_kept && is_at_rest(job) && !self.is_deleting(job.endpoint);
+            let is_unused = is_kept && is_unread(job, &rule) && !self.is_deleting(job.endpoint);
+            let is_at_rest = is_unused && is_at_rest(job);
             if is_old && is_at_rest && job.segment > rule.checkpointed {
                 *found.blocked.entry(job.segment).or_default() += 1;
             } else if is_old && is_at_rest && has_all_rows(job) {
@@ -143,7 +144,8 @@ impl Index {
             let job = self.jobs.get(key).filter(|job| job.seq == archived.seq);
             let is_same = job.is_some_and(|job| {
                 let is_final = job.row.status.is_some_and(JobStatus::is_final);
-                let has_mark = job.purge_at().as_millis() == archived.purge_at;
+                let has_mark = job.purge_at().as_millis() == archived.purge_at
+                    && job.chunks_delivered() == archived.delivered;
                 let is_here = job.segment <= checkpointed && !self.is_deleting(job.endpoint);
                 is_final && has_mark && is_here && is_at_rest(job) && has_all_rows(job)
             });
@@ -287,14 +289,23 @@ impl Index {
     }
 }
 
-/// Whether memory has nothing of the job that its row lacks, and no frame is to be written.
+/// Milliseconds for which a job stays in memory, at least, after a client has read its stream: the client's
+/// next call may follow at once, and needs the new position.
+const READER_PAUSE_MS: u64 = 60_000;
+
+/// Whether no client is reading the job's stream.
+fn is_unread(job: &Job, rule: &ArchiveRule) -> bool {
+    let pause_ms = rule.after_ms.max(READER_PAUSE_MS);
+    let read_at = job.live.as_ref().and_then(|live| live.delivered).map(|delivered| delivered.at);
+    read_at.is_none_or(|at| at.plus_millis(pause_ms) <= rule.now)
+}
+
+/// Whether memory has nothing of the job that its row, with its mark, lacks, and no frame is to be written.
 fn is_at_rest(job: &Job) -> bool {
     let locations = &job.payload_locations;
     let is_in_tables =
         locations.input.is_none() && locations.output().is_none() && locations.pages().is_empty();
-    // An ended job has no progress, so only its position in a stream counts.
-    let has_position = job.live.as_ref().is_some_and(|live| live.chunks_delivered.is_some());
-    job.pending.is_none() && !has_position && is_in_tables
+    job.pending.is_none() && is_in_tables
 }
 
 fn has_all_rows(job: &Job) -> bool {

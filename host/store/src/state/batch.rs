@@ -493,7 +493,7 @@ impl Index {
         if write.rewind
             && let Some(live) = &mut job.live
         {
-            live.chunks_delivered = None;
+            live.delivered = None;
         }
         acks.extend(write.acks);
         match &mut job.pending {

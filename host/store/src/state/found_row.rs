@@ -25,5 +25,6 @@ pub(super) fn archived(job: &Job, owner: OwnerId) -> ArchivedJob {
     let kept = DiskUsage::of(job).kept;
     let purge_at = job.purge_at().as_millis();
     let (created_at, tags) = (job.created_at.as_millis(), job.tags.clone());
-    ArchivedJob { seq: job.seq, endpoint: job.endpoint, owner, kept, created_at, tags, purge_at }
+    let (seq, endpoint, delivered) = (job.seq, job.endpoint, job.chunks_delivered());
+    ArchivedJob { seq, endpoint, owner, kept, created_at, tags, purge_at, delivered }
 }

@@ -37,7 +37,9 @@ use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
-use crate::state::job::{Change, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Stored};
+use crate::state::job::{
+    Change, Delivered, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Stored,
+};
 use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
@@ -395,7 +397,7 @@ impl Index {
     }
 
     /// Records how far a client has read the stream of a job.
-    pub(crate) fn mark_delivered(&mut self, id: JobId, next: StreamPosition) {
+    pub(crate) fn mark_delivered(&mut self, id: JobId, next: StreamPosition, now: Timestamp) {
         if let Some(key) = self.key_of(id)
             && let Some(job) = self.jobs.get_mut(key)
             && let Some(visible) = job.visible()
@@ -403,9 +405,8 @@ impl Index {
         {
             let chunk_count = visible.chunk_count();
             if chunk_count > 0 {
-                let live = job.live_mut();
-                live.chunks_delivered =
-                    live.chunks_delivered.max(Some(next.index.min(chunk_count)));
+                let chunks = job.chunks_delivered().unwrap_or(0).max(next.index.min(chunk_count));
+                job.live_mut().delivered = Some(Delivered { chunks, at: now });
             }
         }
     }

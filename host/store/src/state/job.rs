@@ -192,8 +192,17 @@ pub(crate) struct Attempt {
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) progress: Option<Json>,
-    /// The read position of its stream. It is 0, and not `None`, while the first page is being delivered.
-    pub(crate) chunks_delivered: Option<u64>,
+    /// The read position of its stream.
+    pub(crate) delivered: Option<Delivered>,
+}
+
+/// How far a client has read the stream of a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delivered {
+    /// 0 while the first page is being delivered.
+    pub(crate) chunks: u64,
+    /// When the client has last read.
+    pub(crate) at: Timestamp,
 }
 
 /// The difference between a job in memory and the job on disk.
@@ -566,6 +575,11 @@ impl Job {
         self.input_bytes as usize + url.len() + results + WEBHOOK_HEAD_BYTES
     }
 
+    /// The chunks of its stream that a client has read; `None` without a reader.
+    pub(crate) fn chunks_delivered(&self) -> Option<u64> {
+        Some(self.live.as_ref()?.delivered?.chunks)
+    }
+
     pub(crate) fn live_mut(&mut self) -> &mut Live {
         self.live.get_or_insert_default()
     }
@@ -600,11 +614,7 @@ impl Job {
             attempt: row.stream_attempt(),
             chunk_count: row.chunk_count(),
             result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
-            chunks_delivered: self
-                .live
-                .as_ref()
-                .and_then(|live| live.chunks_delivered)
-                .unwrap_or(0),
+            chunks_delivered: self.chunks_delivered().unwrap_or(0),
             purge_at: row.purge_at(&self.times),
             past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
             tags: self.tags.clone(),

@@ -125,6 +125,7 @@ mod tests {
             created_at: 1,
             tags: None,
             purge_at: 0,
+            delivered: None,
         };
         index.remove_archived([job].iter());
         assert_eq!(index.deleting_with_archived(), Some(key), "the deletion is not ended yet");

@@ -534,7 +534,7 @@ impl JobStore for Store {
         let has_chunk =
             |row: &JobRow| row.stream_attempt() == next.attempt && row.chunk_count() > 0;
         let has_chunk = |_: &Index, job: &Job, _| job.visible().is_some_and(has_chunk);
-        self.change_job(id, has_chunk, |index, _| index.mark_delivered(id, next)).await
+        self.change_job(id, has_chunk, |index, now| index.mark_delivered(id, next, now)).await
     }
 
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {

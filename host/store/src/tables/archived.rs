@@ -43,10 +43,15 @@ macro_rules! select_deletable {
 
 /// Marks rows, which must not be marked yet.
 pub(crate) fn mark(db: &Connection, jobs: &[ArchivedJob]) -> rusqlite::Result<()> {
-    let mut update =
-        db.prepare_cached("UPDATE job SET archived = 1, purge_at = ?2 WHERE seq = ?1")?;
+    let mut update = db.prepare_cached(
+        "UPDATE job SET archived = 1, purge_at = ?2, delivered = ?3 WHERE seq = ?1",
+    )?;
     for job in jobs {
-        let rows = update.execute(params![integer(job.seq), integer(job.purge_at)])?;
+        let rows = update.execute(params![
+            integer(job.seq),
+            integer(job.purge_at),
+            job.delivered.map(integer)
+        ])?;
         debug_assert_eq!(rows, 1, "a job that is archived has a row");
     }
     found_by::add(db, jobs.iter())?;
@@ -233,6 +238,7 @@ impl Deletable {
                     .as_str()
                     .ok()
                     .and_then(|text| Tags::from_text(text).ok()),
+                delivered: None,
             })
         };
         Ok(Self { seq, id, job: job() })

@@ -16,7 +16,8 @@ macro_rules! select {
             "SELECT seq, id, endpoint, low_priority, execution_timeout_ms, retention_ms, created_at, \
              state, claim, crashes, retries, place, ttl_at, started_at, finished_at, worker, error, \
              chunk_count, webhook, owner, input_bytes, result_bytes, queued_at, ttl_ms, \
-             retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past, tags FROM job ",
+             retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past, tags, \
+             delivered FROM job ",
             $rest
         )
     };
@@ -37,6 +38,9 @@ pub(crate) const SELECT_ARCHIVED_BY_SEQ: &str = select!("WHERE seq = ?1 AND arch
 /// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
 pub(crate) fn select_jobs_of(version: i64) -> String {
     let mut sql = SELECT_JOBS.to_owned();
+    if version < schema::STREAM_POSITIONS_SINCE {
+        sql = sql.replace(", delivered", ", NULL");
+    }
     if version < schema::TAGS_SINCE {
         sql = sql.replace(", tags", ", NULL");
     }
@@ -159,6 +163,11 @@ fn bind_changing(
     statement.raw_bind_parameter(13, integer(row.result_bytes))?;
     statement.raw_bind_parameter(14, row.queued_at.map(integer))?;
     statement.raw_bind_parameter(15, row.past)
+}
+
+/// The number of chunks of an archived row's stream that a client has read.
+pub(crate) fn delivered(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<u64>> {
+    row.get::<_, Option<i64>>(29).map(|it| it.map(i64::unsigned_abs))
 }
 
 /// Reads a row of [`SELECT_JOBS`].

@@ -18,7 +18,8 @@
 //!   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
 //!   queued only once, by its submission. `past` has the attempts before the last one, in the
 //!   encoding of `format/past.rs`; null without one. `archived` is 1 when memory does not have the job
-//!   any more; then `purge_at` is the time of its deletion. Other rows may have none.
+//!   any more; then `purge_at` is the time of its deletion, and `delivered` the number of chunks that a client
+//!   has read, null without a reader. In other rows both mean nothing.
 //!   `tags` has the lines of [`Tags`](gristmill_core::tags::Tags); null without one.
 //! * `job_tag`, `archived_time`: by which archived jobs are found: see `found_by.rs`.
 //! * `archived`: the number of archived jobs and their bytes, by endpoint and owner: see `archived.rs`.
@@ -49,7 +50,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with the content of the journal's frames. A file with a greater
 /// number is refused.
-pub(crate) const VERSION: i64 = 12;
+pub(crate) const VERSION: i64 = 13;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
 pub(crate) const VERSION_MIN: i64 = 6;
@@ -72,9 +73,12 @@ pub(crate) const TAGS_SINCE: i64 = 11;
 /// The first version with actions on many jobs.
 pub(crate) const ACTIONS_SINCE: i64 = 12;
 
+/// The first version whose archived jobs have the position in their stream.
+pub(crate) const STREAM_POSITIONS_SINCE: i64 = 13;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
-const MIGRATIONS: [(&str, &str); 7] = [
+const MIGRATIONS: [(&str, &str); 8] = [
     ("V6__tables", include_str!("migrations/V6__tables.sql")),
     ("V7__checksums", include_str!("migrations/V7__checksums.sql")),
     ("V8__numbered_fields", include_str!("migrations/V8__numbered_fields.sql")),
@@ -82,6 +86,7 @@ const MIGRATIONS: [(&str, &str); 7] = [
     ("V10__archived_jobs", include_str!("migrations/V10__archived_jobs.sql")),
     ("V11__tags", include_str!("migrations/V11__tags.sql")),
     ("V12__job_actions", include_str!("migrations/V12__job_actions.sql")),
+    ("V13__stream_positions", include_str!("migrations/V13__stream_positions.sql")),
 ];
 
 /// The library's table of the migrations that were made. It exists only during a migration: the
