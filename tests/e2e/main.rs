@@ -27,6 +27,7 @@ mod handlers;
 mod health;
 mod hostile;
 mod hostile_uploads;
+mod input;
 mod isolation;
 mod job_actions;
 mod job_list;

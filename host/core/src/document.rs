@@ -22,6 +22,7 @@ pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str
             .tags
             .as_ref()
             .map(|tags| tags.iter().map(|(key, value)| (key.into(), value.into())).collect()),
+        input: None,
         output: None,
     };
     let mut text = serde_json::to_vec(&head).expect("the head is plain data");

@@ -243,6 +243,14 @@ impl Jobs {
         Ok(JobDocument { record, read_at: self.store.now(), output, waiting_reason })
     }
 
+    /// The job's input, as long as the host keeps it: until the job is completed or cancelled.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
+        self.store.input(id).await
+    }
+
     async fn output(&self, record: &JobRecord) -> Result<Option<Json>, StoreError> {
         let returned = self.store.output(record.id).await?;
         match returned {

@@ -19,12 +19,12 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::input;
 use crate::caller::{Admin, Caller};
 use crate::error::ApiError;
 use crate::openapi::parameters::WithSecretsKey;
 use crate::openapi::refusals::BackupRefused;
 use crate::openapi::tag;
+use crate::query;
 use gristmill_wire::schema::BackupBytes;
 
 /// A backup is aborted when its client reads nothing for this long.
@@ -50,7 +50,7 @@ pub(crate) async fn backup(
     request: Request,
 ) -> Result<impl IntoResponse, ApiError> {
     let query = request.uri().query().unwrap_or_default();
-    let with_secrets_key = input::flag(query, &["secretsKey"])?;
+    let with_secrets_key = query::flag(query, &["secretsKey"])?;
     let backup = state.control.backups.create(with_secrets_key).await?;
     tracing::info!("a backup of {} files is being sent", backup.file_count());
     let (sender, pieces) = mpsc::channel(PIECES_MAX);

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use gristmill_control::Extent;
 use serde::Serialize;
 
-use super::input;
 use crate::error::ApiError;
+use crate::query;
 
 /// The name of the flag.
 pub(crate) const DRY_RUN: &str = "dryRun";
@@ -22,7 +22,7 @@ impl<S: Sync> FromRequestParts<S> for DryRun {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        let is_dry = input::flag(parts.uri.query().unwrap_or_default(), &[DRY_RUN])?;
+        let is_dry = query::flag(parts.uri.query().unwrap_or_default(), &[DRY_RUN])?;
         Ok(Self(if is_dry { Extent::CheckOnly } else { Extent::Whole }))
     }
 }

@@ -98,26 +98,6 @@ pub(crate) async fn json_or_default<T: Body + Default>(
     json(state, caller, request).await
 }
 
-/// A flag in a query: `true` or `false` in any case, or absent. With several names or values, it is
-/// set if one of them is true.
-pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
-    let given = url::form_urlencoded::parse(query.as_bytes())
-        .filter(|(name, _)| names.contains(&name.as_ref()));
-    let mut is_set = false;
-    for (name, value) in given {
-        // Python's `requests` sends `True`.
-        let is = |word: &str| value.eq_ignore_ascii_case(word);
-        if value.is_empty() || is("true") {
-            is_set = true;
-        } else if !is("false") {
-            return Err(ApiError::bad_request(format!(
-                "query `{name}` must be true or false, not `{value}`"
-            )));
-        }
-    }
-    Ok(is_set)
-}
-
 #[cfg(test)]
 mod tests {
     use gristmill_wire::management::{EndpointInput, NetworkVolumeInput, NewKey, TemplateInput};
@@ -160,27 +140,5 @@ mod tests {
         assert_eq!(input, TemplateInput { readme: Some("r".into()), ..TemplateInput::default() });
         let said = complaint::<TemplateInput>(&json!({ "isOther": true }));
         assert!(said.contains("`isOther`"), "{said}");
-    }
-
-    #[test]
-    fn every_spelling_of_a_flag_is_checked() {
-        let names = ["includePlatformTemplates", "includeMillTemplates"];
-        let cases = [
-            ("", Some(false)),
-            ("includeMillTemplates=true", Some(true)),
-            ("includePlatformTemplates", Some(true)),
-            ("includePlatformTemplates=false&includeMillTemplates=true", Some(true)),
-            ("includePlatformTemplates=false&other=1", Some(false)),
-            ("includePlatformTemplates=True", Some(true)),
-            ("includePlatformTemplates=False", Some(false)),
-            ("includePlatformTemplates=False&includeMillTemplates=TRUE", Some(true)),
-            ("includePlatformTemplates=yes", None),
-            ("includePlatformTemplates=%20True", None),
-            ("includePlatformTemplates=true&includeMillTemplates=1", None),
-            ("includeMillTemplates=true&includeMillTemplates=x", None),
-        ];
-        for (query, expected) in cases {
-            assert_eq!(flag(query, &names).ok(), expected, "{query}");
-        }
     }
 }

@@ -19,6 +19,7 @@ use crate::error::ApiError;
 use crate::openapi::parameters::{CheckOnly, PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
+use crate::query;
 use crate::state::ApiState;
 
 /// One template, if the caller may see it with the given flags.
@@ -132,8 +133,8 @@ async fn document(state: &ApiState, template: &Template) -> Result<wire::Templat
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
     let branded = branded_flag(&state.brand);
     Ok(TemplateFilter {
-        endpoint_bound: input::flag(query, &["includeEndpointBoundTemplates"])?,
-        public: input::flag(query, &["includePublicTemplates"])?,
-        platform: input::flag(query, &[PLATFORM_FLAG, &branded])?,
+        endpoint_bound: query::flag(query, &["includeEndpointBoundTemplates"])?,
+        public: query::flag(query, &["includePublicTemplates"])?,
+        platform: query::flag(query, &[PLATFORM_FLAG, &branded])?,
     })
 }

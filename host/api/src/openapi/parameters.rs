@@ -71,8 +71,9 @@ parameters! {
         "wait", Query, wait(WAIT_MS), waiting("the job's end", WAIT_MS);
     }
     /// Parameters of `status`.
-    ShortenTtl {
+    StatusQuery {
         "ttl", Query, at_least_zero(), "Shortens the job's remaining lifetime to so many milliseconds; needs the scope `submit`";
+        "input", Query, flag(), "Adds the job's input, if the host keeps it";
     }
     /// Parameters of `stream`.
     StreamPosition {

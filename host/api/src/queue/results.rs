@@ -8,12 +8,29 @@ use axum::response::Response;
 use gristmill_core::id::KeyId;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::ApiKey;
+use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::record::JobRecord;
 
 use super::dto;
 use crate::error::ApiError;
 use crate::in_flight::{InFlight, Share};
 use crate::state::ApiState;
+
+/// The answer with the document of a job, and with its input if the host keeps it.
+///
+/// # Errors
+/// Those of [`document`].
+pub(crate) async fn document_with_input(
+    state: &ApiState,
+    key: &ApiKey,
+    record: JobRecord,
+) -> Result<Response, ApiError> {
+    // The record does not have the size of the input.
+    let bytes = Jobs::document_bytes(&record) + RUN_SYNC_BODY_BYTES_MAX;
+    let _memory = state.results.result(&key.id, bytes).await?;
+    let input = state.jobs.input(record.id).await?;
+    Ok(dto::status_document(&state.jobs.document(record).await?, input.as_ref()))
+}
 
 /// The answer with the document of a job.
 ///
@@ -27,7 +44,7 @@ pub(crate) async fn document(
     // Released when the answer is complete: from then on it counts among the answers that wait for
     // their clients.
     let _memory = state.results.result(&key.id, Jobs::document_bytes(&record)).await?;
-    Ok(dto::status_document(&state.jobs.document(record).await?))
+    Ok(dto::status_document(&state.jobs.document(record).await?, None))
 }
 
 /// The memory of one caller's results.

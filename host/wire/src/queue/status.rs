@@ -46,6 +46,10 @@ pub struct StatusDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Tags, required = false))]
     pub tags: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    /// Its input, if the caller has asked for it and the host keeps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
+    pub input: Option<Cow<'a, RawValue>>,
     /// The result; while the job runs, and when it has FAILED, its newest progress value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]

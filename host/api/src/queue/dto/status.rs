@@ -5,27 +5,33 @@ use axum::response::Response;
 use bytes::Bytes;
 use gristmill_core::document::open_document;
 use gristmill_core::jobs::JobDocument;
+use gristmill_core::payload::Json;
 
 use super::json_response;
 use crate::queue::streaming_body::StreamingBody;
 
-/// The status document.
-pub(crate) fn status_document(document: &JobDocument) -> Response {
+/// The status document, with the job's input if it is given.
+pub(crate) fn status_document(document: &JobDocument, input: Option<&Json>) -> Response {
     let reason = document.waiting_reason.as_deref();
     let mut head = open_document(&document.record, document.read_at, reason);
-    let Some(output) = &document.output else {
-        head.push(b'}');
-        return json_response(Body::from(head));
-    };
-    head.extend_from_slice(b",\"output\":");
-    /// Below this an output is copied behind the head: one write instead of three.
+    let payloads = [(&b",\"input\":"[..], input), (b",\"output\":", document.output.as_ref())];
+    let payloads = payloads.into_iter().filter_map(|(name, payload)| Some((name, payload?)));
+    /// Below this a payload is copied behind the head: one write instead of three.
     const COPY_BYTES_MAX: usize = 16 << 10;
-    if output.len() <= COPY_BYTES_MAX {
-        head.extend_from_slice(output.as_bytes());
-        head.push(b'}');
+    let mut pieces: Vec<Bytes> = Vec::new();
+    for (name, payload) in payloads {
+        head.extend_from_slice(name);
+        if payload.len() <= COPY_BYTES_MAX {
+            head.extend_from_slice(payload.as_bytes());
+        } else {
+            pieces.extend([std::mem::take(&mut head).into(), payload.as_bytes().clone()]);
+        }
+    }
+    head.push(b'}');
+    if pieces.is_empty() {
         return json_response(Body::from(head));
     }
-    let pieces = [head.into(), output.as_bytes().clone(), Bytes::from_static(b"}")];
+    pieces.push(head.into());
     json_response(StreamingBody::new(pieces).into_body())
 }
 
@@ -33,7 +39,6 @@ pub(crate) fn status_document(document: &JobDocument) -> Response {
 mod tests {
     use gristmill_core::id::{EndpointId, JobId, ShardId, Submission, WorkerId};
     use gristmill_core::job::{Claim, JobStatus};
-    use gristmill_core::payload::Json;
     use gristmill_core::record::JobRecord;
     use gristmill_core::tags::Tags;
     use gristmill_core::time::Timestamp;
@@ -76,7 +81,7 @@ mod tests {
                     output: output.clone().map(|text| Json::parse(text).unwrap()),
                     waiting_reason: (status == JobStatus::InQueue).then(|| "no worker".to_owned()),
                 };
-                let body = status_document(&document).into_body().collect().await.unwrap();
+                let body = status_document(&document, None).into_body().collect().await.unwrap();
                 let body = body.to_bytes();
                 let shown: StatusDocument<'_> = serde_json::from_slice(&body).unwrap();
                 assert_eq!(serde_json::to_vec(&shown).unwrap(), body, "no other field");
@@ -93,6 +98,29 @@ mod tests {
                 assert_eq!(shown.tags.is_some(), status == JobStatus::Failed);
                 assert_eq!(shown.reason, document.waiting_reason.map(Into::into));
                 assert_eq!(shown.output.map(|raw| raw.get().to_owned()), output);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_input_stands_before_the_output_and_both_are_unchanged() {
+        let texts =
+            ["{\"n\": 9007199254740993, \"n\": 1.0}".to_owned(), format!("\"{:32768}\"", 0)];
+        for input in &texts {
+            for output in &texts {
+                let document = JobDocument {
+                    record: record(JobStatus::Failed),
+                    read_at: Timestamp::from_millis(1_050),
+                    output: Some(Json::parse(output.clone()).unwrap()),
+                    waiting_reason: None,
+                };
+                let input = Json::parse(input.clone()).unwrap();
+                let answer = status_document(&document, Some(&input)).into_body();
+                let body = answer.collect().await.unwrap().to_bytes();
+                let shown: StatusDocument<'_> = serde_json::from_slice(&body).unwrap();
+                assert_eq!(serde_json::to_vec(&shown).unwrap(), body);
+                assert_eq!(shown.input.unwrap().get(), input.as_str());
+                assert_eq!(shown.output.unwrap().get(), output);
             }
         }
     }

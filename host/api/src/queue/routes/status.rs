@@ -9,18 +9,19 @@ use gristmill_wire::queue::StatusDocument;
 use crate::auth::{self, KeyCheck};
 use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
-use crate::openapi::parameters::{ShortenTtl, Wait};
+use crate::openapi::parameters::{StatusQuery, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::query::Query;
+use crate::query::{self, Query};
 use crate::queue::{results, waiting};
 
 /// Shows the present state of the job.
 ///
 /// `?ttl=ms` shortens the remaining lifetime of the job, and needs a key with the scope `submit`.
+/// `?input=true` adds the job's input, as long as the host keeps it.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status/{job}", operation_id = "GetStatus", tag = tag::JOBS,
-    params(ShortenTtl),
+    params(StatusQuery),
     responses((status = 200, description = "The job", body = StatusDocument<'_>), Mistaken),
 )]
 pub(crate) async fn status(
@@ -29,13 +30,18 @@ pub(crate) async fn status(
 ) -> Result<Response, ApiError> {
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint.id;
-    let ttl_ms = Query(query.as_deref().unwrap_or_default()).unsigned("ttl")?;
+    let query = query.as_deref().unwrap_or_default();
+    let ttl_ms = Query(query).unsigned("ttl")?;
+    let with_input = query::flag(query, &["input"])?;
     if ttl_ms.is_some() {
         // A ttl of 0 deletes the job, even a running one, so the scope `read` is not enough.
         auth::require(&call.key, Scope::Submit, Some(endpoint))?;
     }
     let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
-    let answer = results::document(&state, &call.key, record).await?;
+    let answer = match with_input {
+        true => results::document_with_input(&state, &call.key, record).await?,
+        false => results::document(&state, &call.key, record).await?,
+    };
     if let Some(ttl_ms) = ttl_ms {
         state.jobs.shorten_ttl(endpoint, id, ttl_ms).await?;
     }
