@@ -18,6 +18,7 @@ mod billing;
 mod browsers;
 mod cancel;
 mod concurrent_changes;
+mod console;
 mod deploy;
 mod docs_page;
 mod durability;

@@ -1,5 +1,6 @@
 //! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
-//! under `/v1`, and a registry of handlers beside the queue API.
+//! under `/v1`, a registry of handlers beside the queue API, and the web
+//! console.
 //!
 //! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
 //! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format
@@ -19,6 +20,7 @@ mod call_origin;
 mod caller;
 mod checks;
 mod connection_shares;
+mod console;
 mod control_error;
 mod docs_page;
 mod error;
@@ -36,6 +38,7 @@ mod rate_limit;
 mod refusal;
 mod registry;
 mod router;
+mod session_cookie;
 mod state;
 mod unauthenticated;
 mod wire_time;

@@ -29,8 +29,8 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
-    access, answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, probes,
-    queue, registry,
+    access, answer_owner, console, docs_page, fallback, head, management, metrics, openapi, paths,
+    probes, queue, registry,
 };
 
 /// Both APIs, and the document that describes them. Cheap to clone.
@@ -57,6 +57,7 @@ impl Api {
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
+            .merge(console::routes())
             .merge(registry::routes())
             .route("/openapi.json", get(openapi::get).layer(Extension(document)))
             .method_not_allowed_fallback(fallback::method_not_allowed)

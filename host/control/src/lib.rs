@@ -25,6 +25,7 @@ mod job_actions;
 mod keys;
 mod owned;
 mod registry_auths;
+mod sessions;
 mod templates;
 #[cfg(test)]
 mod tests;
@@ -47,5 +48,6 @@ pub use job_actions::{JobActions, NewJobAction};
 pub use keys::{KeyRequest, Keys};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
+pub use sessions::{SecretText, Session, Sessions};
 pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
 pub use volumes::{NewVolume, VolumePatch, Volumes};

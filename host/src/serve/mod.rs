@@ -264,6 +264,7 @@ async fn serve(
     };
     let control = Control::new(gristmill_control::Parts {
         access,
+        clock: clock.clone(),
         catalog: catalog.clone(),
         workers: dispatcher.clone(),
         components: sandbox.clone(),

@@ -219,6 +219,7 @@ impl Host {
         });
         let control = Control::new(Parts {
             access: Access::with_keys(),
+            clock: clock.clone(),
             catalog: Arc::new(catalog),
             workers,
             components: Arc::new(Nothing),

@@ -13,7 +13,7 @@ use gristmill_core::metrics::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 30] = [
+pub(crate) const ROUTES: [&str; 31] = [
     "run",
     "runsync",
     "status",
@@ -43,6 +43,7 @@ pub(crate) const ROUTES: [&str; 30] = [
     "readyz",
     "openapi",
     "docs",
+    "console",
     "other",
 ];
 
@@ -153,6 +154,8 @@ mod tests {
             ("/v1/endpoints/e/logs", "endpoints"),
             ("/v1/keys/k", "keys"),
             ("/v1", "other"),
+            ("/console", "console"),
+            ("/console/assets/a.js", "console"),
             ("/metrics", "metrics"),
             ("/openapi.json", "openapi"),
             ("/", "other"),

@@ -6,6 +6,7 @@ mod job_actions;
 mod keys;
 mod objects;
 mod parts;
+mod sessions;
 
 use std::sync::Arc;
 
@@ -73,6 +74,7 @@ impl Bench {
         let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
         let control = Control::new(Parts {
             access: Access::with_keys(),
+            clock: clock.clone(),
             catalog: catalog.clone(),
             workers: workers.clone(),
             components: disk.clone(),
