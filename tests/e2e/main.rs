@@ -23,6 +23,7 @@ mod deploy;
 mod docs_page;
 mod durability;
 mod errors;
+mod events;
 mod fair_keys;
 mod handlers;
 mod health;

@@ -26,6 +26,8 @@ enum Access {
     Make,
     /// Concerns one object, which the path names.
     Thing,
+    /// An endless stream about the objects that the query names.
+    Events,
 }
 
 /// Every operation must be listed here. A missing one fails the test, so that each new route
@@ -43,6 +45,7 @@ fn access(operation: &str) -> Access {
         | "ListEndpointBilling"
         | "ListJobs"
         | "ListJobActions" => Access::List,
+        "FollowEvents" => Access::Events,
         "CreateTemplate"
         | "CreateEndpoint"
         | "CreateContainerRegistryAuth"
@@ -343,6 +346,22 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// Follows the first owner's objects. What the other topics show is tested by `events.rs`.
+    async fn events(&self, path: &str) {
+        let unknown = Things::unknown();
+        for topic in ["endpoint:ENDPOINT", "job:ENDPOINT/JOB", "overview,endpoint:ENDPOINT"] {
+            let follow = async |of: &Things| {
+                let topic = topic.replace("ENDPOINT", of.endpoint).replace("JOB", &of.job);
+                self.b.get(&format!("{path}?topics={topic}")).await
+            };
+            let (theirs, nothing) = (follow(&self.things).await, follow(&unknown).await);
+            assert_eq!(theirs.status, 404, "{theirs:?}");
+            assert_same(&theirs, &self.things, &nothing, &unknown);
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_route_keeps_owners_apart() {
     let walk = Walk::begin().await;
@@ -373,6 +392,7 @@ async fn every_route_keeps_owners_apart() {
                 }
                 Access::Make => walk.make(&method, path).await,
                 Access::Thing => walk.thing(&method, path).await,
+                Access::Events => walk.events(path).await,
             }
         }
     }

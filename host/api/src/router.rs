@@ -209,8 +209,8 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, endpoints, handlers, job_actions, jobs, keys, logs, registry_auths,
-        releases, secrets, templates, volumes, webhooks,
+        backup, billing, endpoints, events, handlers, job_actions, jobs, keys, logs,
+        registry_auths, releases, secrets, templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -218,6 +218,7 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::list, endpoints::create))
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
+        .routes(routes!(events::follow))
         .routes(routes!(jobs::list))
         .routes(routes!(job_actions::list, job_actions::begin))
         .routes(routes!(job_actions::get, job_actions::abort))

@@ -26,6 +26,7 @@ use crate::host::Host;
 use crate::images::Images;
 use crate::job_actions::JobActions;
 use crate::keys::Keys;
+use crate::live::Live;
 use crate::registry_auths::RegistryAuths;
 use crate::sessions::Sessions;
 use crate::templates::Templates;
@@ -85,6 +86,8 @@ pub struct Control {
     pub keys: Keys,
     /// Sessions of the web console.
     pub sessions: Sessions,
+    /// The present values of endpoints.
+    pub live: Live,
     /// Actions on many jobs.
     pub job_actions: JobActions,
     /// Reports of usage.
@@ -119,6 +122,7 @@ impl Control {
             registry_auths: RegistryAuths::new(deployed.clone()),
             keys: Keys::new(deployed.clone()),
             sessions: Sessions::new(deployed.clone(), clock),
+            live: Live::new(deployed.clone()),
             job_actions: JobActions::new(deployed.clone(), actions),
             billing,
             backups: Backups::new(backups, deployed.clone()),

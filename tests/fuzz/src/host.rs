@@ -295,6 +295,7 @@ fn no_limits() -> RateLimits {
         purge_queue: NONE,
         requests: NONE,
         management: NONE,
+        events: NONE,
         unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },
     }
 }

@@ -11,6 +11,7 @@ mod page;
 pub(crate) mod backup;
 pub(crate) mod billing;
 pub(crate) mod endpoints;
+pub(crate) mod events;
 pub(crate) mod handlers;
 pub(crate) mod job_actions;
 pub(crate) mod jobs;

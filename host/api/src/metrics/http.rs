@@ -13,7 +13,7 @@ use gristmill_core::metrics::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 31] = [
+pub(crate) const ROUTES: [&str; 32] = [
     "run",
     "runsync",
     "status",
@@ -37,6 +37,7 @@ pub(crate) const ROUTES: [&str; 31] = [
     "billing",
     "backup",
     "secrets",
+    "events",
     "registry",
     "metrics",
     "livez",
@@ -51,10 +52,10 @@ pub(crate) const ROUTES: [&str; 31] = [
 const QUEUE: Range<usize> = 0..12;
 
 /// The resources of the management API in [`ROUTES`].
-const MANAGEMENT: Range<usize> = 12..23;
+const MANAGEMENT: Range<usize> = 12..24;
 
 /// The others.
-const REST: Range<usize> = 23..OTHER;
+const REST: Range<usize> = 24..OTHER;
 
 const OTHER: usize = ROUTES.len() - 1;
 
@@ -153,6 +154,7 @@ mod tests {
             ("/v1/endpoints", "endpoints"),
             ("/v1/endpoints/e/logs", "endpoints"),
             ("/v1/keys/k", "keys"),
+            ("/v1/events", "events"),
             ("/v1", "other"),
             ("/console", "console"),
             ("/console/assets/a.js", "console"),

@@ -106,6 +106,10 @@ parameters! {
         "tail", Query, bounded(LIST_LOGS), "Number of lines, the newest ones";
         "Last-Event-ID", Header, event_id("^[0-9]+$"), "Continues after the line with this number";
     }
+    /// Parameters of live events.
+    Topics {
+        "topics", Query, topics(), "What to follow: `overview`, `endpoint:ID` and `job:ENDPOINT/ID`, divided by commas; at most 32";
+    }
     /// Parameters of the list of jobs.
     JobListFilter {
         "endpoint", Query, several(schema::Id::schema()), "Only jobs of these endpoints";
@@ -174,6 +178,12 @@ fn several(item: RefOr<Schema>) -> Schema {
 fn text(bytes_max: usize) -> Schema {
     let text = ObjectBuilder::new().schema_type(Type::String);
     text.min_length(Some(1)).max_length(Some(bytes_max)).into()
+}
+
+fn topics() -> Schema {
+    let topic = "(overview|endpoint:[^,/]+|job:[^,/]+/[^,]*)";
+    let pattern = format!("^{topic}(,{topic}){{0,31}}$");
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 
 fn tag() -> Schema {

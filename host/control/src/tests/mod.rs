@@ -4,6 +4,7 @@ mod deletions;
 mod images;
 mod job_actions;
 mod keys;
+mod live;
 mod objects;
 mod parts;
 mod sessions;

@@ -4,6 +4,7 @@
 mod billing;
 mod delivery;
 mod endpoint;
+mod event;
 mod handler;
 mod job;
 mod job_action;
@@ -21,6 +22,7 @@ pub use endpoint::{
     Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,
     Reuse, ReuseInput, ScalerType,
 };
+pub use event::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
