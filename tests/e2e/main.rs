@@ -56,6 +56,7 @@ mod sandbox_memory;
 mod sandbox_network;
 mod secrets;
 mod security;
+mod series;
 mod silent_log;
 mod stream;
 mod stream_events;

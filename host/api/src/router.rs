@@ -210,7 +210,7 @@ fn openai_api(
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, endpoints, events, handlers, job_actions, jobs, keys, logs,
-        registry_auths, releases, secrets, templates, volumes, webhooks,
+        registry_auths, releases, secrets, series, templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -219,6 +219,8 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
         .routes(routes!(events::follow))
+        .routes(routes!(series::get))
+        .routes(routes!(series::list))
         .routes(routes!(jobs::list))
         .routes(routes!(job_actions::list, job_actions::begin))
         .routes(routes!(job_actions::get, job_actions::abort))

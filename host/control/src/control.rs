@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 use crate::backup::Backups;
 use crate::billing::Billing;
+use crate::charts::Charts;
 use crate::deployed::Deployed;
 use crate::endpoints::Endpoints;
 use crate::host::Host;
@@ -88,6 +89,8 @@ pub struct Control {
     pub sessions: Sessions,
     /// The present values of endpoints.
     pub live: Live,
+    /// What endpoints did in the last days.
+    pub charts: Charts,
     /// Actions on many jobs.
     pub job_actions: JobActions,
     /// Reports of usage.
@@ -123,6 +126,7 @@ impl Control {
             keys: Keys::new(deployed.clone()),
             sessions: Sessions::new(deployed.clone(), clock),
             live: Live::new(deployed.clone()),
+            charts: Charts::new(deployed.clone()),
             job_actions: JobActions::new(deployed.clone(), actions),
             billing,
             backups: Backups::new(backups, deployed.clone()),

@@ -20,6 +20,7 @@ pub(crate) mod logs;
 pub(crate) mod registry_auths;
 pub(crate) mod releases;
 pub(crate) mod secrets;
+pub(crate) mod series;
 pub(crate) mod templates;
 pub(crate) mod volumes;
 pub(crate) mod webhooks;

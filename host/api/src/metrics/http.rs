@@ -13,7 +13,7 @@ use gristmill_core::metrics::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 32] = [
+pub(crate) const ROUTES: [&str; 33] = [
     "run",
     "runsync",
     "status",
@@ -38,6 +38,7 @@ pub(crate) const ROUTES: [&str; 32] = [
     "backup",
     "secrets",
     "events",
+    "series",
     "registry",
     "metrics",
     "livez",
@@ -52,10 +53,10 @@ pub(crate) const ROUTES: [&str; 32] = [
 const QUEUE: Range<usize> = 0..12;
 
 /// The resources of the management API in [`ROUTES`].
-const MANAGEMENT: Range<usize> = 12..24;
+const MANAGEMENT: Range<usize> = 12..25;
 
 /// The others.
-const REST: Range<usize> = 24..OTHER;
+const REST: Range<usize> = 25..OTHER;
 
 const OTHER: usize = ROUTES.len() - 1;
 
@@ -155,6 +156,7 @@ mod tests {
             ("/v1/endpoints/e/logs", "endpoints"),
             ("/v1/keys/k", "keys"),
             ("/v1/events", "events"),
+            ("/v1/series", "series"),
             ("/v1", "other"),
             ("/console", "console"),
             ("/console/assets/a.js", "console"),

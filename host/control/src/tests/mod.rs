@@ -1,5 +1,6 @@
 //! The rules of the services, over the store in memory and without HTTP.
 
+mod charts;
 mod deletions;
 mod images;
 mod job_actions;
@@ -25,7 +26,7 @@ use gristmill_core::policy::{PolicyRequest, Strictness};
 use gristmill_core::price::Prices;
 use gristmill_core::signals::Signals;
 use gristmill_core::template::Template;
-use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::MemoryStore;
 
 use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
@@ -92,6 +93,10 @@ impl Bench {
             metrics_endpoints_max: 100,
         });
         Self { control, catalog, store, jobs, logs, workers, disk, clock }
+    }
+
+    fn clock_ms(&self) -> u64 {
+        self.clock.now().as_millis()
     }
 
     fn view(&self) -> Arc<View> {

@@ -13,6 +13,7 @@ mod log;
 mod registry_auth;
 mod release;
 mod secrets;
+mod series;
 mod template;
 mod volume;
 
@@ -31,6 +32,7 @@ pub use log::LogLine;
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};
 pub use release::{Release, Rollback};
 pub use secrets::RotatedSecrets;
+pub use series::{EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries};
 pub use template::{Template, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
 
