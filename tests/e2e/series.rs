@@ -91,6 +91,32 @@ async fn a_damaged_file_of_charts_is_reported_and_the_host_works() {
 }
 
 #[tokio::test]
+async fn the_state_of_the_host_is_for_its_operator() {
+    let host = TestHost::start_with_clock(&["--max-running-jobs", "7"]);
+    let system = host.client().get("/v1/system").await.ok();
+    assert_eq!(system["sandboxes"], json!({ "running": 0, "idle": 0, "waiting": 0, "max": 7 }));
+    assert_eq!(system["settings"]["max-running-jobs"], "7");
+    assert_eq!(system["webhooks"], json!({ "waiting": 0, "givenUp": 0 }));
+    assert!(system["disk"]["freeBytes"].as_u64().unwrap() > 0, "{system}");
+    assert_eq!(system.get("lastBackupAt"), None);
+    assert!(!system.to_string().contains(host.data_dir().to_str().unwrap()), "{system}");
+    host.deploy(&guests::echo(), "system", json!({})).await;
+    host.advance(5_000);
+    let later = host.client().get("/v1/system").await.ok();
+    let uptime = |of: &Value| of["uptimeMs"].as_u64().unwrap();
+    assert_eq!((uptime(&later) - uptime(&system), &later["endpoints"]), (5_000, &json!(1)));
+    assert_eq!(later["startedAt"], system["startedAt"]);
+    for (owner, scope, status) in
+        [("default", "metrics", 200), ("default", "submit", 401), ("a", "manage", 401)]
+    {
+        let new = json!({ "name": "k", "owner": owner, "scopes": [scope] });
+        let made = host.client().post("/v1/keys", &new).await.ok();
+        let client = host.client().with_key(made["key"].as_str().unwrap());
+        assert_eq!(client.get("/v1/system").await.status, status, "{owner} {scope}");
+    }
+}
+
+#[tokio::test]
 async fn a_series_needs_the_scope_read() {
     let host = shared_host();
     let made = host.client.post("/v1/keys", &json!({ "name": "m", "scopes": ["metrics"] })).await;

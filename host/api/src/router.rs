@@ -210,7 +210,7 @@ fn openai_api(
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, endpoints, events, handlers, job_actions, jobs, keys, logs,
-        registry_auths, releases, secrets, series, templates, volumes, webhooks,
+        registry_auths, releases, secrets, series, system, templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -218,6 +218,7 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::list, endpoints::create))
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
+        .routes(routes!(system::get))
         .routes(routes!(events::follow))
         .routes(routes!(series::get))
         .routes(routes!(series::list))

@@ -301,6 +301,7 @@ async fn serve(
         disk_space,
         secrets: store.clone(),
         receivers: sender,
+        facts: settings.facts(),
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
+use gristmill_api::{AddressLimit, Api, ApiState, HostFacts, PeerAddress, RateLimits, Services};
 use gristmill_control::{Access, Control, Parts};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
@@ -242,6 +242,7 @@ impl Host {
             disk_space: Arc::default(),
             secrets: Arc::new(Nothing),
             receivers: Arc::new(Nothing),
+            facts: HostFacts::default(),
         };
         let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());

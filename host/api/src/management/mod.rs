@@ -21,6 +21,7 @@ pub(crate) mod registry_auths;
 pub(crate) mod releases;
 pub(crate) mod secrets;
 pub(crate) mod series;
+pub(crate) mod system;
 pub(crate) mod templates;
 pub(crate) mod volumes;
 pub(crate) mod webhooks;

@@ -13,7 +13,7 @@ use gristmill_core::metrics::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 33] = [
+pub(crate) const ROUTES: [&str; 34] = [
     "run",
     "runsync",
     "status",
@@ -39,6 +39,7 @@ pub(crate) const ROUTES: [&str; 33] = [
     "secrets",
     "events",
     "series",
+    "system",
     "registry",
     "metrics",
     "livez",
@@ -53,10 +54,10 @@ pub(crate) const ROUTES: [&str; 33] = [
 const QUEUE: Range<usize> = 0..12;
 
 /// The resources of the management API in [`ROUTES`].
-const MANAGEMENT: Range<usize> = 12..25;
+const MANAGEMENT: Range<usize> = 12..26;
 
 /// The others.
-const REST: Range<usize> = 25..OTHER;
+const REST: Range<usize> = 26..OTHER;
 
 const OTHER: usize = ROUTES.len() - 1;
 
@@ -156,6 +157,7 @@ mod tests {
             ("/v1/endpoints/e/logs", "endpoints"),
             ("/v1/keys/k", "keys"),
             ("/v1/events", "events"),
+            ("/v1/system", "system"),
             ("/v1/series", "series"),
             ("/v1", "other"),
             ("/console", "console"),

@@ -14,6 +14,7 @@ mod registry_auth;
 mod release;
 mod secrets;
 mod series;
+mod system;
 mod template;
 mod volume;
 
@@ -33,6 +34,7 @@ pub use registry_auth::{NewRegistryAuth, RegistryAuth};
 pub use release::{Release, Rollback};
 pub use secrets::RotatedSecrets;
 pub use series::{EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries};
+pub use system::{Disk, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
 
