@@ -1,6 +1,7 @@
 //! `gristmill keys`, and the sources of a command's key.
 
 use gristmill_tests::{command, guests, shared_host};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::command::{on, run};
@@ -45,4 +46,19 @@ async fn without_a_key_the_admin_key_of_the_data_directory_is_used() {
     let mut without = command();
     without.env("GRISTMILL_URL", host.url()).current_dir(host.scratch());
     run(without, "health cli-admin").failed(1, &["key"]);
+}
+
+#[tokio::test]
+async fn a_link_to_the_console_is_printed() {
+    let host = shared_host();
+    let shown = run(on(&host), "console").succeeded();
+    let (page, link) = shown.line().split_once("#/enter/").unwrap();
+    assert_eq!(page, format!("{}/console/", host.url()));
+    let login = host.client.with_authorization(None).request(Method::POST, "/console/session");
+    let login = login.header("x-gristmill-console", "1").json(&json!({ "link": link }));
+    let answer = host.client.send(login).await.ok();
+    assert_eq!(answer["key"]["scopes"], json!(["admin"]));
+    let mut without = command();
+    without.env("GRISTMILL_URL", host.url()).current_dir(host.scratch());
+    run(without, "console").failed(1, &["key"]);
 }

@@ -26,15 +26,16 @@ enum Access {
     Make,
     /// Concerns one object, which the path names.
     Thing,
+    /// An endless stream about the objects that the query names.
+    Events,
 }
 
 /// Every operation must be listed here. A missing one fails the test, so that each new route
 /// declares how it separates owners.
 fn access(operation: &str) -> Access {
     match operation.trim_start_matches("Sdk") {
-        "Backup" | "RotateSecretsKey" | "GetMetrics" | "ListKeys" | "CreateKey" | "RevokeKey" => {
-            Access::Operator
-        }
+        "Backup" | "RotateSecretsKey" | "GetMetrics" | "GetSystem" | "ListKeys" | "CreateKey"
+        | "RevokeKey" => Access::Operator,
         "ListTemplates"
         | "ListEndpoints"
         | "ListHandlers"
@@ -42,7 +43,9 @@ fn access(operation: &str) -> Access {
         | "ListNetworkVolumes"
         | "ListEndpointBilling"
         | "ListJobs"
+        | "ListSeries"
         | "ListJobActions" => Access::List,
+        "FollowEvents" => Access::Events,
         "CreateTemplate"
         | "CreateEndpoint"
         | "CreateContainerRegistryAuth"
@@ -56,6 +59,7 @@ fn access(operation: &str) -> Access {
         | "UpdateEndpoint"
         | "DeleteEndpoint"
         | "ReadLogs"
+        | "GetSeries"
         | "ListReleases"
         | "RollBackEndpoint"
         | "RotateWebhookSecret"
@@ -343,6 +347,22 @@ impl Walk {
     }
 }
 
+impl Walk {
+    /// Follows the first owner's objects. What the other topics show is tested by `events.rs`.
+    async fn events(&self, path: &str) {
+        let unknown = Things::unknown();
+        for topic in ["endpoint:ENDPOINT", "job:ENDPOINT/JOB", "overview,endpoint:ENDPOINT"] {
+            let follow = async |of: &Things| {
+                let topic = topic.replace("ENDPOINT", of.endpoint).replace("JOB", &of.job);
+                self.b.get(&format!("{path}?topics={topic}")).await
+            };
+            let (theirs, nothing) = (follow(&self.things).await, follow(&unknown).await);
+            assert_eq!(theirs.status, 404, "{theirs:?}");
+            assert_same(&theirs, &self.things, &nothing, &unknown);
+        }
+    }
+}
+
 #[tokio::test]
 async fn every_route_keeps_owners_apart() {
     let walk = Walk::begin().await;
@@ -367,12 +387,14 @@ async fn every_route_keeps_owners_apart() {
                     for query in ["", query] {
                         let answer = walk.call(&method, &format!("{path}{query}"), "*/*").await;
                         let list = answer.ok();
-                        assert!(list.is_array() || list["jobs"].is_array(), "{answer:?}");
+                        let has_list = list.is_array() || list["jobs"].is_array();
+                        assert!(has_list || list["endpoints"].is_object(), "{answer:?}");
                         assert_nothing_leaks(&answer, &walk.things);
                     }
                 }
                 Access::Make => walk.make(&method, path).await,
                 Access::Thing => walk.thing(&method, path).await,
+                Access::Events => walk.events(path).await,
             }
         }
     }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "host",
     "host/api",
     "host/client",
+    "host/console",
     "host/control",
     "host/core",
     "host/dispatch",
@@ -22,8 +23,9 @@ const CRATES: [&str; 13] = [
 ];
 
 /// The crates of the host, which no client needs.
-const HOST_CRATES: [&str; 11] = [
+const HOST_CRATES: [&str; 12] = [
     "gristmill_api",
+    "gristmill_console",
     "gristmill_control",
     "gristmill_core",
     "gristmill_dispatch",

@@ -9,15 +9,15 @@
 
 use std::net::IpAddr;
 
-use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, Request, Uri, header};
 use gristmill_control::Access;
 
 use crate::error::{ApiError, ErrorCode};
+use crate::head;
 
 /// The relation of the calling site to the host, as the browser reports it: a website cannot set
 /// this header.
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses a call that may come from another site, if no key is required.
 ///
@@ -29,11 +29,7 @@ pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiE
     }
     let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
     let headers = request.headers();
-    // HTTP/2 has the host in the URL.
-    let named = match request.uri().authority() {
-        Some(authority) => Some(authority.clone()),
-        None => headers.get(header::HOST).and_then(authority),
-    };
+    let named = head::host(request.uri(), headers);
     if !named.is_some_and(|named| is_this_machine(named.host())) {
         return refuse(
             "without keys, this host answers only calls to localhost, 127.0.0.1 or [::1]",
@@ -52,10 +48,6 @@ pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiE
         return refuse("without keys, this host answers no calls of other sites (Sec-Fetch-Site)");
     }
     Ok(())
-}
-
-fn authority(value: &HeaderValue) -> Option<Authority> {
-    value.to_str().ok()?.parse().ok()
 }
 
 fn is_this_machine(host: &str) -> bool {

@@ -63,7 +63,7 @@ impl AdmissionLayer {
     fn admit(&self, request: Request) -> Result<(Request, Option<ConcurrencyPermit>), ApiError> {
         let Self { state, operation } = self;
         let (mut parts, body) = request.into_parts();
-        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BearerOrBare)?;
+        let key = auth::identify(&parts, state, Form::BearerOrBare)?;
         let path = RawPathParams::from_request_parts(&mut parts, &()).now_or_never();
         let path = path.and_then(Result::ok);
         let path = path.ok_or_else(|| ApiError::not_found("the path is not UTF-8"))?;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{Extensions, HeaderMap, header};
+use axum::http::request::Parts;
+use axum::http::{Extensions, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_core::id::EndpointId;
@@ -13,7 +14,11 @@ use tokio::time::Instant;
 
 use crate::call_origin::CallOrigin;
 use crate::error::{ApiError, ErrorCode};
+use crate::session_cookie;
 use crate::state::ApiState;
+
+/// The refusal of a key that is none.
+pub(crate) const WRONG_KEY: &str = "this API key is unknown, revoked or expired";
 
 /// Accepted forms of a key in the Authorization header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,21 +125,20 @@ impl KeyCheck {
 /// 401 without a valid key; 429 when too many such calls come from one address, and when the owner
 /// of the key has too many connections.
 pub(crate) fn identify(
-    headers: &HeaderMap,
-    extensions: &Extensions,
+    call: &Parts,
     state: &ApiState,
     form: Form,
 ) -> Result<Arc<ApiKey>, ApiError> {
-    match valid_key(headers, state, form) {
+    match valid_key(call, state, form) {
         Ok(key) => {
-            show_key(extensions, &key)?;
+            show_key(&call.extensions, &key)?;
             Ok(key)
         }
         Err(refusal) => {
-            if let Some(origin) = extensions.get::<Arc<CallOrigin>>() {
+            if let Some(origin) = call.extensions.get::<Arc<CallOrigin>>() {
                 origin.record_no_key();
             }
-            state.unauthenticated.admit(extensions)?;
+            state.unauthenticated.admit(&call.extensions)?;
             Err(refusal)
         }
     }
@@ -153,14 +157,10 @@ pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError
 ///
 /// # Errors
 /// 429 when too many such calls come from one address.
-pub(crate) fn count_unauthenticated(
-    headers: &HeaderMap,
-    extensions: &Extensions,
-    state: &ApiState,
-) -> Result<(), ApiError> {
-    match valid_key(headers, state, Form::BearerOrBare) {
-        Ok(key) => show_key(extensions, &key),
-        Err(_) => state.unauthenticated.admit(extensions),
+pub(crate) fn count_unauthenticated(call: &Parts, state: &ApiState) -> Result<(), ApiError> {
+    match valid_key(call, state, Form::BearerOrBare) {
+        Ok(key) => show_key(&call.extensions, &key),
+        Err(_) => state.unauthenticated.admit(&call.extensions),
     }
 }
 
@@ -169,21 +169,21 @@ pub(crate) fn count_unauthenticated(
 ///
 /// # Errors
 /// 429 when the owner of the key has too many connections.
-fn show_key(extensions: &Extensions, key: &ApiKey) -> Result<(), ApiError> {
+pub(crate) fn show_key(extensions: &Extensions, key: &ApiKey) -> Result<(), ApiError> {
     let Some(origin) = extensions.get::<Arc<CallOrigin>>() else { return Ok(()) };
     Ok(origin.record_key(key)?)
 }
 
-fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
+fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
     // A key in the call is ignored: some clients always send one.
     if let Some(key) = state.control.keys.access().key_of_all() {
         return Ok(key.clone());
     }
-    let header = headers.get(header::AUTHORIZATION).ok_or_else(|| {
-        unauthorized("no API key: send the header `Authorization: Bearer <API key>`")
-    })?;
+    let Some(header) = call.headers.get(header::AUTHORIZATION) else {
+        return key_of_session(call, state, form);
+    };
     let header = header.to_str().unwrap_or_default().trim();
-    let wrong = || unauthorized("this API key is unknown, revoked or expired");
+    let wrong = || unauthorized(WRONG_KEY);
     let text = match (header.split_once(' '), form) {
         (Some((scheme, key)), _) if scheme.eq_ignore_ascii_case("bearer") => key.trim().into(),
         (None, Form::BearerOrBare) => Cow::Borrowed(header),
@@ -197,9 +197,25 @@ fn valid_key(headers: &HeaderMap, state: &ApiState, form: Form) -> Result<Arc<Ap
             return Err(unauthorized("the Authorization header must be `Bearer <API key>`"));
         }
     };
-    // The same answer for every wrong key, so that it does not reveal which part was wrong.
-    let (id, secret) = ApiKey::parse_text(&text).ok_or_else(wrong)?;
-    state.control.keys.accepted(&id, secret).ok_or_else(wrong)
+    key_of_text(&text, state).ok_or_else(wrong)
+}
+
+/// The valid key with this text. The answer is the same for every wrong key, so that it does not
+/// reveal which part was wrong.
+pub(crate) fn key_of_text(text: &str, state: &ApiState) -> Option<Arc<ApiKey>> {
+    let (id, secret) = ApiKey::parse_text(text)?;
+    state.control.keys.accepted(&id, secret)
+}
+
+/// The key of a call without one in its head: that of its session, if it is a call of the console.
+fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
+    let none = || unauthorized("no API key: send the header `Authorization: Bearer <API key>`");
+    // The registry is for programs.
+    let is_for_programs = form == Form::BasicOrBearer;
+    let token = session_cookie::token(call).filter(|_| !is_for_programs).ok_or_else(none)?;
+    session_cookie::check_site(call)?;
+    let ended = || unauthorized("this session of the console has ended; log in again");
+    Ok(state.control.sessions.find(token).ok_or_else(ended)?.key)
 }
 
 /// The password of `user:password` in base64.

@@ -1,6 +1,7 @@
 //! The callers of routes. A route names the permission that it needs in the type of an argument:
 //! [`Caller<Manage>`](Caller) on the management API, [`Admitted<Submit>`](Admitted) on the queue
-//! API, [`RegistryCaller`] on the registry, and [`Anyone`] or [`Probe`] where no key is needed.
+//! API, [`RegistryCaller`] on the registry, [`KeyHolder`] and [`Visitor`] at the console's login, and
+//! [`Anyone`] or [`Probe`] where no key is needed.
 //!
 //! **Promise.** A route without such an argument reaches nothing: the state of the router,
 //! [`Guarded`], shows its content to this module alone, and only these arguments contain it. So a
@@ -10,14 +11,19 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use bytes::Bytes;
+use gristmill_control::Sessions;
+use gristmill_core::id::KeyId;
 use gristmill_core::key::{ApiKey, Scope};
 
 use crate::admission::Call;
 use crate::auth::{self, Form};
 use crate::error::{ApiError, ErrorCode};
 use crate::rate_limit::ConcurrencyPermit;
+use crate::session_cookie;
 use crate::state::ApiState;
 
 /// The state of the router. Its content reaches a route only as a part of a checked caller.
@@ -29,6 +35,9 @@ impl Guarded {
         Self(state)
     }
 }
+
+/// Most bytes of the body of a login.
+const LOGIN_BYTES_MAX: usize = 4 << 10;
 
 /// A permission that a route needs.
 pub(crate) trait Permission {
@@ -85,7 +94,7 @@ impl<P: Permission> FromRequestParts<Guarded> for Caller<P> {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::Bearer)?;
+        let key = auth::identify(parts, state, Form::Bearer)?;
         let permit = state.limiter.enter_management(&key)?;
         auth::require(&key, P::SCOPE, None)?;
         if P::IS_OPERATORS {
@@ -114,7 +123,7 @@ impl FromRequestParts<Guarded> for RegistryCaller {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let key = auth::identify(&parts.headers, &parts.extensions, state, Form::BasicOrBearer)?;
+        let key = auth::identify(parts, state, Form::BasicOrBearer)?;
         auth::require(&key, Scope::Manage, None)?;
         let permit = state.limiter.enter_management(&key)?;
         Ok(Self { state: state.clone(), key, _permit: permit })
@@ -151,6 +160,95 @@ impl<P: Permission> FromRequestParts<Guarded> for Admitted<P> {
     }
 }
 
+/// A caller with a valid key in the head of the call, of any scope. The session of a key is not enough,
+/// so that a session cannot begin the next one.
+#[derive(Debug)]
+pub(crate) struct KeyHolder {
+    /// The sessions of the console.
+    pub(crate) sessions: Sessions,
+    /// The caller's key.
+    pub(crate) key: Arc<ApiKey>,
+}
+
+impl FromRequestParts<Guarded> for KeyHolder {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        session_cookie::remove(&mut parts.headers);
+        let key = auth::identify(parts, state, Form::Bearer)?;
+        state.limiter.enter_management(&key)?;
+        Ok(Self { sessions: state.control.sessions.clone(), key })
+    }
+}
+
+/// A caller of the console's login: a page of this host, with or without a session. Each call counts for its
+/// address as one without a key.
+#[derive(Debug)]
+pub(crate) struct Visitor(ApiState);
+
+impl FromRequestParts<Guarded> for Visitor {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        state.unauthenticated.admit(&parts.extensions)?;
+        session_cookie::check_site(parts)?;
+        Ok(Self(state.clone()))
+    }
+}
+
+impl Visitor {
+    /// The sessions of the console.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.control.sessions
+    }
+
+    /// The key that every call counts as, on a host that requires none.
+    pub(crate) fn key_of_all(&self) -> Option<&Arc<ApiKey>> {
+        self.0.control.keys.access().key_of_all()
+    }
+
+    /// The body of a login. It is short, and the memory of all of them is one share.
+    ///
+    /// # Errors
+    /// Those of [`BodyReader::read`](crate::body::BodyReader::read).
+    pub(crate) async fn read(&self, head: &Parts, body: Body) -> Result<Bytes, ApiError> {
+        let logins = KeyId::new("logins").expect("letters are an id");
+        Ok(self.0.bodies.read(&logins, head, body, LOGIN_BYTES_MAX).await?.bytes)
+    }
+
+    /// The valid key with this text, which the call has shown.
+    ///
+    /// # Errors
+    /// 401; 429 when the owner of the key has too many connections, or calls too often.
+    pub(crate) fn key_of_text(&self, head: &Parts, text: &str) -> Result<Arc<ApiKey>, ApiError> {
+        let wrong = || ApiError::new(ErrorCode::Unauthorized, auth::WRONG_KEY);
+        self.admit(head, auth::key_of_text(text, &self.0).ok_or_else(wrong)?)
+    }
+
+    /// The key of this link, which is used up then.
+    ///
+    /// # Errors
+    /// Those of [`key_of_text`](Self::key_of_text).
+    pub(crate) fn key_of_link(&self, head: &Parts, link: &str) -> Result<Arc<ApiKey>, ApiError> {
+        const WRONG: &str = "this link was used, or is older than a minute; make another one with \
+                             `gristmill console`";
+        let wrong = || ApiError::new(ErrorCode::Unauthorized, WRONG);
+        self.admit(head, self.sessions().redeem(link).ok_or_else(wrong)?)
+    }
+
+    fn admit(&self, head: &Parts, key: Arc<ApiKey>) -> Result<Arc<ApiKey>, ApiError> {
+        auth::show_key(&head.extensions, &key)?;
+        self.0.limiter.enter_management(&key)?;
+        Ok(key)
+    }
+}
+
 /// Any caller, with or without a key. A call without a valid key is counted for its address.
 #[derive(Debug)]
 pub(crate) struct Anyone;
@@ -162,7 +260,7 @@ impl FromRequestParts<Guarded> for Anyone {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        auth::count_unauthenticated(&parts.headers, &parts.extensions, state)?;
+        auth::count_unauthenticated(parts, state)?;
         Ok(Self)
     }
 }

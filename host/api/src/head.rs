@@ -5,7 +5,7 @@
 //! **Cost.** Three header lookups for each call.
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version, header};
 
 use crate::error::{ApiError, ErrorCode};
 
@@ -36,6 +36,15 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), ApiError> {
             Err(ApiError::new(ErrorCode::NotImplemented, sentence))
         }
         Some(_) | None => Ok(()),
+    }
+}
+
+/// The host that a call names, with its port if it has one.
+pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    // HTTP/2 has the host in the URL.
+    match uri.authority() {
+        Some(authority) => Some(authority.clone()),
+        None => headers.get(header::HOST)?.to_str().ok()?.parse().ok(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
-//! under `/v1`, and a registry of handlers beside the queue API.
+//! under `/v1`, a registry of handlers beside the queue API, and the web
+//! console.
 //!
 //! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
 //! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format
@@ -19,11 +20,13 @@ mod call_origin;
 mod caller;
 mod checks;
 mod connection_shares;
+mod console;
 mod control_error;
 mod docs_page;
 mod error;
 mod fallback;
 mod head;
+mod host_facts;
 mod in_flight;
 mod management;
 mod metrics;
@@ -36,6 +39,7 @@ mod rate_limit;
 mod refusal;
 mod registry;
 mod router;
+mod session_cookie;
 mod state;
 mod unauthenticated;
 mod wire_time;
@@ -43,6 +47,7 @@ mod wire_time;
 pub use answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
 pub use call_origin::{CallOrigin, PeerAddress};
 pub use connection_shares::{ConnectionAuth, ConnectionShares, OwnerAtShare};
+pub use host_facts::HostFacts;
 pub use rate_limit::RateLimits;
 pub use router::{Api, response_over_budget};
 pub use state::{ApiState, Services};

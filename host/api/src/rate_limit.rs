@@ -138,6 +138,8 @@ pub struct RateLimits {
     pub requests: OperationLimit,
     /// All calls below `/v1`, and `/metrics`.
     pub management: OperationLimit,
+    /// Streams of `/v1/events`.
+    pub events: OperationLimit,
     /// Calls without a valid key, for each address.
     pub unauthenticated: AddressLimit,
 }
@@ -163,6 +165,8 @@ impl Default for RateLimits {
             requests: limit(10, Some(2), 0),
             // The documented service names no limit.
             management: limit(1_000, Some(100), 0),
+            // One of them lasts up to an hour.
+            events: limit(200, Some(100), 0),
             unauthenticated: AddressLimit::default(),
         }
     }
@@ -201,6 +205,7 @@ struct GivenLimits {
     purge_queue: GivenLimit,
     requests: GivenLimit,
     management: GivenLimit,
+    events: GivenLimit,
     unauthenticated: AddressLimit,
 }
 
@@ -281,6 +286,7 @@ impl From<GivenLimits> for RateLimits {
             purge_queue: given.purge_queue.over(default.purge_queue),
             requests: given.requests.over(default.requests),
             management: given.management.over(default.management),
+            events: given.events.over(default.events),
             unauthenticated: given.unauthenticated,
         }
     }
@@ -315,6 +321,7 @@ struct Subject {
 enum Calls {
     Queue(EndpointId, Operation),
     Management,
+    Events,
 }
 
 #[derive(Debug, Default)]
@@ -399,6 +406,16 @@ impl RateLimiter {
         let limit = &self.limits.management;
         let call = NewCall { name: "management", limit, waits: false };
         self.count(key, Calls::Management, &call, || 0)
+    }
+
+    /// Counts a stream of events, which lasts until the permit is dropped.
+    ///
+    /// # Errors
+    /// Those of [`admit`](Self::admit).
+    pub(crate) fn enter_events(&self, key: &ApiKey) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        let limit = &self.limits.events;
+        let call = NewCall { name: "events", limit, waits: false };
+        self.count(key, Calls::Events, &call, || 0)
     }
 
     fn count(

@@ -29,8 +29,8 @@ use crate::queue::{StreamShape, dto};
 use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
-    access, answer_owner, docs_page, fallback, head, management, metrics, openapi, paths, probes,
-    queue, registry,
+    access, answer_owner, console, docs_page, fallback, head, management, metrics, openapi, paths,
+    probes, queue, registry,
 };
 
 /// Both APIs, and the document that describes them. Cheap to clone.
@@ -57,6 +57,7 @@ impl Api {
         let document = openapi::finish(document, &state.brand);
         let routes = routes
             .merge(docs_page::routes())
+            .merge(console::routes())
             .merge(registry::routes())
             .route("/openapi.json", get(openapi::get).layer(Extension(document)))
             .method_not_allowed_fallback(fallback::method_not_allowed)
@@ -208,8 +209,8 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, endpoints, handlers, job_actions, jobs, keys, logs, registry_auths,
-        releases, secrets, templates, volumes, webhooks,
+        backup, billing, endpoints, events, handlers, job_actions, jobs, keys, logs,
+        registry_auths, releases, secrets, series, system, templates, volumes, webhooks,
     };
     let (routes, document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
@@ -217,6 +218,10 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::list, endpoints::create))
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
+        .routes(routes!(system::get))
+        .routes(routes!(events::follow))
+        .routes(routes!(series::get))
+        .routes(routes!(series::list))
         .routes(routes!(jobs::list))
         .routes(routes!(job_actions::list, job_actions::begin))
         .routes(routes!(job_actions::get, job_actions::abort))

@@ -15,6 +15,7 @@ use gristmill_core::time::Clock;
 
 use crate::body::BodyReader;
 use crate::checks::{Checks, Pages};
+use crate::host_facts::{HostFacts, Started};
 use crate::in_flight::InFlight;
 use crate::metrics::http::HttpMetrics;
 use crate::rate_limit::{RateLimiter, RateLimits};
@@ -45,6 +46,9 @@ pub struct Parts {
     pub(crate) unauthenticated: UnauthenticatedLimiter,
     pub(crate) http: Arc<HttpMetrics>,
     pub(crate) brand: Box<str>,
+    pub(crate) facts: HostFacts,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) started: Started,
 }
 
 /// The parts of the host that the routes use.
@@ -62,13 +66,16 @@ pub struct Services {
     pub secrets: Arc<dyn SecretsStore>,
     /// The receivers that submissions may name.
     pub receivers: Arc<dyn WebhookReceivers>,
+    /// What the host is.
+    pub facts: HostFacts,
 }
 
 impl ApiState {
     /// Combines the parts. `brand` completes the names of the template field and query flag for
     /// platform templates: `is<Brand>`, `include<Brand>Templates`.
     pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
-        let Services { clock, control, jobs, disk_space, secrets, receivers } = services;
+        let Services { clock, control, jobs, disk_space, secrets, receivers, facts } = services;
+        let started = Started { at: clock.now(), elapsed: clock.elapsed() };
         Self(Arc::new(Parts {
             control,
             jobs,
@@ -81,9 +88,12 @@ impl ApiState {
             results: InFlight::of_results(),
             uploads: Uploads::default(),
             unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
-            limiter: RateLimiter::new(limits, clock),
+            limiter: RateLimiter::new(limits, clock.clone()),
             http: Arc::default(),
             brand: brand.into(),
+            facts,
+            clock,
+            started,
         }))
     }
 }

@@ -10,7 +10,6 @@ use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use serde::Serialize;
 
 use crate::client::with_query;
-use crate::wire::JobStatus;
 use crate::wire::id::{EndpointId, OwnerId, TemplateId};
 use crate::wire::management::{
     BillingRecord, BucketSize, Delivery, Endpoint, EndpointInput, EndpointWithSecret, Grouping,
@@ -18,6 +17,7 @@ use crate::wire::management::{
     NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release, Rollback,
     RotatedSecrets, Template, TemplateInput,
 };
+use crate::wire::{ConsoleLink, JobStatus};
 use crate::{Answer, Client, ClientError, EventStream, LogStream};
 
 /// Most time for an upload, including compiling.
@@ -344,6 +344,21 @@ impl Client {
     pub async fn rotate_secrets_key(&self) -> Result<Answer<RotatedSecrets>, ClientError> {
         let url = self.url(&["v1", "secrets", "rotate"]);
         self.send(self.request(Method::POST, url).timeout(ROTATION_TIME_MAX), false).await
+    }
+
+    /// Makes a link that begins a session of the web console with this client's key.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn create_console_link(&self) -> Result<Answer<ConsoleLink>, ClientError> {
+        self.post(&["console", "links"]).await
+    }
+
+    /// The address of the web console that uses this link, for a browser.
+    pub fn console_url(&self, link: &ConsoleLink) -> String {
+        let mut url = self.url(&["console", ""]);
+        url.set_fragment(Some(&format!("/enter/{}", link.link)));
+        url.into()
     }
 
     /// Changes the template `id`, or creates it with the id as its name.

@@ -12,6 +12,7 @@ use gristmill_core::price::Prices;
 use gristmill_core::registries::Registries;
 use gristmill_core::runtime::{Components, Runtime, Volumes as VolumeFiles};
 use gristmill_core::store::JobStore;
+use gristmill_core::time::Clock;
 use gristmill_core::usage::UsageStore;
 use gristmill_core::workers::Workers;
 use tokio::sync::Semaphore;
@@ -19,13 +20,16 @@ use tokio::sync::Semaphore;
 use crate::access::Access;
 use crate::backup::Backups;
 use crate::billing::Billing;
+use crate::charts::Charts;
 use crate::deployed::Deployed;
 use crate::endpoints::Endpoints;
 use crate::host::Host;
 use crate::images::Images;
 use crate::job_actions::JobActions;
 use crate::keys::Keys;
+use crate::live::Live;
 use crate::registry_auths::RegistryAuths;
+use crate::sessions::Sessions;
 use crate::templates::Templates;
 use crate::volumes::Volumes;
 
@@ -34,6 +38,8 @@ use crate::volumes::Volumes;
 pub struct Parts {
     /// The callers that the host serves.
     pub access: Access,
+    /// The clock that measures sessions.
+    pub clock: Arc<dyn Clock>,
     /// The deployed objects.
     pub catalog: Arc<Catalog>,
     /// The workers of the endpoints.
@@ -79,6 +85,12 @@ pub struct Control {
     pub registry_auths: RegistryAuths,
     /// API keys.
     pub keys: Keys,
+    /// Sessions of the web console.
+    pub sessions: Sessions,
+    /// The present values of endpoints.
+    pub live: Live,
+    /// What endpoints did in the last days.
+    pub charts: Charts,
     /// Actions on many jobs.
     pub job_actions: JobActions,
     /// Reports of usage.
@@ -92,7 +104,7 @@ pub struct Control {
 impl Control {
     /// Makes the services.
     pub fn new(parts: Parts) -> Self {
-        let Parts { access, catalog, workers, components, registries, runtime, .. } = parts;
+        let Parts { access, clock, catalog, workers, components, registries, runtime, .. } = parts;
         let Parts { volumes, store, actions, deliveries, logs, usage, prices, backups, .. } = parts;
         let metrics_endpoints_max = parts.metrics_endpoints_max;
         let deployed = Arc::new(Deployed {
@@ -112,6 +124,9 @@ impl Control {
             volumes: Volumes::new(deployed.clone(), volumes),
             registry_auths: RegistryAuths::new(deployed.clone()),
             keys: Keys::new(deployed.clone()),
+            sessions: Sessions::new(deployed.clone(), clock),
+            live: Live::new(deployed.clone()),
+            charts: Charts::new(deployed.clone()),
             job_actions: JobActions::new(deployed.clone(), actions),
             billing,
             backups: Backups::new(backups, deployed.clone()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use gristmill_core::endpoint_metrics::EndpointMetrics;
 use gristmill_core::endpoint_series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::{Runtime, RuntimeLoad};
@@ -54,6 +55,17 @@ impl Host {
             endpoints: self.deployed.view().deployments.len() as u64,
             backed_up_at_ms: self.deployed.backed_up_at_ms.load(Ordering::Relaxed),
         }
+    }
+
+    /// Webhooks of the present endpoints that were given up since the start.
+    pub fn webhooks_given_up(&self) -> u64 {
+        let view = self.deployed.view();
+        let of_endpoint = |metrics: &EndpointMetrics| {
+            let [.., given_up] = metrics.totals().webhooks;
+            given_up
+        };
+        let endpoints = view.deployments.values();
+        endpoints.map(|deployment| of_endpoint(deployment.incarnation.metrics())).sum()
     }
 
     /// The counters and the present state of all endpoints, as a bounded number of series. Costs

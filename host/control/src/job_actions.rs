@@ -446,6 +446,11 @@ impl Inner {
             return Ok(Change::Skipped);
         }
         let status = self.deployed.store.cancel(&job.endpoint, job.id).await;
+        if status == Ok(Some(JobStatus::Cancelled))
+            && let Some(deployment) = self.deployed.view().deployments.get(&job.endpoint)
+        {
+            deployment.incarnation.metrics().cancelled(1);
+        }
         done(job, status.map(|status| status == Some(JobStatus::Cancelled)))
     }
 

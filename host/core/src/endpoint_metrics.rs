@@ -16,6 +16,7 @@ pub struct EndpointMetrics {
     refused: [Counter; RefusedFor::ALL.len()],
     finished: [Counter; FinishedAs::ALL.len()],
     requeued: Counter,
+    cancelled: Counter,
     webhooks: [Counter; WebhookEnd::ALL.len()],
     chunks: Counter,
     log_lines_dropped: Counter,
@@ -184,6 +185,11 @@ impl EndpointMetrics {
         self.requeued.add(1);
     }
 
+    /// Counts jobs that calls have cancelled or purged.
+    pub fn cancelled(&self, jobs: u64) {
+        self.cancelled.add(jobs);
+    }
+
     /// Counts an attempt to send a webhook.
     pub fn webhook_ended(&self, end: WebhookEnd) {
         add(&self.webhooks, end as usize, 1);
@@ -196,6 +202,7 @@ impl EndpointMetrics {
             refused: self.refused.each_ref().map(Counter::get),
             finished: self.finished.each_ref().map(Counter::get),
             requeued: self.requeued.get(),
+            cancelled: self.cancelled.get(),
             webhooks: self.webhooks.each_ref().map(Counter::get),
             chunks: self.chunks.get(),
             log_lines_dropped: self.log_lines_dropped.get(),
@@ -218,6 +225,8 @@ pub struct EndpointTotals {
     pub finished: [u64; FinishedAs::ALL.len()],
     /// Jobs that were queued again.
     pub requeued: u64,
+    /// Jobs that calls have cancelled or purged.
+    pub cancelled: u64,
     /// Attempts to send a webhook, in the order of [`WebhookEnd::ALL`].
     pub webhooks: [u64; WebhookEnd::ALL.len()],
     /// Chunks of streams.
@@ -241,6 +250,7 @@ impl EndpointTotals {
         add_all(&mut self.refused, &other.refused);
         add_all(&mut self.finished, &other.finished);
         self.requeued += other.requeued;
+        self.cancelled += other.cancelled;
         add_all(&mut self.webhooks, &other.webhooks);
         self.chunks += other.chunks;
         self.log_lines_dropped += other.log_lines_dropped;
@@ -256,6 +266,7 @@ impl EndpointTotals {
         subtract_all(&mut self.refused, &earlier.refused);
         subtract_all(&mut self.finished, &earlier.finished);
         self.requeued = self.requeued.saturating_sub(earlier.requeued);
+        self.cancelled = self.cancelled.saturating_sub(earlier.cancelled);
         subtract_all(&mut self.webhooks, &earlier.webhooks);
         self.chunks = self.chunks.saturating_sub(earlier.chunks);
         self.log_lines_dropped = self.log_lines_dropped.saturating_sub(earlier.log_lines_dropped);
@@ -282,6 +293,7 @@ mod tests {
         }
         metrics.started(7);
         metrics.requeued();
+        metrics.cancelled(4);
         for (end, times) in WebhookEnd::ALL.into_iter().zip([3, 1, 2]) {
             (0..times).for_each(|_| metrics.webhook_ended(end));
         }
@@ -306,6 +318,7 @@ mod tests {
         assert!(indices.into_iter().eq(0..FinishedAs::ALL.len()), "{indices:?}");
         assert_eq!(totals.webhooks, [3, 1, 2]);
         assert_eq!((totals.chunks, totals.log_lines_dropped, totals.requeued), (5, 2, 1));
+        assert_eq!(totals.cancelled, 4);
         assert_eq!((totals.wait.sum_us, totals.run.sum_us, totals.cpu.sum_us), (7, 300, 200));
         assert_eq!((totals.start.sum_us, totals.start.count()), (30, 1));
         let mut twice = totals.clone();

@@ -22,7 +22,7 @@ use crate::payload::Json;
 use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
 use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPosition};
 use crate::retention::Retention;
-use crate::signals::Signals;
+use crate::signals::{JobWatch, Signals};
 use crate::store::{JobStore, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
 use crate::tags::Tags;
@@ -289,6 +289,11 @@ impl Jobs {
     /// Errors of the store.
     pub async fn returned(&self, id: JobId) -> Result<Option<Json>, StoreError> {
         self.store.output(id).await
+    }
+
+    /// Listens to a job until the returned value is dropped.
+    pub fn watch(&self, id: JobId) -> JobWatch {
+        self.signals.watch(id)
     }
 
     /// Refuses new jobs from now on, because the host drains.

@@ -32,8 +32,8 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 use self::client::{
-    billing, endpoints, handlers, health, job, jobs, keys, logs, registry_auths, requests, secrets,
-    stream, submit, templates, timeline, volumes,
+    billing, console, endpoints, handlers, health, job, jobs, keys, logs, registry_auths, requests,
+    secrets, stream, submit, templates, timeline, volumes,
 };
 use crate::compilers::COMPILE_COMMAND;
 
@@ -79,6 +79,7 @@ enum Command {
     Requests(requests::RequestsArgs),
     Jobs(jobs::JobsArgs),
     Logs(Box<logs::LogsArgs>),
+    Console(console::ConsoleArgs),
     Templates(templates::TemplatesArgs),
     Endpoints(endpoints::EndpointsArgs),
     Handlers(Box<handlers::HandlersArgs>),
@@ -131,6 +132,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Health(args) => block_on(health::health(args)),
         Command::Requests(args) => block_on(requests::requests(args)),
         Command::Jobs(args) => block_on(jobs::jobs(args)),
+        Command::Console(args) => block_on(console::console(args)),
         Command::Templates(args) => block_on(templates::templates(args)),
         Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
         Command::Logs(args) => block_on(logs::logs(*args)),
@@ -195,6 +197,7 @@ mod tests {
             "health a --json",
             "requests a --status failed --limit 3 --cursor 9",
             "keys create --name n --scope submit,read --endpoint a --endpoint b",
+            "console --url http://h:1",
             "templates list --json",
             "templates create --name n --image a:b --env A=b --arg -x --public true",
             "templates update t --readme README.md --container-disk 2",

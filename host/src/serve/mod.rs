@@ -4,6 +4,7 @@
 mod addresses;
 mod admin_key;
 mod backup;
+mod charts_file;
 mod clock;
 mod connection;
 mod disk;
@@ -60,6 +61,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::backup::HostBackup;
+use self::charts_file::ChartsFile;
 use self::clock::HostClock;
 use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
@@ -264,6 +266,7 @@ async fn serve(
     };
     let control = Control::new(gristmill_control::Parts {
         access,
+        clock: clock.clone(),
         catalog: catalog.clone(),
         workers: dispatcher.clone(),
         components: sandbox.clone(),
@@ -288,6 +291,9 @@ async fn serve(
         metrics_endpoints_max: settings.metrics_endpoints.as_u32() as usize,
     });
     control.job_actions.resume().await?;
+    let charts_file =
+        ChartsFile::open(control.charts.clone(), &settings.data_dir, disk_space.clone());
+    tokio::spawn(charts_file.clone().sample(clock.clone()));
     let services = Services {
         clock: clock.clone(),
         control,
@@ -295,6 +301,7 @@ async fn serve(
         disk_space,
         secrets: store.clone(),
         receivers: sender,
+        facts: settings.facts(),
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);
@@ -350,7 +357,13 @@ async fn serve(
     tokio::select! {
         Some(error) = failure.recv() => Err(error),
         () = shut_down(
-            settings, &dispatcher, &deliverer, &jobs, &*store, serving, log_writer
+            settings,
+            &dispatcher,
+            &deliverer,
+            &jobs,
+            &*store,
+            serving,
+            LastFiles { charts: &charts_file, log_writer },
         ) => outcome,
         () = stop_signals.next() => {
             warn!("stopped at once; the next start runs interrupted jobs again");
@@ -456,6 +469,12 @@ fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) 
     });
 }
 
+/// Files that get their last content when the host stops.
+struct LastFiles<'a> {
+    charts: &'a ChartsFile,
+    log_writer: Option<LogWriter>,
+}
+
 /// Stops in order: accepts no new connections and jobs, lets running jobs end or returns them to
 /// the queue, answers waiting calls, and closes the store last. Webhooks in progress get a few
 /// seconds.
@@ -466,7 +485,7 @@ async fn shut_down(
     jobs: &Jobs,
     store: &dyn JobStore,
     serving: tokio::task::JoinHandle<Connections>,
-    log_writer: Option<LogWriter>,
+    LastFiles { charts, log_writer }: LastFiles<'_>,
 ) {
     info!("stopping: running jobs have {} s", settings.drain_timeout);
     jobs.stop_accepting();
@@ -477,6 +496,7 @@ async fn shut_down(
         // Clients that have not read their answers by then are disconnected.
         let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
     }
+    charts.close().await;
     store.close().await;
     if let Some(log_writer) = log_writer {
         // It only panics with the process.

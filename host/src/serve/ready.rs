@@ -94,6 +94,9 @@ fn as_text(ready: &Ready<'_>) -> String {
         line += &format!(", metrics: http://{addr}/metrics");
     }
     line.push(')');
+    line += &format!(
+        "\nweb console: {scheme}://{addr}/console/ (`gristmill console` makes a link with a login)"
+    );
     if let Some(upgrade) = recovery.upgraded {
         line += &format!(
             "\nthe tables and the journal before the upgrade are in {}: remove it once you need no \

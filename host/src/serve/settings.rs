@@ -15,7 +15,7 @@ use anyhow::{Context as _, ensure};
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
-use gristmill_api::RateLimits;
+use gristmill_api::{HostFacts, RateLimits};
 use gristmill_core::catalog::OwnerBounds;
 use gristmill_core::egress::HostPattern;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
@@ -331,6 +331,32 @@ impl ServeSettings {
         // clap checks the same for the flags.
         settings.check_tls()?;
         Ok(settings)
+    }
+
+    /// The settings that the operator's keys may read: bounds, no secrets and no paths.
+    pub(crate) fn facts(&self) -> HostFacts {
+        let all: [(&str, &dyn ToString); 17] = [
+            ("listen", &self.listen),
+            ("max-running-jobs", &self.max_running_jobs),
+            ("max-waiting-jobs", &self.max_waiting_jobs),
+            ("max-waiting-mib", &self.max_waiting_mib),
+            ("max-result-mib", &self.max_result_mib),
+            ("max-owner-records", &self.max_owner_records),
+            ("journal-mib", &self.journal_mib),
+            ("max-log-mib", &self.max_log_mib),
+            ("max-endpoint-log-mib", &self.max_endpoint_log_mib),
+            ("archive-after", &self.archive_after),
+            ("drain-timeout", &self.drain_timeout),
+            ("idle-timeout", &self.idle_timeout),
+            ("max-clock-jump", &self.max_clock_jump),
+            ("metrics-endpoints", &self.metrics_endpoints),
+            ("lenient-policy", &self.lenient_policy),
+            ("no-key", &self.no_key),
+            ("tls", &self.tls_cert.is_some()),
+        ];
+        let settings = all.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
+        let sandboxes_max = u64::from(self.max_running_jobs.as_u32());
+        HostFacts { sandboxes_max, settings: settings.collect() }
     }
 
     /// These settings, unless the command line or the environment has others.

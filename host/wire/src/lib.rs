@@ -16,6 +16,7 @@
 //! the types have schemas.
 
 pub mod bounds;
+mod console;
 mod error;
 mod host_pattern;
 pub mod id;
@@ -29,6 +30,7 @@ pub mod schema;
 mod scope;
 pub mod whole_number;
 
+pub use console::ConsoleLink;
 pub use error::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use job_status::{JobStatus, UnknownStatus};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{AddressLimit, Api, ApiState, PeerAddress, RateLimits, Services};
+use gristmill_api::{AddressLimit, Api, ApiState, HostFacts, PeerAddress, RateLimits, Services};
 use gristmill_control::{Access, Control, Parts};
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
@@ -219,6 +219,7 @@ impl Host {
         });
         let control = Control::new(Parts {
             access: Access::with_keys(),
+            clock: clock.clone(),
             catalog: Arc::new(catalog),
             workers,
             components: Arc::new(Nothing),
@@ -241,6 +242,7 @@ impl Host {
             disk_space: Arc::default(),
             secrets: Arc::new(Nothing),
             receivers: Arc::new(Nothing),
+            facts: HostFacts::default(),
         };
         let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());
@@ -294,6 +296,7 @@ fn no_limits() -> RateLimits {
         purge_queue: NONE,
         requests: NONE,
         management: NONE,
+        events: NONE,
         unauthenticated: AddressLimit { calls_per_10s: NonZeroU32::MAX },
     }
 }

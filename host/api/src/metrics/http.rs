@@ -13,7 +13,7 @@ use gristmill_core::metrics::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 30] = [
+pub(crate) const ROUTES: [&str; 34] = [
     "run",
     "runsync",
     "status",
@@ -37,12 +37,16 @@ pub(crate) const ROUTES: [&str; 30] = [
     "billing",
     "backup",
     "secrets",
+    "events",
+    "series",
+    "system",
     "registry",
     "metrics",
     "livez",
     "readyz",
     "openapi",
     "docs",
+    "console",
     "other",
 ];
 
@@ -50,10 +54,10 @@ pub(crate) const ROUTES: [&str; 30] = [
 const QUEUE: Range<usize> = 0..12;
 
 /// The resources of the management API in [`ROUTES`].
-const MANAGEMENT: Range<usize> = 12..23;
+const MANAGEMENT: Range<usize> = 12..26;
 
 /// The others.
-const REST: Range<usize> = 23..OTHER;
+const REST: Range<usize> = 26..OTHER;
 
 const OTHER: usize = ROUTES.len() - 1;
 
@@ -152,7 +156,12 @@ mod tests {
             ("/v1/endpoints", "endpoints"),
             ("/v1/endpoints/e/logs", "endpoints"),
             ("/v1/keys/k", "keys"),
+            ("/v1/events", "events"),
+            ("/v1/system", "system"),
+            ("/v1/series", "series"),
             ("/v1", "other"),
+            ("/console", "console"),
+            ("/console/assets/a.js", "console"),
             ("/metrics", "metrics"),
             ("/openapi.json", "openapi"),
             ("/", "other"),

@@ -107,6 +107,14 @@ parameters! {
         "tail", Query, bounded(LIST_LOGS), "Number of lines, the newest ones";
         "Last-Event-ID", Header, event_id("^[0-9]+$"), "Continues after the line with this number";
     }
+    /// Parameters of series.
+    SeriesWindow {
+        "window", Query, window(), "The time up to now: `15m` in steps of 10 seconds, `6h` of 5 minutes, `7d` of 2 hours";
+    }
+    /// Parameters of live events.
+    Topics {
+        "topics", Query, topics(), "What to follow: `overview`, `endpoint:ID` and `job:ENDPOINT/ID`, divided by commas; at most 32";
+    }
     /// Parameters of the list of jobs.
     JobListFilter {
         "endpoint", Query, several(schema::Id::schema()), "Only jobs of these endpoints";
@@ -175,6 +183,18 @@ fn several(item: RefOr<Schema>) -> Schema {
 fn text(bytes_max: usize) -> Schema {
     let text = ObjectBuilder::new().schema_type(Type::String);
     text.min_length(Some(1)).max_length(Some(bytes_max)).into()
+}
+
+fn window() -> Schema {
+    let names = ["15m", "6h", "7d"];
+    let text = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
+    text.default(Some("15m".into())).into()
+}
+
+fn topics() -> Schema {
+    let topic = "(overview|endpoint:[^,/]+|job:[^,/]+/[^,]*)";
+    let pattern = format!("^{topic}(,{topic}){{0,31}}$");
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 
 fn tag() -> Schema {

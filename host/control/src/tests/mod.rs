@@ -1,11 +1,14 @@
 //! The rules of the services, over the store in memory and without HTTP.
 
+mod charts;
 mod deletions;
 mod images;
 mod job_actions;
 mod keys;
+mod live;
 mod objects;
 mod parts;
+mod sessions;
 
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ use gristmill_core::policy::{PolicyRequest, Strictness};
 use gristmill_core::price::Prices;
 use gristmill_core::signals::Signals;
 use gristmill_core::template::Template;
-use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::ModelStore;
 
 use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
@@ -73,6 +76,7 @@ impl Bench {
         let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
         let control = Control::new(Parts {
             access: Access::with_keys(),
+            clock: clock.clone(),
             catalog: catalog.clone(),
             workers: workers.clone(),
             components: disk.clone(),
@@ -89,6 +93,10 @@ impl Bench {
             metrics_endpoints_max: 100,
         });
         Self { control, catalog, store, jobs, logs, workers, disk, clock }
+    }
+
+    fn clock_ms(&self) -> u64 {
+        self.clock.now().as_millis()
     }
 
     fn view(&self) -> Arc<View> {

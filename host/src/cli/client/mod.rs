@@ -4,6 +4,7 @@
 pub(super) mod advice;
 pub(super) mod billing;
 mod connection;
+pub(super) mod console;
 mod endpoint_options;
 pub(super) mod endpoints;
 pub(super) mod handlers;

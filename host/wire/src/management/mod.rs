@@ -4,6 +4,7 @@
 mod billing;
 mod delivery;
 mod endpoint;
+mod event;
 mod handler;
 mod job;
 mod job_action;
@@ -12,6 +13,8 @@ mod log;
 mod registry_auth;
 mod release;
 mod secrets;
+mod series;
+mod system;
 mod template;
 mod volume;
 
@@ -21,6 +24,7 @@ pub use endpoint::{
     Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,
     Reuse, ReuseInput, ScalerType,
 };
+pub use event::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
@@ -29,6 +33,8 @@ pub use log::LogLine;
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};
 pub use release::{Release, Rollback};
 pub use secrets::RotatedSecrets;
+pub use series::{EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries};
+pub use system::{Disk, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
 

@@ -2,6 +2,7 @@
 
 use axum::Json;
 
+use gristmill_wire::JobStatus;
 use gristmill_wire::queue::Accepted;
 
 use crate::caller::{Admitted, Submit};
@@ -20,6 +21,12 @@ pub(crate) async fn cancel(
     Admitted { state, call, .. }: Admitted<Submit>,
 ) -> Result<Json<Accepted>, ApiError> {
     let id = call.job()?;
-    let status = state.jobs.cancel(&call.deployment.endpoint.id, id).await?;
+    let endpoint = &call.deployment.endpoint.id;
+    let before = state.jobs.record(endpoint, id).await?;
+    let status = state.jobs.cancel(endpoint, id).await?;
+    let goes_on = before.is_some_and(|job| !job.status.is_final());
+    if goes_on && status == Some(JobStatus::Cancelled) {
+        call.deployment.incarnation.metrics().cancelled(1);
+    }
     Ok(dto::accepted(id, status.ok_or_else(ApiError::job_not_found)?))
 }

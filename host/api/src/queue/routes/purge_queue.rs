@@ -19,5 +19,6 @@ pub(crate) async fn purge_queue(
     Admitted { state, call, .. }: Admitted<Submit>,
 ) -> Result<Json<Purged>, ApiError> {
     let removed = state.jobs.purge(&call.deployment.endpoint.id).await?;
+    call.deployment.incarnation.metrics().cancelled(removed);
     Ok(Json(Purged { removed, status: "completed".to_owned() }))
 }

@@ -1,0 +1,475 @@
+//! `GET /v1/events`: what changes, as server-sent events: the values of endpoints, and that a job has
+//! changed.
+//!
+//! **Promise.** A reader gets the present state, not its history: events are made when the connection has
+//! taken the last one, so a slow reader gets fewer events and none is queued for it. Nothing is sent when
+//! nothing has changed, except a comment that keeps the connection alive.
+//! **Bounds.** [`TOPICS_MAX`] topics of a stream, an hour for a stream, and the limit `events` for the streams
+//! of an owner. A stream holds the last values of each endpoint that it has sent, about 150 bytes for each.
+//! **Cost.** One [task](gristmill_control::Live) reads the values for all streams.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::RawQuery;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::future::select_all;
+use futures::{FutureExt as _, stream};
+use gristmill_control::{EndpointValues, LiveValues};
+use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::key::ApiKey;
+use gristmill_core::signals::JobWatch;
+use gristmill_wire::JobStatus;
+use gristmill_wire::management::{
+    EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent,
+};
+use serde::Serialize;
+use tokio::sync::futures::OwnedNotified;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck};
+use crate::caller::{Caller, Read};
+use crate::error::ApiError;
+use crate::openapi::parameters::Topics;
+use crate::openapi::refusals::{Missing, Mistaken};
+use crate::openapi::tag;
+use crate::query::Query;
+use crate::queue::sse::{self, COMMENT_INTERVAL};
+use crate::rate_limit::ConcurrencyPermit;
+use crate::state::ApiState;
+
+/// Most topics of a stream.
+const TOPICS_MAX: usize = 32;
+
+/// A stream ends after this time; its reader connects again.
+const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
+
+/// Shortest time between two events of a job.
+const JOB_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Values of endpoints and changes of jobs, as they happen.
+///
+/// `topics` is a list of `overview` (all endpoints that the key sees), `endpoint:ID` and `job:ENDPOINT/ID`,
+/// divided by commas. Events of endpoints come once a second at most, those of a job four times.
+#[utoipa::path(
+    get, path = "/events", operation_id = "FollowEvents", tag = tag::HOST,
+    params(Topics),
+    responses(
+        (
+            status = 200, content_type = "text/event-stream", body = String,
+            description = "Events `overview`, `endpoint` and `job`, with JSON as `data`",
+        ),
+        Mistaken, Missing,
+    ),
+)]
+pub(crate) async fn follow(
+    Caller { state, key, .. }: Caller<Read>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let query = Query(query.as_deref().unwrap_or_default());
+    let text = query.text("topics").unwrap_or_default();
+    let topics = text.split(',').map(topic).collect::<Result<Vec<_>, _>>()?;
+    if topics.len() > TOPICS_MAX {
+        return Err(ApiError::bad_request(format!(
+            "query `topics` has {} topics; at most {TOPICS_MAX} are allowed",
+            topics.len()
+        )));
+    }
+    let permit = state.limiter.enter_events(&key)?;
+    let mut reader = Reader {
+        key_check: KeyCheck::new(&state, &key),
+        values: None,
+        overview: None,
+        endpoints: vec![],
+        jobs: vec![],
+        ends_at: Instant::now() + STREAM_TIME_MAX,
+        _permit: permit,
+        state,
+        key,
+    };
+    for topic in topics {
+        reader.add(topic).await?;
+    }
+    let pieces = stream::unfold(reader, async |mut reader| {
+        let piece = reader.next().await?;
+        Some((Ok::<_, Infallible>(piece), reader))
+    });
+    Ok(sse::response(Body::from_stream(pieces)))
+}
+
+/// Something to follow.
+#[derive(Debug, PartialEq, Eq)]
+enum Topic {
+    Overview,
+    Endpoint(EndpointId),
+    /// The id is opaque to clients, so a text that is not an id gives "not found".
+    Job(EndpointId, Option<JobId>),
+}
+
+fn topic(text: &str) -> Result<Topic, ApiError> {
+    let wrong = || {
+        ApiError::bad_request(format!(
+            "query `topics`: `{}` is none of `overview`, `endpoint:ID` and `job:ENDPOINT/ID`",
+            text.chars().take(100).collect::<String>()
+        ))
+    };
+    let endpoint = |id: &str| id.parse::<EndpointId>().map_err(|_| wrong());
+    match text.split_once(':') {
+        None if text == "overview" => Ok(Topic::Overview),
+        Some(("endpoint", id)) => Ok(Topic::Endpoint(endpoint(id)?)),
+        Some(("job", rest)) => {
+            let (id, job) = rest.split_once('/').ok_or_else(wrong)?;
+            Ok(Topic::Job(endpoint(id)?, job.parse().ok()))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// A client that follows topics.
+struct Reader {
+    state: ApiState,
+    key: Arc<ApiKey>,
+    key_check: KeyCheck,
+    /// `None`: no topic needs them.
+    values: Option<watch::Receiver<Arc<LiveValues>>>,
+    /// `None`: it is no topic.
+    overview: Option<Overview>,
+    endpoints: Vec<EndpointTopic>,
+    jobs: Vec<JobTopic>,
+    ends_at: Instant,
+    _permit: Option<ConcurrencyPermit>,
+}
+
+/// The values that were sent last.
+#[derive(Default)]
+struct Overview {
+    sent: HashMap<EndpointId, EndpointValues>,
+    has_begun: bool,
+}
+
+struct EndpointTopic {
+    id: EndpointId,
+    incarnation: EndpointIncarnation,
+    /// Submitted jobs before the first event.
+    submitted_before: Option<u64>,
+    sent: Option<EndpointValues>,
+}
+
+struct JobTopic {
+    endpoint: EndpointId,
+    id: JobId,
+    watch: JobWatch,
+    /// Completes at the next change.
+    changed: Pin<Box<OwnedNotified>>,
+    /// Whether it has changed since the last event.
+    is_due: bool,
+    not_before: Instant,
+}
+
+impl Reader {
+    async fn add(&mut self, topic: Topic) -> Result<(), ApiError> {
+        let live = &self.state.control.live;
+        match topic {
+            Topic::Overview => {
+                self.overview.get_or_insert_default();
+                self.values.get_or_insert_with(|| live.watch());
+            }
+            Topic::Endpoint(id) => {
+                let incarnation = self.incarnation(&id)?;
+                let new = EndpointTopic { id, incarnation, submitted_before: None, sent: None };
+                self.endpoints.push(new);
+                self.values.get_or_insert_with(|| live.watch());
+            }
+            Topic::Job(endpoint, job) => {
+                self.incarnation(&endpoint)?;
+                let id = job.ok_or_else(ApiError::job_not_found)?;
+                let found = self.state.jobs.record(&endpoint, id).await?;
+                found.ok_or_else(ApiError::job_not_found)?;
+                let watch = self.state.jobs.watch(id);
+                let changed = watch.changed();
+                let not_before = Instant::now();
+                self.jobs.push(JobTopic { endpoint, id, watch, changed, is_due: true, not_before });
+            }
+        }
+        Ok(())
+    }
+
+    /// The endpoint that the key sees under this id.
+    fn incarnation(&self, id: &EndpointId) -> Result<EndpointIncarnation, ApiError> {
+        let found = self.state.control.endpoints.deployment(&self.key, id);
+        let missing = || ApiError::not_found(format!("endpoint `{id}` not found"));
+        Ok(found.ok_or_else(missing)?.incarnation.clone())
+    }
+
+    /// The next events, or a comment when there were none for a while. `None`: the key is not valid any
+    /// more, the host is stopping, or the stream has lasted long enough.
+    async fn next(&mut self) -> Option<Bytes> {
+        let comment_at = Instant::now() + COMMENT_INTERVAL;
+        loop {
+            self.key_check.check().ok()?;
+            if self.state.jobs.is_closing() || Instant::now() >= self.ends_at {
+                return None;
+            }
+            let mut text = vec![];
+            self.write_values(&mut text);
+            self.write_jobs(&mut text).await?;
+            if text.is_empty() && Instant::now() >= comment_at {
+                text.extend_from_slice(b":\n\n");
+            }
+            if !text.is_empty() {
+                return Some(text.into());
+            }
+            self.wait(comment_at.min(Instant::now() + KEY_CHECK_INTERVAL)).await;
+        }
+    }
+
+    /// Waits until something may have changed, at most until this time.
+    async fn wait(&mut self, until: Instant) {
+        let Self { state, values, jobs, .. } = self;
+        let values = async {
+            match values {
+                // The sender lives as long as the host. They are still to be written.
+                Some(values) => {
+                    if values.changed().await.is_ok() {
+                        values.mark_changed();
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let due = jobs.iter().filter(|job| job.is_due).map(|job| job.not_before).min();
+        let until = due.map_or(until, |due| due.min(until));
+        let waiting = jobs.iter_mut().filter(|job| !job.is_due);
+        let waiting: Vec<_> = waiting.map(|job| job.changed.as_mut()).collect();
+        let changed = async {
+            match waiting.is_empty() {
+                true => std::future::pending().await,
+                false => drop(select_all(waiting).await),
+            }
+        };
+        tokio::select! {
+            () = values => {}
+            () = changed => {}
+            () = sleep_until(until) => {}
+            () = state.jobs.closed() => {}
+        }
+    }
+
+    fn write_values(&mut self, text: &mut Vec<u8>) {
+        let Some(values) = &mut self.values else { return };
+        if !values.has_changed().unwrap_or(false) {
+            return;
+        }
+        let values = values.borrow_and_update().clone();
+        if let Some(overview) = &mut self.overview
+            && let Some(event) = overview.next(&self.key, &values)
+        {
+            write(text, "overview", &event);
+        }
+        self.endpoints.retain_mut(|topic| {
+            let event = topic.next(&values);
+            let goes_on = event.as_ref().is_none_or(|event| !event.deleted);
+            if let Some(event) = event {
+                write(text, "endpoint", &event);
+            }
+            goes_on
+        });
+    }
+
+    /// `None`: the store is closed.
+    async fn write_jobs(&mut self, text: &mut Vec<u8>) -> Option<()> {
+        let now = Instant::now();
+        let mut ended = vec![];
+        for (at, job) in self.jobs.iter_mut().enumerate() {
+            if job.changed.as_mut().now_or_never().is_some() {
+                job.changed = job.watch.changed();
+                job.is_due = true;
+            }
+            if !job.is_due || now < job.not_before {
+                continue;
+            }
+            (job.is_due, job.not_before) = (false, now + JOB_INTERVAL);
+            let record = self.state.jobs.record(&job.endpoint, job.id).await.ok()?;
+            let status: Option<JobStatus> = record.map(|record| record.status);
+            if status.is_none() {
+                ended.push(at);
+            }
+            let event = JobEvent { endpoint: job.endpoint.clone(), id: job.id.to_string(), status };
+            write(text, "job", &event);
+        }
+        for at in ended.into_iter().rev() {
+            self.jobs.swap_remove(at);
+        }
+        Some(())
+    }
+}
+
+impl Overview {
+    /// The event for these values; `None`: nothing has changed.
+    fn next(&mut self, key: &ApiKey, values: &LiveValues) -> Option<OverviewEvent> {
+        let seen = values.endpoints.iter().filter(|(_, (of, _))| key.sees(of.owner()));
+        let mut endpoints: BTreeMap<EndpointId, Option<LiveEndpoint>> = BTreeMap::new();
+        let mut now = HashMap::with_capacity(self.sent.len());
+        for (id, (_, values)) in seen {
+            if self.sent.remove(id) != Some(*values) {
+                endpoints.insert(id.clone(), Some(shown(values)));
+            }
+            now.insert(id.clone(), *values);
+        }
+        // Those that are left do not exist any more.
+        endpoints.extend(self.sent.drain().map(|(id, _)| (id, None)));
+        self.sent = now;
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        let event = OverviewEvent { at: values.at.as_millis(), endpoints };
+        (is_first || !event.endpoints.is_empty()).then_some(event)
+    }
+}
+
+impl EndpointTopic {
+    /// The event for these values; `None`: nothing has changed.
+    fn next(&mut self, values: &LiveValues) -> Option<EndpointEvent> {
+        let found = values.endpoints.get(&self.id).filter(|(of, _)| *of == self.incarnation);
+        let Some((_, now)) = found else {
+            // An endpoint may be newer than the values.
+            let last = self.sent.unwrap_or_default();
+            return self.incarnation.has_ended().then(|| self.event(&last, true));
+        };
+        if self.sent.replace(*now) == Some(*now) {
+            return None;
+        }
+        self.submitted_before.get_or_insert(now.submitted);
+        Some(self.event(now, false))
+    }
+
+    fn event(&self, values: &EndpointValues, deleted: bool) -> EndpointEvent {
+        let before = self.submitted_before.unwrap_or(values.submitted);
+        let newest = NewestJobs { jobs: values.submitted.saturating_sub(before) };
+        EndpointEvent { id: self.id.clone(), values: shown(values), newest, deleted }
+    }
+}
+
+fn shown(values: &EndpointValues) -> LiveEndpoint {
+    let EndpointValues { waiting, running, workers, submitted, .. } = *values;
+    let EndpointValues { completed, failed, cancelled, timed_out, .. } = *values;
+    LiveEndpoint { waiting, running, workers, submitted, completed, failed, cancelled, timed_out }
+}
+
+fn write(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
+    let data = serde_json::to_string(data).expect("the event is plain data");
+    text.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::key::{NewKey, Scope};
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+
+    fn id(text: &str) -> EndpointId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn topics_have_three_forms() {
+        let job = "0192f3a0-0000-7000-8000-000000000000-0000";
+        let cases = [
+            ("overview", Some(Topic::Overview)),
+            ("endpoint:a", Some(Topic::Endpoint(id("a")))),
+            ("job:a/x", Some(Topic::Job(id("a"), None))),
+            ("job:a/", Some(Topic::Job(id("a"), None))),
+            ("", None),
+            ("Overview", None),
+            ("overview:", None),
+            ("endpoint", None),
+            ("endpoint:", None),
+            ("endpoint:a/b", None),
+            ("endpoint: a", None),
+            ("job:a", None),
+            ("job:/x", None),
+            ("logs:a", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(topic(text).ok(), expected, "{text}");
+        }
+        let Ok(Topic::Job(_, parsed)) = topic(&format!("job:a/{job}")) else { panic!("{job}") };
+        assert_eq!(parsed, job.parse().ok());
+        assert!(topic(&"x".repeat(10_000)).unwrap_err().sentence().len() < 300);
+    }
+
+    fn key(owner: &str, scope: Scope) -> ApiKey {
+        let new = NewKey {
+            name: String::new(),
+            owner: OwnerId::new(owner).unwrap(),
+            scopes: vec![scope],
+            endpoints: None,
+            expires_at: None,
+        };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
+
+    fn values(of: &[(&str, &EndpointIncarnation, u64)]) -> LiveValues {
+        let one = |(name, incarnation, submitted): &(&str, &EndpointIncarnation, u64)| {
+            let values = EndpointValues { submitted: *submitted, ..EndpointValues::default() };
+            (id(name), ((*incarnation).clone(), values))
+        };
+        let endpoints = of.iter().map(one).collect();
+        LiveValues { at: Timestamp::from_millis(7), endpoints }
+    }
+
+    /// The endpoints of an event, with their submitted jobs.
+    fn sent(event: Option<OverviewEvent>) -> Option<Vec<(String, Option<u64>)>> {
+        let one = |(id, values): (EndpointId, Option<LiveEndpoint>)| {
+            (id.to_string(), values.map(|values| values.submitted))
+        };
+        Some(event?.endpoints.into_iter().map(one).collect())
+    }
+
+    #[test]
+    fn an_overview_has_what_has_changed_and_what_the_key_sees() {
+        let [mine, other] =
+            ["me", "other"].map(|owner| EndpointIncarnation::new(OwnerId::new(owner).unwrap()));
+        let (me, admin) = (key("me", Scope::Read), key("default", Scope::Admin));
+        let named = |name: &str, jobs| (name.to_owned(), jobs);
+        let mut of_me = Overview::default();
+        let none = values(&[("b", &other, 1)]);
+        assert_eq!(sent(of_me.next(&me, &none)), Some(vec![]), "the first event always comes");
+        assert_eq!(sent(of_me.next(&me, &none)), None);
+        let first = values(&[("a", &mine, 1), ("b", &other, 2), ("c", &mine, 3)]);
+        let expected = vec![named("a", Some(1)), named("c", Some(3))];
+        assert_eq!(sent(of_me.next(&me, &first)), Some(expected));
+        let all = sent(Overview::default().next(&admin, &first)).unwrap();
+        assert_eq!(all.len(), 3, "an admin key sees all owners");
+        let next = values(&[("a", &mine, 1), ("b", &other, 9), ("c", &mine, 4)]);
+        assert_eq!(sent(of_me.next(&me, &next)), Some(vec![named("c", Some(4))]));
+        assert_eq!(sent(of_me.next(&me, &next)), None);
+        // Another owner's endpoint has the id now.
+        let taken = values(&[("a", &other, 1), ("c", &mine, 4)]);
+        assert_eq!(sent(of_me.next(&me, &taken)), Some(vec![named("a", None)]));
+    }
+
+    #[test]
+    fn an_endpoint_counts_the_jobs_since_its_first_event() {
+        let [one, next] = [(); 2].map(|()| EndpointIncarnation::new(OwnerId::operator()));
+        let mut topic = EndpointTopic {
+            id: id("a"),
+            incarnation: one.clone(),
+            submitted_before: None,
+            sent: None,
+        };
+        let mut newest = |values: &LiveValues| topic.next(values).map(|event| event.newest.jobs);
+        assert_eq!(newest(&values(&[("a", &one, 40)])), Some(0));
+        assert_eq!(newest(&values(&[("a", &one, 40), ("b", &one, 1)])), None);
+        assert_eq!(newest(&values(&[("a", &one, 77)])), Some(37));
+        assert_eq!(newest(&values(&[("a", &next, 78)])), None, "it is another endpoint");
+        assert_eq!(newest(&values(&[])), None, "it still exists");
+    }
+}

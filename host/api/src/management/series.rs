@@ -1,0 +1,150 @@
+//! `/v1/series` and `/v1/endpoints/{id}/series`: what endpoints did in a past window, for charts.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::RawQuery;
+use axum::response::{IntoResponse as _, Response};
+use gristmill_control::{Chart, Point, Quantiles, Window};
+use gristmill_core::id::EndpointId;
+use gristmill_wire::management::{
+    EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries,
+};
+
+use super::input::Named;
+use crate::caller::{Caller, Read};
+use crate::error::ApiError;
+use crate::openapi::parameters::SeriesWindow;
+use crate::openapi::refusals::{Missing, Mistaken};
+use crate::openapi::tag;
+use crate::query::Query;
+
+/// The values of an endpoint in the last 15 minutes, 6 hours or 7 days.
+///
+/// The host takes a sample every 10 seconds. In the two longer windows the last point is the step that has
+/// begun.
+#[utoipa::path(
+    get, path = "/endpoints/{id}/series", operation_id = "GetSeries", tag = tag::ENDPOINTS,
+    params(SeriesWindow),
+    responses((status = 200, description = "By steps of time", body = EndpointSeries), Mistaken, Missing),
+)]
+pub(crate) async fn get(
+    Caller { state, key, .. }: Caller<Read>,
+    named: Named,
+    RawQuery(query): RawQuery,
+) -> Result<Json<EndpointSeries>, ApiError> {
+    let (id, window) = (named.id::<EndpointId>()?, window(query.as_deref())?);
+    let Chart { from_ms, points } = state.control.charts.of(&key, &id, window)?;
+    let at = (0..).map(|step: u64| from_ms.saturating_add(step * window.step_ms()));
+    let points = at.zip(&points).map(|(at, point)| shown(at, point)).collect();
+    let (name, step_ms) = (window.as_str().to_owned(), window.step_ms());
+    Ok(Json(EndpointSeries { id, window: name, step_ms, from: from_ms, points }))
+}
+
+/// Submitted and failed jobs of all endpoints that the key sees, in the same windows.
+#[utoipa::path(
+    get, path = "/series", operation_id = "ListSeries", tag = tag::ENDPOINTS,
+    params(SeriesWindow),
+    responses((status = 200, description = "By endpoint", body = SeriesList), Mistaken),
+)]
+pub(crate) async fn list(
+    Caller { state, key, .. }: Caller<Read>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let window = window(query.as_deref())?;
+    let (charts, now_ms) = (state.control.charts.all(&key, window), state.jobs.now().as_millis());
+    // A thousand endpoints have 180,000 numbers.
+    state.pages.write(&key, move || Ok(Json(short(window, now_ms, charts)).into_response())).await
+}
+
+fn window(query: Option<&str>) -> Result<Window, ApiError> {
+    let Some(text) = Query(query.unwrap_or_default()).text("window") else {
+        return Ok(Window::Minutes15);
+    };
+    let found = Window::ALL.into_iter().find(|window| window.as_str() == text);
+    let text: String = text.chars().take(100).collect();
+    found.ok_or_else(|| {
+        ApiError::bad_request(format!("query `window` must be 15m, 6h or 7d, not `{text}`"))
+    })
+}
+
+fn shown(at: u64, point: &Point) -> SeriesPoint {
+    let Point { submitted, completed, failed, cancelled, timed_out, .. } = *point;
+    let Point { waiting, running, delay, run, .. } = *point;
+    SeriesPoint {
+        at,
+        submitted,
+        completed,
+        failed,
+        cancelled,
+        timed_out,
+        waiting,
+        running,
+        delay_ms: quantiles(delay),
+        run_ms: quantiles(run),
+    }
+}
+
+/// `None` without any duration.
+fn quantiles(of: Quantiles) -> Option<SeriesQuantiles> {
+    let ms = |us: u32| f64::from(us) / 1_000.0;
+    let Quantiles { p50, p95, p99 } = of;
+    (p99 > 0).then(|| SeriesQuantiles { p50: ms(p50), p95: ms(p95), p99: ms(p99) })
+}
+
+/// Lists that begin at the same time: steps before a chart begins, and after it ends, are zero.
+fn short(window: Window, now_ms: u64, charts: Vec<(EndpointId, Chart)>) -> SeriesList {
+    let step_ms = window.step_ms();
+    let from = charts.iter().map(|(_, chart)| chart.from_ms).min().unwrap_or(now_ms);
+    let lists = charts.into_iter().map(|(id, Chart { from_ms, points })| {
+        let before = usize::try_from((from_ms - from) / step_ms).unwrap_or(0);
+        let numbers = |of: fn(&Point) -> u32| {
+            std::iter::repeat_n(0, before).chain(points.iter().map(of)).collect::<Vec<_>>()
+        };
+        let submitted = numbers(|point| point.submitted);
+        let failed = numbers(|point| point.failed.saturating_add(point.timed_out));
+        (id, ShortSeries { submitted, failed })
+    });
+    let mut endpoints: BTreeMap<_, _> = lists.collect();
+    let steps = endpoints.values().map(|list| list.submitted.len()).max().unwrap_or(0);
+    for ShortSeries { submitted, failed } in endpoints.values_mut() {
+        submitted.resize(steps, 0);
+        failed.resize(steps, 0);
+    }
+    SeriesList { window: window.as_str().to_owned(), step_ms, from, endpoints }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_charts_begin_and_end_at_the_same_time() {
+        let chart = |from_ms, submitted: &[u32]| {
+            let point = |number: &u32| Point { submitted: *number, ..Point::default() };
+            Chart { from_ms, points: submitted.iter().map(point).collect() }
+        };
+        let [a, b] = ["a", "b"].map(|id| id.parse::<EndpointId>().unwrap());
+        let charts = vec![(a.clone(), chart(20_000, &[1, 2])), (b.clone(), chart(40_000, &[3]))];
+        let list = short(Window::Minutes15, 99, charts);
+        assert_eq!((list.from, list.step_ms), (20_000, 10_000));
+        assert_eq!(list.endpoints[&a].submitted, [1, 2, 0]);
+        assert_eq!(list.endpoints[&b].submitted, [0, 0, 3]);
+        assert_eq!(list.endpoints[&b].failed, [0; 3]);
+        assert_eq!(short(Window::Days7, 99, vec![]).from, 99);
+    }
+
+    #[test]
+    fn a_window_has_one_of_three_names() {
+        for (query, expected) in [
+            (None, Some(Window::Minutes15)),
+            (Some("window=15m"), Some(Window::Minutes15)),
+            (Some("window=6h"), Some(Window::Hours6)),
+            (Some("window=7d"), Some(Window::Days7)),
+            (Some("window="), None),
+            (Some("window=1h"), None),
+        ] {
+            assert_eq!(window(query).ok(), expected, "{query:?}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What the endpoints did in the last 15 minutes, 6 hours and 7 days, for charts.
+//!
+//! One task takes a sample of the counters of all endpoints every [`SAMPLE_INTERVAL`]; nothing is done on the
+//! path of a job. The host writes the charts to a file now and then, so that they survive a restart; samples
+//! since the last write are lost with the process.
+//!
+//! **Bounds.** [`CHARTS_MAX`] endpoints have charts, of 14 KiB each: an endpoint gets one with its first job,
+//! and at the bound it takes the place of the one that was inactive for longest, if that was for
+//! [`INACTIVE_AFTER_MS`].
+//! **Cost.** Some microseconds for each endpoint and sample.
+
+mod file;
+mod ring;
+mod window;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::endpoint_metrics::EndpointTotals;
+use gristmill_core::id::EndpointId;
+use gristmill_core::key::ApiKey;
+use gristmill_core::record::JobCounts;
+use gristmill_core::store::StoreError;
+use parking_lot::Mutex;
+
+use self::file::CHARTS_MAX;
+pub use self::file::ChartsDamaged;
+pub use self::ring::{Point, Quantiles};
+use self::ring::{Ring, Rings, Sample};
+pub use self::window::Window;
+use crate::deployed::Deployed;
+use crate::error::ControlError;
+use crate::owned::missing;
+
+/// Time between two samples: the shortest step.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// An endpoint without jobs for this time gives its place to another one.
+const INACTIVE_AFTER_MS: u64 = 15 * 60_000;
+
+/// The chart of one endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chart {
+    /// The time of the first point, in milliseconds since 1970.
+    pub from_ms: u64,
+    /// The points, a step apart, the oldest first. Empty for an endpoint without jobs.
+    pub points: Vec<Point>,
+}
+
+/// The service for charts.
+#[derive(Debug, Clone)]
+pub struct Charts(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    deployed: Arc<Deployed>,
+    kept: Mutex<Kept>,
+}
+
+/// The charts of all endpoints, by the names of their incarnations.
+#[derive(Debug, Default)]
+struct Kept {
+    charts: HashMap<String, Entry>,
+    /// Whether an endpoint was ever left out, so that earlier counts of a new one may be old.
+    was_full: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    rings: Rings,
+    /// The counters at the last sample.
+    seen: EndpointTotals,
+    active_at_ms: u64,
+}
+
+impl Charts {
+    pub(crate) fn new(deployed: Arc<Deployed>) -> Self {
+        Self(Arc::new(Parts { deployed, kept: Mutex::default() }))
+    }
+
+    /// Takes a sample of all endpoints.
+    ///
+    /// # Errors
+    /// When the store is closed.
+    pub async fn sample(&self) -> Result<(), StoreError> {
+        let Deployed { store, .. } = &*self.0.deployed;
+        let view = self.0.deployed.view();
+        let mut samples = Vec::with_capacity(view.deployments.len());
+        for (id, deployment) in &view.deployments {
+            let incarnation = deployment.incarnation.clone();
+            let totals = incarnation.metrics().totals();
+            samples.push((incarnation, totals, store.counts(id).await?));
+        }
+        self.0.kept.lock().add(self.0.deployed.now().as_millis(), &samples);
+        Ok(())
+    }
+
+    /// The chart of an endpoint that the key sees.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn of(
+        &self,
+        caller: &ApiKey,
+        id: &EndpointId,
+        window: Window,
+    ) -> Result<Chart, ControlError> {
+        let view = self.0.deployed.view();
+        let found = view.deployments.get(id).filter(|found| caller.sees(&found.endpoint.owner));
+        let found = found.ok_or_else(|| missing::<Endpoint>(id))?;
+        let now_ms = self.0.deployed.now().as_millis();
+        let kept = self.0.kept.lock();
+        Ok(kept
+            .chart(&found.incarnation, window)
+            .unwrap_or(Chart { from_ms: now_ms, points: vec![] }))
+    }
+
+    /// The charts of all endpoints that the key sees and that have one.
+    pub fn all(&self, caller: &ApiKey, window: Window) -> Vec<(EndpointId, Chart)> {
+        let view = self.0.deployed.view();
+        let seen = view.deployments.iter();
+        let seen = seen.filter(|(_, found)| caller.sees(&found.endpoint.owner));
+        let kept = self.0.kept.lock();
+        let chart = |(id, found): (&EndpointId, &Arc<Deployment>)| {
+            Some((id.clone(), kept.chart(&found.incarnation, window)?))
+        };
+        seen.filter_map(chart).collect()
+    }
+
+    /// All charts, for a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let kept = self.0.kept.lock();
+        let charts = kept.charts.iter().map(|(name, entry)| (name.as_str(), &entry.rings));
+        file::encode(&charts.collect())
+    }
+
+    /// Takes over the charts of an earlier process, before the first sample.
+    ///
+    /// # Errors
+    /// [`ChartsDamaged`]; nothing has changed.
+    pub fn restore(&self, bytes: &[u8]) -> Result<(), ChartsDamaged> {
+        let charts = file::decode(bytes)?;
+        let now_ms = self.0.deployed.now().as_millis();
+        let entry = |rings| Entry { rings, seen: EndpointTotals::default(), active_at_ms: now_ms };
+        let charts = charts.into_iter().map(|(name, rings)| (name, entry(rings)));
+        self.0.kept.lock().charts = charts.collect();
+        Ok(())
+    }
+}
+
+impl Kept {
+    fn add(&mut self, now_ms: u64, samples: &[(EndpointIncarnation, EndpointTotals, JobCounts)]) {
+        let exist: HashSet<_> =
+            samples.iter().map(|(incarnation, ..)| incarnation.name_on_disk()).collect();
+        self.charts.retain(|name, _| exist.contains(name.as_str()));
+        for (incarnation, totals, counts) in samples {
+            let name = incarnation.name_on_disk();
+            let is_known = self.charts.contains_key(name);
+            if !is_known {
+                let is_active = counts.in_queue + counts.in_progress > 0
+                    || *totals != EndpointTotals::default();
+                if !is_active || !self.make_room(now_ms) {
+                    continue;
+                }
+                // Its counts may be those of days in which it had no chart.
+                let seen = if self.was_full { totals.clone() } else { EndpointTotals::default() };
+                let rings = Window::ALL.map(|window| Ring::new(window, now_ms));
+                self.charts.insert(name.to_owned(), Entry { rings, seen, active_at_ms: now_ms });
+            }
+            if let Some(entry) = self.charts.get_mut(name) {
+                entry.add(now_ms, totals, *counts);
+            }
+        }
+    }
+
+    /// Makes room for one more chart, if it can.
+    fn make_room(&mut self, now_ms: u64) -> bool {
+        if self.charts.len() < CHARTS_MAX {
+            return true;
+        }
+        self.was_full = true;
+        let oldest = self.charts.iter().min_by_key(|(_, entry)| entry.active_at_ms);
+        let name = oldest
+            .filter(|(_, entry)| now_ms.saturating_sub(entry.active_at_ms) >= INACTIVE_AFTER_MS)
+            .map(|(name, _)| name.clone());
+        name.is_some_and(|name| self.charts.remove(&name).is_some())
+    }
+
+    fn chart(&self, incarnation: &EndpointIncarnation, window: Window) -> Option<Chart> {
+        let entry = self.charts.get(incarnation.name_on_disk())?;
+        let (_, ring) = Window::ALL.iter().zip(&entry.rings).find(|(one, _)| **one == window)?;
+        let (first, points) = ring.points(window);
+        Some(Chart { from_ms: first.saturating_mul(window.step_ms()), points })
+    }
+}
+
+impl Entry {
+    fn add(&mut self, now_ms: u64, totals: &EndpointTotals, counts: JobCounts) {
+        let since = totals.clone().since(&self.seen);
+        if *totals != self.seen || counts.in_queue + counts.in_progress > 0 {
+            self.active_at_ms = now_ms;
+        }
+        self.seen.clone_from(totals);
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let [completed, timed_out, failed @ ..] = since.finished;
+        let numbers = Point {
+            submitted: number(since.submitted.iter().sum()),
+            completed: number(completed),
+            failed: number(failed.iter().sum()),
+            cancelled: number(since.cancelled),
+            timed_out: number(timed_out),
+            waiting: number(counts.in_queue),
+            running: number(counts.in_progress),
+            ..Point::default()
+        };
+        let sample = Sample { numbers, delay: since.wait, run: since.run };
+        for (ring, window) in self.rings.iter_mut().zip(Window::ALL) {
+            ring.add(window, now_ms, &sample);
+        }
+    }
+}

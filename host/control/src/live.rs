@@ -1,0 +1,147 @@
+//! The present values of all endpoints, for watchers: read once a second at most, by one task for
+//! all of them, and not at all while there are none.
+//!
+//! **Promise.** A watcher sees the newest values, however slow it is: values are replaced, never queued.
+//! **Cost.** A read takes some microseconds for each endpoint of the host. The task rests at least
+//! [`REST_PART`] times as long as a read took, so that thousands of endpoints cost a twentieth of a core at
+//! most. Nothing on the path of a job.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::endpoint_metrics::FinishedAs;
+use gristmill_core::id::EndpointId;
+use gristmill_core::store::StoreError;
+use gristmill_core::time::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::deployed::Deployed;
+
+/// Shortest time between two reads.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+const REST_PART: u32 = 20;
+
+/// The values of one endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndpointValues {
+    /// Jobs that wait.
+    pub waiting: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Workers in any state.
+    pub workers: u64,
+    /// Submitted jobs, since the host's start or the endpoint's creation, as all that follow.
+    pub submitted: u64,
+    /// Attempts that returned.
+    pub completed: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Jobs that a caller cancelled or purged.
+    pub cancelled: u64,
+    /// Attempts that reached their time limit.
+    pub timed_out: u64,
+}
+
+/// The values of all endpoints at one time, of all owners.
+#[derive(Debug)]
+pub struct LiveValues {
+    /// The time.
+    pub at: Timestamp,
+    /// The values, and whose they are: the next endpoint with the same id is another one.
+    pub endpoints: HashMap<EndpointId, (EndpointIncarnation, EndpointValues)>,
+}
+
+/// The service for live values.
+#[derive(Debug, Clone)]
+pub struct Live(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    deployed: Arc<Deployed>,
+    newest: watch::Sender<Arc<LiveValues>>,
+    is_read: Mutex<bool>,
+}
+
+impl Live {
+    pub(crate) fn new(deployed: Arc<Deployed>) -> Self {
+        let none = LiveValues { at: Timestamp::from_millis(0), endpoints: HashMap::new() };
+        let newest = watch::Sender::new(Arc::new(none));
+        Self(Arc::new(Parts { deployed, newest, is_read: Mutex::default() }))
+    }
+
+    /// Watches the values until the receiver is dropped. It changes soon after this call, and again
+    /// with each read.
+    pub fn watch(&self) -> watch::Receiver<Arc<LiveValues>> {
+        let mut is_read = self.0.is_read.lock();
+        let mut watcher = self.0.newest.subscribe();
+        if *is_read {
+            // The present values are a moment old at most.
+            watcher.mark_changed();
+        } else {
+            *is_read = true;
+            tokio::spawn(self.clone().read_while_watched());
+        }
+        watcher
+    }
+
+    async fn read_while_watched(self) {
+        let Parts { newest, is_read, .. } = &*self.0;
+        loop {
+            let begun = Instant::now();
+            let Ok(values) = self.read().await else {
+                *is_read.lock() = false;
+                return;
+            };
+            newest.send_replace(Arc::new(values));
+            let rest = begun.elapsed().saturating_mul(REST_PART);
+            tokio::time::sleep_until(begun + INTERVAL.max(rest)).await;
+            let mut is_read = is_read.lock();
+            if newest.receiver_count() == 0 {
+                *is_read = false;
+                return;
+            }
+        }
+    }
+
+    /// The present values.
+    async fn read(&self) -> Result<LiveValues, StoreError> {
+        let Deployed { store, workers, .. } = &*self.0.deployed;
+        let view = self.0.deployed.view();
+        let mut endpoints = HashMap::with_capacity(view.deployments.len());
+        for (id, deployment) in &view.deployments {
+            let counts = store.counts(id).await?;
+            let workers = workers.counts(id);
+            let incarnation = deployment.incarnation.clone();
+            let totals = incarnation.metrics().totals();
+            let [completed, timed_out, failed @ ..] = totals.finished;
+            let values = EndpointValues {
+                waiting: counts.in_queue,
+                running: counts.in_progress,
+                workers: workers.idle
+                    + workers.initializing
+                    + workers.running
+                    + workers.throttled
+                    + workers.unhealthy,
+                submitted: totals.submitted.iter().sum(),
+                completed,
+                failed: failed.iter().sum(),
+                cancelled: totals.cancelled,
+                timed_out,
+            };
+            endpoints.insert(id.clone(), (incarnation, values));
+        }
+        debug_assert_eq!(FinishedAs::ALL.map(FinishedAs::status)[..2], ["completed", "timed_out"]);
+        Ok(LiveValues { at: self.0.deployed.now(), endpoints })
+    }
+
+    /// Whether values are being read.
+    #[cfg(test)]
+    pub(crate) fn is_read(&self) -> bool {
+        *self.0.is_read.lock()
+    }
+}

@@ -1,0 +1,94 @@
+//! The values of endpoints over a past window, for charts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::EndpointId;
+#[cfg(feature = "openapi")]
+use crate::schema;
+
+/// The values of one endpoint, by steps of time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct EndpointSeries {
+    /// The endpoint.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
+    pub id: EndpointId,
+    /// The window: `15m`, `6h` or `7d`.
+    pub window: String,
+    /// The length of a step, in milliseconds.
+    pub step_ms: u64,
+    /// The time of the first point, in milliseconds since 1970.
+    pub from: u64,
+    /// The steps, the oldest first; empty for an endpoint without jobs.
+    pub points: Vec<SeriesPoint>,
+}
+
+/// The values of one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SeriesPoint {
+    /// The beginning of the step, in milliseconds since 1970.
+    pub at: u64,
+    /// Submitted jobs.
+    pub submitted: u32,
+    /// Attempts that returned.
+    pub completed: u32,
+    /// Attempts that failed.
+    pub failed: u32,
+    /// Jobs that calls have cancelled or purged.
+    pub cancelled: u32,
+    /// Attempts that reached their time limit.
+    pub timed_out: u32,
+    /// Most jobs that waited at one time.
+    pub waiting: u32,
+    /// Most jobs that ran at one time.
+    pub running: u32,
+    /// The times that jobs waited. Absent: no attempt began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<SeriesQuantiles>,
+    /// The times that attempts ran. Absent: none ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_ms: Option<SeriesQuantiles>,
+}
+
+/// Durations that a part did not exceed, in milliseconds: estimates.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SeriesQuantiles {
+    /// Of half.
+    pub p50: f64,
+    /// Of 95 in 100.
+    pub p95: f64,
+    /// Of 99 in 100.
+    pub p99: f64,
+}
+
+/// Numbers of jobs of all endpoints, by steps of time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SeriesList {
+    /// The window: `15m`, `6h` or `7d`.
+    pub window: String,
+    /// The length of a step, in milliseconds.
+    pub step_ms: u64,
+    /// The time of the first step, in milliseconds since 1970.
+    pub from: u64,
+    /// Those with jobs.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, ShortSeries>))]
+    pub endpoints: BTreeMap<EndpointId, ShortSeries>,
+}
+
+/// Numbers of jobs of one endpoint. All lists of an answer have the same length.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ShortSeries {
+    /// Submitted jobs in each step.
+    pub submitted: Vec<u32>,
+    /// Attempts that failed or reached their time limit in each step.
+    pub failed: Vec<u32>,
+}

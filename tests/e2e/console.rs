@@ -1,0 +1,302 @@
+//! The web console: its files, its login, and what a session may do.
+
+use gristmill_tests::{Answer, Client, TestHost, guests, shared_host};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+const MARK: (&str, &str) = ("x-gristmill-console", "1");
+const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
+
+/// A browser with the page of the console open, and no key.
+struct Page {
+    client: Client,
+    cookie: Option<String>,
+}
+
+impl Page {
+    fn open(host: &TestHost) -> Self {
+        Self { client: host.client().with_authorization(None), cookie: None }
+    }
+
+    async fn login_with(host: &TestHost, body: &Value) -> Self {
+        let mut page = Self::open(host);
+        page.login(body).await.ok();
+        page
+    }
+
+    /// A login with a key of this owner and these scopes.
+    async fn of(host: &TestHost, owner: &str, scopes: &[&str]) -> Self {
+        let new = json!({ "name": "page", "owner": owner, "scopes": scopes });
+        let made = host.client().post("/v1/keys", &new).await.ok();
+        Self::login_with(host, &json!({ "key": made["key"] })).await
+    }
+
+    async fn login(&mut self, body: &Value) -> Answer {
+        let answer = self.call(Method::POST, "/console/session", Some(body)).await;
+        if let Some(cookie) = answer.header("set-cookie") {
+            self.cookie = Some(cookie.split(';').next().unwrap().to_owned());
+        }
+        answer
+    }
+
+    /// A call with these headers beside the cookie.
+    async fn call_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let request = self.request(method, path, headers);
+        let request = body.into_iter().fold(request, |request, body| request.json(body));
+        self.client.send(request).await
+    }
+
+    fn request(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> RequestBuilder {
+        let mut request = self.client.request(method, path);
+        if let Some(cookie) = &self.cookie {
+            request = request.header("cookie", format!("other=1; {cookie}"));
+        }
+        headers.iter().fold(request, |it, (name, value)| it.header(*name, *value))
+    }
+
+    /// A call as the page makes it.
+    async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        self.call_with(method, path, body, &[SAME, MARK]).await
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, None).await
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_served_below_any_prefix_with_a_strict_policy() {
+    let host = shared_host();
+    let client = host.client.with_authorization(None);
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
+    let first = http.unwrap().get(format!("{}/console", host.url())).send().await.unwrap();
+    assert_eq!(first.status(), 308);
+    assert_eq!(first.headers()["location"], "console/", "a relative address keeps the prefix");
+    for path in ["/console/", "//console//"] {
+        let page = client.get(path).await;
+        assert_eq!(page.status, 200, "{page:?}");
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        assert!(page.text.starts_with("<!doctype html>"), "{page:?}");
+        assert_eq!(page.header("cache-control"), Some("no-cache"));
+        let etag = page.header("etag").unwrap().to_owned();
+        let request = client.request(Method::GET, path).header("if-none-match", &etag);
+        let again = client.send(request).await;
+        assert_eq!((again.status, again.text.as_str()), (304, ""), "{again:?}");
+        let request = client.request(Method::GET, path).header("if-none-match", "\"other\"");
+        assert_eq!(client.send(request).await.status, 200);
+    }
+    for path in ["/console/", "/console/assets/none.js", "/console/none", "/console/session"] {
+        let answer = client.get(path).await;
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path} {name}");
+        }
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{path}: {policy}");
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+    }
+    for path in ["assets/../Cargo.toml", "assets/..%2f..%2fCargo.toml", "assets/%00", "index.html"]
+    {
+        assert_eq!(client.get(&format!("/console/{path}")).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_login_with_a_key_lets_the_page_do_what_the_key_may() {
+    let host = shared_host();
+    let echo = host.deploy(&guests::echo(), "console-echo", json!({})).await;
+    let mut page = Page::open(&host);
+    page.get("/console/session").await.refused(401);
+    page.get("/v1/endpoints").await.refused(401);
+    let answer = page.login(&json!({ "key": host.admin_key() })).await;
+    let cookie = answer.header("set-cookie").unwrap();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    assert!(cookie.starts_with("gristmill-console-") && !cookie.contains("Secure"), "{cookie}");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let document = answer.ok();
+    assert_eq!(document["key"]["scopes"], json!(["admin"]));
+    assert_eq!(document["key"]["owner"], "default");
+    assert!(document["version"].is_string() && document["expiresAt"].is_string(), "{document}");
+    assert!(!answer.text.contains(host.admin_key()), "{document}");
+    assert_eq!(page.get("/console/session").await.ok(), document);
+    // Both APIs.
+    page.get("/v1/endpoints").await.ok();
+    let run = format!("/v2/{echo}/runsync");
+    let done = page.call(Method::POST, &run, Some(&json!({ "input": { "a": 1 } }))).await.ok();
+    assert_eq!(done["output"], json!({ "a": 1 }));
+    // Not the registry: it is for programs.
+    assert_eq!(page.get("/v2/").await.status, 401);
+    // A key in the head wins over the cookie.
+    let wrong = [SAME, MARK, ("authorization", "Bearer gm_a_b")];
+    page.call_with(Method::GET, "/v1/endpoints", None, &wrong).await.refused(401);
+
+    let ended = page.call(Method::DELETE, "/console/session", None).await;
+    assert_eq!(ended.status, 204, "{ended:?}");
+    assert!(ended.header("set-cookie").unwrap().contains("Max-Age=0"), "{ended:?}");
+    page.get("/v1/endpoints").await.refused(401);
+    page.get("/console/session").await.refused(401);
+}
+
+#[tokio::test]
+async fn a_session_has_the_scopes_and_the_owner_of_its_key() {
+    let host = shared_host();
+    let echo = host.deploy(&guests::echo(), "console-scopes", json!({})).await;
+    let reader = Page::of(&host, "default", &["read"]).await;
+    reader.get(&format!("/v2/{echo}/health")).await.ok();
+    reader.get("/v1/jobs").await.ok();
+    let job = json!({ "input": {} });
+    for path in [format!("/v2/{echo}/run"), format!("/v2/{echo}/purge-queue")] {
+        reader.call(Method::POST, &path, Some(&job)).await.refused(401);
+    }
+    reader.get("/v1/keys").await.refused(401);
+    let action = json!({ "action": "cancel", "filter": { "endpoints": [echo] } });
+    reader.call(Method::POST, "/v1/job-actions", Some(&action)).await.refused(401);
+    let stranger = Page::of(&host, "console-stranger", &["manage", "submit", "read"]).await;
+    stranger.get(&format!("/v2/{echo}/health")).await.refused(404);
+    assert_eq!(stranger.get("/v1/endpoints").await.ok(), json!([]));
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_do_not_use_the_session() {
+    let host = TestHost::start();
+    let page = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
+    let own = format!("http://{}", host.address());
+    let get: [(&[(&str, &str)], u16); 7] = [
+        (&[], 401),
+        (&[SAME], 200),
+        (&[("sec-fetch-site", "cross-site"), MARK], 401),
+        (&[("sec-fetch-site", "same-site"), MARK], 401),
+        (&[("origin", "http://127.0.0.1:1"), MARK], 401),
+        (&[("origin", &own)], 200),
+        (&[MARK], 200),
+    ];
+    for (headers, status) in get {
+        let answer = page.call_with(Method::GET, "/v1/templates", None, headers).await;
+        assert_eq!(answer.status, status, "{headers:?}: {answer:?}");
+    }
+    let template = json!({ "name": "n", "imageName": "i" });
+    for headers in [&[SAME][..], &[("origin", &*own)], &[("sec-fetch-site", "cross-site"), MARK]] {
+        let answer = page.call_with(Method::POST, "/v1/templates", Some(&template), headers).await;
+        assert_eq!(answer.status, 401, "{headers:?}: {answer:?}");
+        // Nor does another page log this browser in, or out.
+        let login = json!({ "key": host.admin_key() });
+        let answer = page.call_with(Method::POST, "/console/session", Some(&login), headers).await;
+        assert_eq!(answer.status, 401, "{headers:?}: {answer:?}");
+        let answer = page.call_with(Method::DELETE, "/console/session", None, headers).await;
+        assert_eq!(answer.status, 401, "{headers:?}: {answer:?}");
+    }
+    assert_eq!(page.get("/v1/templates").await.ok(), json!([]));
+    page.call(Method::POST, "/v1/templates", Some(&template)).await.ok();
+    // No other origin is permitted to send the header.
+    let preflight = page.client.request(Method::OPTIONS, "/v1/templates");
+    let preflight = preflight.header("origin", "http://evil.example");
+    let preflight = preflight.header("access-control-request-headers", "x-gristmill-console");
+    let answer = page.client.send(preflight).await;
+    assert!(answer.status >= 400, "{answer:?}");
+    assert!(answer.header("access-control-allow-origin").is_none(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_session_and_its_waiting_calls_end_with_the_key() {
+    let host = TestHost::start();
+    let made = host.client().post("/v1/keys", &json!({ "name": "k", "scopes": ["manage"] })).await;
+    let made = made.ok();
+    let page = Page::login_with(&host, &json!({ "key": made["key"] })).await;
+    let echo = host.deploy(&guests::echo(), "revoked", json!({})).await;
+    let logs = format!("/v1/endpoints/{echo}/logs");
+    let events = [SAME, MARK, ("accept", "text/event-stream")];
+    let follow = page.request(Method::GET, &logs, &events).send().await.unwrap();
+    assert_eq!(follow.status(), 200);
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(host.client().delete(&format!("/v1/keys/{id}")).await.status, 204);
+    // The stream would go on for ever.
+    follow.text().await.unwrap();
+    page.get("/v1/endpoints").await.refused(401);
+    page.get("/console/session").await.refused(401);
+}
+
+#[tokio::test]
+async fn a_link_works_once_within_a_minute() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let link = async || client.post_empty("/console/links").await.ok()["link"].clone();
+    let first = link().await;
+    let mut page = Page::login_with(&host, &json!({ "link": first })).await;
+    page.get("/v1/keys").await.ok();
+    let again = page.login(&json!({ "link": first })).await.refused(401);
+    assert!(again.contains("gristmill console"), "{again}");
+    page.get("/v1/keys").await.ok();
+    let late = link().await;
+    host.advance(60_000);
+    page.login(&json!({ "link": late })).await.refused(401);
+    // A session makes no links, and a call without a key neither.
+    page.call(Method::POST, "/console/links", None).await.refused(401);
+    client.with_authorization(None).post_empty("/console/links").await.refused(401);
+    // Twelve quiet hours end the session.
+    host.advance(12 * 3_600_000);
+    page.get("/v1/keys").await.refused(401);
+}
+
+#[tokio::test]
+async fn logins_that_fail_are_counted_and_show_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, "[rate-limits.unauthenticated]\ncalls-per-10s = 40\n").unwrap();
+    let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let mut page = Page::open(&host);
+    let (id, _) = host.admin_key().rsplit_once('_').unwrap();
+    let guess = format!("{id}_{}", "x".repeat(43));
+    let refused = page.login(&json!({ "key": guess })).await.refused(401);
+    assert_eq!(page.login(&json!({ "key": "gm_none_x" })).await.refused(401), refused);
+    for body in [json!({}), json!({ "key": "a", "link": "b" }), json!({ "other": 1 }), json!([])] {
+        page.login(&body).await.refused(400);
+    }
+    page.login(&json!({ "key": "x".repeat(5_000) })).await.refused(413);
+    let mut statuses = vec![];
+    for _ in 0..30 {
+        statuses.push(page.login(&json!({ "key": guess })).await.status);
+    }
+    assert_eq!(statuses.last(), Some(&429), "{statuses:?}");
+    host.client().get("/v1/keys").await.ok();
+}
+
+#[tokio::test]
+async fn a_host_without_keys_needs_no_login() {
+    let host = TestHost::start_with(&["--no-key"]);
+    let page = Page::open(&host);
+    let document = page.get("/console/session").await.ok();
+    assert_eq!(document["key"]["scopes"], json!(["admin"]));
+    assert_eq!(document.get("expiresAt"), None);
+    page.get("/v1/endpoints").await.ok();
+    let foreign = [("sec-fetch-site", "cross-site"), MARK];
+    for path in ["/console/session", "/console/", "/v1/endpoints"] {
+        page.call_with(Method::GET, path, None, &foreign).await.refused(401);
+    }
+}
+
+#[tokio::test]
+async fn a_restart_ends_all_sessions() {
+    let mut host = TestHost::start();
+    let page = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
+    page.get("/v1/keys").await.ok();
+    host.kill9();
+    host.start_again();
+    let (_, token) = page.cookie.as_deref().unwrap().split_once('=').unwrap();
+    let (_, port) = host.address().rsplit_once(':').unwrap();
+    let cookie = Some(format!("gristmill-console-{port}={token}"));
+    let page = Page { client: host.client().with_authorization(None), cookie };
+    let refused = page.get("/v1/keys").await.refused(401);
+    assert!(refused.contains("has ended"), "{refused}");
+}
