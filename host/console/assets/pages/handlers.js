@@ -44,7 +44,7 @@ function Deploy({ file, endpoints, onClose, onDone }) {
   };
   return html`<${Dialog} title="Deploy a handler" onClose=${onClose}><p class="faint">${file.name}, ${bytes(file.size)}</p><${Trouble} error=${error}/>
     <form class="form" onSubmit=${(e) => { e.preventDefault(); run(); }}><${Field} label="Name"><input required pattern="[A-Za-z0-9_\\-]+" value=${name} onInput=${(e) => setName(e.target.value)}/></${Field}><${Field} label="Tag"><input required value=${tag} onInput=${(e) => setTag(e.target.value)}/></${Field}
-      ><label class="check wide"><input type="checkbox" checked=${deploy} onChange=${(e) => setDeploy(e.target.checked)}/>${there ? html`Change the endpoint ${name} to it` : html`Make an endpoint ${name} for it`}</label>
+      <label class="check wide"><input type="checkbox" checked=${deploy} onChange=${(e) => setDeploy(e.target.checked)}/>${there ? html`Change the endpoint ${name} to it` : html`Make an endpoint ${name} for it`}</label>
       <div class="wide actions"><${Button} type="submit" kind="primary" disabled=${!!step || !name}>${deploy ? 'Deploy' : 'Upload'}</${Button}><span class="faint" role="status">${step}</span></div></form></${Dialog}>`;
 }
 

@@ -59,7 +59,7 @@ function Chat({ endpoint }) {
   };
   return html`<${Trouble} error=${error}/><section class="panel"><header><h2>Chat</h2><span class="actions"><input aria-label="Model" value=${model} onInput=${(e) => setModel(e.target.value)}/><${Button} small disabled=${busy || !talk.length} onClick=${() => { setTalk([]); setSplit(null); }}>New</${Button}></span></header>
     <div class="talk" tabindex="0" role="log" aria-label="Conversation">${talk.length ? talk.map((m, i) => html`<p key=${i} class=${m.role}>${visible(m.content) || '…'}</p>`) : html`<span class="faint">For handlers that speak OpenAI's format, such as the sample chat.</span>`}</div>
-    <div class="body">${split && html`<${Split} split=${split}/>`}<form class="filters" onSubmit=${(e) => { e.preventDefault(); send(); }}><div class="search"><input aria-label="Message" value=${text} onInput=${(e) => setText(e.target.value)}/></div>${busy ? html`<${Button} onClick=${() => stop.current?.abort()}>Stop</${Button}>` : html`<${Button} type="submit" kind="primary" disabled=${!text.trim()}>Send</${Button}>`}</form></div></section>`;
+    <div class="body">${split && html`<${Split} split=${split}/>`}<form class="filters" onSubmit=${(e) => { e.preventDefault(); send(); }}><div class="say"><input aria-label="Message" value=${text} onInput=${(e) => setText(e.target.value)}/></div>${busy ? html`<${Button} onClick=${() => stop.current?.abort()}>Stop</${Button}>` : html`<${Button} type="submit" kind="primary" disabled=${!text.trim()}>Send</${Button}>`}</form></div></section>`;
 }
 
 /** @param {{ query: URLSearchParams }} props */

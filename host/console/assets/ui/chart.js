@@ -6,9 +6,24 @@ import { short, time, clockMs } from '../lib/format.js';
 
 /** @type {Promise<any> | undefined} */
 let library;
-const load = () => library ??= import('../vendor/uplot.js').then((m) => m.default);
+const load = () => library ??= Promise.all([import('../vendor/uplot.js'), new Promise((done) => {
+  const sheet = document.createElement('link');
+  sheet.rel = 'stylesheet';
+  sheet.href = new URL('../vendor/uplot.css', import.meta.url).href;
+  sheet.onload = sheet.onerror = done;
+  document.head.append(sheet);
+})]).then(([m]) => m.default);
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// A canvas does not know `light-dark()` nor variables: an element resolves the colour for it.
+const color = (name, alpha = 1) => {
+  const probe = document.createElement('i');
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return alpha === 1 ? found : found.replace('rgb(', 'rgba(').replace(')', `, ${alpha})`);
+};
 
 /**
  * @typedef {{ label: string, color: string, values: (number | null)[], fill?: boolean, dash?: number[] }} Line
@@ -31,13 +46,13 @@ export function Chart({ title, unit, at, lines, marks = [], from, to }) {
     load().then((uPlot) => {
       const el = host.current;
       if (!alive || !el) return;
-      const grid = { stroke: css('--line'), width: 1 };
+      const grid = { stroke: color('--line'), width: 1 };
       const font = `11px ${css('--sans')}`;
       const drawMarks = (u) => {
         const { ctx } = u;
         ctx.save();
-        ctx.strokeStyle = css('--grain-ink');
-        ctx.fillStyle = css('--grain-ink');
+        ctx.strokeStyle = color('--grain-ink');
+        ctx.fillStyle = color('--grain-ink');
         ctx.lineWidth = devicePixelRatio;
         ctx.font = `${10 * devicePixelRatio}px ${css('--sans')}`;
         let last = -1e9;
@@ -57,10 +72,10 @@ export function Chart({ title, unit, at, lines, marks = [], from, to }) {
         legend: { show: false },
         scales: { x: { time: true, range: () => [now.current.from / 1000, now.current.to / 1000] }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } },
         axes: [
-          { stroke: css('--faint'), grid: { show: false }, ticks: { show: false }, font, size: 24, space: 70, values: [[86400, '{D} {MMM}', null, null, null, null, null, null, 1], [3600, '{HH}:{mm}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1], [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]] },
-          { stroke: css('--faint'), grid, ticks: { show: false }, font, size: 54, space: 36, values: (_, v) => v.map((x) => unit(x)) },
+          { stroke: color('--faint'), grid: { show: false }, ticks: { show: false }, font, size: 24, space: 70, values: [[86400, '{D} {MMM}', null, null, null, null, null, null, 1], [3600, '{HH}:{mm}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1], [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]] },
+          { stroke: color('--faint'), grid, ticks: { show: false }, font, size: 54, space: 36, values: (_, v) => v.map((x) => unit(x)) },
         ],
-        series: [{}, ...lines.map((l) => ({ label: l.label, stroke: css(l.color), width: 1.5, dash: l.dash, fill: l.fill ? css(l.color) + '1f' : undefined, points: { show: false } }))],
+        series: [{}, ...lines.map((l) => ({ label: l.label, stroke: color(l.color), width: 1.5, dash: l.dash, fill: l.fill ? color(l.color, 0.1) : undefined, points: { show: false } }))],
         hooks: { draw: [drawMarks], setCursor: [(u) => show(u.cursor.idx)] },
       }, newest.current, el);
       size = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: 168 }));

@@ -19,5 +19,5 @@ export function JobTable({ jobs, picked, pick, endpoint = true, tagTo }) {
     <td><a class="id" href=${link(['jobs', j.endpointId, j.id])} title=${j.id}>${shortId(j.id)}</a></td>
     ${endpoint && html`<td><a class="endpoint-name" href=${link(['endpoints', j.endpointId])}>${j.endpointId}</a></td>`}
     <td><${Time} at=${j.createdAt} show=${brief}/></td><td class="n">${duration(j.delayTime)}</td><td class="n">${ended(j.status) || j.status === 'IN_PROGRESS' ? duration(j.executionTime) : '–'}</td>
-    <td><div class="error-cell" title=${j.error && visible(j.error.slice(0, 500))}>${j.error && visible(j.error.slice(0, 160))}</div></td><td><${Tags} tags=${j.tags} to=${tagTo}/></td></tr>`)}</${Table}>`;
+    <td class="rest"><div class="error-cell" title=${j.error && visible(j.error.slice(0, 500))}>${j.error && visible(j.error.slice(0, 160))}</div></td><td><${Tags} tags=${j.tags} to=${tagTo}/></td></tr>`)}</${Table}>`;
 }

@@ -9,8 +9,11 @@ import { Copy } from './parts.js';
 /** @typedef {{ number: number, at: string, jobId: string, level: string, line: string }} LogLine */
 const ROW = 22;
 
-/** @param {{ lines: LogLine[], endpoint: string, stick: boolean, job?: boolean, empty: any }} props `stick`: the newest line stays in sight */
-export function LogView({ lines, endpoint, stick, job = true, empty }) {
+/**
+ * `stick`: the newest line stays in sight; `fit`: the box is as high as its lines, up to the bound of its style.
+ * @param {{ lines: LogLine[], endpoint: string, stick: boolean, job?: boolean, fit?: boolean, empty: any }} props
+ */
+export function LogView({ lines, endpoint, stick, job = true, fit, empty }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(480);
@@ -30,7 +33,7 @@ export function LogView({ lines, endpoint, stick, job = true, empty }) {
   };
   const first = Math.max(0, Math.floor(top / ROW) - 8);
   const rows = lines.slice(first, first + Math.ceil(height / ROW) + 16);
-  return html`<div class="log"><div class="log-box" ref=${box} onScroll=${scroll} tabindex="0" role="log" aria-live="off" aria-label="Log lines">
+  return html`<div class="log"><div class="log-box" style=${fit ? { height: `${Math.max(3, lines.length) * ROW + 12}px` } : undefined} ref=${box} onScroll=${scroll} tabindex="0" role="log" aria-live="off" aria-label="Log lines">
     ${lines.length === 0 ? html`<div class="log-empty">${empty}</div>` : html`<div class="log-all" style=${{ height: `${lines.length * ROW}px` }}><div class="log-rows" style=${{ transform: `translateY(${first * ROW}px)` }}>
     ${rows.map((l) => html`<div key=${l.number} class=${`log-line v-${l.level}`} onClick=${() => setOpen(l)}><time title=${time(l.at)}>${clockMs(l.at)}</time><span class="level">${l.level}</span>${job && html`<a href=${link(['jobs', endpoint, l.jobId])} title=${l.jobId} onClick=${(e) => e.stopPropagation()}>${l.jobId.slice(9, 18)}</a>`}<span class="line">${visible(l.line.length > 600 ? `${l.line.slice(0, 600)}…` : l.line)}</span></div>`)}</div></div>`}</div>
     ${open && html`<div class="log-open"><header><${TimeOf} line=${open}/><a href=${link(['jobs', endpoint, open.jobId])}>${shortId(open.jobId)}</a><a href=${link(['logs'], { endpoint, job: open.jobId })}>Lines of this job</a><${Copy} text=${open.line}/><button type="button" class="button quiet small" onClick=${() => setOpen(null)}>Close</button></header><pre tabindex="0">${visible(open.line)}</pre></div>`}</div>`;

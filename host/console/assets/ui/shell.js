@@ -24,7 +24,7 @@ const modules = {
   templates: () => import('../pages/templates.js'), volumes: () => import('../pages/volumes.js'), registries: () => import('../pages/registries.js'),
   keys: () => import('../pages/keys.js'), billing: () => import('../pages/billing.js'), system: () => import('../pages/system.js'),
 };
-const STATE = { open: 'Live', waiting: 'Connecting …', refused: 'Not live', off: 'Not live' };
+const STATE = { open: 'Live', waiting: 'Connecting …', refused: 'Not live', off: 'Idle' };
 
 function Side({ open, close }) {
   const now = route.value.path[0] ?? '';
@@ -38,7 +38,7 @@ function Side({ open, close }) {
     <div class="side-foot">
       <div class="row"><span class=${`live ${paused.value ? '' : state.value}`}><i></i>${paused.value ? 'Paused' : STATE[state.value]}</span><button type="button" class="icon-button" aria-label=${paused.value ? 'Go on with live updates' : 'Pause live updates'} aria-pressed=${paused.value} onClick=${() => { paused.value = !paused.value; }}><${Icon} name=${paused.value ? 'play' : 'pause'}/></button></div>
       <div class="row"><span>Times</span><${Choice} label="Times" value=${zone.value} onChange=${(v) => { zone.value = v; }} options=${[['local', 'Local'], ['utc', 'UTC']]}/></div>
-      <div class="row"><span>Colours</span><${Choice} label="Colours" value=${theme.value} onChange=${(v) => { theme.value = v; }} options=${[['auto', 'Auto'], ['light', 'Light'], ['dark', 'Dark']]}/></div>
+      <div class="row"><span>Theme</span><${Choice} label="Theme" value=${theme.value} onChange=${(v) => { theme.value = v; }} options=${[['auto', 'Auto'], ['light', 'Light'], ['dark', 'Dark']]}/></div>
       <div class="row who"><div><b title=${s?.key.name}>${s?.key.name}</b><small>${s?.key.scopes.join(', ')} · ${s?.version}</small></div><${Button} small kind="quiet" onClick=${logout}>Log out</${Button}></div>
     </div></aside>`;
 }
