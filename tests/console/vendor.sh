@@ -14,11 +14,11 @@ fetch() {
   archive=$(cd "$temp" && npm pack --silent "$1@$2")
   tar xzf "$temp/$archive" -C "$temp/$1" --strip-components=1
 }
-# take PACKAGE FILE NAME: copies a module. Bare names of modules become relative ones, since an import
+# take PACKAGE FILE NAME: copies a module, with a first line that keeps the type checker out of it. Bare names of modules become relative ones, since an import
 # map would be an inline script, and the comment that names a source map goes.
 take() {
   sed -e 's#"preact/hooks"#"./hooks.js"#g; s#"preact"#"./preact.js"#g; s#"@preact/signals-core"#"./signals-core.js"#g' \
-    -e '/^\/\/# sourceMappingURL/d' "$temp/$1/$2" >"$vendor/$3"
+    -e '1s#^#// @ts-nocheck\n#' -e '/^\/\/# sourceMappingURL/d' "$temp/$1/$2" >"$vendor/$3"
 }
 
 fetch preact 11.2.0

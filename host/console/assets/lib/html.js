@@ -3,7 +3,8 @@
 import { h, render, Fragment } from '../vendor/preact.js';
 import htm from '../vendor/htm.js';
 
-export const html = htm.bind(h);
+/** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
+export const html = /** @type {any} */ (htm).bind(h);
 export { h, render, Fragment };
 export { useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback } from '../vendor/hooks.js';
 export { signal, computed, effect, batch, useSignal, useComputed } from '../vendor/signals.js';

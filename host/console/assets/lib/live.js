@@ -10,7 +10,7 @@ import { query } from './api.js';
 
 /** 'off' before the first topic, while hidden and while paused. @type {{ value: 'off' | 'open' | 'waiting' | 'refused' }} */
 export const state = signal('off');
-/** The newest counts of each endpoint. @type {{ value: Record<string, Counts> }} */
+/** The newest counts of each endpoint. @type {{ value: Record<string, Counts>, peek(): any }} */
 export const counts = signal({});
 /** The time of the newest overview event. */
 export const seenAt = signal(0);

@@ -67,7 +67,7 @@ function Page() {
     document.title = [r.path.length > 1 ? r.path[r.path.length - 1] : title, session.value?.label, 'Gristmill'].filter(Boolean).join(' · ');
   }, [at]);
   const ready = loaded.which === which && loaded.Page;
-  return html`<main ref=${main} id="main" tabindex="-1">${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value.key.endpoints.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`
+  return html`<main ref=${main} id="main" tabindex="-1">${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value?.key.endpoints?.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`
     : loaded.error ? html`<${Trouble} error=${loaded.error}/>`
     : !modules[name] ? html`<${Empty} title="No such page">The address names a page that this console does not have. <a href="#/">Overview</a></${Empty}>`
     : ready ? html`<${loaded.Page} key=${which === 'job' ? at : which === 'endpoints' ? r.path[1] : which} path=${r.path} query=${r.query}/>` : html`<${Loading}/>`}</main>`;
