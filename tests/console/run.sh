@@ -39,6 +39,6 @@ GRISTMILL_ADMIN_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
 GRISTMILL_COMPONENTS=$(cd "$guests" && pwd)
 GRISTMILL=$gristmill
 export GRISTMILL GRISTMILL_ADMIN_KEY GRISTMILL_COMPONENTS
-suite browser '^(# (tests|pass|fail) |not ok)' node --test --test-reporter=tap --test-concurrency=1 --test-timeout=120000 "$here"/browser/*.test.js
+suite browser '^(# (tests|pass|fail) |not ok)' node --test --test-reporter=tap --test-concurrency=1 --test-timeout=600000 "$here"/browser/*.test.js
 
 finish

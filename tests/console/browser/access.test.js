@@ -26,7 +26,7 @@ test('a session that is revoked while a page is open ends without a click', asyn
   await login(own.text);
   await page.getByRole('heading', { name: 'Overview' }).waitFor();
   await api('DELETE', `v1/keys/${own.id}`);
-  await page.getByText('The session has ended').waitFor();
+  await page.getByText('The session has ended').waitFor({ timeout: 30000 });
   assert.deepEqual(errors.filter((e) => !refused(e)), []);
   await end();
 });

@@ -2,7 +2,7 @@
 // component and, if asked, makes or changes the template and the endpoint of the same name, as
 // `gristmill deploy` does.
 import { html, useRef, useState } from '../lib/html.js';
-import { json, list, seg, ApiError } from '../lib/api.js';
+import { json, list, seg } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { bytes, duration, brief, num } from '../lib/format.js';
@@ -13,8 +13,8 @@ import { say } from '../ui/toast.js';
 const all = 'includeEndpointBoundTemplates=true';
 const names = (h) => h.language?.length ? h.language.map((l) => l.name ?? l).join(', ') : (h.toolchain ?? []).some((t) => /rust/i.test(t.name)) ? 'Rust' : '–';
 
-/** @param {{ file: File, endpoints: any[], onClose: () => void, onDone: () => void }} props */
-function Deploy({ file, endpoints, onClose, onDone }) {
+/** @param {{ file: File, endpoints: any[], templates: any[], onClose: () => void, onDone: () => void }} props */
+function Deploy({ file, endpoints, templates, onClose, onDone }) {
   const [name, setName] = useState(file.name.replace(/\.wasm$/, '').toLowerCase().replace(/[^a-z0-9-]+/g, '-').replace(/^-+|-+$/g, '') || 'handler');
   const [tag, setTag] = useState('latest');
   const [deploy, setDeploy] = useState(true);
@@ -30,10 +30,8 @@ function Deploy({ file, endpoints, onClose, onDone }) {
       if (deploy) {
         setStep('Setting the template …');
         const templateId = there?.templateId ?? name;
-        try { await json(`v1/templates/${seg(templateId)}`, { method: 'PATCH', body: { imageName } }); } catch (e) {
-          if (!(e instanceof ApiError) || e.status !== 404) throw e;
-          await json('v1/templates', { method: 'POST', body: { id: templateId, name, imageName, category: 'CPU', isServerless: true } });
-        }
+        if (templates.some((t) => t.id === templateId)) await json(`v1/templates/${seg(templateId)}`, { method: 'PATCH', body: { imageName } });
+        else await json('v1/templates', { method: 'POST', body: { id: templateId, name, imageName, category: 'CPU', isServerless: true } });
         setStep('Setting the endpoint …');
         if (!there) await json('v1/endpoints', { method: 'POST', body: { id: name, name, templateId } });
       }
@@ -43,7 +41,7 @@ function Deploy({ file, endpoints, onClose, onDone }) {
     } catch (e) { setError(e); setStep(''); }
   };
   return html`<${Dialog} title="Deploy a handler" onClose=${onClose}><p class="faint">${file.name}, ${bytes(file.size)}</p><${Trouble} error=${error}/>
-    <form class="form" onSubmit=${(e) => { e.preventDefault(); run(); }}><${Field} label="Name"><input required pattern="[A-Za-z0-9_\\-]+" value=${name} onInput=${(e) => setName(e.target.value)}/></${Field}><${Field} label="Tag"><input required value=${tag} onInput=${(e) => setTag(e.target.value)}/></${Field}
+    <form class="form" onSubmit=${(e) => { e.preventDefault(); run(); }}><${Field} label="Name"><input required pattern="[A-Za-z0-9_\\-]+" value=${name} onInput=${(e) => setName(e.target.value)}/></${Field}><${Field} label="Tag"><input required value=${tag} onInput=${(e) => setTag(e.target.value)}/></${Field}>
       <label class="check wide"><input type="checkbox" checked=${deploy} onChange=${(e) => setDeploy(e.target.checked)}/>${there ? html`Change the endpoint ${name} to it` : html`Make an endpoint ${name} for it`}</label>
       <div class="wide actions"><${Button} type="submit" kind="primary" disabled=${!!step || !name}>${deploy ? 'Deploy' : 'Upload'}</${Button}><span class="faint" role="status">${step}</span></div></form></${Dialog}>`;
 }
@@ -76,5 +74,5 @@ export function Page({ path: [, one] }) {
       <div class="two">${[['Imports', h.imports], ['Exports', h.exports], ['Toolchain', (h.toolchain ?? []).map((t) => `${t.name} ${t.version}`)]].map(([t, l]) => html`<section class="panel" key=${t}><header><h2>${t}</h2><span class="faint">${num(l.length)}</span></header><div class="body bars">${l.map((x, i) => html`<code key=${i}>${x}</code>`)}</div></section>`)}</div>`
     : html`<div class=${`drop ${over ? 'over' : ''}`} onDragOver=${(e) => { e.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${(e) => { e.preventDefault(); setOver(false); take(e.dataTransfer.files[0]); }}><b>Drop a component here to deploy it</b><span>A <code>.wasm</code> file as <code>gristmill build</code> writes it, 64 MB at most.</span><${Button} onClick=${() => chooser.current?.click()}>Choose a file …</${Button}><input ref=${chooser} class="off-screen" type="file" accept=".wasm,application/wasm" aria-label="Component to deploy" tabindex="-1" onChange=${(e) => { take(e.target.files[0]); e.target.value = ''; }}/></div>
       <section class="panel">${!data ? html`<${Loading}/>` : !data.handlers.length ? html`<${Empty} title="No handler yet" command=${'gristmill new count --lang rust\ngristmill build count && gristmill deploy count'}>Drop one above, or deploy a project from a shell.</${Empty}>` : html`<${Table} label="Handlers" head=${['Image', 'Used by', 'Language', ['Size', 'n'], ['Compiled in', 'n'], 'Digest', 'Uploaded']}>${data.handlers.map((x) => html`<tr key=${x.image}><td><a class="endpoint-name" href=${link(['handlers', x.image])}>${x.name}<span class="faint">:${x.tag}</span></a></td><td>${users(x).length ? users(x).map((e) => html`<a key=${e.id} href=${link(['endpoints', e.id])}>${e.id}</a> `) : html`<span class="faint">–</span>`}</td><td>${names(x)}</td><td class="n">${bytes(x.sizeInBytes)}</td><td class="n">${duration(x.compileMs)}</td><td class="mono">${x.sha256.slice(0, 12)}</td><td><${Time} at=${x.updatedAt} show=${brief}/></td></tr>`)}</${Table}>`}</section>`}
-    ${file && html`<${Deploy} file=${file} endpoints=${data?.endpoints ?? []} onClose=${() => setFile(null)} onDone=${() => { reload(); }}/>`}`;
+    ${file && html`<${Deploy} file=${file} endpoints=${data?.endpoints ?? []} templates=${data?.templates ?? []} onClose=${() => setFile(null)} onDone=${() => { reload(); }}/>`}`;
 }

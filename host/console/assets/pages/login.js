@@ -2,7 +2,7 @@
 // in the page; the address that one wanted is still there afterwards.
 import { html, useEffect, useState } from '../lib/html.js';
 import { login, notice } from '../lib/session.js';
-import { route } from '../lib/router.js';
+import { route, replace } from '../lib/router.js';
 import { Button, Command, Trouble } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
 
@@ -20,7 +20,7 @@ export function Login() {
     document.title = 'Log in · Gristmill';
     if (!link) return;
     // The link is good for one use: it leaves the address at once.
-    history.replaceState(null, '', '#/');
+    replace('#/');
     enter({ link });
   }, []);
   const said = error && (error.status === 401 ? new Error('This key or link is not valid here: it is wrong, revoked, used up or expired.') : error);

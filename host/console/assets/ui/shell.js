@@ -77,8 +77,6 @@ export function Shell() {
   const [open, setOpen] = useState(false);
   const [help, setHelp] = useState(false);
   useKeys(PAGES.filter(allowed), () => setHelp(true));
-  const r = route.value;
-  useEffect(() => { if (r.path[0] === 'enter') location.hash = '#/'; }, [r]);
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
     <div class="frame"><div class="top"><a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${session.value?.label && html`<span class="label-host">${session.value.label}</span>`}</a><button type="button" class="icon-button" aria-label="Menu" aria-expanded=${open} aria-controls="side" onClick=${() => setOpen(!open)}><${Icon} name=${open ? 'close' : 'menu'}/></button></div>
     <${Side} open=${open} close=${() => setOpen(false)}/><${Page}/></div>${help && html`<${Help} pages=${PAGES.filter(allowed)} onClose=${() => setHelp(false)}/>`}`;
