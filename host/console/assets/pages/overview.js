@@ -19,13 +19,13 @@ export const commands = () => `export GRISTMILL_URL=${hostUrl}\ngristmill new co
 /** @param {{ system: any }} props */
 export function HostTiles({ system }) {
   const s = system;
-  const backup = s.lastBackupAt ?? s.lastBackup?.at ?? s.lastBackup;
+  const low = s.disk && s.disk.freeBytes < 2 * s.disk.reserveBytes;
   const tiles = [
-    ['Sandboxes in use', s.sandboxes && html`${num(s.sandboxes.inUse)} <small>of ${num(s.sandboxes.max)}</small>`],
-    ['Disk free', s.dataDir && html`${bytes(s.dataDir.freeBytes)} <small>${bytes(s.dataDir.usedBytes)} used</small>`],
+    ['Sandboxes running', s.sandboxes && html`${num(s.sandboxes.running)} <small>of ${num(s.sandboxes.max)}${s.sandboxes.waiting ? `, ${num(s.sandboxes.waiting)} wait` : ''}</small>`],
+    ['Disk free', s.disk && html`<span class=${low ? 'bad' : ''}>${bytes(s.disk.freeBytes)}</span> <small>reserve ${bytes(s.disk.reserveBytes)}</small>`],
     ['Journal', s.journalBytes !== undefined && bytes(s.journalBytes)],
     ['Webhooks waiting', s.webhooks && html`${num(s.webhooks.waiting)} <small>${num(s.webhooks.givenUp)} given up</small>`],
-    ['Last backup', html`${backup ? ago(backup) : 'never'}`],
+    ['Last backup', s.lastBackupAt ? ago(s.lastBackupAt) : html`none <small>since the start</small>`],
   ].filter(([, v]) => v !== undefined && v !== false);
   return html`<dl class="tiles">${tiles.map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>`;
 }
@@ -59,7 +59,7 @@ export function Page() {
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}
     <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. These commands make the first one; or drop a component on the page Handlers.' : 'This key sees no endpoint.'}</${Empty}>`
-      : html`<${Table} label="Endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], 'Last failure']}>
+      : html`<${Table} label="Endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
         ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id])} failure=${newest.get(id)} timing=${timing.data?.[id]}/>`)}</${Table}>`}</section>`;
 }
 /** The times of the newest step in which a job ended. @param {any[] | undefined} points */

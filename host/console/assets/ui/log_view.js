@@ -7,7 +7,7 @@ import { link } from '../lib/router.js';
 import { Copy } from './parts.js';
 
 /** @typedef {{ number: number, at: string, jobId: string, level: string, line: string }} LogLine */
-const ROW = 22;
+const ROW = 24;
 
 /**
  * `stick`: the newest line stays in sight; `fit`: the box is as high as its lines, up to the bound of its style.
