@@ -2,9 +2,9 @@
 // in the console; the same below a prefix, with the keyboard alone, and within the time for first paint.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
-import { createServer, request } from 'node:http';
 import { readFileSync } from 'node:fs';
-import { open, close, run, key, api, loaded, HOST } from './page.js';
+import { open, close, run, key, api, loaded } from './page.js';
+import { proxy } from './proxy.js';
 
 after(close);
 const axe = readFileSync(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
@@ -61,16 +61,8 @@ test('320 px: no page scrolls sideways, and the menu opens', async () => {
 });
 
 test('below a prefix of a proxy every page works', async () => {
-  const proxy = createServer((q, r) => {
-    if (!q.url?.startsWith('/a/b/')) { r.writeHead(404).end(); return; }
-    const up = request(`${HOST}${q.url.slice(4)}`, { method: q.method, headers: q.headers }, (a) => { r.writeHead(a.statusCode ?? 502, a.headers); a.pipe(r); });
-    up.on('error', () => r.destroy());
-    r.on('close', () => up.destroy());
-    q.pipe(up);
-  }).listen(0, '127.0.0.1');
-  await new Promise((d) => proxy.once('listening', d));
-  const { port } = /** @type {import('node:net').AddressInfo} */ (proxy.address());
-  const { page, login, to, check, end } = await open({ base: `http://127.0.0.1:${port}/a/b` });
+  const way = await proxy('/a/b');
+  const { page, login, to, check, end } = await open({ base: way.base });
   const asked = [];
   page.on('request', (q) => asked.push(new URL(q.url()).pathname));
   await login((await key()).text);
@@ -85,8 +77,7 @@ test('below a prefix of a proxy every page works', async () => {
   assert.deepEqual(asked.filter((p) => !p.startsWith('/a/b/')), []);
   await check();
   await end();
-  proxy.closeAllConnections();
-  proxy.close();
+  way.end();
 });
 
 test('the keyboard alone: log in, move, search, open a job, help', async () => {

@@ -35,19 +35,22 @@ effect(() => {
   const now = topics.value;
   if (!now || paused.value || !visible.value) { state.value = 'off'; return; }
   const stop = new AbortController();
+  let first = true;
   follow(`v1/events${query({ topics: now })}`, stop.signal, (event) => {
     let data;
     try { data = JSON.parse(event.data); } catch { return; }
     batch(() => {
       if (event.event === 'overview') {
-        const next = { ...counts.peek(), ...data.endpoints };
+        // The first event of a connection has all endpoints; what another key saw is forgotten.
+        const next = { ...(first ? {} : counts.peek()), ...data.endpoints };
+        first = false;
         for (const id of Object.keys(next)) if (next[id] === null) delete next[id];
         counts.value = next;
         seenAt.value = data.at;
       }
       for (const listener of listeners) listener(event.event, data);
     });
-  }, { onState: (s) => { if (!stop.signal.aborted) state.value = s; } });
+  }, { onState: (s) => { first = true; if (!stop.signal.aborted) state.value = s; } });
   return () => stop.abort();
 });
 

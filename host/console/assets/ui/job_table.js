@@ -13,7 +13,7 @@ export function JobTable({ jobs, picked, pick, endpoint = true, tagTo }) {
   const all = picked && jobs.length > 0 && jobs.every((j) => picked.has(j.id));
   const box = (on, change, label) => html`<label><span class="off-screen">${label}</span><input type="checkbox" checked=${on} onChange=${change}/></label>`;
   const head = [...(pick ? [[box(all, (e) => pick(jobs.map((j) => j.id), e.target.checked), 'Select all rows on this page'), 'check-cell']] : []), 'Status', 'Job', ...(endpoint ? ['Endpoint'] : []), 'Submitted', ['Waited', 'n'], ['Ran', 'n'], ['Error', 'rest'], 'Tags'];
-  return html`<${Table} label="Jobs" head=${head}>${jobs.map((j) => html`<tr key=${j.id} class=${`${picked?.has(j.id) ? 'picked' : ''} ${j.old ? 'old' : ''}`}>
+  return html`<${Table} label="Jobs" class="jobs" head=${head}>${jobs.map((j) => html`<tr key=${j.id} class=${`${picked?.has(j.id) ? 'picked' : ''} ${j.old ? 'old' : ''}`}>
     ${pick && html`<td class="check-cell">${box(picked?.has(j.id), (e) => pick([j.id], e.target.checked), `Select ${j.id}`)}</td>`}
     <td><${Status} of=${j.status}/>${j.retries ? html`<span class="sub-line">retry ${j.retries}</span>` : null}</td>
     <td><a class="id" href=${link(['jobs', j.endpointId, j.id])} title=${j.id}>${shortId(j.id)}</a></td>

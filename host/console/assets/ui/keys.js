@@ -2,8 +2,9 @@
 // rows of a list, `p` pauses, `?` shows all of this. Keys typed into a field are left alone.
 import { html, useEffect } from '../lib/html.js';
 import { go, link } from '../lib/router.js';
-import { paused } from '../lib/settings.js';
+import { paused, shortcuts } from '../lib/settings.js';
 import { Dialog } from './dialog.js';
+import { Choice } from './parts.js';
 
 const typing = (e) => e.target.closest?.('input:not([type="checkbox"]), textarea, select, [contenteditable]');
 
@@ -18,7 +19,7 @@ export function useKeys(pages, help) {
       rows[Math.min(rows.length - 1, Math.max(0, at + step))].focus();
     };
     const f = (e) => {
-      if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
+      if (shortcuts.peek() === 'off' || e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
       if (typing(e)) { if (e.key === 'Escape') e.target.blur(); return; }
       if (Date.now() - g < 1200) {
         g = 0;
@@ -36,6 +37,6 @@ export function useKeys(pages, help) {
   }, [pages.length]);
 }
 
-export const Help = ({ pages, onClose }) => html`<${Dialog} title="Keys" onClose=${onClose}><dl class="keys">
+export const Help = ({ pages, onClose }) => html`<${Dialog} title="Keys" onClose=${onClose}><div class="filters"><span>Keys of one letter</span><${Choice} label="Keys of one letter" value=${shortcuts.value} onChange=${(v) => { shortcuts.value = v; }} options=${[['on', 'On'], ['off', 'Off']]}/></div><dl class="keys">
   ${[['/', 'search'], ['j  k', 'next and previous row'], ['Enter', 'open the row'], ['p', 'pause or go on with live updates'], ['Ctrl Enter', 'send, in the editor'], ['?', 'this help']].map(([k, t]) => html`<dt key=${k}><kbd>${k}</kbd></dt><dd>${t}</dd>`)}
   ${pages.map((p) => html`<dt key=${p[2]}><kbd>g</kbd> <kbd>${p[2]}</kbd></dt><dd>${p[1]}</dd>`)}</dl></${Dialog}>`;

@@ -26,7 +26,7 @@ const modules = {
 };
 const STATE = { open: 'Live', waiting: 'Connecting …', refused: 'Not live', off: 'Idle' };
 
-function Side({ open, close }) {
+function Side({ open, close, help }) {
   const now = route.value.path[0] ?? '';
   const item = (p) => html`<a key=${p[0]} href=${link(p[0] ? [p[0]] : [])} aria-current=${p[0] === now || (p[0] === '' && now === 'endpoints') ? 'page' : undefined} onClick=${close}>${p[1]}</a>`;
   const own = PAGES.filter(allowed);
@@ -39,6 +39,7 @@ function Side({ open, close }) {
       <div class="row"><span class=${`live ${paused.value ? '' : state.value}`}><i></i>${paused.value ? 'Paused' : STATE[state.value]}</span><button type="button" class="icon-button" aria-label=${paused.value ? 'Go on with live updates' : 'Pause live updates'} aria-pressed=${paused.value} onClick=${() => { paused.value = !paused.value; }}><${Icon} name=${paused.value ? 'play' : 'pause'}/></button></div>
       <div class="row"><span>Times</span><${Choice} label="Times" value=${zone.value} onChange=${(v) => { zone.value = v; }} options=${[['local', 'Local'], ['utc', 'UTC']]}/></div>
       <div class="row"><span>Theme</span><${Choice} label="Theme" value=${theme.value} onChange=${(v) => { theme.value = v; }} options=${[['auto', 'Auto'], ['light', 'Light'], ['dark', 'Dark']]}/></div>
+      <div class="row"><span>Keyboard</span><${Button} small kind="quiet" onClick=${help}>Keys</${Button}></div>
       <div class="row who"><div><b title=${s?.key.name}>${s?.key.name}</b><small>${s?.key.scopes.join(', ')} · ${s?.version}</small></div><${Button} small kind="quiet" onClick=${logout}>Log out</${Button}></div>
     </div></aside>`;
 }
@@ -79,6 +80,6 @@ export function Shell() {
   useKeys(PAGES.filter(allowed), () => setHelp(true));
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
     <div class="frame"><div class="top"><a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${session.value?.label && html`<span class="label-host">${session.value.label}</span>`}</a><button type="button" class="icon-button" aria-label="Menu" aria-expanded=${open} aria-controls="side" onClick=${() => setOpen(!open)}><${Icon} name=${open ? 'close' : 'menu'}/></button></div>
-    <${Side} open=${open} close=${() => setOpen(false)}/><${Page}/></div>${help && html`<${Help} pages=${PAGES.filter(allowed)} onClose=${() => setHelp(false)}/>`}`;
+    <${Side} open=${open} close=${() => setOpen(false)} help=${() => { setOpen(false); setHelp(true); }}/><${Page}/></div>${help && html`<${Help} pages=${PAGES.filter(allowed)} onClose=${() => setHelp(false)}/>`}`;
 }
 export { hostUrl };
