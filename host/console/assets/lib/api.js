@@ -1,0 +1,110 @@
+// Calls of the host's public API. It promises: URLs are relative to the page, so any prefix works;
+// every call carries the console's header; a failure is an ApiError with the host's own sentence; a
+// 401 asks once whether the session has ended, and then `onSessionEnd` is called.
+
+/** A refusal of the host, or a broken connection (status 0). */
+export class ApiError extends Error {
+  /** @param {number} status @param {string} code @param {string} message @param {number} [retryAfter] */
+  constructor(status, code, message, retryAfter) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.retryAfter = retryAfter;
+  }
+}
+
+const HEADER = 'X-Gristmill-Console';
+
+/** The page is at PREFIX/console/, the API at PREFIX/. */
+const base = new URL('../', document.baseURI);
+/** @param {string} path without a leading slash */
+export const url = (path) => new URL(path.replace(/^\//, ''), base);
+/** The address of the API as a person types it, without the slash at its end. */
+export const hostUrl = base.href.replace(/\/$/, '');
+
+let onEnd = () => {};
+/** @param {() => void} f called when a call shows that the session has ended */
+export const onSessionEnd = (f) => { onEnd = f; };
+
+/** @type {Promise<boolean> | undefined} */
+let check;
+// A 401 also means "this key lacks the scope": the session itself says which of the two it is.
+const sessionEnded = () => {
+  check ??= fetch(url('console/session'), { headers: { [HEADER]: '1' }, cache: 'no-store' })
+    .then((r) => r.status === 401, () => false)
+    .finally(() => { check = undefined; });
+  return check;
+};
+
+/**
+ * @typedef {{ method?: string, body?: unknown, raw?: BodyInit, type?: string, signal?: AbortSignal,
+ *   headers?: Record<string, string>, quiet?: boolean }} Options
+ */
+
+/**
+ * A call whose answer is still to be read. `quiet` leaves a 401 to the caller.
+ * @param {string} path @param {Options} [options] @returns {Promise<Response>}
+ */
+export async function call(path, options = {}) {
+  const { method = 'GET', body, raw, type, signal, headers = {}, quiet } = options;
+  /** @type {Record<string, string>} */
+  const all = { [HEADER]: '1', ...headers };
+  if (body !== undefined || raw !== undefined) all['Content-Type'] = type ?? 'application/json';
+  let answer;
+  try {
+    answer = await fetch(url(path), {
+      method, headers: all, signal, cache: 'no-store', credentials: 'same-origin',
+      body: raw ?? (body === undefined ? undefined : JSON.stringify(body)),
+    });
+  } catch (e) {
+    if (signal?.aborted) throw e;
+    throw new ApiError(0, 'unreachable', 'The host does not answer. The page tries again when the connection is back.');
+  }
+  if (answer.ok) return answer;
+  const text = await answer.text();
+  let document;
+  try { document = JSON.parse(text); } catch { document = {}; }
+  const sentence = typeof document.error === 'string' ? document.error
+    : document.error?.message ?? document.message ?? (text.slice(0, 300) || `${answer.status} ${answer.statusText}`);
+  if (answer.status === 401 && !quiet && await sessionEnded()) onEnd();
+  throw new ApiError(answer.status, document.code ?? document.error?.code ?? '', sentence,
+    Number(answer.headers.get('Retry-After')) || undefined);
+}
+
+/** The text of an answer, unparsed. @param {string} path @param {Options} [options] */
+export const text = async (path, options) => (await call(path, options)).text();
+
+/**
+ * A document of the API that has no values of users' handlers; those need `text`, see json.js.
+ * @param {string} path @param {Options} [options] @returns {Promise<any>}
+ */
+export async function json(path, options) {
+  const t = await text(path, options);
+  return t === '' ? undefined : JSON.parse(t);
+}
+
+/** All pages of a list. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any[]>} */
+export async function list(path, signal) {
+  const all = [];
+  let next = path;
+  for (let pages = 0; next && pages < 20; pages++) {
+    const answer = await call(next, { signal });
+    all.push(...await answer.json());
+    const link = /<[^>]*[?&]cursor=([^&>]+)[^>]*>; rel="next"/.exec(answer.headers.get('Link') ?? '');
+    next = link ? `${path}${path.includes('?') ? '&' : '?'}cursor=${link[1]}` : '';
+  }
+  return all;
+}
+
+/** A query string with its question mark; empty values are left out. @param {Record<string, any>} values */
+export function query(values) {
+  const q = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null && one !== '') q.append(name, String(one));
+  }
+  const t = q.toString();
+  return t && `?${t}`;
+}
+
+/** A part of a path. @param {string} part */
+export const seg = (part) => encodeURIComponent(part);

@@ -1,0 +1,67 @@
+// Numbers, durations, bytes and times as people read them. Every time on every page goes through
+// `time`, so one switch changes all of them.
+import { zone } from './settings.js';
+
+const whole = new Intl.NumberFormat('en-US');
+/** @param {number | undefined} n */
+export const num = (n) => n === undefined || n === null ? '–' : whole.format(n);
+
+/** 1234567 → 1.2M. @param {number} n */
+export const short = (n) => n < 10000 ? whole.format(Math.round(n * 10) / 10)
+  : n < 1e6 ? `${(n / 1e3).toFixed(n < 1e5 ? 1 : 0)}k` : `${(n / 1e6).toFixed(1)}M`;
+
+/** Milliseconds. @param {number | undefined} ms */
+export function duration(ms) {
+  if (ms === undefined || ms === null) return '–';
+  if (ms < 1) return ms === 0 ? '0 ms' : `${ms.toFixed(2)} ms`;
+  if (ms < 1000) return `${Math.round(ms * 10) / 10} ms`.replace(/(\d{2,})\.\d /, '$1 ');
+  if (ms < 60000) return `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1).replace(/\.0+$/, '')} s`;
+  const s = Math.round(ms / 1000);
+  if (s < 3600) return s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s / 60} min`;
+  if (s < 86400) return s % 3600 < 60 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)} h`;
+}
+
+/** @param {number | undefined} n */
+export function bytes(n) {
+  if (n === undefined || n === null) return '–';
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let i = 0;
+  while (n >= 1024 && i < 4) { n /= 1024; i++; }
+  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
+}
+
+/** @param {number} part @param {number} of */
+export const share = (part, of) => of === 0 ? '–' : part === 0 ? '0 %' : part / of < 0.001 ? '< 0.1 %' : `${(100 * part / of).toFixed(part / of < 0.1 ? 1 : 0)} %`;
+
+const formats = {};
+const format = (options) => {
+  const timeZone = zone.value === 'utc' ? 'UTC' : undefined;
+  const key = JSON.stringify(options) + timeZone;
+  return formats[key] ??= new Intl.DateTimeFormat('en-GB', { ...options, timeZone, hourCycle: 'h23' });
+};
+const clock = /** @type {const} */ ({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const day = /** @type {const} */ ({ year: 'numeric', month: 'short', day: 'numeric' });
+
+/** A point in time in full: `23 Nov 2026, 14:03:09`. @param {string | number | undefined} t */
+export const time = (t) => t === undefined ? '–' : format({ ...day, ...clock }).format(new Date(t));
+/** Only its date. @param {string | number | undefined} t */
+export const date = (t) => t === undefined ? '–' : format(day).format(new Date(t));
+/** Only its time of day, with milliseconds. @param {string | number} t */
+export const clockMs = (t) => format({ ...clock, fractionalSecondDigits: 3 }).format(new Date(t));
+/** The time of day for times of today, else the date with it. @param {string | number | undefined} t */
+export function brief(t) {
+  if (t === undefined) return '–';
+  const d = new Date(t);
+  return Math.abs(Date.now() - d.getTime()) < 72e6 ? format(clock).format(d) : format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' }).format(d);
+}
+/** `4 min ago`. @param {string | number | undefined} t @param {number} [now] */
+export function ago(t, now = Date.now()) {
+  if (t === undefined) return 'never';
+  const ms = now - new Date(t).getTime();
+  const s = Math.abs(Math.round(ms / 1000));
+  const text = s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
+  return ms < -500 ? `in ${text}` : `${text} ago`;
+}
+/** A short form of a job's id: its last characters differ most. @param {string} id */
+export const shortId = (id) => id.length > 22 ? `${id.slice(0, 13)}…${id.slice(-4)}` : id;

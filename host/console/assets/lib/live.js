@@ -1,0 +1,75 @@
+// The one event stream of this tab. Pages name the topics that they need; the stream is opened again
+// when the set of topics changes, closed while the tab is hidden, and closed while live updates are
+// paused. Values of the overview are signals: only the cells that show a changed number are drawn again.
+import { signal, effect, useEffect, batch } from './html.js';
+import { follow } from './sse.js';
+import { paused } from './settings.js';
+import { query } from './api.js';
+
+/** @typedef {{ waiting: number, running: number, workers: number, submitted: number, completed: number, failed: number, cancelled: number, timedOut: number }} Counts */
+
+/** 'off' before the first topic, while hidden and while paused. @type {{ value: 'off' | 'open' | 'waiting' | 'refused' }} */
+export const state = signal('off');
+/** The newest counts of each endpoint. @type {{ value: Record<string, Counts>, peek(): any }} */
+export const counts = signal({});
+/** The time of the newest overview event. */
+export const seenAt = signal(0);
+
+/** @type {Map<string, number>} */
+const wanted = new Map();
+/** @type {Set<(event: string, data: any) => void>} */
+const listeners = new Set();
+const topics = signal('');
+const visible = signal(document.visibilityState !== 'hidden');
+document.addEventListener('visibilitychange', () => { visible.value = document.visibilityState !== 'hidden'; });
+
+let queued = false;
+function changed() {
+  if (queued) return;
+  queued = true;
+  // A page that is left and the page that follows it change the topics together.
+  setTimeout(() => { queued = false; topics.value = [...wanted.keys()].sort().join(','); }, 30);
+}
+
+effect(() => {
+  const now = topics.value;
+  if (!now || paused.value || !visible.value) { state.value = 'off'; return; }
+  const stop = new AbortController();
+  let first = true;
+  follow(`v1/events${query({ topics: now })}`, stop.signal, (event) => {
+    let data;
+    try { data = JSON.parse(event.data); } catch { return; }
+    batch(() => {
+      if (event.event === 'overview') {
+        // The first event of a connection has all endpoints; what another key saw is forgotten.
+        const next = { ...(first ? {} : counts.peek()), ...data.endpoints };
+        first = false;
+        for (const id of Object.keys(next)) if (next[id] === null) delete next[id];
+        counts.value = next;
+        seenAt.value = data.at;
+      }
+      for (const listener of listeners) listener(event.event, data);
+    });
+  }, { onState: (s) => { first = true; if (!stop.signal.aborted) state.value = s; } });
+  return () => stop.abort();
+});
+
+/**
+ * Keeps topics while a component is shown.
+ * @param {string[]} names @param {(event: string, data: any) => void} [listener]
+ */
+export function useTopics(names, listener) {
+  useEffect(() => {
+    for (const n of names) wanted.set(n, (wanted.get(n) ?? 0) + 1);
+    if (listener) listeners.add(listener);
+    changed();
+    return () => {
+      for (const n of names) {
+        const left = (wanted.get(n) ?? 1) - 1;
+        if (left) wanted.set(n, left); else wanted.delete(n);
+      }
+      if (listener) listeners.delete(listener);
+      changed();
+    };
+  }, [names.join(',')]);
+}

@@ -1,0 +1,36 @@
+// Data of a page: `useLoad` calls a function when its inputs change, keeps the last answer while the
+// next one is on its way (so the layout stands still), and aborts a call whose answer nobody waits for.
+import { useEffect, useState, useRef } from './html.js';
+
+/**
+ * @template T
+ * @param {(signal: AbortSignal) => Promise<T>} load @param {any[]} inputs @param {{ every?: number, keep?: boolean }} [options]
+ * @returns {{ data: T | undefined, error: any, loading: boolean, reload: () => Promise<void>, set: (value: T) => void }}
+ */
+export function useLoad(load, inputs, options = {}) {
+  const [state, setState] = useState(/** @type {any} */ ({ data: undefined, error: undefined, loading: true }));
+  const latest = useRef(load);
+  latest.current = load;
+  const stop = useRef(/** @type {AbortController | undefined} */ (undefined));
+  const run = async () => {
+    stop.current?.abort();
+    const own = stop.current = new AbortController();
+    try {
+      const data = await latest.current(own.signal);
+      if (!own.signal.aborted) setState({ data, error: undefined, loading: false });
+    } catch (error) {
+      if (!own.signal.aborted) setState((s) => ({ data: s.data, error, loading: false }));
+    }
+  };
+  useEffect(() => {
+    setState((s) => ({ data: options.keep ? s.data : undefined, error: undefined, loading: true }));
+    run();
+    return () => stop.current?.abort();
+  }, inputs);
+  useEffect(() => {
+    if (!options.every) return;
+    const timer = setInterval(() => { if (document.visibilityState !== 'hidden') run(); }, options.every);
+    return () => clearInterval(timer);
+  }, [options.every, ...inputs]);
+  return { ...state, reload: run, set: (data) => setState({ data, error: undefined, loading: false }) };
+}

@@ -1,0 +1,104 @@
+// One endpoint: its numbers now, charts with marks at its deploys, and tabs for its jobs, failures, logs,
+// releases, webhooks, settings and usage. The tab is a part of the address.
+import { html, useMemo, useState, useRef } from '../lib/html.js';
+import { json, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
+import { counts, useTopics } from '../lib/live.js';
+import { can } from '../lib/session.js';
+import { useLoad } from '../lib/load.js';
+import { link, go, replace } from '../lib/router.js';
+import { num, duration, short, ago, bytes, brief } from '../lib/format.js';
+import { visible } from '../lib/text.js';
+import { Head, Tabs, Table, Status, Time, Trouble, Loading, Empty, Button, Choice, Copy, Facts } from '../ui/parts.js';
+import { ask } from '../ui/dialog.js';
+import { say } from '../ui/toast.js';
+import { JobList } from '../ui/job_list.js';
+import { Chart } from '../ui/chart.js';
+import { Settings } from '../ui/settings_form.js';
+import { Usage } from './billing.js';
+import { Tail } from './logs.js';
+import { at, start } from '../ui/series.js';
+
+const WINDOWS = [['15m', '15 min'], ['6h', '6 h'], ['7d', '7 days']];
+
+function Charts({ id, window, releases }) {
+  const { data, error } = useLoad((s) => json(`v1/endpoints/${seg(id)}/series${queryOf({ window })}`, { signal: s }), [id, window], { every: window === '15m' ? 10000 : 60000, keep: true });
+  const made = useMemo(() => {
+    if (!data) return null;
+    const p = data.points, from = start(data);
+    const pick = (f) => p.map((x) => f(x) ?? null);
+    const line = (label, color, f, more = {}) => ({ label, color, values: pick(f), ...more });
+    const busy = (x) => x.completed + x.failed + (x.timedOut ?? 0) > 0;
+    const times = (name) => [line('p50', '--soft', (x) => busy(x) ? x[name]?.p50 : null), line('p95', '--run', (x) => busy(x) ? x[name]?.p95 : null, { dash: [6, 3] }), line('p99', '--late', (x) => busy(x) ? x[name]?.p99 : null, { dash: [2, 3] })];
+    return { at: p.map((x, i) => at(x, data, i)), from, to: from + p.length * data.stepMs, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
+  }, [data]);
+  const marks = useMemo(() => (releases ?? []).map((r) => ({ at: Date.parse(r.releasedAt), text: `v${r.version}` })).reverse(), [releases]);
+  if (error && !data) return html`<${Trouble} error=${error}/>`;
+  if (!made) return html`<div class="charts">${[1, 2, 3, 4].map((i) => html`<div class="chart" key=${i}><div class="plot"></div><${Loading} rows=${2}/></div>`)}</div>`;
+  const common = { at: made.at, from: made.from, to: made.to, marks };
+  return html`<div class="charts"><${Chart} title=${`Jobs in ${duration(made.step)}`} unit=${short} lines=${made.jobs} ...${common}/><${Chart} title="Queue" unit=${short} lines=${made.queue} ...${common}/>
+    <${Chart} title="Time waited" unit=${duration} lines=${made.delay} ...${common}/><${Chart} title="Time run" unit=${duration} lines=${made.run} ...${common}/></div>`;
+}
+
+function Releases({ id, releases, reload, now }) {
+  if (!releases) return html`<${Loading}/>`;
+  const back = async (version) => {
+    if (!await ask(`Roll back to version ${version}?`, 'Waiting jobs and new jobs run its handler; jobs that run now go on with the present one. The settings stay.', `Roll back to ${version}`)) return;
+    await json(`v1/endpoints/${seg(id)}/rollback`, { method: 'POST', body: { version } });
+    say(`The endpoint runs the handler of version ${version} again.`);
+    await reload();
+  };
+  return html`<section class="panel"><${Table} label="Releases" head=${['Version', 'Released', 'Image', 'Digest', ['', 'n']]}>${releases.map((r, i) => html`<tr key=${r.version}><td><b>${r.version}</b>${i === 0 && html` <span class="tag">runs now</span>`}</td><td><${Time} at=${r.releasedAt} show=${brief}/><span class="sub-line">${ago(r.releasedAt)}</span></td><td class="mono">${r.image}</td>
+      <td><span class="mono" title=${r.sha256}>${r.sha256?.slice(0, 12)}</span>${r.sha256 === releases[0].sha256 && i > 0 && html`<span class="sub-line">same as now</span>`}</td><td class="n">${i > 0 && r.sha256 && r.sha256 !== releases[0].sha256 && html`<${Button} small onClick=${() => back(r.version)}>Roll back</${Button}>`}</td></tr>`)}</${Table}></section>`;
+}
+
+const DELIVERY = { PENDING: 'IN_QUEUE', DELIVERED: 'COMPLETED', GIVEN_UP: 'FAILED' };
+function Webhooks({ id, secret, setSecret }) {
+  const { data, error, reload } = useLoad((s) => list(`v1/endpoints/${seg(id)}/deliveries?limit=200`, s), [id], { every: 10000, keep: true });
+  const rotate = async () => {
+    if (!await ask('Make a new webhook secret?', 'For a day, webhooks are signed with the old secret as well.', 'Make a new secret')) return;
+    setSecret((await json(`v1/endpoints/${seg(id)}/rotate-webhook-secret`, { method: 'POST' })).webhookSecret);
+  };
+  return html`<${Trouble} error=${error} retry=${reload}/>${secret && html`<div class="note"><b>The new secret is shown only now.</b><br/><span class="mono">${secret}</span> <${Copy} text=${secret}/></div>`}
+    <section class="panel"><header><h2>Newest deliveries</h2><${Button} small onClick=${rotate}>New secret …</${Button}></header>${!data ? html`<${Loading}/>` : !data.length ? html`<${Empty} title="No webhook yet">A job that was submitted with <code>"webhook": "https://…"</code> calls that address when it ends.</${Empty}>`
+      : html`<${Table} label="Deliveries" head=${['State', 'Job', 'Receiver', ['Attempts', 'n'], 'Last answer', 'Created', 'Next or end']}>${data.map((d) => html`<tr key=${d.id}><td><span class=${`status s-${DELIVERY[d.state]}`}>${{ PENDING: 'Waiting', DELIVERED: 'Delivered', GIVEN_UP: 'Given up' }[d.state]}</span></td><td><a class="id" href=${link(['jobs', id, d.jobId])}>${d.jobId.slice(0, 13)}…</a><span class="sub-line"><${Status} of=${d.jobStatus}/></span></td><td><div class="error-cell plain" title=${d.url}>${d.url}</div></td><td class="n">${d.attempts}</td><td>${d.lastStatus ?? ''} <span class="bad">${d.lastError && visible(d.lastError)}</span></td><td><${Time} at=${d.createdAt} show=${brief}/></td><td><${Time} at=${d.endedAt ?? d.nextAttemptAt} show=${brief}/></td></tr>`)}</${Table}>`}</section>`;
+}
+
+/** @param {{ path: string[], query: URLSearchParams }} props */
+export function Page({ path: [, id, tab = 'overview'], query }) {
+  const manage = can('manage');
+  const endpoint = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}`, { signal: s }) : Promise.resolve(undefined), [id], { keep: true });
+  const releases = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}/releases`, { signal: s }) : Promise.resolve([]), [id], { keep: true });
+  const [secret, setSecret] = useState('');
+  useTopics(can('read') ? ['overview'] : []);
+  const c = counts.value[id];
+  const e = endpoint.data;
+  const window = WINDOWS.some(([w]) => w === query.get('window')) ? /** @type {string} */ (query.get('window')) : '15m';
+  const reload = async () => { await Promise.all([endpoint.reload(), releases.reload()]); };
+  const tabs = [['overview', 'Charts'], ['jobs', 'Jobs'], ['failed', 'Failed'], ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', 'Settings'], ['usage', 'Usage']] : [])];
+  const failed = useRef({ endpoint: [id], status: ['FAILED', 'TIMED_OUT'] }).current;
+  const remove = async () => {
+    if (!await ask(`Delete ${id}?`, 'Its waiting jobs are removed, its running ones are stopped, and its results and logs go. This cannot be taken back.', `Delete ${id}`)) return;
+    await json(`v1/endpoints/${seg(id)}`, { method: 'DELETE' });
+    say(`${id} is deleted.`);
+    go('#/');
+  };
+  const pause = async () => { await json(`v1/endpoints/${seg(id)}`, { method: 'PATCH', body: { workersMax: e.workersMax === 0 ? 4 : 0 } }); await reload(); };
+  const purge = async () => {
+    if (!await ask(`Remove the waiting jobs of ${id}?`, `${num(c?.waiting)} jobs wait now. They are removed without running and without a webhook; running jobs go on.`, 'Remove them')) return;
+    say(`${num((await json(`v2/${seg(id)}/purge-queue`, { method: 'POST' })).removed)} jobs removed.`);
+  };
+  return html`<${Head} crumbs=${[['Overview', '#/']]} title=${html`${e?.name || id}${e?.workersMax === 0 && html`<span class="tag">paused</span>`}`} sub=${html`<span class="mono">${hostUrl}/v2/${id}</span>`}>
+      ${can('submit') && html`<a class="button" href=${link(['playground'], { endpoint: id })}>Try it</a>`}${tab === 'settings' && e && html`<${Button} kind="danger" onClick=${remove}>Delete …</${Button}>`}</${Head}>
+    <${Trouble} error=${endpoint.error?.status === 404 ? new Error(`There is no endpoint ${id}.`) : endpoint.error} retry=${endpoint.reload}/>
+    <${Tabs} label=${id} now=${tab} tabs=${tabs.map(([t, name]) => [t, name, link(['endpoints', id, ...(t === 'overview' ? [] : [t])])])}/>
+    ${tab === 'overview' ? html`<dl class="tiles">${[['Waiting', num(c?.waiting)], ['Running', html`${num(c?.running)}${e && html` <small>of ${num(e.workersMax)}</small>`}`], ['Workers', num(c?.workers)], ['Completed', num(c?.completed)], ['Failed', num(c && c.failed + c.timedOut)], ...(e ? [['Version', html`${e.version} <small>${releases.data?.[0] ? ago(releases.data[0].releasedAt) : ''}</small>`]] : [])].map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>
+      <div class="filters"><${Choice} label="Time shown" value=${window} onChange=${(w) => replace(link(['endpoints', id], { window: w }))} options=${WINDOWS}/><span class="faint">Dashed marks are deploys.</span></div><${Charts} id=${id} window=${window} releases=${releases.data}/>
+      ${e && html`<section class="panel"><header><h2>What it runs</h2>${can('submit') && html`<span class="actions"><${Button} small onClick=${pause}>${e.workersMax === 0 ? 'Go on with 4 workers' : 'Pause'}</${Button}>${c?.waiting > 0 && html`<${Button} small kind="danger" onClick=${purge}>Remove waiting jobs …</${Button}>`}</span>`}</header><div class="body"><${Facts} pairs=${[['Handler', releases.data?.[0] && html`<span class="mono">${releases.data[0].image}</span>`], ['Template', html`<a href=${link(['templates', e.templateId])}>${e.templateId}</a>`], ['Memory of a job', bytes(e.memoryMib * 1048576)], ['Time limit', duration(e.executionTimeoutMs)], ['Jobs of one instance', num(e.reuse?.maxJobs)], ['May call', e.allowedHosts?.join(', ') || 'nothing'], ['Created', html`<${Time} at=${e.createdAt} show=${brief}/>`]]}/></div></section>`}`
+    : tab === 'jobs' ? html`<${JobList} key="jobs" endpoint=${false} filter=${{ endpoint: [id] }} tagTo=${(k, v) => link(['jobs'], { endpoint: id, tag: `${k}:${v}` })} empty=${html`<${Empty} title="No job yet" command=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d '{"input":{}}' ${hostUrl}/v2/${id}/run`}/>`}/>`
+    : tab === 'failed' ? html`<${JobList} key="failed" endpoint=${false} filter=${failed} tagTo=${(k, v) => link(['jobs'], { endpoint: id, status: 'FAILED', tag: `${k}:${v}` })} empty=${html`<${Empty} title="No failed job">Nothing that is still kept has failed.</${Empty}>`}/>`
+    : tab === 'logs' ? html`<${Tail} endpoint=${id} query=${query} at=${['endpoints', id, 'logs']}/>`
+    : tab === 'releases' ? html`<${Releases} id=${id} releases=${releases.data} reload=${reload} now=${e?.version}/>`
+    : tab === 'webhooks' ? html`<${Webhooks} id=${id} secret=${secret} setSecret=${setSecret}/>`
+    : tab === 'settings' ? e ? html`<${Settings} key=${e.version} endpoint=${e} reload=${reload}/>` : html`<${Loading}/>`
+    : tab === 'usage' ? html`<${Usage} endpoint=${id} query=${query} to=${(q) => link(['endpoints', id, 'usage'], q)}/>` : html`<${Empty} title="No such tab"/>`}`;
+}

@@ -1,0 +1,125 @@
+// One job on one page: what happened when, its input, its output or its chunks as they arrive, its error
+// with the trap's stack, its log lines, and a call that makes it again.
+import { html, useEffect, useMemo, useState, useRef } from '../lib/html.js';
+import { text, json, seg, query as queryOf, hostUrl } from '../lib/api.js';
+import { member } from '../lib/json.js';
+import { follow } from '../lib/sse.js';
+import { useTopics } from '../lib/live.js';
+import { can } from '../lib/session.js';
+import { useLoad } from '../lib/load.js';
+import { link, go } from '../lib/router.js';
+import { duration, clockMs, num, bytes, brief } from '../lib/format.js';
+import { visible } from '../lib/text.js';
+import { Head, Status, Facts, Trouble, Loading, Button, Copy, Tags, Command, Time, ended } from '../ui/parts.js';
+import { Icon } from '../ui/icons.js';
+import { Json } from '../ui/json_view.js';
+import { LogView } from '../ui/log_view.js';
+import { Dialog, ask } from '../ui/dialog.js';
+import { Editor } from '../ui/editor.js';
+import { say } from '../ui/toast.js';
+
+const CAUSE = { submitted: 'Submitted', retried: 'Queued again by a retry', released: 'Queued again: the host stopped the attempt', hostLost: 'Queued again: the host died' };
+
+/** The stretches of the timeline: how long the job waited and ran. @param {any[]} events @param {number} now */
+function stretches(events, now) {
+  const all = [];
+  for (let i = 0; i < events.length; i++) {
+    const e = events[i], next = events[i + 1];
+    if (e.event !== 'queued' && e.event !== 'started') continue;
+    const end = next ? Date.parse(next.at) : now;
+    const kind = e.event === 'queued' ? 'wait' : next?.event !== 'ended' ? 'run' : next.status === 'FAILED' ? 'bad' : next.status === 'TIMED_OUT' ? 'late' : next.status === 'COMPLETED' ? 'good' : 'run';
+    all.push({ kind, ms: Math.max(0, end - Date.parse(e.at)), text: e.event === 'queued' ? 'Waited' : `Attempt ${e.attempt ?? ''}` });
+  }
+  return all;
+}
+
+function Timeline({ doc, done }) {
+  const events = doc.events ?? [];
+  const parts = stretches(events, done ? Date.parse(events[events.length - 1]?.at) : Date.now());
+  const what = (e) => e.event === 'queued' ? html`<b>${CAUSE[e.cause] ?? 'Queued'}</b>` : e.event === 'started' ? html`<b>Attempt ${e.attempt} started</b>${e.workerId && html`<small>on ${e.workerId}</small>`}`
+    : e.event === 'ended' ? html`<b><span class=${`s-${e.status}`}>${{ COMPLETED: 'Completed', FAILED: 'Failed', CANCELLED: 'Cancelled', TIMED_OUT: 'Timed out' }[e.status]}</span></b>`
+    : e.event === 'webhookSent' ? html`<b>Webhook sent</b><small>attempt ${e.attempt}${e.httpStatus ? `, answered ${e.httpStatus}` : ', no answer'}</small>` : e.event === 'webhookDelivered' ? html`<b>Webhook delivered</b>` : html`<b class="bad">Webhook given up</b><small>${e.error && visible(e.error)}</small>`;
+  const icon = (e) => e.event === 'queued' ? 'IN_QUEUE' : e.event === 'started' ? 'IN_PROGRESS' : e.event === 'ended' ? e.status : e.event === 'webhookGivenUp' ? 'FAILED' : 'COMPLETED';
+  return html`${parts.length > 0 && html`<div class="stretch" aria-hidden="true">${parts.map((p, i) => html`<span key=${i} class=${p.kind} style=${{ flexGrow: Math.max(p.ms, 0.5) }}></span>`)}</div><div class="stretch-key">${parts.map((p, i) => html`<span key=${i}>${p.text} <b>${duration(p.ms)}</b></span>`)}</div>`}
+    ${doc.attemptsOmitted > 0 && html`<p class="faint">${num(doc.attemptsOmitted)} earlier attempts are not kept.</p>`}
+    <ol class="timeline">${events.map((e, i) => html`<li key=${i}><time datetime=${e.at}>${clockMs(e.at)}</time><span class=${`s-${icon(e)}`}><${Icon} name=${icon(e)}/></span><div class="what">${what(e)}</div></li>`)}</ol>`;
+}
+
+/** The chunks of a stream as they come; a new attempt begins anew. @param {{ endpoint: string, id: string, onEnd: () => void, onSome: () => void }} props */
+function Chunks({ endpoint, id, onEnd, onSome }) {
+  const [chunks, setChunks] = useState(/** @type {string[]} */ ([]));
+  const [state, setState] = useState('');
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const stop = new AbortController();
+    let all = [], timer;
+    const draw = () => { timer = undefined; setChunks(all.slice(-2000)); if (all.length) onSome(); };
+    follow(`v2/${seg(endpoint)}/stream/${seg(id)}?from=0`, stop.signal, (e) => {
+      if (e.event === 'restart') all = [];
+      else if (e.event === 'end') { setState('complete'); draw(); onEnd(); return true; }
+      else { all.push(member(e.data, 'output') ?? e.data); timer ??= setTimeout(draw, 60); }
+    }, { onState: (s) => setState(s === 'open' ? 'live' : s === 'waiting' ? 'connecting' : 'ended') });
+    return () => { stop.abort(); clearTimeout(timer); };
+  }, [endpoint, id]);
+  useEffect(() => { const b = box.current; if (b && state === 'live') b.scrollTop = b.scrollHeight; }, [chunks]);
+  if (!chunks.length) return null;
+  // Chunks that are all strings read as one text; others are a list of values.
+  const words = chunks.every((c) => c.startsWith('"'));
+  return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(chunks.length)} · ${state}</span></header><div class="chunks" ref=${box} tabindex="0" role="region" aria-label="Chunks">${words ? visible(chunks.map((c) => JSON.parse(c)).join('')) : chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c.length > 4000 ? `${c.slice(0, 4000)}…` : c)}</span>`)}</div></section>`;
+}
+
+function Again({ endpoint, input, onClose }) {
+  const [value, setValue] = useState(input ?? '{}');
+  const send = async () => {
+    const made = await json(`v2/${seg(endpoint)}/run`, { method: 'POST', raw: `{"input":${value}}` });
+    say('A new job is on its way.');
+    onClose();
+    go(link(['jobs', endpoint, made.id]));
+  };
+  return html`<${Dialog} wide title=${`Run ${endpoint} again`} onClose=${onClose}>${!input && html`<p class="faint">The host no longer keeps the input of this job, or does not show it: type one.</p>`}<${Editor} label="Input" value=${value} onInput=${setValue} onSubmit=${() => send().catch((e) => say(e.message, 'bad'))}/><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" onClick=${send}>Run as a new job</${Button}></footer></${Dialog}>`;
+}
+
+const quote = (t) => `'${t.replaceAll("'", "'\\''")}'`;
+
+/** @param {{ path: string[] }} props */
+export function Page({ path: [, endpoint, id] }) {
+  const base = `v2/${seg(endpoint)}`;
+  const [again, setAgain] = useState(false);
+  const [streams, setStreams] = useState(false);
+  const status = useLoad((s) => text(`${base}/status/${seg(id)}?input=true`, { signal: s }), [endpoint, id], { keep: true });
+  const timeline = useLoad((s) => json(`${base}/timeline/${seg(id)}`, { signal: s }), [endpoint, id], { keep: true });
+  const logs = useLoad((s) => can('manage') ? json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ job: id, tail: 2000 })}`, { signal: s }) : Promise.resolve([]), [endpoint, id], { keep: true });
+  const reload = () => { status.reload(); timeline.reload(); logs.reload(); };
+  const raw = status.data;
+  const doc = useMemo(() => raw ? JSON.parse(raw) : undefined, [raw]);
+  const done = doc && ended(doc.status);
+  useTopics(done ? [] : [`job:${endpoint}/${id}`], (event, data) => { if (event === 'job' && data.id === id) reload(); });
+  // The stream of events may be paused or refused: a job that runs is still looked at now and then.
+  useEffect(() => { if (done || !doc) return; const t = setInterval(reload, 3000); return () => clearInterval(t); }, [done, !doc]);
+  const output = raw && member(raw, 'output');
+  const input = raw && member(raw, 'input');
+  const usage = doc?.usage ?? timeline.data?.events?.findLast?.((e) => e.usage)?.usage;
+  const failed = doc && (doc.status === 'FAILED' || doc.status === 'TIMED_OUT');
+  const created = timeline.data?.events?.[0]?.at;
+  const act = (name) => async () => { await json(`${base}/${name}/${seg(id)}`, { method: 'POST' }); reload(); };
+  const remove = async () => {
+    if (!await ask('Delete this job?', 'The job and its result cannot be brought back.', 'Delete the job')) return;
+    await json('v1/job-actions', { method: 'POST', body: { action: 'delete', filter: { endpoints: [endpoint], idPrefix: id } } });
+    say('The job is being deleted.');
+    go(link(['jobs']));
+  };
+  return html`<${Head} crumbs=${[['Jobs', '#/jobs'], [endpoint, link(['endpoints', endpoint])]]} title=${html`<span class="mono">${id}</span>${doc && html`<${Status} of=${doc.status}/>`}`}>
+      <${Copy} text=${id} label="Copy id"/>${can('submit') && doc && html`${!done && html`<${Button} onClick=${act('cancel')}>Cancel</${Button}>`}${failed && html`<${Button} kind="primary" onClick=${act('retry')}>Retry</${Button}>`}<${Button} onClick=${() => setAgain(true)}>Run again …</${Button}>${done && html`<${Button} kind="danger" onClick=${remove}>Delete</${Button}>`}`}</${Head}>
+    <${Trouble} error=${status.error} retry=${reload}/>
+    ${!doc ? status.error ? null : html`<${Loading}/>` : html`
+    ${doc.reason && html`<p class="note">${doc.reason}</p>`}
+    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`], ['CPU', usage?.cpuMs !== undefined && duration(usage.cpuMs)], ['Peak memory', usage?.memoryBytesPeak && bytes(usage.memoryBytesPeak)], ['Cost', usage?.amount !== undefined && `${usage.amount} credits`]]}/></div></section>
+    ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><div class="trap" tabindex="0" role="region" aria-label="Error">${visible(doc.error)}</div></section>`}
+    <${Chunks} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
+    <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>
+    <section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && !(streams && output.length > 200000) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? 'The chunks above are the output.' : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section></div>
+    ${input !== undefined && html`<section class="panel"><header><h2>Input</h2></header><${Json} text=${input} label="Input"/></section>`}
+    ${can('manage') && html`<section class="panel"><header><h2>Log lines</h2><a href=${link(['logs'], { endpoint, job: id })}>Follow in Logs</a></header><${LogView} lines=${logs.data ?? []} endpoint=${endpoint} stick=${!done} job=${false} fit empty=${html`<p class="faint">${done ? 'The handler wrote no line.' : 'No line yet.'}</p>`}/></section>`}
+    <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input ?? '{}'}${doc.tags ? `,"tags":${JSON.stringify(doc.tags)}` : ''}}`)} \\\n  ${hostUrl}/v2/${seg(endpoint)}/run`}/></div></section>`}
+    ${again && html`<${Again} endpoint=${endpoint} input=${input} onClose=${() => setAgain(false)}/>`}`;
+}

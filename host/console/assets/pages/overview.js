@@ -1,0 +1,69 @@
+// Overview: one line for each endpoint with what it does now and did in the last 15 minutes, and the host
+// above it if the key may see that. Counts come from the live stream, the rest is read when it is needed.
+import { html, useMemo } from '../lib/html.js';
+import { list, json, query, seg, hostUrl } from '../lib/api.js';
+import { counts, useTopics } from '../lib/live.js';
+import { can } from '../lib/session.js';
+import { useLoad } from '../lib/load.js';
+import { link } from '../lib/router.js';
+import { num, duration, share, bytes, ago } from '../lib/format.js';
+import { visible } from '../lib/text.js';
+import { Head, Table, Empty, Loading, Trouble, Time } from '../ui/parts.js';
+import { Spark } from '../ui/spark.js';
+import { values } from '../ui/series.js';
+
+const settle = (promise, other) => promise.catch((e) => { if (e.name === 'AbortError' || e.status === 0) throw e; return other; });
+
+export const commands = () => `export GRISTMILL_URL=${hostUrl}\ngristmill new count --lang rust\ngristmill build count && gristmill deploy count\ngristmill submit count --input '{"text":"to be or not to be"}' --wait`;
+
+/** @param {{ system: any }} props */
+export function HostTiles({ system }) {
+  const s = system;
+  const low = s.disk && s.disk.freeBytes < 2 * s.disk.reserveBytes;
+  const tiles = [
+    ['Sandboxes running', s.sandboxes && html`${num(s.sandboxes.running)} <small>of ${num(s.sandboxes.max)}${s.sandboxes.waiting ? `, ${num(s.sandboxes.waiting)} wait` : ''}</small>`],
+    ['Disk free', s.disk && html`<span class=${low ? 'bad' : ''}>${bytes(s.disk.freeBytes)}</span> <small>reserve ${bytes(s.disk.reserveBytes)}</small>`],
+    ['Journal', s.journalBytes !== undefined && bytes(s.journalBytes)],
+    ['Webhooks waiting', s.webhooks && html`${num(s.webhooks.waiting)} <small>${num(s.webhooks.givenUp)} given up</small>`],
+    ['Last backup', s.lastBackupAt ? ago(s.lastBackupAt) : html`none <small>since the start</small>`],
+  ].filter(([, v]) => v !== undefined && v !== false);
+  return html`<dl class="tiles">${tiles.map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>`;
+}
+
+function Row({ id, endpoint, series, failure, timing }) {
+  const c = counts.value[id];
+  const all = series ? series.submitted.reduce((a, b) => a + b, 0) : 0;
+  const bad = series ? series.failed.reduce((a, b) => a + b, 0) : 0;
+  return html`<tr><td><a class="endpoint-name" href=${link(['endpoints', id])}>${endpoint?.name && endpoint.name !== id ? `${endpoint.name}` : id}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
+    <td>${series ? html`<${Spark} all=${series.submitted} bad=${series.failed} label=${`${id}, the last 15 minutes`}/>` : html`<span class="spark"></span>`}</td>
+    <td class="n">${c ? num(c.waiting) : '–'}</td><td class="n">${c ? html`${num(c.running)}${endpoint && html`<span class="faint"> / ${num(endpoint.workersMax)}</span>`}` : '–'}</td>
+    <td class="n">${series ? html`<span class=${bad ? 'bad' : ''}>${share(bad, all)}</span>` : '–'}</td>
+    <td class="n">${timing ? duration(timing.p50) : '–'}</td><td class="n">${timing ? duration(timing.p99) : '–'}</td>
+    <td class="rest">${failure ? html`<a class="error-link" href=${link(['jobs', id, failure.id])}><span class="error-cell">${visible((failure.error ?? failure.status).slice(0, 90))}</span></a><span class="sub-line"><${Time} at=${failure.createdAt} show=${ago}/></span>` : html`<span class="faint">–</span>`}</td></tr>`;
+}
+
+export function Page() {
+  useTopics(can('read') ? ['overview'] : []);
+  const manage = can('manage');
+  const endpoints = useLoad((s) => manage ? list('v1/endpoints', s) : Promise.resolve(null), [manage], { every: 30000, keep: true });
+  const series = useLoad((s) => settle(json(`v1/series${query({ window: '15m' })}`, { signal: s }), null), [], { every: 10000, keep: true });
+  const system = useLoad((s) => can('metrics') ? settle(json('v1/system', { signal: s }), null) : Promise.resolve(null), [], { every: 15000, keep: true });
+  const failures = useLoad((s) => can('read') ? settle(json(`v1/jobs${query({ status: ['FAILED', 'TIMED_OUT'], limit: 200 })}`, { signal: s }), { jobs: [] }) : Promise.resolve({ jobs: [] }), [], { every: 15000, keep: true });
+  const ids = useMemo(() => [...new Set([...(endpoints.data ?? []).map((e) => e.id), ...Object.keys(counts.value), ...Object.keys(series.data?.endpoints ?? {})])].sort(), [endpoints.data, counts.value, series.data]);
+  // The times of the first rows; more of them would be a call for each.
+  const timed = ids.slice(0, 24).join(',');
+  const timing = useLoad(async (s) => Object.fromEntries(await Promise.all(timed.split(',').filter(Boolean).map(async (id) => [id, latest((await settle(json(`v1/endpoints/${seg(id)}/series${query({ window: '15m' })}`, { signal: s }), null))?.points)]))), [timed], { every: 30000, keep: true });
+  const newest = new Map();
+  for (const j of failures.data?.jobs ?? []) if (!newest.has(j.endpointId)) newest.set(j.endpointId, j);
+  return html`<${Head} title="Overview" sub="The last 15 minutes of each endpoint."/>
+    <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
+    ${system.data && html`<${HostTiles} system=${system.data}/>`}
+    <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. These commands make the first one; or drop a component on the page Handlers.' : 'This key sees no endpoint.'}</${Empty}>`
+      : html`<${Table} label="Endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
+        ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id])} failure=${newest.get(id)} timing=${timing.data?.[id]}/>`)}</${Table}>`}</section>`;
+}
+/** The times of the newest step in which a job ended. @param {any[] | undefined} points */
+function latest(points) {
+  for (let i = (points ?? []).length - 1; i >= 0; i--) if (points?.[i].runMs?.p50 !== undefined && points[i].runMs.p50 !== null && points[i].completed + points[i].failed > 0) return points[i].runMs;
+  return undefined;
+}

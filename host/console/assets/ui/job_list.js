@@ -1,0 +1,142 @@
+// The jobs that a filter matches, page by page, and the actions on them. Rows never move under the
+// pointer: a page is read up to the moment in which the list was opened, new jobs are only counted ("37
+// newer"), and rows change in place. "All that match" acts through /v1/job-actions with the same filter.
+import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
+import { json, query, seg } from '../lib/api.js';
+import { counts, useTopics } from '../lib/live.js';
+import { paused } from '../lib/settings.js';
+import { can } from '../lib/session.js';
+import { useLoad } from '../lib/load.js';
+import { num } from '../lib/format.js';
+import { Button, Empty, Loading, Trouble, ended } from './parts.js';
+import { Dialog } from './dialog.js';
+import { JobTable } from './job_table.js';
+import { Progress, DONE } from './progress.js';
+import { say } from './toast.js';
+
+/** @typedef {{ endpoint?: string[], status?: string[], tag?: string[], from?: string, to?: string, idPrefix?: string, error?: string }} Filter */
+const PAGE = 50;
+const VERB = { retry: 'Retry', cancel: 'Cancel', delete: 'Delete' };
+
+/** The filter in the form of /v1/job-actions. @param {Filter} f */
+const asAction = (f) => {
+  const tags = Object.fromEntries((f.tag ?? []).map((t) => [t.slice(0, t.indexOf(':')), t.slice(t.indexOf(':') + 1)]));
+  return { endpoints: f.endpoint?.length ? f.endpoint : undefined, statuses: f.status?.length ? f.status : undefined, tags: f.tag?.length ? tags : undefined, from: f.from, to: f.to, idPrefix: f.idPrefix, error: f.error };
+};
+/** What an action can change. */
+const FITS = { retry: (s) => s === 'FAILED' || s === 'TIMED_OUT', cancel: (s) => !ended(s), delete: ended };
+
+/**
+ * Preview, progress and abort of an action on all jobs of a filter.
+ * @param {{ action: 'retry' | 'cancel' | 'delete', filter: Filter, onClose: () => void, onEnd: () => void }} props
+ */
+function Bulk({ action, filter, onClose, onEnd }) {
+  const [found, setFound] = useState({ n: 0, fit: 0, done: false, more: false });
+  const [id, setId] = useState('');
+  useEffect(() => {
+    const stop = new AbortController();
+    (async () => {
+      let cursor, n = 0, fit = 0, pages = 0;
+      do {
+        const page = await json(`v1/jobs${query({ ...filter, limit: 1000, cursor })}`, { signal: stop.signal });
+        n += page.jobs.length;
+        fit += page.jobs.filter((j) => FITS[action](j.status)).length;
+        cursor = page.cursor;
+        setFound({ n, fit, done: !cursor, more: !!cursor });
+      } while (cursor && ++pages < 20);
+    })().catch((e) => { if (!stop.signal.aborted) say(e.message, 'bad'); });
+    return () => stop.abort();
+  }, []);
+  const begin = async () => setId((await json('v1/job-actions', { method: 'POST', body: { action, filter: asAction(filter) } })).id);
+  const words = `${found.more ? 'more than ' : ''}${num(found.fit)} ${found.fit === 1 ? 'job' : 'jobs'}`;
+  return html`<${Dialog} title=${`${VERB[action]} all jobs that match`} onClose=${onClose}>
+    ${id ? html`<${Progress} id=${id} total=${found.done ? found.fit : undefined} onEnd=${onEnd}/><footer><${Button} onClick=${onClose}>Close</${Button}></footer>`
+    : html`<p aria-live="polite"><strong>${words}</strong> will be ${DONE[action]}${found.n > found.fit ? `; ${num(found.n - found.fit)} more match, but their status does not permit it` : ''}.${found.done || found.more ? '' : ' Counting …'}</p>
+      <p class="faint">Jobs that were submitted after this list was opened are left alone.${action === 'delete' ? ' Deleted jobs and their results cannot be brought back.' : ''}</p>
+      <footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind=${action === 'retry' ? 'primary' : 'danger'} disabled=${!found.fit} onClick=${begin}>${VERB[action]} ${words}</${Button}></footer>`}</${Dialog}>`;
+}
+
+/** @param {{ filter: Filter, empty: any, endpoint?: boolean, tagTo?: (k: string, v: string) => string }} props */
+export function JobList({ filter, empty, endpoint = true, tagTo }) {
+  const key = JSON.stringify(filter);
+  // The end of the list is fixed when it is opened, so that pages and actions mean the same jobs.
+  const [opened, setOpened] = useState(() => Date.now());
+  const [cursors, setCursors] = useState(/** @type {(string | undefined)[]} */ ([undefined]));
+  const [picked, setPicked] = useState(/** @type {Set<string>} */ (new Set()));
+  const [everything, setEverything] = useState(false);
+  const [bulk, setBulk] = useState(/** @type {any} */ (null));
+  const full = useMemo(() => ({ ...filter, to: filter.to ?? new Date(opened + 1).toISOString() }), [key, opened]);
+  const before = useRef(key);
+  useEffect(() => { if (before.current === key) return; before.current = key; setOpened(Date.now()); setCursors([undefined]); setPicked(new Set()); setEverything(false); }, [key]);
+  const cursor = cursors[cursors.length - 1];
+  // A page of a rare match may come back short, with a cursor: it is filled up to a bound of calls.
+  const read = async (signal) => {
+    const jobs = [];
+    let next = cursor;
+    for (let calls = 0; calls < 8 && jobs.length < PAGE; calls++) {
+      const page = await json(`v1/jobs${query({ ...full, limit: PAGE - jobs.length, cursor: next })}`, { signal });
+      jobs.push(...page.jobs);
+      next = page.cursor;
+      if (!next) break;
+    }
+    return { jobs, cursor: next };
+  };
+  const { data, error, loading, reload, set } = useLoad(read, [full, cursor], { keep: true });
+  const pages = useRef(data);
+  pages.current = data;
+
+  useTopics(can('read') ? ['overview'] : []);
+  const submitted = () => Object.entries(counts.peek()).reduce((n, [id, c]) => !filter.endpoint?.length || filter.endpoint.includes(id) ? n + c.submitted : n, 0);
+  const [base, setBase] = useState(/** @type {number | null} */ (null));
+  useEffect(() => { setBase(null); }, [opened]);
+  const total = (() => { counts.value; return submitted(); })();
+  useEffect(() => { if (base === null && total > 0) setBase(total); }, [total, base]);
+  const newer = base === null ? 0 : total - base;
+
+  const unfinished = data?.jobs.some((j) => !ended(j.status));
+  useEffect(() => {
+    if (!unfinished || paused.value) return;
+    const timer = setInterval(async () => {
+      if (document.visibilityState === 'hidden') return;
+      const now = pages.current;
+      if (!now) return;
+      try {
+        const fresh = new Map((await read()).jobs.map((j) => [j.id, j]));
+        // A row that no longer matches the filter stays, a little paler, until the list is opened again.
+        if (pages.current === now) set({ ...now, jobs: now.jobs.map((j) => fresh.get(j.id) ?? { ...j, old: true }) });
+      } catch { /* the next round tries again */ }
+    }, 2000);
+    return () => clearInterval(timer);
+  }, [unfinished, full, cursor, paused.value]);
+
+  const again = () => { setOpened(Date.now()); setCursors([undefined]); setPicked(new Set()); setEverything(false); };
+  const pick = (ids, on) => { setEverything(false); setPicked((p) => { const n = new Set(p); for (const id of ids) if (on) n.add(id); else n.delete(id); return n; }); };
+  const act = async (action) => {
+    if (everything) { setBulk(action); return; }
+    const rows = (data?.jobs ?? []).filter((j) => picked.has(j.id) && FITS[action](j.status));
+    if (!rows.length) { say(`None of the selected jobs can be ${DONE[action]}.`, 'bad'); return; }
+    let done = 0;
+    for (const j of rows) {
+      if (action === 'delete') {
+        // There is no call that deletes one job: an action on its whole id does.
+        const a = await json('v1/job-actions', { method: 'POST', body: { action, filter: { endpoints: [j.endpointId], idPrefix: j.id } } });
+        for (let state = a.state; state === 'RUNNING';) { await new Promise((f) => setTimeout(f, 100)); state = (await json(`v1/job-actions/${a.id}`)).state; }
+      } else await json(`v2/${seg(j.endpointId)}/${action}/${seg(j.id)}`, { method: 'POST' });
+      done++;
+    }
+    say(`${num(done)} ${done === 1 ? 'job' : 'jobs'} ${DONE[action]}.`);
+    setPicked(new Set());
+    await reload();
+  };
+  const jobs = data?.jobs ?? [];
+  const write = can('submit');
+  const n = picked.size;
+  return html`<section class="panel" aria-busy=${loading}><div class="bar">
+      ${n || everything ? html`<strong aria-live="polite">${everything ? 'All that match are selected' : `${num(n)} selected`}</strong>${everything ? html`<${Button} small kind="quiet" onClick=${() => { setEverything(false); setPicked(new Set()); }}>Clear</${Button}>` : html`<${Button} small kind="quiet" onClick=${() => setEverything(true)}>Select all that match</${Button}>`}<span class="grow"></span>
+        <${Button} small onClick=${() => act('retry')}>Retry</${Button}><${Button} small onClick=${() => act('cancel')}>Cancel</${Button}><${Button} small kind="danger" onClick=${() => act('delete')}>Delete</${Button}>`
+      : html`<span class="faint">${cursors.length > 1 ? `Page ${cursors.length}` : 'Newest first'}</span><span class="grow"></span>${newer > 0 && html`<button type="button" class="newer" onClick=${again}>${num(newer)} newer</button>`}<${Button} small kind="quiet" onClick=${again}>Refresh</${Button}>`}</div>
+    <${Trouble} error=${error} retry=${reload}/>
+    ${loading && !data ? html`<${Loading} rows=${10}/>` : jobs.length ? html`<${JobTable} jobs=${jobs} endpoint=${endpoint} tagTo=${tagTo} picked=${everything ? new Set(jobs.map((j) => j.id)) : picked} pick=${write ? pick : undefined}/>` : error ? null : empty}
+    ${(data?.cursor || cursors.length > 1) && html`<div class="bar"><${Button} small disabled=${cursors.length < 2} onClick=${() => setCursors(cursors.slice(0, -1))}>Newer</${Button}><${Button} small disabled=${!data?.cursor} onClick=${() => setCursors([...cursors, data?.cursor])}>Older</${Button}></div>`}
+    ${bulk && html`<${Bulk} action=${bulk} filter=${full} onClose=${() => { setBulk(null); again(); }} onEnd=${() => {}}/>`}</section>`;
+}

@@ -1,0 +1,85 @@
+// The frame around every page: navigation by what the key may do, the state of the live stream with its
+// pause button, the switches for colours and times, and the loading of a page's module when it is opened.
+import { html, useEffect, useRef, useState } from '../lib/html.js';
+import { route, link } from '../lib/router.js';
+import { session, can, bound, logout } from '../lib/session.js';
+import { theme, zone, paused } from '../lib/settings.js';
+import { state } from '../lib/live.js';
+import { Icon } from './icons.js';
+import { Choice, Button, Loading, Trouble, Empty } from './parts.js';
+import { useKeys, Help } from './keys.js';
+import { hostUrl } from '../lib/api.js';
+
+/** @type {[string, string, string, string][]} the path, the name, the key after `g`, the scope */
+export const PAGES = [
+  ['', 'Overview', 'o', 'read'], ['jobs', 'Jobs', 'j', 'read'], ['logs', 'Logs', 'l', 'manage'], ['playground', 'Playground', 'p', 'submit'],
+  ['handlers', 'Handlers', 'h', 'manage'], ['templates', 'Templates', 't', 'manage'], ['volumes', 'Volumes', 'v', 'manage'], ['registries', 'Registries', 'r', 'manage'],
+  ['keys', 'Keys', 'k', 'admin'], ['billing', 'Billing', 'b', 'manage'], ['system', 'System', 's', 'metrics'],
+];
+const allowed = ([, , , scope]) => can(scope) || (scope === 'read' && can('manage'));
+const modules = {
+  '': () => import('../pages/overview.js'), endpoints: () => import('../pages/endpoint.js'),
+  jobs: () => route.peek().path.length > 2 ? import('../pages/job.js') : import('../pages/jobs.js'),
+  playground: () => import('../pages/playground.js'), logs: () => import('../pages/logs.js'), handlers: () => import('../pages/handlers.js'),
+  templates: () => import('../pages/templates.js'), volumes: () => import('../pages/volumes.js'), registries: () => import('../pages/registries.js'),
+  keys: () => import('../pages/keys.js'), billing: () => import('../pages/billing.js'), system: () => import('../pages/system.js'),
+};
+const STATE = { open: 'Live', waiting: 'Connecting …', refused: 'Not live', off: 'Idle' };
+
+function Side({ open, close, help }) {
+  const now = route.value.path[0] ?? '';
+  const item = (p) => html`<a key=${p[0]} href=${link(p[0] ? [p[0]] : [])} aria-current=${p[0] === now || (p[0] === '' && now === 'endpoints') ? 'page' : undefined} onClick=${close}>${p[1]}</a>`;
+  const own = PAGES.filter(allowed);
+  const s = session.value;
+  return html`<aside class=${`side ${open ? 'open' : ''}`} id="side">
+    <a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${s?.label && html`<span class="label-host" title=${s.label}>${s.label}</span>`}</a>
+    <nav class="nav" aria-label="Main">${own.slice(0, own.findIndex((p) => p[0] === 'handlers') < 0 ? 4 : own.findIndex((p) => p[0] === 'handlers')).map(item)}</nav>
+    ${own.some((p) => p[0] === 'handlers' || p[0] === 'system') && html`<nav class="nav" aria-label="Management">${own.slice(own.findIndex((p) => p[0] === 'handlers') < 0 ? own.findIndex((p) => p[0] === 'system') : own.findIndex((p) => p[0] === 'handlers')).map(item)}</nav>`}
+    <div class="side-foot">
+      <div class="row"><span class=${`live ${paused.value ? '' : state.value}`}><i></i>${paused.value ? 'Paused' : STATE[state.value]}</span><button type="button" class="icon-button" aria-label=${paused.value ? 'Go on with live updates' : 'Pause live updates'} aria-pressed=${paused.value} onClick=${() => { paused.value = !paused.value; }}><${Icon} name=${paused.value ? 'play' : 'pause'}/></button></div>
+      <div class="row"><span>Times</span><${Choice} label="Times" value=${zone.value} onChange=${(v) => { zone.value = v; }} options=${[['local', 'Local'], ['utc', 'UTC']]}/></div>
+      <div class="row"><span>Theme</span><${Choice} label="Theme" value=${theme.value} onChange=${(v) => { theme.value = v; }} options=${[['auto', 'Auto'], ['light', 'Light'], ['dark', 'Dark']]}/></div>
+      <div class="row"><span>Keyboard</span><${Button} small kind="quiet" onClick=${help}>Keys</${Button}></div>
+      <div class="row who"><div><b title=${s?.key.name}>${s?.key.name}</b><small>${s?.key.scopes.join(', ')} · ${s?.version}</small></div><${Button} small kind="quiet" onClick=${logout}>Log out</${Button}></div>
+    </div></aside>`;
+}
+
+function Page() {
+  const r = route.value;
+  const name = r.path[0] ?? '';
+  const which = name === 'jobs' && r.path.length > 2 ? 'job' : name;
+  const [loaded, setLoaded] = useState(/** @type {any} */ ({}));
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    let alive = true;
+    if (!modules[name]) { setLoaded({ which }); return; }
+    modules[name]().then((m) => alive && setLoaded({ which, Page: m.Page, title: m.title }), (error) => alive && setLoaded({ which, error }));
+    return () => { alive = false; };
+  }, [which]);
+  // A new page begins at its top, and its heading gets the focus, so that a screen reader says it.
+  const at = r.path.join('/');
+  const first = useRef(true);
+  useEffect(() => {
+    if (loaded.which !== which) return;
+    if (first.current) { first.current = false; } else { scrollTo(0, 0); main.current?.querySelector('h1')?.focus({ preventScroll: true }); }
+  }, [at, loaded.which]);
+  useEffect(() => {
+    const title = PAGES.find((p) => p[0] === name)?.[1] ?? r.path[1] ?? 'Gristmill';
+    document.title = [r.path.length > 1 ? r.path[r.path.length - 1] : title, session.value?.label, 'Gristmill'].filter(Boolean).join(' · ');
+  }, [at]);
+  const ready = loaded.which === which && loaded.Page;
+  return html`<main ref=${main} id="main" tabindex="-1">${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value?.key.endpoints?.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`
+    : loaded.error ? html`<${Trouble} error=${loaded.error}/>`
+    : !modules[name] ? html`<${Empty} title="No such page">The address names a page that this console does not have. <a href="#/">Overview</a></${Empty}>`
+    : ready ? html`<${loaded.Page} key=${which === 'job' ? at : which === 'endpoints' ? r.path[1] : which} path=${r.path} query=${r.query}/>` : html`<${Loading}/>`}</main>`;
+}
+
+export function Shell() {
+  const [open, setOpen] = useState(false);
+  const [help, setHelp] = useState(false);
+  useKeys(PAGES.filter(allowed), () => setHelp(true));
+  return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
+    <div class="frame"><div class="top"><a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${session.value?.label && html`<span class="label-host">${session.value.label}</span>`}</a><button type="button" class="icon-button" aria-label="Menu" aria-expanded=${open} aria-controls="side" onClick=${() => setOpen(!open)}><${Icon} name=${open ? 'close' : 'menu'}/></button></div>
+    <${Side} open=${open} close=${() => setOpen(false)} help=${() => { setOpen(false); setHelp(true); }}/><${Page}/></div>${help && html`<${Help} pages=${PAGES.filter(allowed)} onClose=${() => setHelp(false)}/>`}`;
+}
+export { hostUrl };

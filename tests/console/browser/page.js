@@ -1,0 +1,88 @@
+// A Chromium with one page of the console, logged in with a new key. Whatever goes wrong in a page that a
+// test does not expect fails the test: errors in the console, uncaught errors, violations of the policy.
+import assert from 'node:assert/strict';
+import { readFileSync, existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+export const HOST = /** @type {string} */ (process.env.GRISTMILL_URL);
+const ADMIN = /** @type {string} */ (process.env.GRISTMILL_ADMIN_KEY);
+export const component = (name) => join(/** @type {string} */ (process.env.GRISTMILL_COMPONENTS), `${name}.wasm`);
+
+/** A call of the API as a client makes it. */
+export async function api(method, path, body, key = ADMIN) {
+  const answer = await fetch(`${HOST}/${path}`, { method, headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, body: body && JSON.stringify(body) });
+  const text = await answer.text();
+  assert.ok(answer.ok, `${method} ${path}: ${answer.status} ${text}`);
+  return text ? JSON.parse(text) : undefined;
+}
+export const run = (endpoint, input, more = {}) => api('POST', `v2/${endpoint}/run`, { input, ...more });
+/** Waits for something true, with the reason in its failure. */
+export async function until(what, f, ms = 20000) {
+  const end = Date.now() + ms;
+  for (let last; ; await new Promise((d) => setTimeout(d, 50))) {
+    try { const v = await f(); if (v) return v; } catch (e) { last = e; }
+    if (Date.now() > end) assert.fail(`${what}: not within ${ms} ms ${last ?? ''}`);
+  }
+}
+export const key = async (scopes = ['admin'], name = 'test') => { const k = await api('POST', 'v1/keys', { name, scopes }); return { id: k.id, text: k.key ?? k.text }; };
+
+/** Waits until no placeholder of a part that loads is left. */
+export const loaded = (page) => until('the page has loaded', async () => await page.locator('main .loading').count() === 0);
+
+let browser;
+export const launch = async () => browser ??= await chromium.launch({ executablePath: process.env.GRISTMILL_CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+export const close = async () => { await browser?.close(); browser = undefined; };
+
+/**
+ * Opens the console. `errors` collects what went wrong; `login` types a key.
+ * @param {{ base?: string, width?: number, dark?: boolean, reduced?: boolean }} [options]
+ */
+export async function open({ base = HOST, width = 1280, dark = false } = {}) {
+  const context = await (await launch()).newContext({ viewport: { width, height: 860 }, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce', timezoneId: 'Europe/Berlin' });
+  const page = await context.newPage();
+  page.setDefaultTimeout(15000);
+  const errors = [];
+  page.on('pageerror', (e) => errors.push(`uncaught: ${e.stack ?? e}`));
+  page.on('console', (m) => {
+    if (m.type() !== 'error' && m.type() !== 'warning') return;
+    const at = m.location().url;
+    // Chromium reports each answer of 401; the first question for a session has no other answer.
+    if (at.endsWith('/console/session') && m.text().includes('401')) return;
+    errors.push(`${m.text()} (${at})`);
+  });
+  await page.addInitScript(() => {
+    Object.assign(window, { violations: [] });
+    addEventListener('securitypolicyviolation', (e) => /** @type {any} */ (window).violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
+  });
+  await fromDisk(page, errors);
+  const to = (hash) => page.goto(`${base}/console/${hash}`);
+  const login = async (text) => {
+    await to('');
+    await page.getByLabel('API key').fill(text);
+    await page.getByRole('button', { name: 'Log in' }).click();
+    await page.getByRole('heading', { level: 1 }).first().waitFor();
+  };
+  const check = async () => {
+    assert.deepEqual(await page.evaluate(() => /** @type {any} */ (window).violations), [], 'violations of the policy');
+    assert.deepEqual(errors, [], 'errors of the page');
+  };
+  return { page, context, errors, to, login, check, end: () => context.close() };
+}
+
+// GRISTMILL_CONSOLE_ASSETS=DIRECTORY: for work on the pages, their files come from there, with the
+// headers of the host.
+async function fromDisk(page, errors) {
+  const directory = process.env.GRISTMILL_CONSOLE_ASSETS;
+  if (!directory) return;
+  const types = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
+  await page.route(/\/console\/(assets\/.*)?(\?.*)?$/, async (route) => {
+    const path = new URL(route.request().url()).pathname.replace(/^.*?\/console\/(assets\/)?/, '') || 'index.html';
+    const file = join(directory, path);
+    if (!existsSync(file) || !statSync(file).isFile()) return route.continue();
+    const index = await route.fetch({ url: `${HOST}/console/` });
+    const headers = { ...index.headers(), 'content-type': types[path.split('.').pop() ?? ''] };
+    delete headers['content-length']; delete headers.etag;
+    await route.fulfill({ status: 200, headers, body: readFileSync(file) });
+  });
+}
