@@ -58,6 +58,7 @@ pub mod template;
 pub mod tenancy;
 pub mod time;
 pub mod timeline;
+pub mod trace;
 pub mod usage;
 pub mod volume;
 pub mod webhook;

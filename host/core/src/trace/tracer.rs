@@ -1,0 +1,200 @@
+//! The making of spans.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::context::{SpanId, TraceContext, TraceId};
+use super::sampler::Sampler;
+use super::span::{Attributes, Span, SpanKind, SpanSink};
+
+/// Makes the spans of the host.
+#[derive(Debug, Clone, Default)]
+pub struct Tracer(Option<Arc<Recording>>);
+
+#[derive(Debug)]
+struct Recording {
+    sampler: Sampler,
+    sink: Arc<dyn SpanSink>,
+}
+
+impl Tracer {
+    /// A tracer that records the traces that the sampler selects.
+    pub fn new(sampler: Sampler, sink: Arc<dyn SpanSink>) -> Self {
+        Self(Some(Arc::new(Recording { sampler, sink })))
+    }
+
+    /// The context to keep with a job that was submitted with `caller`'s, and the span of the submission if
+    /// the trace is sampled. The kept context is in that span. A tracer that records nothing keeps the
+    /// caller's context as it is.
+    pub fn receive(
+        &self,
+        caller: Option<TraceContext>,
+    ) -> (Option<TraceContext>, Option<OpenSpan>) {
+        let Some(recording) = &self.0 else { return (caller, None) };
+        let trace = caller.map_or_else(TraceId::random, |caller| caller.trace);
+        if !recording.sampler.decides(caller, trace) {
+            return (caller.map(|caller| TraceContext { is_sampled: false, ..caller }), None);
+        }
+        let parent = caller.map(|caller| caller.span);
+        let span = OpenSpan::start(recording, trace, parent, SpanKind::Server);
+        (Some(span.context()), Some(span))
+    }
+
+    /// The child of a span; `None` if its trace is not recorded.
+    pub fn child(&self, of: Option<TraceContext>, kind: SpanKind) -> Option<OpenSpan> {
+        let of = of.filter(|of| of.is_sampled)?;
+        Some(OpenSpan::start(self.0.as_ref()?, of.trace, Some(of.span), kind))
+    }
+}
+
+/// A span that has not ended. It is recorded by [`end`](Self::end) only.
+#[derive(Debug)]
+pub struct OpenSpan {
+    sink: Arc<dyn SpanSink>,
+    context: TraceContext,
+    parent: Option<SpanId>,
+    kind: SpanKind,
+    started_us: u64,
+    started: Instant,
+}
+
+impl OpenSpan {
+    fn start(
+        recording: &Recording,
+        trace: TraceId,
+        parent: Option<SpanId>,
+        kind: SpanKind,
+    ) -> Self {
+        Self {
+            sink: recording.sink.clone(),
+            context: TraceContext { trace, span: SpanId::random(), is_sampled: true },
+            parent,
+            kind,
+            started_us: now_us(),
+            started: Instant::now(),
+        }
+    }
+
+    /// The context for its children.
+    pub fn context(&self) -> TraceContext {
+        self.context
+    }
+
+    /// Records the span, which ends now.
+    pub fn end(self, name: String, attributes: Attributes, error: Option<String>) {
+        let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.record(name, duration_us, attributes, error);
+    }
+
+    /// Records the span as one that started `earlier_us` before it was opened, and ends now.
+    pub fn end_after(
+        self,
+        earlier_us: u64,
+        name: String,
+        attributes: Attributes,
+        error: Option<String>,
+    ) {
+        let open_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let started_us = self.started_us.saturating_sub(earlier_us);
+        let span = Self { started_us, ..self };
+        span.record(name, open_us.saturating_add(earlier_us), attributes, error);
+    }
+
+    fn record(self, name: String, duration_us: u64, attributes: Attributes, error: Option<String>) {
+        let Self { sink, context, parent, kind, started_us, .. } = self;
+        sink.record(Span {
+            context,
+            parent,
+            name,
+            kind,
+            started_us,
+            duration_us,
+            attributes,
+            error,
+        });
+    }
+}
+
+fn now_us() -> u64 {
+    // A clock before 1970 gives 0.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    const HEADER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[derive(Debug, Default)]
+    struct Recorded(Mutex<Vec<Span>>);
+
+    impl SpanSink for Recorded {
+        fn record(&self, span: Span) {
+            self.0.lock().push(span);
+        }
+    }
+
+    fn tracer(follows_parent: bool, ratio: f64) -> (Tracer, Arc<Recorded>) {
+        let sink = Arc::new(Recorded::default());
+        (Tracer::new(Sampler { follows_parent, ratio }, sink.clone()), sink)
+    }
+
+    #[test]
+    fn without_recording_the_callers_context_is_kept() {
+        let caller = TraceContext::from_header(HEADER);
+        let (kept, span) = Tracer::default().receive(caller);
+        assert_eq!(kept, caller);
+        assert!(span.is_none());
+        assert!(Tracer::default().child(caller, SpanKind::Client).is_none());
+    }
+
+    #[test]
+    fn the_sampled_flag_of_the_caller_counts() {
+        let (tracer, sink) = tracer(true, 0.0);
+        let caller = TraceContext::from_header(HEADER);
+        let (kept, span) = tracer.receive(caller);
+        let kept = kept.unwrap();
+        assert_eq!(kept.trace, caller.unwrap().trace);
+        assert_ne!(kept.span, caller.unwrap().span, "the job is a child of the host's span");
+        let child = tracer.child(Some(kept), SpanKind::Consumer).unwrap();
+        child.end_after(5_000_000, "attempt".to_owned(), vec![("n", 1_u64.into())], None);
+        span.unwrap().end("POST".to_owned(), Vec::new(), Some("500".to_owned()));
+        let spans = sink.0.lock();
+        let [attempt, server] = &spans[..] else { panic!("{spans:?}") };
+        assert_eq!(attempt.parent, Some(kept.span));
+        assert!(attempt.duration_us >= 5_000_000);
+        assert!(attempt.started_us + 4_000_000 < server.started_us);
+        assert_eq!((server.parent, server.context), (Some(caller.unwrap().span), kept));
+
+        let unsampled = caller.map(|caller| TraceContext { is_sampled: false, ..caller });
+        let (kept, span) = tracer.receive(unsampled);
+        assert_eq!(kept, unsampled);
+        assert!(span.is_none());
+        let (kept, span) = tracer.receive(None);
+        assert!(kept.is_none() && span.is_none(), "a ratio of 0 records no further trace");
+    }
+
+    #[test]
+    fn the_ratio_decides_about_the_share_of_traces() {
+        let sampled = |ratio: f64| {
+            let (tracer, _) = tracer(false, ratio);
+            (0..2_000).filter(|_| tracer.receive(None).1.is_some()).count()
+        };
+        assert_eq!(sampled(0.0), 0);
+        assert_eq!(sampled(1.0), 2_000);
+        // Some 13 standard deviations around 500.
+        assert!((250..750).contains(&sampled(0.25)));
+    }
+
+    #[test]
+    fn a_sampler_that_does_not_follow_decides_against_the_caller() {
+        let (tracer, _) = tracer(false, 0.0);
+        let (kept, span) = tracer.receive(TraceContext::from_header(HEADER));
+        assert!(span.is_none());
+        assert!(!kept.unwrap().is_sampled, "the next hosts must not record it alone");
+    }
+}
