@@ -102,6 +102,13 @@ title "A key for one endpoint, and a health report"
 show keys create --name demo --scope submit --endpoint echo
 show health playground
 
+title "The web console of this host"
+show console
+if [ -t 0 ] && [ -t 1 ]; then
+  echo "Open the link in a browser on this machine. Enter: another link. Ctrl-C: stop the host and delete its data."
+  while read -r _; do show console; done
+fi
+
 title "Stop: the host drains"
 stop_host
 echo "done"

@@ -116,6 +116,17 @@ impl Context {
         self.host.s3_config()
     }
 
+    /// The position of this attempt in a distributed trace, as the `traceparent` header of W3C Trace
+    /// Context. `None` when the submission had none and the host does not trace the job.
+    ///
+    /// ```
+    /// # let ctx = gristmill_sdk::testing::TestContext::new();
+    /// assert!(ctx.trace_parent().is_none());
+    /// ```
+    pub fn trace_parent(&self) -> Option<String> {
+        self.host.trace_parent()
+    }
+
     /// Asks the host to give this instance no further job, for example after an error that may have
     /// left a `static` in a wrong state. It has no effect on an endpoint without `reuse`.
     ///

@@ -156,6 +156,19 @@ impl TestContext {
         self
     }
 
+    /// Sets [`Context::trace_parent`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    /// assert_eq!(TestContext::new().with_trace_parent(header).trace_parent().unwrap(), header);
+    /// ```
+    #[must_use]
+    pub fn with_trace_parent(self, header: impl Into<String>) -> Self {
+        self.host.state().trace_parent = Some(header.into());
+        self
+    }
+
     /// Sets [`Context::s3_config`].
     ///
     /// ```

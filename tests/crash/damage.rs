@@ -88,7 +88,7 @@ async fn a_host_refuses_damage_names_it_and_the_rest_can_be_repaired() {
 fn a_repair_with_wrong_arguments_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let (data, new) = (folder.path().join("data"), folder.path().join("new"));
-    unpack("version-13-closed.tar.gz", &data);
+    unpack("version-14-closed.tar.gz", &data);
     let before = content(&data);
     let repair = |source: &Path, output: &Path, more: &[&str]| {
         let refused =

@@ -14,7 +14,7 @@ const ARCHIVE: &str = "version-6-killed.tar.gz";
 const COPY: &str = "before-upgrade-6";
 
 /// The schema version that this host writes.
-const SCHEMA_VERSION: i64 = 13;
+const SCHEMA_VERSION: i64 = 14;
 
 /// A host on `data`, with the shim.
 fn host(data: &Path) -> Command {
@@ -71,7 +71,7 @@ fn an_upgrade_that_a_crash_interrupts_is_made_by_the_next_start() {
         // Every few kills, and right after the upgrade.
         if n % 4 == 0 || after == 1 {
             let line = ready_line(host(&data).spawn().unwrap()).unwrap();
-            assert_eq!(line.contains("upgraded from schema 6 to 13"), !is_upgraded, "{line}");
+            assert_eq!(line.contains("upgraded from schema 6 to 14"), !is_upgraded, "{line}");
             // The next start makes the copy again, unless the upgrade was made.
             let expected = if is_upgraded { &recorded } else { &left };
             assert!(content(&copy) == *expected, "the copy after sync {n}");
@@ -95,11 +95,11 @@ fn a_directory_is_not_upgraded_while_the_disk_has_no_room_for_the_way_back() {
         let refused = host(&data).env("DISK_FAULT", full).output().unwrap();
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert!(said.contains("has schema version 6, and is not upgraded to version 13"), "{said}");
+        assert!(said.contains("has schema version 6, and is not upgraded to version 14"), "{said}");
         assert!(said.contains("copies its tables and its journal, which takes 28 MiB"), "{said}");
         let after = content(&data);
         assert!(before == after, "{:?}", after.keys());
     }
     let line = ready_line(host(&data).spawn().unwrap()).unwrap();
-    assert!(line.contains("upgraded from schema 6 to 13"), "{line}");
+    assert!(line.contains("upgraded from schema 6 to 14"), "{line}");
 }

@@ -240,6 +240,7 @@ impl Caller {
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
             tags: Tags::new([("job", id.to_string())]).unwrap(),
+            trace: None,
         };
         let operation = Operation::Submit { job: id.to_string(), bytes };
         self.note(false, &operation);

@@ -130,7 +130,8 @@ async fn a_login_with_a_key_lets_the_page_do_what_the_key_may() {
     assert_eq!(document["key"]["owner"], "default");
     assert!(document["version"].is_string() && document["expiresAt"].is_string(), "{document}");
     assert!(!answer.text.contains(host.admin_key()), "{document}");
-    assert_eq!(page.get("/console/session").await.ok(), document);
+    // The time of the end moves with each call.
+    assert_eq!(page.get("/console/session").await.ok()["key"], document["key"]);
     // Both APIs.
     page.get("/v1/endpoints").await.ok();
     let run = format!("/v2/{echo}/runsync");

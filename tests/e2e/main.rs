@@ -66,6 +66,7 @@ mod structure;
 mod tags;
 mod timeline;
 mod timeouts;
+mod traces;
 mod ttl;
 mod typed_client;
 mod unauthenticated;

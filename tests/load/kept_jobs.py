@@ -1,9 +1,10 @@
-"""Memory, start and lists of a host that keeps very many ended jobs.
+"""Memory, start, lists, searches and actions of a host that keeps very many ended jobs.
 
 `kept_jobs.py GRISTMILL ECHO_COMPONENT [JOBS]` (10,000,000 jobs by default: 2 GiB of disk, and some minutes).
 
-The host runs and archives some thousand real jobs. The script then copies the row of one of them in the closed
-database, since running ten million jobs would take an hour, and measures the host on that directory.
+The host runs and archives some thousand real jobs, each with one of 100 tags. The script then copies the rows
+of some of them in the closed database, since running ten million jobs would take an hour, and measures the host
+on that directory.
 """
 
 import json
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 
 REAL_JOBS = 20_000
+TAGS = 100
 ENDPOINT = "kept"
 UNLIMITED = "\n".join(
     f"[rate-limits.{operation}]\ncalls-per-10s = 100000000\nconcurrent = 100000\ncalls-per-worker = 0"
@@ -75,17 +77,18 @@ def run_real_jobs(host: Host, program: str, component: str) -> None:
     deploy = [program, "deploy", "--name", ENDPOINT, "--keep-completed", "30d", component]
     subprocess.run(deploy, env=env, check=True, capture_output=True)
 
-    def submit() -> None:
+    def submit(first: int) -> None:
         headers = {"Authorization": f"Bearer {host.key}", "Content-Type": "application/json"}
-        body = json.dumps({"input": {"text": "x" * 2_000}})
         connection = HTTPConnection(host.address, timeout=60)
-        for _ in range(REAL_JOBS // 4):
+        for n in range(first, REAL_JOBS, 4):
+            tags = {"customer": str(n % TAGS)}
+            body = json.dumps({"input": {"text": "x" * 2_000}, "tags": tags})
             connection.request("POST", f"/v2/{ENDPOINT}/run", body, headers)
             answer = connection.getresponse()
             text = answer.read()
             assert answer.status == 200, text
 
-    threads = [threading.Thread(target=submit) for _ in range(4)]
+    threads = [threading.Thread(target=submit, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -101,31 +104,47 @@ def run_real_jobs(host: Host, program: str, component: str) -> None:
 
 
 def copy_rows(file: Path, jobs: int) -> None:
-    """Copies the row of the newest archived job, with other ids, numbers and times."""
+    """Copies the row of an archived job of each tag, with other ids, numbers and times."""
     db = sqlite3.connect(file)
     db.execute("PRAGMA synchronous = OFF")
     db.execute("PRAGMA cache_size = -200000")
-    found = db.execute("SELECT * FROM job WHERE archived = 1 ORDER BY seq DESC LIMIT 1")
+    found = db.execute("SELECT * FROM job WHERE archived = 1 GROUP BY tags")
     columns = [column[0] for column in found.description]
-    row = dict(zip(columns, found.fetchone()))
+    copied = [dict(zip(columns, row)) for row in found]
+    if len(copied) != TAGS:
+        raise SystemExit(f"{len(copied)} of {TAGS} tags have left memory")
+    tag_of = dict(db.execute("SELECT seq, tag FROM job_tag"))
+    hashes = [tag_of[row["seq"]] for row in copied]
+    endpoint = copied[0]["endpoint"]
     (last,) = db.execute("SELECT max(seq) FROM job").fetchone()
-    node = row["id"][16:]
+    (created,) = db.execute("SELECT max(created_at) FROM job").fetchone()
+    shard = copied[0]["id"][16:]
 
     def rows():
-        copy = dict(row, result_bytes=0)
         for n in range(1, jobs + 1):
+            row = copied[n % TAGS]
             later = n // 40
-            at = row["created_at"] + later
+            at = created + later
             id = bytearray(at.to_bytes(6, "big") + os.urandom(10))
             id[6] = 0x70 | (id[6] & 0x0F)
             id[8] = 0x80 | (id[8] & 0x3F)
-            copy.update(seq=last + n, place=last + n, id=bytes(id) + node, created_at=at, started_at=at)
+            copy = dict(row, result_bytes=0)
+            copy.update(seq=last + n, place=last + n, id=bytes(id) + shard, created_at=at, started_at=at)
             copy.update(finished_at=at, ttl_at=row["ttl_at"] + later, purge_at=row["purge_at"] + later)
             yield tuple(copy[column] for column in columns)
 
     places = ", ".join("?" for _ in columns)
     db.executemany(f"INSERT INTO job ({', '.join(columns)}) VALUES ({places})", rows())
-    db.execute("UPDATE archived SET jobs = jobs + ?", (jobs,))
+    tags = sorted((hashes[n % TAGS], last + n) for n in range(1, jobs + 1))
+    db.executemany(f"INSERT INTO job_tag (endpoint, tag, seq) VALUES ({endpoint}, ?, ?)", tags)
+    db.execute("DELETE FROM archived_time")
+    db.execute(
+        "INSERT INTO archived_time (block, first_at, last_at)"
+        " SELECT seq / 1024, min(created_at), max(created_at) FROM job WHERE archived = 1 GROUP BY seq / 1024"
+    )
+    # The bytes that the copies keep: what the host counts for a row without results.
+    kept = sum(len(row["tags"]) for row in copied) * jobs // TAGS
+    db.execute("UPDATE archived SET jobs = jobs + ?, kept = kept + ?", (jobs, kept))
     db.execute("UPDATE endpoint SET completed = completed + ?", (jobs,))
     db.commit()
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -145,10 +164,33 @@ def measure(host: Host, jobs: int) -> None:
     reads = [
         host.call("GET", f"/v2/{ENDPOINT}/status/{random.choice(ids)}")[0] * 1_000 for _ in range(500)
     ]
-    for name, times in (("page of 100 jobs", sorted(pages)), ("status of a job", sorted(reads))):
+    found = {"page of 100 jobs": pages, "status of a job": reads}
+    searches = {
+        "by tag": "tag=customer:7",
+        "by tag and status": "tag=customer:7&status=COMPLETED",
+        "by a tag that no job has": "tag=customer:nobody",
+        "by the beginning of an id": f"idPrefix={ids[0][:12]}",
+    }
+    for name, query in searches.items():
+        times, cursor = [], ""
+        for _ in range(100):
+            took, page = host.call("GET", f"/v1/jobs?limit=100&{query}{cursor}")
+            times.append(took * 1_000)
+            cursor = f"&cursor={page['cursor']}" if "cursor" in page else ""
+        found[f"page of a search {name}"] = times
+    for name, times in found.items():
+        times.sort()
         p99 = times[len(times) * 99 // 100]
         print(f"{name}: median {median(times):.2f} ms, p99 {p99:.2f} ms, slowest {times[-1]:.2f} ms")
     print(f"memory afterwards: {host.memory_mib():.1f} MiB")
+    begun = time.perf_counter()
+    filter = {"tags": {"customer": "7"}, "statuses": ["COMPLETED"]}
+    _, action = host.call("POST", "/v1/job-actions", {"action": "delete", "filter": filter})
+    while action["state"] == "RUNNING":
+        time.sleep(0.05)
+        _, action = host.call("GET", f"/v1/job-actions/{action['id']}")
+    took = time.perf_counter() - begun
+    print(f"action that deletes the jobs of a tag: {action['state']}, {action['changed']:,} jobs in {took:.1f} s")
 
 
 def main() -> None:

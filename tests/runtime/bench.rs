@@ -143,6 +143,7 @@ impl Run<'_> {
             deployment,
             input: self.input.clone(),
             s3_config: None,
+            trace: None,
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap(),
             deadline: Instant::now() + self.timeout,
             stop: self.stop.clone(),

@@ -19,6 +19,7 @@ import { encode } from "./values.js";
 const host = {
   endpoint: wit.endpoint,
   attempt: wit.attempt,
+  traceParent: () => wit.traceParent() ?? undefined,
   // One engine returns a number, the other a bigint.
   remainingMs: () => Number(wit.remainingMs()),
   cancelled: wit.cancelled,

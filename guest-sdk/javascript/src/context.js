@@ -45,6 +45,10 @@ export class Context {
     return this.#host.s3Config();
   }
 
+  get traceParent() {
+    return this.#host.traceParent();
+  }
+
   retire() {
     this.#host.retire();
   }

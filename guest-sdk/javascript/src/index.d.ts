@@ -56,6 +56,11 @@ export class Context {
   /** Where the handler may store files: the submission's `s3Config`, if it has one. */
   get s3Config(): S3Config | undefined;
   /**
+   * The position of this attempt in a distributed trace, as the `traceparent` header of W3C Trace
+   * Context; undefined when the submission had none and the host does not trace the job.
+   */
+  get traceParent(): string | undefined;
+  /**
    * Asks the host to give this instance no further job, for example after an error that may have
    * left a global in a wrong state. It has no effect on an endpoint without `reuse`.
    */

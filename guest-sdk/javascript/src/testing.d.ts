@@ -17,6 +17,7 @@ export interface TestOptions {
   /** Chunks after which the job is cancelled. */
   cancelledAfter?: number;
   s3Config?: S3Config;
+  traceParent?: string;
   /** Bytes that the job may emit. */
   emitQuota?: number;
   emitClosed?: boolean;

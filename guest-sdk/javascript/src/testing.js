@@ -22,6 +22,7 @@ export class TestContext extends Context {
     cancelled = false,
     cancelledAfter = cancelled ? 0 : Infinity,
     s3Config,
+    traceParent,
     emitQuota = Infinity,
     emitClosed = false,
     http = {},
@@ -36,6 +37,7 @@ export class TestContext extends Context {
       remainingMs: () => remaining,
       cancelled: () => this.chunks.length >= cancelledAfter,
       s3Config: () => s3Config,
+      traceParent: () => traceParent,
       retire: () => void (this.retired = true),
       emit: (output, metrics) => {
         if (emitClosed) throw new EmitError("closed");

@@ -62,6 +62,10 @@ impl Host {
         Some(S3Config { access_id, access_secret, bucket_name, endpoint_url })
     }
 
+    pub(crate) fn trace_parent(&self) -> Option<String> {
+        context::trace_parent()
+    }
+
     pub(crate) fn retire(&self) {
         context::retire();
     }

@@ -24,6 +24,7 @@ pub(crate) struct State {
     /// How many chunks are emitted before `cancelled` turns true; `None` for never.
     pub(crate) cancelled_after_chunks: Option<usize>,
     pub(crate) s3_config: Option<S3Config>,
+    pub(crate) trace_parent: Option<String>,
     pub(crate) emit_limit_bytes: Option<u64>,
     pub(crate) emit_closed: bool,
     /// Answers by URL, in order; the last one repeats.
@@ -45,6 +46,7 @@ impl Default for State {
             remaining: Duration::from_secs(600),
             cancelled_after_chunks: None,
             s3_config: None,
+            trace_parent: None,
             emit_limit_bytes: None,
             emit_closed: false,
             responses: HashMap::new(),
@@ -83,6 +85,10 @@ impl Host {
 
     pub(crate) fn s3_config(&self) -> Option<S3Config> {
         self.state().s3_config.clone()
+    }
+
+    pub(crate) fn trace_parent(&self) -> Option<String> {
+        self.state().trace_parent.clone()
     }
 
     pub(crate) fn retire(&self) {

@@ -58,6 +58,7 @@ enum Op {
     Fetch,
     Remember,
     S3,
+    Trace,
     File,
 }
 
@@ -66,19 +67,50 @@ enum Op {
 enum Output {
     Nothing,
     Bare(Box<RawValue>),
-    Echo { echo: Option<Box<RawValue>> },
-    Slept { slept: u64, echo: Option<Box<RawValue>> },
-    Done { done: u64 },
-    Allocated { allocated_mib: usize },
-    Printed { printed: usize },
+    Echo {
+        echo: Option<Box<RawValue>>,
+    },
+    Slept {
+        slept: u64,
+        echo: Option<Box<RawValue>>,
+    },
+    Done {
+        done: u64,
+    },
+    Allocated {
+        allocated_mib: usize,
+    },
+    Printed {
+        printed: usize,
+    },
     Text(String),
-    Env { env: Option<String> },
-    Args { args: Vec<String> },
-    Names { names: Vec<String> },
-    Sha256 { sha256: String },
-    Fetched { status: u16, length: usize, body: Option<String> },
-    S3 { s3: Option<String> },
-    Remembered { remembered: Option<Box<RawValue>> },
+    Env {
+        env: Option<String>,
+    },
+    Args {
+        args: Vec<String>,
+    },
+    Names {
+        names: Vec<String>,
+    },
+    Sha256 {
+        sha256: String,
+    },
+    Fetched {
+        status: u16,
+        length: usize,
+        body: Option<String>,
+    },
+    S3 {
+        s3: Option<String>,
+    },
+    #[serde(rename_all = "camelCase")]
+    Trace {
+        trace_parent: Option<String>,
+    },
+    Remembered {
+        remembered: Option<Box<RawValue>>,
+    },
 }
 
 fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
@@ -118,6 +150,7 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
         Op::Fetch => ops::fetch(ctx, required("url", input.url)?),
         Op::Remember => Ok(ops::remember(input.value)),
         Op::S3 => Ok(ops::s3(ctx)),
+        Op::Trace => Ok(Output::Trace { trace_parent: ctx.trace_parent() }),
         Op::File => files::file(&required("file", input.file)?),
 
         Op::Spin => limits::spin(),

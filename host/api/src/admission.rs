@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::Route;
 use axum::routing::future::RouteFuture;
@@ -21,6 +22,7 @@ use gristmill_core::endpoint::Deployment;
 use gristmill_core::endpoint_metrics::RefusedFor;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::trace::{OpenSpan, TraceContext};
 use hyper::body::{Frame, SizeHint};
 use tower::{Layer, Service};
 
@@ -38,6 +40,8 @@ pub(crate) struct Call {
     pub(crate) deployment: Arc<Deployment>,
     /// The scope that the key was found to have on the endpoint.
     pub(crate) scope: Scope,
+    /// Its position in a distributed trace, for a call that submits a job.
+    pub(crate) trace: Option<TraceContext>,
     /// The job in the path, if the text there is a job's id.
     job: Option<JobId>,
 }
@@ -60,7 +64,7 @@ pub(crate) struct AdmissionLayer {
 
 impl AdmissionLayer {
     /// Admits a call: adds the [`Call`] to the request, and may count it as concurrent.
-    fn admit(&self, request: Request) -> Result<(Request, Option<ConcurrencyPermit>), ApiError> {
+    fn admit(&self, request: Request) -> Result<Admission, ApiError> {
         let Self { state, operation } = self;
         let (mut parts, body) = request.into_parts();
         let key = auth::identify(&parts, state, Form::BearerOrBare)?;
@@ -83,9 +87,58 @@ impl AdmissionLayer {
             }
         })?;
         let job = part("job").and_then(|text| text.parse().ok());
-        parts.extensions.insert(Call { key, deployment, scope, job });
-        Ok((Request::from_parts(parts, body), permit))
+        let (trace, span) = match submits(*operation) {
+            true => state.tracer.receive(caller_trace(&parts.headers)),
+            false => (None, None),
+        };
+        let span = span.map(|span| CallSpan { span, operation: *operation, endpoint: id });
+        parts.extensions.insert(Call { key, deployment, scope, trace, job });
+        Ok(Admission { request: Request::from_parts(parts, body), permit, span })
     }
+}
+
+/// A request with the call, and the parts that end with its answer.
+struct Admission {
+    request: Request,
+    permit: Option<ConcurrencyPermit>,
+    span: Option<CallSpan>,
+}
+
+/// The span of a submission in a sampled trace. It ends with the head of the answer; without an answer it is
+/// not recorded.
+struct CallSpan {
+    span: OpenSpan,
+    operation: Operation,
+    endpoint: EndpointId,
+}
+
+impl CallSpan {
+    fn end(self, response: &Response) {
+        let Self { span, operation, endpoint } = self;
+        let status = response.status();
+        let route = format!("/v2/{{endpoint}}/{}", operation.as_str());
+        let attributes = vec![
+            ("http.request.method", "POST".into()),
+            ("http.route", route.as_str().into()),
+            ("http.response.status_code", status.as_u16().into()),
+            ("messaging.system", "gristmill".into()),
+            ("messaging.destination.name", endpoint.as_str().into()),
+        ];
+        let error = status.is_server_error().then(|| status.to_string());
+        span.end(format!("POST {route}"), attributes, error);
+    }
+}
+
+/// Whether a call of the operation submits a job.
+fn submits(operation: Operation) -> bool {
+    matches!(operation, Operation::Run | Operation::RunSync | Operation::OpenAi)
+}
+
+/// The caller's position in a trace. An invalid header is ignored, as the standard wants, and so are several.
+fn caller_trace(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut values = headers.get_all("traceparent").iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    TraceContext::from_header(value.to_str().ok()?)
 }
 
 /// Why a submission was refused; `None` for a call that submits no job.
@@ -95,7 +148,7 @@ fn refused_submission(operation: Operation, code: ErrorCode) -> Option<RefusedFo
         ErrorCode::ConcurrencyLimited => RefusedFor::ConcurrencyLimited,
         _ => return None,
     };
-    matches!(operation, Operation::Run | Operation::RunSync | Operation::OpenAi).then_some(why)
+    submits(operation).then_some(why)
 }
 
 impl Layer<Route> for AdmissionLayer {
@@ -124,10 +177,12 @@ impl Service<Request> for AdmissionService {
 
     fn call(&mut self, request: Request) -> AdmissionFuture {
         match self.layer.admit(request) {
-            Ok((request, permit)) => {
-                AdmissionFuture { answer: Ok(self.route.call(request)), permit }
+            Ok(Admission { request, permit, span }) => {
+                AdmissionFuture { answer: Ok(self.route.call(request)), permit, span }
             }
-            Err(refused) => AdmissionFuture { answer: Err(Some(refused)), permit: None },
+            Err(refused) => {
+                AdmissionFuture { answer: Err(Some(refused)), permit: None, span: None }
+            }
         }
     }
 }
@@ -136,19 +191,23 @@ impl Service<Request> for AdmissionService {
 pub(crate) struct AdmissionFuture {
     answer: Result<RouteFuture<Infallible>, Option<ApiError>>,
     permit: Option<ConcurrencyPermit>,
+    span: Option<CallSpan>,
 }
 
 impl Future for AdmissionFuture {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { answer, permit } = &mut *self;
+        let Self { answer, permit, span } = &mut *self;
         let response = match answer {
             Ok(answer) => ready!(Pin::new(answer).poll(context))?,
             Err(refused) => {
                 refused.take().expect("a future is not polled after its end").into_response()
             }
         };
+        if let Some(span) = span.take() {
+            span.end(&response);
+        }
         Poll::Ready(Ok(match permit.take() {
             Some(permit) => response.map(|body| Body::new(HeldBody { body, _permit: permit })),
             None => response,

@@ -98,7 +98,7 @@ impl Operation {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::RunSync => "runsync",

@@ -12,6 +12,7 @@ use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::jobs::Jobs;
 use gristmill_core::secrets::SecretsStore;
 use gristmill_core::time::Clock;
+use gristmill_core::trace::Tracer;
 
 use crate::body::BodyReader;
 use crate::checks::{Checks, Pages};
@@ -45,6 +46,7 @@ pub struct Parts {
     pub(crate) limiter: RateLimiter,
     pub(crate) unauthenticated: UnauthenticatedLimiter,
     pub(crate) http: Arc<HttpMetrics>,
+    pub(crate) tracer: Tracer,
     pub(crate) brand: Box<str>,
     pub(crate) facts: HostFacts,
     pub(crate) clock: Arc<dyn Clock>,
@@ -66,6 +68,8 @@ pub struct Services {
     pub secrets: Arc<dyn SecretsStore>,
     /// The receivers that submissions may name.
     pub receivers: Arc<dyn WebhookReceivers>,
+    /// Makes the spans of submissions.
+    pub tracer: Tracer,
     /// What the host is.
     pub facts: HostFacts,
 }
@@ -74,7 +78,8 @@ impl ApiState {
     /// Combines the parts. `brand` completes the names of the template field and query flag for
     /// platform templates: `is<Brand>`, `include<Brand>Templates`.
     pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
-        let Services { clock, control, jobs, disk_space, secrets, receivers, facts } = services;
+        let Services { clock, control, jobs, disk_space, secrets, receivers, tracer, facts } =
+            services;
         let started = Started { at: clock.now(), elapsed: clock.elapsed() };
         Self(Arc::new(Parts {
             control,
@@ -90,6 +95,7 @@ impl ApiState {
             unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits, clock.clone()),
             http: Arc::default(),
+            tracer,
             brand: brand.into(),
             facts,
             clock,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use gristmill_core::endpoint_metrics::EndpointMetrics;
 use gristmill_core::endpoint_series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::logs::Logs;
+use gristmill_core::metrics::DurationTotals;
 use gristmill_core::runtime::{Runtime, RuntimeLoad};
 use gristmill_core::store::{StoreError, StoreStats};
 
@@ -29,6 +30,8 @@ pub struct HostCounters {
     pub lost_log_lines: u64,
     /// Sandboxes, and workers that wait for one.
     pub load: RuntimeLoad,
+    /// Times of the compiles of components that succeeded.
+    pub compiles: DurationTotals,
     /// Endpoints that exist.
     pub endpoints: u64,
     /// When the last backup was complete, in milliseconds since 1970; 0 before the first one of this process.
@@ -52,6 +55,7 @@ impl Host {
             store: self.deployed.store.stats(),
             lost_log_lines: self.logs.lost_lines(),
             load: self.runtime.load(),
+            compiles: self.runtime.compiles(),
             endpoints: self.deployed.view().deployments.len() as u64,
             backed_up_at_ms: self.deployed.backed_up_at_ms.load(Ordering::Relaxed),
         }

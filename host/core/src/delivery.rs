@@ -11,6 +11,7 @@ use crate::payload::Json;
 use crate::record::JobRecord;
 use crate::store_error::StoreError;
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 
 /// Newest ended deliveries that an endpoint's log keeps.
 pub const DELIVERY_LOG_MAX: usize = 1_000;
@@ -149,6 +150,8 @@ pub struct Delivery {
     pub made: Vec<MadeAttempt>,
     /// The outcome of the last attempt.
     pub last: AttemptReport,
+    /// The position of the job in a distributed trace.
+    pub trace: Option<TraceContext>,
 }
 
 impl Delivery {
@@ -168,6 +171,7 @@ impl Delivery {
             attempts: 0,
             made: Vec::new(),
             last: AttemptReport::default(),
+            trace: record.trace,
         }
     }
 

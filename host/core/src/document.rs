@@ -87,6 +87,7 @@ mod tests {
             chunks_delivered: 0,
             past_attempts: Vec::new(),
             tags: None,
+            trace: None,
             purge_at: Timestamp::NEVER,
         };
         let json = |text: &str| Json::parse(text.to_owned()).unwrap();

@@ -75,6 +75,10 @@ pub struct Endpoint {
     pub rate_limits: BTreeMap<String, OperationLimit>,
     /// Hosts that its handlers may call.
     pub allowed_hosts: AllowedHosts,
+    /// Whether its handlers' requests and its webhooks carry the trace of their job. Records of older hosts
+    /// have no value.
+    #[serde(default)]
+    pub propagates_traces: bool,
     /// Environment variables; they override those of the template.
     pub env: BTreeMap<String, String>,
     /// The network volume that its handlers see. Records of older hosts have none.
@@ -138,6 +142,7 @@ impl Endpoint {
             history_max: HistoryMax::default(),
             rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
+            propagates_traces: false,
             env: BTreeMap::new(),
             network_volume: None,
             webhook_secrets: WebhookSecrets::generate(),

@@ -4,7 +4,7 @@
 //! reaches them without a lookup. They count from the creation of the endpoint, or the start of the
 //! host, and are never reset.
 //!
-//! **Cost.** About 950 bytes for each endpoint, and some ten additions to atomic numbers for each job.
+//! **Cost.** About 1,200 bytes for each endpoint, and some ten additions to atomic numbers for each job.
 
 use crate::failure_reason::FailureReason;
 use crate::metrics::{Counter, DurationTotals, Durations, add, add_all, subtract_all};
@@ -18,6 +18,8 @@ pub struct EndpointMetrics {
     requeued: Counter,
     cancelled: Counter,
     webhooks: [Counter; WebhookEnd::ALL.len()],
+    requests: [Counter; RequestEnd::ALL.len()],
+    request: Durations,
     chunks: Counter,
     log_lines_dropped: Counter,
     wait: Durations,
@@ -111,6 +113,21 @@ pub enum WebhookEnd {
     GivenUp,
 }
 
+/// The end of a request that a handler made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// The receiver answered, with any status.
+    Answered,
+    /// The endpoint does not allow the receiver, or its address is refused.
+    Denied,
+    /// There was no answer in time.
+    TimedOut,
+    /// There was no connection.
+    NotConnected,
+    /// Anything else.
+    Failed,
+}
+
 /// Defines the labels of a dimension: all values, and their texts.
 macro_rules! labels {
     ($type:ident { $($value:ident: $text:literal),* $(,)? }) => {
@@ -132,6 +149,13 @@ labels!(RefusedFor {
     ConcurrencyLimited: "concurrency_limited",
     QueueFull: "queue_full",
     DiskFull: "disk_full",
+});
+labels!(RequestEnd {
+    Answered: "answered",
+    Denied: "denied",
+    TimedOut: "timed_out",
+    NotConnected: "not_connected",
+    Failed: "failed",
 });
 labels!(WebhookEnd { Delivered: "delivered", Failed: "failed", GivenUp: "given_up" });
 
@@ -195,6 +219,12 @@ impl EndpointMetrics {
         add(&self.webhooks, end as usize, 1);
     }
 
+    /// Counts a request of a handler, which took `took_us` microseconds until the head of its answer.
+    pub fn request_ended(&self, end: RequestEnd, took_us: u64) {
+        add(&self.requests, end as usize, 1);
+        self.request.record(took_us);
+    }
+
     /// The present values.
     pub fn totals(&self) -> EndpointTotals {
         EndpointTotals {
@@ -204,6 +234,8 @@ impl EndpointMetrics {
             requeued: self.requeued.get(),
             cancelled: self.cancelled.get(),
             webhooks: self.webhooks.each_ref().map(Counter::get),
+            requests: self.requests.each_ref().map(Counter::get),
+            request: self.request.totals(),
             chunks: self.chunks.get(),
             log_lines_dropped: self.log_lines_dropped.get(),
             wait: self.wait.totals(),
@@ -229,6 +261,10 @@ pub struct EndpointTotals {
     pub cancelled: u64,
     /// Attempts to send a webhook, in the order of [`WebhookEnd::ALL`].
     pub webhooks: [u64; WebhookEnd::ALL.len()],
+    /// Requests of handlers, in the order of [`RequestEnd::ALL`].
+    pub requests: [u64; RequestEnd::ALL.len()],
+    /// Time of each request until the head of its answer.
+    pub request: DurationTotals,
     /// Chunks of streams.
     pub chunks: u64,
     /// Log lines beyond the bound of an attempt.
@@ -252,6 +288,8 @@ impl EndpointTotals {
         self.requeued += other.requeued;
         self.cancelled += other.cancelled;
         add_all(&mut self.webhooks, &other.webhooks);
+        add_all(&mut self.requests, &other.requests);
+        self.request.add(&other.request);
         self.chunks += other.chunks;
         self.log_lines_dropped += other.log_lines_dropped;
         self.wait.add(&other.wait);
@@ -268,6 +306,8 @@ impl EndpointTotals {
         self.requeued = self.requeued.saturating_sub(earlier.requeued);
         self.cancelled = self.cancelled.saturating_sub(earlier.cancelled);
         subtract_all(&mut self.webhooks, &earlier.webhooks);
+        subtract_all(&mut self.requests, &earlier.requests);
+        self.request.subtract(&earlier.request);
         self.chunks = self.chunks.saturating_sub(earlier.chunks);
         self.log_lines_dropped = self.log_lines_dropped.saturating_sub(earlier.log_lines_dropped);
         self.wait.subtract(&earlier.wait);
@@ -297,6 +337,9 @@ mod tests {
         for (end, times) in WebhookEnd::ALL.into_iter().zip([3, 1, 2]) {
             (0..times).for_each(|_| metrics.webhook_ended(end));
         }
+        for (end, times) in RequestEnd::ALL.into_iter().zip(1..) {
+            (0..times).for_each(|_| metrics.request_ended(end, 10));
+        }
         metrics.ended(AttemptValues {
             start_us: 30,
             run_us: 300,
@@ -317,6 +360,8 @@ mod tests {
         let indices = FinishedAs::ALL.map(FinishedAs::index);
         assert!(indices.into_iter().eq(0..FinishedAs::ALL.len()), "{indices:?}");
         assert_eq!(totals.webhooks, [3, 1, 2]);
+        assert_eq!(totals.requests, [1, 2, 3, 4, 5]);
+        assert_eq!((totals.request.count(), totals.request.sum_us), (15, 150));
         assert_eq!((totals.chunks, totals.log_lines_dropped, totals.requeued), (5, 2, 1));
         assert_eq!(totals.cancelled, 4);
         assert_eq!((totals.wait.sum_us, totals.run.sum_us, totals.cpu.sum_us), (7, 300, 200));

@@ -27,6 +27,7 @@ use crate::store::{JobStore, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use crate::stream::{Position, StreamPage, list_of_outputs};
 use crate::tags::Tags;
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 use crate::workers::{WorkerCounts, Workers};
 
 /// A request of `/run` or `/runsync`.
@@ -48,6 +49,8 @@ pub struct SubmitRequest {
     pub idempotency: Option<Idempotency>,
     /// By which clients find the job.
     pub tags: Option<Tags>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// The limit that an error of the store reports; `None` for another error.
@@ -185,6 +188,7 @@ impl Jobs {
                 idempotency: request.idempotency,
                 incarnation: deployment.incarnation.clone(),
                 tags: request.tags,
+                trace: request.trace,
             })
             .await;
         if let Some(why) = submitted.as_ref().err().and_then(refused_for) {

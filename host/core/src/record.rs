@@ -12,6 +12,7 @@ use crate::policy::Policy;
 use crate::retention::Retention;
 use crate::tags::Tags;
 use crate::time::Timestamp;
+use crate::trace::TraceContext;
 
 /// A submission that was checked and may be stored.
 #[derive(Debug, Clone)]
@@ -44,6 +45,8 @@ pub struct NewJob {
     pub incarnation: EndpointIncarnation,
     /// By which clients find it.
     pub tags: Option<Tags>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
 }
 
 impl NewJob {
@@ -116,6 +119,8 @@ pub struct ClaimedJob {
     pub execution_timeout_ms: u64,
     /// When the job is deleted, even while it runs.
     pub ttl_at: Timestamp,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// The end of an attempt, with its results.
@@ -267,6 +272,8 @@ pub struct JobRecord {
     pub past_attempts: Vec<PastAttempt>,
     /// Those of its submission.
     pub tags: Option<Tags>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// An attempt after which the job was queued again.

@@ -18,8 +18,10 @@ use crate::endpoint::Deployment;
 pub use crate::failure_reason::FailureReason;
 use crate::id::{EndpointId, JobId, OwnerId, VolumeId};
 use crate::limits::UPLOADS_WAITING_MAX;
+use crate::metrics::DurationTotals;
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
+use crate::trace::TraceContext;
 
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
@@ -50,6 +52,11 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
 
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
+
+    /// Times of the compiles of components that succeeded. A runtime that compiles nothing has none.
+    fn compiles(&self) -> DurationTotals {
+        DurationTotals::default()
+    }
 
     /// Runs one attempt to its end, with the reservation for its deployment. Returns at the latest
     /// at `attempt.deadline`, or shortly after `attempt.stop` fires, whatever the handler does.
@@ -120,6 +127,8 @@ pub struct Attempt {
     pub input: Json,
     /// Object-storage settings for the handler.
     pub s3_config: Option<S3Config>,
+    /// Its position in a distributed trace: the parent of its requests.
+    pub trace: Option<TraceContext>,
     /// Milliseconds that the attempt may run.
     pub timeout_ms: u64,
     /// When the attempt is stopped: the earlier of its timeout and the job's ttl.

@@ -172,6 +172,7 @@ mod tests {
             purge_at: at(1_000),
             past_attempts,
             tags: None,
+            trace: None,
         }
     }
 

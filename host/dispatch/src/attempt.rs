@@ -19,12 +19,14 @@ use gristmill_core::runtime::{
     Usage,
 };
 use gristmill_core::store::{Fenced, StoreError};
+use gristmill_core::trace::TraceId;
 use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::attempt_spans::{AttemptSpans, EndedAttempt};
 use crate::shared::Shared;
 
 /// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
@@ -44,12 +46,15 @@ pub(crate) async fn run(
     let remaining_ms = job.ttl_at.millis_since(began);
     let is_ttl_first = remaining_ms < job.execution_timeout_ms;
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
+    let spans = AttemptSpans::open(&shared.tracer, job.trace);
+    let trace = spans.as_ref().map_or(job.trace, |spans| Some(spans.context()));
     let stop = CancellationToken::new();
     let sink = Arc::new(Sink {
         shared: shared.clone(),
         lease,
         endpoint: endpoint.clone(),
         incarnation: deployment.incarnation.clone(),
+        trace: job.trace.map(|trace| trace.trace),
         progress: Mutex::default(),
         has_progress: Notify::new(),
         chunk_bytes: AtomicU64::new(0),
@@ -60,6 +65,7 @@ pub(crate) async fn run(
         deployment,
         input: job.input,
         s3_config: job.s3_config,
+        trace,
         timeout_ms,
         deadline: Instant::now() + Duration::from_millis(timeout_ms),
         stop: stop.clone(),
@@ -76,6 +82,10 @@ pub(crate) async fn run(
     let values = AttemptValues { start_us, run_us, cpu_us, chunks, log_lines_dropped };
     sink.incarnation.metrics().ended(values);
     log_end(&endpoint, job.attempt, lease, &report);
+    if let Some(spans) = spans {
+        let ended = EndedAttempt { endpoint: &endpoint, lease, number: job.attempt, waited_us };
+        spans.end(&ended, &job.worker, &report);
+    }
     shared.signals.notify_job_event(&endpoint, lease.job, JobEventNotice::Ended(&report));
     let ending = match report.end {
         AttemptEnd::Returned(output) => {
@@ -244,6 +254,8 @@ struct Sink {
     lease: Lease,
     endpoint: EndpointId,
     incarnation: EndpointIncarnation,
+    /// The trace of the job, for its log lines.
+    trace: Option<TraceId>,
     progress: Mutex<Progress>,
     has_progress: Notify,
     /// Bytes of the chunks that the store has accepted.
@@ -308,7 +320,11 @@ impl AttemptSink for Sink {
             ($level:ident) => {
                 tracing::$level!(
                     target: "handler",
-                    { job.id = %self.lease.job, endpoint.id = %self.endpoint },
+                    {
+                        job.id = %self.lease.job,
+                        endpoint.id = %self.endpoint,
+                        trace.id = self.trace.map(tracing::field::display),
+                    },
                     "{line}"
                 )
             };

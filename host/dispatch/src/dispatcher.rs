@@ -12,6 +12,7 @@ use gristmill_core::runtime::{Runtime, SandboxShortage};
 use gristmill_core::signals::{ReadyListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
+use gristmill_core::trace::Tracer;
 use gristmill_core::workers::{WorkerCounts, Workers};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
@@ -39,6 +40,8 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// The log lines of handlers.
     pub logs: Arc<Logs>,
+    /// Makes the spans of attempts.
+    pub tracer: Tracer,
     /// The tokio runtime for guests. It is not the one that serves HTTP, so that a guest that
     /// computes cannot delay an answer.
     pub guests: Handle,
@@ -63,8 +66,8 @@ pub enum Drained {
 impl Dispatcher {
     /// Begins to run the waiting jobs and all future ones.
     pub fn start(parts: Parts) -> Arc<Self> {
-        let Parts { store, catalog, runtime, signals, clock, logs, guests } = parts;
-        let shared = Shared::new(store, catalog, runtime, signals.clone(), clock, logs);
+        let Parts { store, catalog, runtime, signals, clock, logs, tracer, guests } = parts;
+        let shared = Shared::new(store, catalog, runtime, signals.clone(), clock, logs, tracer);
         let shared = Arc::new(shared);
         let starter = Starter { shared: shared.clone(), guests, workers: TaskTracker::new() };
         let dispatcher = Arc::new(Self { starter, sets: RwLock::default() });

@@ -13,6 +13,7 @@
 //! buffer bounds the results that are being written.
 
 mod attempt;
+mod attempt_spans;
 mod delivery;
 mod dispatcher;
 mod expiry;

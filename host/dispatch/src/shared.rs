@@ -9,6 +9,7 @@ use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
+use gristmill_core::trace::Tracer;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) signals: Arc<Signals>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logs: Arc<Logs>,
+    pub(crate) tracer: Tracer,
     /// Fires when the time of a drain is over.
     pub(crate) stop_attempts: CancellationToken,
     is_draining: AtomicBool,
@@ -32,6 +34,7 @@ impl Shared {
         signals: Arc<Signals>,
         clock: Arc<dyn Clock>,
         logs: Arc<Logs>,
+        tracer: Tracer,
     ) -> Self {
         Self {
             store,
@@ -40,6 +43,7 @@ impl Shared {
             signals,
             clock,
             logs,
+            tracer,
             stop_attempts: CancellationToken::new(),
             is_draining: AtomicBool::new(false),
         }

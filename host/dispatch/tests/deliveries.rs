@@ -24,6 +24,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::WebhookSecrets;
 use gristmill_dispatch::{
     CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender,
@@ -102,6 +103,7 @@ impl Fixture {
             signals,
             clock: clock.clone(),
             sender,
+            tracer: Tracer::default(),
         });
         Self { store, clock, catalog, receivers, secrets, deliverer }
     }
@@ -126,6 +128,7 @@ impl Fixture {
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
             tags: None,
+            trace: None,
         };
         let id = job.id;
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));

@@ -29,6 +29,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_store::ModelStore;
@@ -155,6 +156,7 @@ impl Bench {
             signals,
             clock: clock.clone(),
             logs: Arc::default(),
+            tracer: Tracer::default(),
             guests: tokio::runtime::Handle::current(),
         });
         // The calls at the start.
@@ -181,6 +183,7 @@ impl Bench {
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
             tags: None,
+            trace: None,
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id

@@ -146,6 +146,7 @@ fn attempt(deployment: &Arc<Deployment>, input: &Json) -> Attempt {
         deployment: deployment.clone(),
         input: input.clone(),
         s3_config: None,
+        trace: None,
         timeout_ms: 60_000,
         deadline: Instant::now() + Duration::from_secs(60),
         stop: CancellationToken::new(),

@@ -16,6 +16,7 @@ use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::endpoint::Metering;
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::{COMPONENT_BYTES_MAX, UPLOADS_WAITING_MAX};
+use gristmill_core::metrics::DurationTotals;
 use gristmill_core::runtime::{AddComponentError, AddedComponent, is_no_space};
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::Timestamp;
@@ -172,6 +173,11 @@ impl Artifacts {
             staged: StagedTotal::on(disk_space, tenancy),
             held: Mutex::default(),
         })
+    }
+
+    /// Times of the compiles that succeeded.
+    pub(crate) fn compiles(&self) -> DurationTotals {
+        self.compiler.durations()
     }
 
     /// The turns to compile.

@@ -10,11 +10,12 @@ use std::num::NonZeroUsize;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use gristmill_core::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
+use gristmill_core::metrics::{DurationTotals, Durations};
 use gristmill_core::runtime::is_no_space;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,8 @@ pub struct Compiler {
     program: Option<(PathBuf, Vec<OsString>)>,
     cache: Option<PathBuf>,
     turns: CompileTurns,
+    /// Times of the compiles that succeeded, without the wait for a turn.
+    durations: Arc<Durations>,
 }
 
 /// Why nothing was compiled, although the component is not known to be faulty.
@@ -152,7 +155,12 @@ impl Compiler {
     /// `explain` if traps will be explained, and `cache <directory>` if there is one. The program
     /// must call [`child_main`] with the arguments after `args`.
     pub fn child(program: PathBuf, args: Vec<OsString>) -> Self {
-        Self { program: Some((program, args)), cache: None, turns: CompileTurns::default() }
+        Self {
+            program: Some((program, args)),
+            cache: None,
+            turns: CompileTurns::default(),
+            durations: Arc::default(),
+        }
     }
 
     /// The same for developers, who wait for the result: on up to four cores, and with a cache of
@@ -164,7 +172,17 @@ impl Compiler {
 
     /// Compiles in this process, without limits: for tests, and for trusted components.
     pub fn in_process() -> Self {
-        Self { program: None, cache: None, turns: CompileTurns::default() }
+        Self {
+            program: None,
+            cache: None,
+            turns: CompileTurns::default(),
+            durations: Arc::default(),
+        }
+    }
+
+    /// Times of the compiles that succeeded, without the wait for a turn.
+    pub(crate) fn durations(&self) -> DurationTotals {
+        self.durations.totals()
     }
 
     /// The order in which components wait to be compiled.
@@ -194,7 +212,9 @@ impl Compiler {
         };
         match report {
             Report::Compiled(info) => {
-                let compiled = Compiled { info, took: started.elapsed() };
+                let took = started.elapsed();
+                self.durations.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+                let compiled = Compiled { info, took };
                 Ok(Finished { compiled, artifact })
             }
             Report::Rejected(reason) => Err(reason.into()),

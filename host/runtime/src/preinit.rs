@@ -14,6 +14,7 @@ use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use gristmill_core::tenancy::Tenancy;
+use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
 use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
@@ -88,7 +89,12 @@ pub async fn preinit(
         attempt,
         sink,
         watch.clone(),
-        Egress::new(AddressPolicy::default(), AllowedHosts::default(), Tenancy::default()),
+        Egress::new(
+            AddressPolicy::default(),
+            AllowedHosts::default(),
+            Tenancy::default(),
+            Tracer::default(),
+        ),
         None,
     );
     let mut store = store(&engine.engine, state).map_err(failed)?;

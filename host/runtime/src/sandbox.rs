@@ -14,11 +14,13 @@ use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
+use gristmill_core::metrics::DurationTotals;
 use gristmill_core::runtime::{
     AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, Components,
     Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
 };
 use gristmill_core::tenancy::Tenancy;
+use gristmill_core::trace::Tracer;
 use gristmill_core::volume::Volume;
 use gristmill_egress::AddressPolicy;
 use tokio::io::AsyncRead;
@@ -68,6 +70,8 @@ pub struct SandboxSettings {
     /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint
     /// lists them. Endpoints of the operator need no entry here.
     pub private_hosts: AllowedHosts,
+    /// Makes the spans of requests.
+    pub tracer: Tracer,
     /// Whether sinks receive the handler's stack when it traps, with source lines if the component
     /// has debug information. Only for trusted handlers, since this parses that information.
     pub explains_traps: bool,
@@ -92,6 +96,7 @@ impl SandboxSettings {
             low_priority_threads: None,
             addresses: AddressPolicy::default(),
             private_hosts: AllowedHosts::default(),
+            tracer: Tracer::default(),
             explains_traps: false,
             disk_space: Arc::default(),
             tenancy: Tenancy::default(),
@@ -159,7 +164,12 @@ impl Sandbox {
                 settings.disk_space.clone(),
                 settings.tenancy.clone(),
             )?,
-            egress: Egress::new(settings.addresses, settings.private_hosts, settings.tenancy),
+            egress: Egress::new(
+                settings.addresses,
+                settings.private_hosts,
+                settings.tenancy,
+                settings.tracer,
+            ),
             idle: Idle::new(permits.clone()),
             permits,
             low_priority_threads: settings.low_priority_threads,
@@ -376,6 +386,10 @@ impl Runtime for Sandbox {
             true => SandboxShortage::OfOwner,
             false => SandboxShortage::OfHost,
         }
+    }
+
+    fn compiles(&self) -> DurationTotals {
+        self.artifacts.compiles()
     }
 
     fn load(&self) -> RuntimeLoad {

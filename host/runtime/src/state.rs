@@ -71,7 +71,7 @@ impl State {
         http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
         Self {
             limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
-            egress: JobEgress::new(egress, attempt.deployment.clone(), attempt.deadline),
+            egress: JobEgress::new(egress, &attempt),
             files,
             wasi: wasi(&attempt, &log),
             attempt,
@@ -94,7 +94,7 @@ impl State {
         watch: Arc<Watch>,
     ) {
         self.limiter.begin();
-        self.egress.begin(attempt.deadline);
+        self.egress.begin(&attempt);
         if let Some(files) = &self.files {
             files.begin();
         }
@@ -113,6 +113,7 @@ impl State {
         self.sink = no_sink;
         self.attempt.input = Json::null();
         self.attempt.s3_config = None;
+        self.attempt.trace = None;
     }
 
     /// The fuel that this attempt may burn.

@@ -323,6 +323,7 @@ impl Run {
             deployment,
             input: Json::parse(self.input.clone()).unwrap(),
             s3_config: None,
+            trace: None,
             timeout_ms: self.timeout_ms,
             deadline: Instant::now() + Duration::from_millis(self.timeout_ms),
             stop: self.stop.clone(),

@@ -46,6 +46,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock, SystemClock};
+use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_egress::AddressPolicy;
@@ -226,8 +227,14 @@ async fn serve(
     // Components without any reference, which could not be deleted while they were running.
     catalog.remove_unused_components().await?;
     let addresses = address_policy(settings);
-    let sandbox =
-        sandbox(settings, is_watched, &catalog, disk_space.clone(), guests, addresses.clone())?;
+    let tracer = Tracer::default();
+    let sandbox_settings = SandboxSettings {
+        disk_space: disk_space.clone(),
+        addresses: addresses.clone(),
+        tracer: tracer.clone(),
+        ..sandbox_settings(settings, is_watched, &catalog, guests)?
+    };
+    let sandbox = sandbox(sandbox_settings, &catalog)?;
     let sandbox = Arc::new(sandbox);
     sandbox.restore_volumes(catalog.view().volumes.values().map(|volume| &**volume));
     guests.low_priority.spawn(sandbox.count_volumes());
@@ -240,6 +247,7 @@ async fn serve(
         signals: signals.clone(),
         clock: clock.clone(),
         logs: logs.clone(),
+        tracer: tracer.clone(),
         guests: guests.normal.handle().clone(),
     });
     let weak_store = Arc::downgrade(&store);
@@ -257,6 +265,7 @@ async fn serve(
         signals: signals.clone(),
         clock: clock.clone(),
         sender: sender.clone(),
+        tracer: tracer.clone(),
     });
     let jobs =
         Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness()));
@@ -301,6 +310,7 @@ async fn serve(
         disk_space,
         secrets: store.clone(),
         receivers: sender,
+        tracer,
         facts: settings.facts(),
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
@@ -412,29 +422,28 @@ fn address_policy(settings: &ServeSettings) -> AddressPolicy {
     addresses
 }
 
-/// The sandbox, with compiles in child processes of this same program.
-fn sandbox(
+/// The settings of the sandbox, with compiles in child processes of this same program.
+fn sandbox_settings(
     settings: &ServeSettings,
     is_watched: bool,
-    catalog: &Arc<Catalog>,
-    disk_space: Arc<DiskSpaceGauge>,
+    catalog: &Catalog,
     guests: &GuestRuntimes,
-    addresses: AddressPolicy,
-) -> anyhow::Result<Sandbox> {
+) -> anyhow::Result<SandboxSettings> {
     let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
-    let settings = SandboxSettings {
+    Ok(SandboxSettings {
         running_jobs_max: settings.max_running_jobs.as_u32(),
         memory_bytes_max: settings
             .max_sandbox_memory_mib
             .map_or_else(memory::default_budget, Within::mib_as_bytes),
         low_priority_threads: Some(guests.low_priority.handle().clone()),
-        addresses,
         private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
         explains_traps: is_watched,
-        disk_space,
         tenancy: catalog.tenancy(),
         ..SandboxSettings::new(settings.data_dir.clone(), compiler)
-    };
+    })
+}
+
+fn sandbox(settings: SandboxSettings, catalog: &Arc<Catalog>) -> anyhow::Result<Sandbox> {
     let sandbox = Sandbox::open(settings, catalog.clone())?;
     let view = catalog.view();
     sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;

@@ -192,6 +192,7 @@ fn new_job(store: &Store, payload: &Json) -> NewJob {
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
         tags: None,
+        trace: None,
     }
 }
 

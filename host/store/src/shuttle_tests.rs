@@ -66,6 +66,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         waiting_jobs_max: None,
         incarnation: EndpointIncarnation::default(),
         tags: None,
+        trace: None,
     }
 }
 

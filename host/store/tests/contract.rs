@@ -25,6 +25,7 @@ use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::Timestamp;
+use gristmill_core::trace::TraceContext;
 use parking_lot::Mutex;
 
 contract!(
@@ -53,6 +54,7 @@ contract!(
     many_jobs_expire_in_slices,
     a_purge_removes_the_waiting_jobs,
     tags_stay_with_their_job,
+    a_trace_stays_with_its_job,
     counts_follow_the_jobs,
     endpoints_do_not_see_each_other,
     a_full_queue_refuses,
@@ -550,6 +552,25 @@ async fn tags_stay_with_their_job(t: Fixture) {
         assert_eq!(t.store.retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
     }
     assert_eq!(t.record("a", without).await.unwrap().tags, None);
+}
+
+async fn a_trace_stays_with_its_job(t: Fixture) {
+    let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let trace = TraceContext::from_header(header);
+    let id = t.submit_job(NewJob { trace, ..job("a") }).await;
+    for n in 0..2 {
+        assert_eq!(t.record("a", id).await.unwrap().trace, trace, "waiting, {n}");
+        let claimed = t.claim("a").await;
+        assert_eq!(claimed.trace, trace, "claimed, {n}");
+        // A progress value, which is dropped with the attempt, must not take the trace with it.
+        let _ = t.store.set_progress(claimed.lease, json("1")).await.unwrap();
+        let _ = t.store.finish(claimed.lease, Outcome::Failed("no".to_owned())).await.unwrap();
+        assert_eq!(t.record("a", id).await.unwrap().trace, trace, "failed, {n}");
+        assert_eq!(t.store.retry(&endpoint("a"), id, None).await, Ok(RetryAnswer::Queued));
+    }
+    let without = t.submit("b").await;
+    assert_eq!(t.record("b", without).await.unwrap().trace, None);
+    assert_eq!(t.claim("b").await.trace, None);
 }
 
 /// A month for failed jobs, an hour for completed ones; cancelled jobs have the default.

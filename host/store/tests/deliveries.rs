@@ -17,6 +17,7 @@ use gristmill_core::record::{Lease, NewJob, Outcome};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{Clock, ManualClock};
+use gristmill_core::trace::TraceContext;
 use gristmill_store::{ModelStore, Settings, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -161,6 +162,7 @@ contract!(
         a_job_deleted_before_its_end_has_no_delivery,
         attempts_are_counted_and_delivered_later,
         a_delivery_outlives_its_job_and_a_crash,
+        a_delivery_has_the_trace_of_its_job,
         a_job_given_up_after_crashes_has_a_delivery,
         deleting_an_endpoint_deletes_its_deliveries,
         the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one,
@@ -295,6 +297,18 @@ async fn a_delivery_outlives_its_job_and_a_crash(mut t: Fixture) {
     assert!(t.store().job(&endpoint("a"), id).await.unwrap().is_none());
     let body = t.body(&t.due().await[0]).await;
     assert_eq!((&body["output"], &body["input"]), (&json!("out"), &json!({ "n": 1 })));
+}
+
+async fn a_delivery_has_the_trace_of_its_job(mut t: Fixture) {
+    let trace =
+        TraceContext::from_header("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let id = t.submit_job(NewJob { webhook: Some(URL.to_owned()), trace, ..job("a") }).await;
+    t.crash();
+    assert_eq!(t.store().job(&endpoint("a"), id).await.unwrap().unwrap().trace, trace);
+    t.finish(Outcome::Completed(support::json("1"))).await;
+    assert_eq!(t.log().await[0].trace, trace);
+    t.crash();
+    assert_eq!(t.due().await[0].trace, trace);
 }
 
 async fn a_job_given_up_after_crashes_has_a_delivery(mut t: Fixture) {

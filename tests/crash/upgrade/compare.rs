@@ -48,27 +48,39 @@ const MAY_DIFFER: &[MayDiffer] = &[
     change(ALL, "/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
     change(ALL, "/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
     change(
-        &[9, 10, 11, 12, 13],
+        &[9, 10, 11, 12, 13, 14],
         INTERRUPTED_TIMELINE,
         "/body/status",
         "\"IN_PROGRESS\"",
         "\"IN_QUEUE\"",
     ),
-    change(&[9, 10, 11, 12, 13], INTERRUPTED_TIMELINE, "/body/events/1/workerId", "*", "nothing"),
-    change(&[9, 10, 11, 12, 13], INTERRUPTED_TIMELINE, "/body/events/2", "nothing", "*"),
+    change(
+        &[9, 10, 11, 12, 13, 14],
+        INTERRUPTED_TIMELINE,
+        "/body/events/1/workerId",
+        "*",
+        "nothing",
+    ),
+    change(&[9, 10, 11, 12, 13, 14], INTERRUPTED_TIMELINE, "/body/events/2", "nothing", "*"),
     // Version 6 did not record when a job was queued again: its wait counts from its submission.
     change(&[6], INTERRUPTED, "/body/delayTime", "0", "1000"),
     change(&[6], REQUESTS, "/body/requests/0/delayTime", "0", "1000"),
     // Endpoints could not choose a retention.
     change(&[6, 7], "/v1/endpoints", "/body/*/retention", "nothing", "{}"),
     change(&[6, 7], "/v1/endpoints/*", "/body/retention", "nothing", "{}"),
+    // Endpoints did not propagate traces.
+    change(WITHOUT_TRACES, "/v1/endpoints", "/body/*/propagateTraces", "nothing", "false"),
+    change(WITHOUT_TRACES, "/v1/endpoints/*", "/body/propagateTraces", "nothing", "false"),
     // The hosts of version 6 had one owner, and did not name the attempt of a stream.
     change(&[6], "/v1/keys", "/body/*/owner", "nothing", "\"default\""),
     change(&[6], "/v2/*/stream/*", "/headers/x-stream-attempt", "nothing", "*"),
 ];
 
 /// The versions of all recorded directories.
-const ALL: &[u64] = &[6, 7, 8, 9, 10, 11, 12, 13];
+const ALL: &[u64] = &[6, 7, 8, 9, 10, 11, 12, 13, 14];
+
+/// The versions before traces.
+const WITHOUT_TRACES: &[u64] = &[6, 7, 8, 9, 10, 11, 12, 13];
 
 const INTERRUPTED: &str = "/v2/interrupted/status/*";
 const INTERRUPTED_TIMELINE: &str = "/v2/interrupted/timeline/*";

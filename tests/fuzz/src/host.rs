@@ -35,6 +35,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::trace::Tracer;
 use gristmill_core::workers::{WorkerCounts, Workers};
 use gristmill_store::ModelStore;
 use http::{Request, Response};
@@ -242,6 +243,7 @@ impl Host {
             disk_space: Arc::default(),
             secrets: Arc::new(Nothing),
             receivers: Arc::new(Nothing),
+            tracer: Tracer::default(),
             facts: HostFacts::default(),
         };
         let api = Api::new(ApiState::new(services, no_limits(), "Platform"));

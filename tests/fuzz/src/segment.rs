@@ -366,6 +366,7 @@ impl OpenStore {
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
             tags: None,
+            trace: None,
         }
     }
 

@@ -41,6 +41,7 @@ class _Host:
     endpoint = staticmethod(wit_context.endpoint)
     remaining_ms = staticmethod(wit_context.remaining_ms)
     cancelled = staticmethod(wit_context.cancelled)
+    trace_parent = staticmethod(wit_context.trace_parent)
     retire = staticmethod(wit_context.retire)
     progress = staticmethod(wit_output.progress)
 

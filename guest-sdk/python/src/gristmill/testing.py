@@ -39,6 +39,7 @@ class TestContext(Context):
         cancelled: bool = False,
         cancelled_after: int | None = None,
         s3_config: S3Config | None = None,
+        trace_parent: str | None = None,
         emit_quota: int | None = None,
         emit_closed: bool = False,
         http: Mapping[str, Answer | Iterable[Answer]] = {},
@@ -48,6 +49,7 @@ class TestContext(Context):
         self._settings = endpoint, attempt, remaining
         self._cancelled_after = 0 if cancelled else cancelled_after
         self._s3_config = s3_config
+        self._trace_parent = trace_parent
         self._emit_quota = emit_quota
         self._emit_closed = emit_closed
         self._answers = {
@@ -102,6 +104,9 @@ class _Host:
 
     def s3_config(self) -> S3Config | None:
         return self._test._s3_config
+
+    def trace_parent(self) -> str | None:
+        return self._test._trace_parent
 
     def retire(self) -> None:
         self._test.retired = True

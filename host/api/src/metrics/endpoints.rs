@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use gristmill_core::endpoint_metrics::{FinishedAs, RefusedFor, SubmittedBy, WebhookEnd};
+use gristmill_core::endpoint_metrics::{
+    FinishedAs, RefusedFor, RequestEnd, SubmittedBy, WebhookEnd,
+};
 use gristmill_core::endpoint_series::Series;
 use gristmill_core::metrics::DurationTotals;
 use prometheus_client::collector::Collector;
@@ -24,13 +26,18 @@ impl Collector for Endpoints {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.counters(&mut encoder)?;
         self.gauges(&mut encoder)?;
-        let histograms: [Histogram; 4] = [
+        let histograms: [Histogram; 5] = [
             ("job_wait", "Time between queueing and start of an attempt", |one| &one.totals.wait),
             ("job_start", "Time until the instance of an attempt is ready", |one| {
                 &one.totals.start
             }),
             ("job_run", "Run time of an attempt", |one| &one.totals.run),
             ("job_cpu", "Processor time of an attempt", |one| &one.totals.cpu),
+            (
+                "outgoing_request",
+                "Time of a request of a handler until the head of its answer",
+                |one| &one.totals.request,
+            ),
         ];
         for (name, help, durations) in histograms {
             self.histogram(&mut encoder, name, help, durations)?;
@@ -76,7 +83,16 @@ impl Endpoints {
             |one, at| one.totals.webhooks.get(at).copied(),
             count,
         )?;
-        let plain: [Plain; 3] = [
+        let ends = RequestEnd::ALL.map(RequestEnd::as_str);
+        self.dimension(
+            encoder,
+            ("outgoing_requests", "Requests that handlers made", MetricType::Counter),
+            &ends.map(|text| vec![("result", text)]),
+            |one, at| one.totals.requests.get(at).copied(),
+            count,
+        )?;
+        let plain: [Plain; 4] = [
+            ("jobs_cancelled", "Jobs that calls cancelled or purged", |one| one.totals.cancelled),
             ("job_retries", "Jobs that were queued again", |one| one.totals.requeued),
             ("stream_chunks", "Chunks of streams", |one| one.totals.chunks),
             ("log_lines_dropped", "Log lines beyond the bound of an attempt", |one| {

@@ -74,8 +74,11 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
         let host = &state.control.host;
         let counters = host.counters();
         let mut registry = registry(&counters, &state.disk_space);
-        let (commit, routes) = (counters.store.commit, state.http.totals());
-        registry.register_collector(Box::new(HostDurations { commit, routes }));
+        registry.register_collector(Box::new(HostDurations {
+            commit: counters.store.commit,
+            compile: counters.compiles,
+            routes: state.http.totals(),
+        }));
         registry.register_collector(Box::new(Endpoints(runtime.block_on(host.endpoints())?)));
         Ok(text(&registry))
     });
@@ -84,7 +87,7 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
 
 /// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
 fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
-    let HostCounters { store, lost_log_lines, load, endpoints, backed_up_at_ms } = counters;
+    let HostCounters { store, lost_log_lines, load, endpoints, backed_up_at_ms, .. } = counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
@@ -135,19 +138,21 @@ fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
 #[derive(Debug)]
 struct HostDurations {
     commit: DurationTotals,
+    compile: DurationTotals,
     routes: Vec<RouteTotals>,
 }
 
 impl Collector for HostDurations {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut commit = encoder.encode_descriptor(
-            "store_commit",
-            "Time of a store transaction, with its fsync",
-            Some(&Unit::Seconds),
-            MetricType::Histogram,
-        )?;
+        let of_host = [
+            ("store_commit", "Time of a store transaction, with its fsync", &self.commit),
+            ("component_compile", "Time of the compile of a component", &self.compile),
+        ];
         let none: Labels<'_> = &[];
-        histogram(&mut commit, none, &self.commit)?;
+        for (name, help, durations) in of_host {
+            let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
+            histogram(&mut encoder.encode_descriptor(name, help, unit, kind)?, none, durations)?;
+        }
         let help = "Answers by route and class of status";
         let mut answers =
             encoder.encode_descriptor("http_answers", help, None, MetricType::Counter)?;
@@ -198,8 +203,14 @@ mod tests {
             commit: DurationTotals::default(),
         };
         let load = RuntimeLoad { running: 5, idle: 6, waiting: 7 };
-        let counters =
-            HostCounters { store, lost_log_lines: 2, load, endpoints: 4, backed_up_at_ms: 9_999 };
+        let counters = HostCounters {
+            store,
+            lost_log_lines: 2,
+            load,
+            endpoints: 4,
+            compiles: DurationTotals::default(),
+            backed_up_at_ms: 9_999,
+        };
         let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default())));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\

@@ -17,6 +17,7 @@ use gristmill_core::policy::PolicyRequest;
 use gristmill_core::record::S3Config;
 use gristmill_core::retention::ChosenRetention;
 use gristmill_core::tags::{InvalidTags, Tag, Tags};
+use gristmill_core::trace::TraceContext;
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -51,9 +52,10 @@ impl Submission {
         owner: OwnerId,
         mode: SubmitMode,
         idempotency: Option<Idempotency>,
+        trace: Option<TraceContext>,
     ) -> SubmitRequest {
         let Self { input, webhook, policy, s3_config, tags } = self;
-        SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency, tags }
+        SubmitRequest { owner, input, policy, webhook, s3_config, mode, idempotency, tags, trace }
     }
 }
 

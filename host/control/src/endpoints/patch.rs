@@ -51,6 +51,8 @@ pub struct EndpointPatch {
     pub reuse: Option<ReusePatch>,
     /// The hosts that handlers may call.
     pub allowed_hosts: Option<Vec<HostPattern>>,
+    /// Whether requests and webhooks carry the trace of their job.
+    pub propagates_traces: Option<bool>,
     /// The handler's environment.
     pub env: Option<BTreeMap<String, String>>,
     /// The id of the network volume; empty: none.
@@ -167,6 +169,7 @@ impl EndpointPatch {
                 None => current.rate_limits,
             },
             allowed_hosts: self.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
+            propagates_traces: self.propagates_traces.unwrap_or(current.propagates_traces),
             env: self.env.unwrap_or(current.env),
             network_volume,
             webhook_secrets: current.webhook_secrets,

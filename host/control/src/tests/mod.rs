@@ -172,6 +172,7 @@ impl Bench {
             mode: SubmitMode::Async,
             idempotency: None,
             tags: None,
+            trace: None,
         };
         let deployment = self.control.endpoints.deployment(caller, &endpoint_id(id)).unwrap();
         self.jobs.submit(&deployment, request).await.unwrap().id

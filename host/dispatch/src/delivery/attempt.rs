@@ -7,6 +7,7 @@ use gristmill_core::delivery::{AfterAttempt, AttemptReport, Delivery, RETRY_INTE
 use gristmill_core::endpoint_metrics::WebhookEnd;
 use gristmill_core::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
+use gristmill_core::trace::{Attributes, OpenSpan, SpanKind};
 use tracing::{debug, info, warn};
 
 use super::DeliveryParts;
@@ -61,6 +62,8 @@ async fn attempt(
     if deployment.incarnation.has_ended() {
         return Ok(None);
     }
+    let span = parts.tracer.child(delivery.trace, SpanKind::Client);
+    let trace = span.as_ref().map_or(delivery.trace, |span| Some(span.context()));
     let (now, id) = (parts.clock.now(), delivery.webhook_id());
     let call = WebhookCall {
         owner: endpoint.owner.clone(),
@@ -68,10 +71,35 @@ async fn attempt(
         url: delivery.url.clone(),
         timestamp_s: now.as_millis() / 1_000,
         signature: endpoint.webhook_secrets.sign(&id, now, body.as_bytes()),
+        trace: trace.filter(|_| endpoint.propagates_traces),
         body: body.as_bytes().clone(),
         id,
     };
-    Ok(Some(parts.sender.send(call).await))
+    let end = parts.sender.send(call).await;
+    if let Some(span) = span {
+        record(span, delivery, &end);
+    }
+    Ok(Some(end))
+}
+
+/// Records the span of a call. The URL may hold secrets, so the span has its host only.
+fn record(span: OpenSpan, delivery: &Delivery, end: &CallEnd) {
+    let mut attributes: Attributes = vec![
+        ("http.request.method", "POST".into()),
+        ("server.address", delivery.target().into()),
+        ("messaging.system", "gristmill".into()),
+        ("messaging.destination.name", delivery.endpoint.as_str().into()),
+        ("messaging.message.id", delivery.job.to_string().into()),
+        ("gristmill.attempt", (delivery.attempts + 1).into()),
+    ];
+    let error = match end {
+        CallEnd::Answered(status) => {
+            attributes.push(("http.response.status_code", (*status).into()));
+            (!(200..300).contains(status)).then(|| format!("answered {status}"))
+        }
+        CallEnd::Failed(error) | CallEnd::Refused(error) => Some(error.clone()),
+    };
+    span.end("webhook".to_owned(), attributes, error);
 }
 
 /// Decides what follows an attempt's end, by the number of attempts so far.

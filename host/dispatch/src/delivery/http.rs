@@ -88,7 +88,7 @@ impl WebhookSender for HttpSender {
             Ok(found) => found,
             Err(error) => return CallEnd::Failed(format!("cannot connect: {error}")),
         };
-        let request = client
+        let mut request = client
             .post(url)
             .timeout(CALL_TIMEOUT)
             .header(CONTENT_TYPE, "application/json")
@@ -96,9 +96,11 @@ impl WebhookSender for HttpSender {
             .header("webhook-id", call.id)
             .header("webhook-timestamp", call.timestamp_s)
             .header("webhook-signature", call.signature)
-            .body(call.body)
-            .send();
-        match found.with(request).await {
+            .body(call.body);
+        if let Some(trace) = call.trace {
+            request = request.header("traceparent", trace.to_string());
+        }
+        match found.with(request.send()).await {
             Ok(answer) => {
                 let status = answer.status().as_u16();
                 read(answer).await;

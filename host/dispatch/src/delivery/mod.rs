@@ -23,6 +23,7 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Clock;
+use gristmill_core::trace::Tracer;
 use parking_lot::Mutex;
 use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -55,6 +56,8 @@ pub struct DeliveryParts {
     pub clock: Arc<dyn Clock>,
     /// Makes the calls.
     pub sender: Arc<dyn WebhookSender>,
+    /// Makes their spans.
+    pub tracer: Tracer,
 }
 
 /// Delivers webhooks until it is drained.

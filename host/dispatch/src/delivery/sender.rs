@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::trace::TraceContext;
 
 /// Makes calls to receivers.
 #[async_trait]
@@ -27,6 +28,8 @@ pub struct WebhookCall {
     pub timestamp_s: u64,
     /// `webhook-signature`.
     pub signature: String,
+    /// `traceparent`, if the endpoint propagates traces.
+    pub trace: Option<TraceContext>,
     /// The body, JSON.
     pub body: Bytes,
 }

@@ -21,6 +21,7 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock, Timestamp};
+use gristmill_core::trace::Tracer;
 use gristmill_core::usage::{UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
@@ -245,6 +246,7 @@ impl Scenario {
             signals: self.signals.clone(),
             clock: self.trace.clock.clone(),
             logs: Arc::default(),
+            tracer: Tracer::default(),
             guests: tokio::runtime::Handle::current(),
         });
         runtime.allowed.lock().set(workers_max);
@@ -326,6 +328,7 @@ impl Scenario {
             idempotency: None,
             incarnation: gristmill_core::endpoint::EndpointIncarnation::default(),
             tags: None,
+            trace: None,
         };
         let late = host.late.clone();
         assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));

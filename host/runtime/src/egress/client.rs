@@ -7,6 +7,7 @@ use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
 use gristmill_core::tenancy::Tenancy;
+use gristmill_core::trace::Tracer;
 use gristmill_egress::{AddressPolicy, AddressRefused, AddressScope, Clients, Destination, Found};
 use http::header::{self, HeaderMap, HeaderName};
 use parking_lot::Mutex;
@@ -46,6 +47,7 @@ pub(crate) struct Egress {
     shares: Mutex<HashMap<EndpointId, Weak<Semaphore>>>,
     clients: Clients,
     private_hosts: AllowedHosts,
+    tracer: Tracer,
 }
 
 impl Egress {
@@ -55,13 +57,20 @@ impl Egress {
         addresses: AddressPolicy,
         private_hosts: AllowedHosts,
         tenancy: Tenancy,
+        tracer: Tracer,
     ) -> Arc<Self> {
         Arc::new(Self {
             in_flight: Permits::new(REQUESTS_MAX, 0, tenancy),
             shares: Mutex::default(),
             clients: Clients::new(addresses),
             private_hosts,
+            tracer,
         })
+    }
+
+    /// Makes the spans of requests.
+    pub(super) fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     /// The addresses of a destination that the endpoint's handlers may reach. The endpoint's own

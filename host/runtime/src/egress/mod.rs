@@ -5,6 +5,7 @@
 
 mod calls;
 mod client;
+mod span;
 mod wasi_http;
 
 use std::sync::Arc;
@@ -12,6 +13,9 @@ use std::time::{Duration, Instant};
 
 use gristmill_core::egress::Permission;
 use gristmill_core::endpoint::Deployment;
+use gristmill_core::endpoint_metrics::RequestEnd;
+use gristmill_core::runtime::Attempt;
+use gristmill_core::trace::{SpanKind, TraceContext};
 use gristmill_egress::{
     AddressRefused, AddressScope, Destination, LookupError, innermost_cause, refused_address,
 };
@@ -24,6 +28,7 @@ use url::Url;
 use calls::Calls;
 pub(crate) use client::Egress;
 use client::without_hop_headers;
+use span::{RequestSpan, add_trace};
 pub(crate) use wasi_http::bound_heads;
 
 use crate::permits::Permit;
@@ -66,6 +71,17 @@ pub(crate) enum EgressError {
     Other(String),
 }
 
+impl EgressError {
+    fn as_end(&self) -> RequestEnd {
+        match self {
+            Self::NotAllowed { .. } | Self::AddressRefused(_) => RequestEnd::Denied,
+            Self::Timeout => RequestEnd::TimedOut,
+            Self::Connect(_) => RequestEnd::NotConnected,
+            Self::Invalid(_) | Self::TooMany | Self::Other(_) => RequestEnd::Failed,
+        }
+    }
+}
+
 /// A request that a handler wants to make.
 #[derive(Debug)]
 pub(crate) struct OutgoingRequest {
@@ -89,21 +105,29 @@ pub(crate) struct JobEgress {
     egress: Arc<Egress>,
     deployment: Arc<Deployment>,
     deadline: Instant,
+    trace: Option<TraceContext>,
     in_flight: Arc<Semaphore>,
     calls: Arc<Calls>,
 }
 
 impl JobEgress {
-    pub(crate) fn new(egress: Arc<Egress>, deployment: Arc<Deployment>, deadline: Instant) -> Self {
-        let in_flight = Arc::new(Semaphore::new(REQUESTS_PER_JOB_MAX));
-        Self { egress, deployment, deadline, in_flight, calls: Arc::default() }
+    pub(crate) fn new(egress: Arc<Egress>, attempt: &Attempt) -> Self {
+        Self {
+            egress,
+            deployment: attempt.deployment.clone(),
+            deadline: attempt.deadline,
+            trace: attempt.trace,
+            in_flight: Arc::new(Semaphore::new(REQUESTS_PER_JOB_MAX)),
+            calls: Arc::default(),
+        }
     }
 
-    /// Begins the next job of the same instance, which ends at this time.
-    pub(crate) fn begin(&mut self, deadline: Instant) {
+    /// Begins the next attempt of the same instance.
+    pub(crate) fn begin(&mut self, attempt: &Attempt) {
         self.end();
         self.calls = Arc::default();
-        self.deadline = deadline;
+        self.deadline = attempt.deadline;
+        self.trace = attempt.trace;
     }
 
     /// Ends the requests that the job has left open, and returns their slots.
@@ -131,6 +155,18 @@ impl JobEgress {
         &self,
         request: OutgoingRequest,
     ) -> Result<(reqwest::Response, Slot), EgressError> {
+        let started = Instant::now();
+        let answer = self.send_once(request).await;
+        let end = answer.as_ref().map_or_else(EgressError::as_end, |_| RequestEnd::Answered);
+        let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.deployment.incarnation.metrics().request_ended(end, took_us);
+        answer
+    }
+
+    async fn send_once(
+        &self,
+        request: OutgoingRequest,
+    ) -> Result<(reqwest::Response, Slot), EgressError> {
         let (destination, address_scope) = self.address_scope(&request.method, &request.url)?;
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
@@ -144,16 +180,28 @@ impl JobEgress {
                 status = Empty
             )
         };
+        let span = self.egress.tracer().child(self.trace, SpanKind::Client);
+        let span = span.map(|span| RequestSpan::new(span, &request.method, &destination));
+        let mut headers = without_hop_headers(request.headers);
+        let trace = span.as_ref().map_or(self.trace, |span| Some(span.context()));
+        if endpoint.propagates_traces {
+            add_trace(&mut headers, trace);
+        }
         let mut sending = self
             .egress
             .client(address_scope)?
             .request(request.method, request.url)
-            .headers(without_hop_headers(request.headers))
+            .headers(headers)
             .timeout(self.remaining());
         if let Some(body) = request.body {
             sending = sending.body(body);
         }
-        let mut response = found.with(sending.send()).instrument(sent.clone()).await?;
+        let answer = found.with(sending.send()).instrument(sent.clone()).await;
+        let answer = answer.map_err(EgressError::from);
+        if let Some(span) = span {
+            span.end(answer.as_ref().map(reqwest::Response::status));
+        }
+        let mut response = answer?;
         sent.record("status", response.status().as_u16());
         let headers = std::mem::take(response.headers_mut());
         *response.headers_mut() = without_hop_headers(headers);

@@ -3,6 +3,7 @@ use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::tenancy::Tenancy;
+use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -87,7 +88,12 @@ async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> Stat
         attempt,
         run.sink,
         watch,
-        Egress::new(AddressPolicy::default(), hosts(private), Tenancy::default()),
+        Egress::new(
+            AddressPolicy::default(),
+            hosts(private),
+            Tenancy::default(),
+            Tracer::default(),
+        ),
         None,
     )
 }
@@ -340,7 +346,8 @@ fn endpoint_of(owner: &str, id: &str) -> Endpoint {
 fn an_owner_has_a_share_of_all_open_requests() {
     let tenancy = Tenancy::default();
     tenancy.set_several_owners(true);
-    let egress = Egress::new(AddressPolicy::default(), AllowedHosts::default(), tenancy);
+    let egress =
+        Egress::new(AddressPolicy::default(), AllowedHosts::default(), tenancy, Tracer::default());
     let open = |owner: &str, endpoint: usize| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         egress.slot(&endpoint_of(owner, &format!("{owner}-{endpoint}")), of_job).now_or_never()
@@ -354,7 +361,12 @@ fn an_owner_has_a_share_of_all_open_requests() {
 
 #[test]
 fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress = Egress::new(AddressPolicy::default(), AllowedHosts::default(), Tenancy::default());
+    let egress = Egress::new(
+        AddressPolicy::default(),
+        AllowedHosts::default(),
+        Tenancy::default(),
+        Tracer::default(),
+    );
     let [greedy, other] = ["greedy", "other"].map(|id| endpoint_of("owner", id));
     let slot = |endpoint: &Endpoint| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();

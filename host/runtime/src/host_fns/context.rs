@@ -32,6 +32,10 @@ impl Host for State {
         })
     }
 
+    fn trace_parent(&mut self) -> Option<String> {
+        self.attempt.trace.map(|trace| trace.to_string())
+    }
+
     fn retire(&mut self) {
         self.retired = true;
     }

@@ -68,6 +68,7 @@ mod tests {
 
     use gristmill_core::egress::AllowedHosts;
     use gristmill_core::tenancy::Tenancy;
+    use gristmill_core::trace::Tracer;
     use gristmill_egress::AddressPolicy;
 
     use super::*;
@@ -85,7 +86,12 @@ mod tests {
             attempt,
             run.sink,
             watch,
-            Egress::new(AddressPolicy::default(), AllowedHosts::default(), Tenancy::default()),
+            Egress::new(
+                AddressPolicy::default(),
+                AllowedHosts::default(),
+                Tenancy::default(),
+                Tracer::default(),
+            ),
             None,
         );
         state.emitted_bytes = EMIT_TOTAL_BYTES_MAX - 3 * (1 + EMIT_OVERHEAD_BYTES);

@@ -29,6 +29,7 @@ pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::
         deployment: Arc::new(deployment),
         input: Json::null(),
         s3_config: None,
+        trace: None,
         timeout_ms: u64::try_from(TIME_MAX.as_millis()).unwrap_or(u64::MAX),
         deadline: Instant::now() + TIME_MAX,
         stop: CancellationToken::new(),

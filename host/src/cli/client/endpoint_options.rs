@@ -54,6 +54,9 @@ pub(crate) struct EndpointOptions {
     /// repeated. Replaces all hosts of an earlier deploy.
     #[arg(long = "allow-host", value_name = "HOST")]
     allowed_hosts: Vec<HostPattern>,
+    /// Adds the traceparent of the job to the handler's requests and to the webhook [default: false].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    propagate_traces: Option<bool>,
     /// The id of the network volume that the handler sees; an empty id removes it.
     #[arg(long, value_name = "ID")]
     volume: Option<String>,
@@ -80,6 +83,7 @@ impl EndpointOptions {
                 max_idle: self.reuse_idle.map(u64::from),
             }),
             allowed_hosts: given(self.allowed_hosts),
+            propagate_traces: self.propagate_traces,
             network_volume_id: self.volume,
             retention: self.retention.document(),
             ..EndpointInput::default()

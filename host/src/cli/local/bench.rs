@@ -115,6 +115,7 @@ impl Bench {
             deployment,
             input: job.input,
             s3_config: None,
+            trace: None,
             timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
             deadline: Instant::now() + timeout,
             stop,

@@ -71,7 +71,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<FoundRow> {
     let mut job = job.map_err(|reason| sql::invalid(0, Type::Null, reason))?;
     if let Some(chunks) = jobs::delivered(row)? {
         // Only a reader that is still there keeps the job in memory.
-        job.live_mut().delivered = Some(Delivered { chunks, at: Timestamp::from_millis(0) });
+        job.rare_mut().delivered = Some(Delivered { chunks, at: Timestamp::from_millis(0) });
     }
     let owner = owners.name(job.owner).clone();
     Ok(FoundRow { job, owner })

@@ -70,6 +70,7 @@ fn job(number: usize, bytes: usize) -> NewJob {
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
         tags: None,
+        trace: None,
     }
 }
 

@@ -52,6 +52,7 @@ fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) ->
                 retention_failed_ms: fixed.retention.chosen.failed_ms,
                 retention_cancelled_ms: fixed.retention.chosen.cancelled_ms,
                 tags: new.tags.as_ref().map(Tags::as_str),
+                trace: new.trace,
             },
             row: write.row.image(),
             input: write.row.needs_input().then(|| {

@@ -107,6 +107,7 @@ fn job() -> NewJob {
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
         tags: None,
+        trace: None,
     }
 }
 

@@ -12,6 +12,7 @@ use std::io;
 use gristmill_core::delivery::{Delivery, DeliveryState};
 use gristmill_core::id::JobId;
 use gristmill_core::time::Timestamp;
+use gristmill_core::trace::{CONTEXT_BYTES, TraceContext};
 use minicbor::{Decode, Encode};
 
 use crate::damage::damaged;
@@ -197,6 +198,10 @@ pub(crate) struct FixedImage<'a> {
     /// The lines of its [tags](gristmill_core::tags::Tags).
     #[b(10)]
     pub(crate) tags: Option<&'a str>,
+    /// Its [position in a distributed trace](gristmill_core::trace::TraceContext::to_bytes).
+    #[n(11)]
+    #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
+    pub(crate) trace: Option<[u8; CONTEXT_BYTES]>,
 }
 
 /// The columns of a job's row that can change.
@@ -279,6 +284,10 @@ pub(crate) struct DeliveryImage<'a> {
     #[n(13)]
     #[cbor(skip_if = "Vec::is_empty")]
     pub(crate) made: Vec<(u64, Option<u16>)>,
+    /// That of its job.
+    #[n(14)]
+    #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
+    pub(crate) trace: Option<[u8; CONTEXT_BYTES]>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -303,6 +312,7 @@ impl<'a> DeliveryImage<'a> {
             last_status: delivery.last.status,
             last_error: delivery.last.error.as_deref(),
             made: delivery.made.iter().map(|made| (made.at.as_millis(), made.status)).collect(),
+            trace: delivery.trace.map(TraceContext::to_bytes),
         }
     }
 }
@@ -473,6 +483,7 @@ mod tests {
             retention_failed_ms: Some(52),
             retention_cancelled_ms: Some(53),
             tags: Some("k=v"),
+            trace: Some([7; CONTEXT_BYTES]),
         };
         let delivery = || DeliveryImage {
             id: 11,
@@ -489,6 +500,7 @@ mod tests {
             last_status: Some(500),
             last_error: Some("x"),
             made: vec![(56, None), (57, Some(500))],
+            trace: Some([8; CONTEXT_BYTES]),
         };
         let job = |seq, state| JobImage {
             seq,
@@ -542,9 +554,11 @@ mod tests {
             "80",
             "fields without a value are left out"
         );
-        let of_8 = bytes_of(ON_DISK_OF_8);
-        let decoded = BatchImage::decode(&of_8).unwrap();
-        assert_eq!(hex(&decoded.encode()), ON_DISK_OF_8);
+        for older in [ON_DISK_OF_8, ON_DISK_OF_13] {
+            let bytes = bytes_of(older);
+            let decoded = BatchImage::decode(&bytes).unwrap();
+            assert_eq!(hex(&decoded.encode()), older);
+        }
     }
 
     fn bytes_of(hex: &str) -> Vec<u8> {
@@ -599,6 +613,27 @@ mod tests {
     }
 
     const ON_DISK: &str = "\
+        888182181c616e8182181d83181e181f18208186616e6174616f18211822891823182418251826182718\
+        281829182a182b838a182c53141414141414141414141414141414141414141584008c616ff50708090a\
+        6168183318341835636b3d765819070707070707070707070707070707070707070707070707078a031a\
+        000111700102030485011b0000018bcfe568006177616519012c0506423637182d835016161616161616\
+        161616161616161616501717171717171717171717171717171718181819f58182181a181b8f0b0c530d\
+        0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f4617882821838\
+        f68218391901f4581908080808080808080808080808080808080808080808080808f58a182e53141414\
+        141414141414141414141414141414141582018a031a000111700102030485011b0000018bcfe5680061\
+        77616519012c050642363783501616161616161616161616161616161650171717171717171717171717\
+        1717171718181819f58182181a181b8f0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d66464149\
+        4c45440e61750f100111121901f4617882821838f68218391901f4581908080808080808080808080808\
+        080808080808080808080808f58a182f5314141414141414141414141414141414141414158402f5f4f5\
+        835016161616161616161616161616161616501717171717171717171717171717171718181819f58182\
+        181a181b8f0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f10011112\
+        1901f4617882821838f68218391901f45819080808080808080808080808080808080808080808080808\
+        08f5818f0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f1001111219\
+        01f4617882821838f68218391901f4581908080808080808080808080808080808080808080808080808\
+        8118308118311832";
+
+    /// The same batch by a host of schema versions 11 to 13.
+    const ON_DISK_OF_13: &str = "\
         888182181c616e8182181d83181e181f18208186616e6174616f182118228918231824182518261827182\
         81829182a182b838a182c53141414141414141414141414141414141414141584008b616ff50708090a61\
         68183318341835636b3d768a031a000111700102030485011b0000018bcfe568006177616519012c05064\

@@ -181,6 +181,7 @@ impl<'a> From<FixedFields<'a>> for FixedImage<'a> {
             retention_failed_ms: None,
             retention_cancelled_ms: None,
             tags: None,
+            trace: None,
         }
     }
 }
@@ -264,6 +265,7 @@ impl<'a> From<DeliveryFields<'a>> for DeliveryImage<'a> {
             last_status: delivery.last_status,
             last_error: delivery.last_error,
             made: Vec::new(),
+            trace: None,
         }
     }
 }

@@ -121,6 +121,7 @@ impl ModelJob {
             purge_at: self.purge_at(),
             past_attempts: self.past_attempts.clone(),
             tags: self.new.tags.clone(),
+            trace: self.new.trace,
         }
     }
 
@@ -316,6 +317,7 @@ impl State {
                 queued_at: job.queued_at,
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
+                trace: job.new.trace,
             };
             self.apply(id, JobEvent::Claimed { claim }, now, notifications);
             return Some(claimed);

@@ -296,7 +296,7 @@ const READER_PAUSE_MS: u64 = 60_000;
 /// Whether no client is reading the job's stream.
 fn is_unread(job: &Job, rule: &ArchiveRule) -> bool {
     let pause_ms = rule.after_ms.max(READER_PAUSE_MS);
-    let read_at = job.live.as_ref().and_then(|live| live.delivered).map(|delivered| delivered.at);
+    let read_at = job.rare.as_ref().and_then(|rare| rare.delivered).map(|delivered| delivered.at);
     read_at.is_none_or(|at| at.plus_millis(pause_ms) <= rule.now)
 }
 

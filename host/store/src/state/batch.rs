@@ -491,9 +491,9 @@ impl Index {
         self.visible_jobs += u64::from(after.is_some());
         self.visible_jobs -= u64::from(before.is_some());
         if write.rewind
-            && let Some(live) = &mut job.live
+            && let Some(rare) = &mut job.rare
         {
-            live.delivered = None;
+            rare.delivered = None;
         }
         acks.extend(write.acks);
         match &mut job.pending {

@@ -7,6 +7,7 @@ use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::JobEvent;
 use gristmill_core::record::{ClaimedJob, Lease};
 use gristmill_core::time::Timestamp;
+use gristmill_core::trace::TraceContext;
 
 use crate::format::payload::Payload;
 use crate::medium::PayloadLocation;
@@ -26,6 +27,7 @@ pub(crate) struct Claimed {
     queued_at: Timestamp,
     execution_timeout_ms: u64,
     ttl_at: Timestamp,
+    trace: Option<TraceContext>,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
     pub(crate) location: Option<PayloadLocation>,
@@ -45,6 +47,7 @@ impl Claimed {
             queued_at: self.queued_at,
             execution_timeout_ms: self.execution_timeout_ms,
             ttl_at: self.ttl_at,
+            trace: self.trace,
         }
     }
 }
@@ -100,6 +103,7 @@ impl Index {
             queued_at,
             execution_timeout_ms: job.times.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
+            trace: job.trace(),
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,
             is_damaged: false,

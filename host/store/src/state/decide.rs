@@ -72,8 +72,8 @@ impl Index {
             | JobEvent::RetentionElapsed => {}
         }
         // Progress belongs to a running attempt, and each event starts or ends one.
-        if let Some(live) = &mut job.live {
-            live.progress = None;
+        if let Some(rare) = &mut job.rare {
+            rare.progress = None;
         }
 
         let notice = carry_out(effects, job, key, endpoint, ended, now);
@@ -205,7 +205,7 @@ impl Index {
     /// Replaces the progress value of a running job. False when the lease is not the current one.
     pub(crate) fn set_progress(&mut self, lease: Lease, value: Json, now: Timestamp) -> bool {
         let Some((_, job)) = self.leased(lease, now) else { return false };
-        job.live_mut().progress = Some(value);
+        job.rare_mut().progress = Some(value);
         true
     }
 

@@ -21,6 +21,7 @@ use gristmill_core::record::StreamPosition;
 use gristmill_core::record::{JobCounts, NewJob, StoreEpoch};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
+use gristmill_core::trace::TraceContext;
 use gristmill_core::usage::Bill;
 use rustc_hash::FxBuildHasher;
 use tokio::sync::oneshot;
@@ -38,7 +39,7 @@ use crate::state::expiry::Expiry;
 use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, IdempotencyRecord};
 use crate::state::ids::Ids;
 use crate::state::job::{
-    Change, Delivered, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Stored,
+    Change, Delivered, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Rare, Stored,
 };
 use crate::state::meters::Meters;
 use crate::state::order::Order;
@@ -406,7 +407,7 @@ impl Index {
             let chunk_count = visible.chunk_count();
             if chunk_count > 0 {
                 let chunks = job.chunks_delivered().unwrap_or(0).max(next.index.min(chunk_count));
-                job.live_mut().delivered = Some(Delivered { chunks, at: now });
+                job.rare_mut().delivered = Some(Delivered { chunks, at: now });
             }
         }
     }
@@ -567,6 +568,7 @@ impl Index {
             input: input.clone(),
             idempotency: job.idempotency,
             tags: tags.clone(),
+            trace: job.trace.map(TraceContext::to_bytes),
         };
         let change = Change {
             insert: Some(Box::new(insert)),
@@ -600,7 +602,7 @@ impl Index {
                 ttl_at: now.plus_millis(job.policy.ttl_ms),
                 attempt: None,
             },
-            live: None,
+            rare: Rare::with(job.trace),
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;

@@ -13,6 +13,7 @@ use gristmill_core::record::{AttemptEnd, Chunk, JobRecord, PastAttempt};
 use gristmill_core::retention::{ChosenRetention, Retention};
 use gristmill_core::tags::Tags;
 use gristmill_core::time::Timestamp;
+use gristmill_core::trace::{CONTEXT_BYTES, TraceContext};
 
 use crate::failure;
 use crate::format::EndpointKey;
@@ -65,8 +66,8 @@ pub(crate) struct Job {
     pub(crate) times: JobTimes,
     /// The decided state, on disk or not.
     pub(crate) row: JobRow,
-    /// State that is never written.
-    pub(crate) live: Option<Box<Live>>,
+    /// State that few jobs have.
+    pub(crate) rare: Option<Box<Rare>>,
     /// Set while the disk is behind `row`.
     pub(crate) pending: Option<Box<Pending>>,
 }
@@ -188,12 +189,22 @@ pub(crate) struct Attempt {
     pub(crate) past: PastAttempts,
 }
 
-/// The state of a job that is only in memory.
+/// The state that few jobs have.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct Rare {
+    /// The newest progress value; never written.
     pub(crate) progress: Option<Json>,
-    /// The read position of its stream.
+    /// The read position of its stream; never written before the job is archived.
     pub(crate) delivered: Option<Delivered>,
+    /// Its position in a distributed trace; written once.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl Rare {
+    /// The state of a new job.
+    pub(crate) fn with(trace: Option<TraceContext>) -> Option<Box<Self>> {
+        trace.map(|trace| Box::new(Self { trace: Some(trace), ..Self::default() }))
+    }
 }
 
 /// How far a client has read the stream of a job.
@@ -252,6 +263,7 @@ pub(crate) struct NewRow {
     pub(crate) input: Payload,
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) tags: Option<Tags>,
+    pub(crate) trace: Option<[u8; CONTEXT_BYTES]>,
 }
 
 /// Counts over an endpoint's life.
@@ -525,7 +537,8 @@ impl Job {
             created_at: Timestamp::from_millis(fixed.created_at),
             times: JobTimes::new(fixed.execution_timeout_ms, retention_of(fixed), fixed.ttl_ms),
             row: JobRow::of(row)?,
-            live: None,
+            // A damaged context is of no use, and its job is as good without it.
+            rare: Rare::with(fixed.trace.and_then(|bytes| TraceContext::from_bytes(&bytes))),
             pending: None,
         })
     }
@@ -577,11 +590,16 @@ impl Job {
 
     /// The chunks of its stream that a client has read; `None` without a reader.
     pub(crate) fn chunks_delivered(&self) -> Option<u64> {
-        Some(self.live.as_ref()?.delivered?.chunks)
+        Some(self.rare.as_ref()?.delivered?.chunks)
     }
 
-    pub(crate) fn live_mut(&mut self) -> &mut Live {
-        self.live.get_or_insert_default()
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Its position in a distributed trace.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.rare.as_ref()?.trace
     }
 
     /// When it was last queued.
@@ -598,7 +616,7 @@ impl Job {
     pub(crate) fn record_of(&self, row: &JobRow, endpoint: &EndpointId) -> Option<JobRecord> {
         let status = row.status?;
         let attempt = row.attempt.as_deref();
-        let progress = self.live.as_ref().and_then(|live| live.progress.clone());
+        let progress = self.rare.as_ref().and_then(|rare| rare.progress.clone());
         Some(JobRecord {
             id: self.id,
             endpoint: endpoint.clone(),
@@ -618,6 +636,7 @@ impl Job {
             purge_at: row.purge_at(&self.times),
             past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
             tags: self.tags.clone(),
+            trace: self.trace(),
         })
     }
 }

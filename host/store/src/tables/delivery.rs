@@ -6,6 +6,7 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::UnknownStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::time::Timestamp;
+use gristmill_core::trace::TraceContext;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -28,8 +29,8 @@ pub(crate) fn put(
     let made = (!delivery.made.is_empty()).then(|| encode_made(&delivery.made));
     db.prepare_cached(
         "INSERT OR REPLACE INTO delivery (seq, endpoint, job, job_status, job_retries, url, \
-         body_bytes, created_at, state, at, attempts, last_status, last_error, made) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+         body_bytes, created_at, state, at, attempts, last_status, last_error, made, trace) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
     )?
     .execute(params![
         seq,
@@ -46,6 +47,7 @@ pub(crate) fn put(
         delivery.last_status,
         delivery.last_error,
         made,
+        delivery.trace,
     ])?;
     if let Some(body) = body {
         let sql = "INSERT OR REPLACE INTO delivery_body (seq, body, sum) VALUES (?1, ?2, ?3)";
@@ -100,7 +102,7 @@ pub(crate) fn load(
 ) -> rusqlite::Result<()> {
     let mut statement = db.prepare(
         "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
-         at, attempts, last_status, last_error, made FROM delivery ORDER BY seq",
+         at, attempts, last_status, last_error, made, trace FROM delivery ORDER BY seq",
     )?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
@@ -133,6 +135,7 @@ pub(crate) fn load(
             attempts: row.get(10)?,
             made: made(row.get_ref(13)?.as_blob_or_null()?)?,
             last: AttemptReport { status: row.get(11)?, error: row.get(12)? },
+            trace: row.get_ref(14)?.as_blob_or_null()?.and_then(TraceContext::from_bytes),
         };
         take(endpoint, Ok(delivery));
     }

@@ -1,5 +1,6 @@
 //! The rows of jobs.
 
+use gristmill_core::trace::CONTEXT_BYTES;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
@@ -17,7 +18,7 @@ macro_rules! select {
              state, claim, crashes, retries, place, ttl_at, started_at, finished_at, worker, error, \
              chunk_count, webhook, owner, input_bytes, result_bytes, queued_at, ttl_ms, \
              retention_completed_ms, retention_failed_ms, retention_cancelled_ms, past, tags, \
-             delivered FROM job ",
+             delivered, trace FROM job ",
             $rest
         )
     };
@@ -38,6 +39,9 @@ pub(crate) const SELECT_ARCHIVED_BY_SEQ: &str = select!("WHERE seq = ?1 AND arch
 /// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
 pub(crate) fn select_jobs_of(version: i64) -> String {
     let mut sql = SELECT_JOBS.to_owned();
+    if version < schema::TRACES_SINCE {
+        sql = sql.replace(", trace", ", NULL");
+    }
     if version < schema::STREAM_POSITIONS_SINCE {
         sql = sql.replace(", delivered", ", NULL");
     }
@@ -61,9 +65,9 @@ pub(crate) fn select_jobs_of(version: i64) -> String {
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, past, id, endpoint, \
      owner, low_priority, execution_timeout_ms, ttl_ms, retention_ms, created_at, webhook, \
-     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, purge_at, tags) \
+     input_bytes, retention_completed_ms, retention_failed_ms, retention_cancelled_ms, purge_at, tags, trace) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
+     ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)";
 
 const UPDATE: &str = "UPDATE job SET state = ?2, claim = ?3, crashes = ?4, retries = ?5, \
      place = ?6, ttl_at = ?7, started_at = ?8, finished_at = ?9, worker = ?10, error = ?11, \
@@ -115,6 +119,7 @@ pub(crate) fn insert(
     statement.raw_bind_parameter(28, fixed.retention_cancelled_ms.map(integer))?;
     statement.raw_bind_parameter(29, purge_at.map(integer))?;
     statement.raw_bind_parameter(30, fixed.tags)?;
+    statement.raw_bind_parameter(31, fixed.trace)?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -170,6 +175,11 @@ pub(crate) fn delivered(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<u64>
     row.get::<_, Option<i64>>(29).map(|it| it.map(i64::unsigned_abs))
 }
 
+/// A stored context, if it has the right length; another one is of no use.
+pub(crate) fn trace(bytes: Option<&[u8]>) -> Option<[u8; CONTEXT_BYTES]> {
+    bytes?.try_into().ok()
+}
+
 /// Reads a row of [`SELECT_JOBS`].
 ///
 /// # Errors
@@ -205,6 +215,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             retention_failed_ms: optional(25)?,
             retention_cancelled_ms: optional(26)?,
             tags: text(28)?,
+            trace: trace(row.get_ref(30)?.as_blob_or_null()?),
         },
         row: RowImage {
             state: row.get(7)?,

@@ -50,7 +50,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4772_6d6c;
 
 /// Changes with the tables, and with the content of the journal's frames. A file with a greater
 /// number is refused.
-pub(crate) const VERSION: i64 = 13;
+pub(crate) const VERSION: i64 = 14;
 
 /// The oldest version that is read. A file of it is upgraded when it is opened.
 pub(crate) const VERSION_MIN: i64 = 6;
@@ -76,9 +76,12 @@ pub(crate) const ACTIONS_SINCE: i64 = 12;
 /// The first version whose archived jobs have the position in their stream.
 pub(crate) const STREAM_POSITIONS_SINCE: i64 = 13;
 
+/// The first version whose jobs and webhooks have their position in a distributed trace.
+pub(crate) const TRACES_SINCE: i64 = 14;
+
 /// The migrations by the version to which they lead. A file here never changes: there are tables
 /// that were made by it.
-const MIGRATIONS: [(&str, &str); 8] = [
+const MIGRATIONS: [(&str, &str); 9] = [
     ("V6__tables", include_str!("migrations/V6__tables.sql")),
     ("V7__checksums", include_str!("migrations/V7__checksums.sql")),
     ("V8__numbered_fields", include_str!("migrations/V8__numbered_fields.sql")),
@@ -87,6 +90,7 @@ const MIGRATIONS: [(&str, &str); 8] = [
     ("V11__tags", include_str!("migrations/V11__tags.sql")),
     ("V12__job_actions", include_str!("migrations/V12__job_actions.sql")),
     ("V13__stream_positions", include_str!("migrations/V13__stream_positions.sql")),
+    ("V14__traces", include_str!("migrations/V14__traces.sql")),
 ];
 
 /// The library's table of the migrations that were made. It exists only during a migration: the

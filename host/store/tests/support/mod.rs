@@ -120,6 +120,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
         idempotency: None,
         incarnation: EndpointIncarnation::default(),
         tags: None,
+        trace: None,
     }
 }
 

@@ -121,6 +121,9 @@ pub struct EndpointInput {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::AllowedHosts>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_hosts: Option<Vec<HostPattern>>,
+    /// Adds the `traceparent` of the job to its handler's requests and to its webhook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagate_traces: Option<bool>,
     /// The handler's environment; replaces variables of the template with the same name.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Environment>))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,6 +195,8 @@ pub struct Endpoint {
     /// The hosts that its handlers may call.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::HostPattern>))]
     pub allowed_hosts: Vec<HostPattern>,
+    /// Whether its handlers' requests and its webhooks carry the `traceparent` of their job.
+    pub propagate_traces: bool,
     /// The handler's environment; replaces variables of the template with the same name.
     pub env: BTreeMap<String, String>,
     /// Absent: no network volume.

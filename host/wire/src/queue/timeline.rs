@@ -22,6 +22,11 @@ pub struct Timeline {
     pub events: Vec<TimelineEvent>,
     /// The number of the oldest attempts that are not among the events.
     pub attempts_omitted: u32,
+    /// The trace of the job, in hexadecimal digits. Absent when the submission had no `traceparent` and the host
+    /// does not trace the job.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub trace_id: Option<String>,
 }
 
 /// An event of a job.

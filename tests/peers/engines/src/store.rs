@@ -88,6 +88,7 @@ impl Store {
             idempotency: None,
             incarnation: EndpointIncarnation::default(),
             tags: None,
+            trace: None,
         };
         let _ = self.store.submit(job).await.unwrap();
     }

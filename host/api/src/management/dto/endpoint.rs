@@ -47,6 +47,7 @@ pub(crate) fn endpoint_patch(input: EndpointInput) -> EndpointPatch {
             .reuse
             .map(|given| ReusePatch { jobs_max: given.max_jobs, idle_s: given.max_idle }),
         allowed_hosts: input.allowed_hosts,
+        propagates_traces: input.propagate_traces,
         env: input.env,
         network_volume: input.network_volume_id,
     }
@@ -106,6 +107,7 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         metering: endpoint.limits.metering,
         reuse: Reuse { max_jobs: endpoint.reuse.jobs_max, max_idle: endpoint.reuse.idle_s },
         allowed_hosts: endpoint.allowed_hosts.patterns().to_vec(),
+        propagate_traces: endpoint.propagates_traces,
         env: endpoint.env.clone(),
         network_volume_id: endpoint.network_volume.clone(),
         max_fuel: endpoint.limits.fuel_max,

@@ -68,6 +68,7 @@ mod tests {
             past_attempts: Vec::new(),
             tags: (status == JobStatus::Failed).then(|| Tags::new([("a", "b")]).unwrap()).flatten(),
             purge_at: Timestamp::NEVER,
+            trace: None,
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) fn timeline(record: &JobRecord, timeline: timeline::Timeline) -> wire
         status: record.status,
         events: entries.into_iter().map(event).collect(),
         attempts_omitted,
+        trace_id: record.trace.map(|context| context.trace.to_string()),
     }
 }
 

@@ -81,6 +81,7 @@ impl Bench {
             idempotency: None,
             mode: SubmitMode::Sync { kept_ms: 0 },
             tags: None,
+            trace: None,
         };
         let (jobs, deployment) = (self.jobs.clone(), self.deployment.clone());
         let memory = Memory::new(&InFlight::of_results(), &KeyId::new("k").unwrap());

@@ -53,6 +53,7 @@ pub(crate) async fn openai(
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
         tags: None,
+        trace: call.trace,
     };
     let key = KeyCheck::new(&state, &call.key);
     let memory = Memory::new(&state.results, &call.key.id);

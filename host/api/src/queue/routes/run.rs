@@ -37,11 +37,12 @@ pub(crate) async fn run(
     auth::check_again(&call.key, &state)?;
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let receivers = state.receivers.clone();
+    let trace = call.trace;
     let check = move |body: &_| {
         let submission = submission::parse(body)?;
         submission.check_receiver(&*receivers)?;
         let record = idempotency.record(&owner, "run", body);
-        Ok(submission.into_request(owner, SubmitMode::Async, record))
+        Ok(submission.into_request(owner, SubmitMode::Async, record, trace))
     };
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;

@@ -50,11 +50,12 @@ pub(crate) async fn run_sync(
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let receivers = state.receivers.clone();
+    let trace = call.trace;
     let check = move |body: &_| {
         let submission = submission::parse(body)?;
         submission.check_receiver(&*receivers)?;
         let record = idempotency.record(&owner, "runsync", body);
-        Ok(submission.into_request(owner, mode, record))
+        Ok(submission.into_request(owner, mode, record, trace))
     };
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;

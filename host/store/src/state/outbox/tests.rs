@@ -46,6 +46,7 @@ impl Fixture {
             state: DeliveryState::Pending { due_at: created_at },
             attempts: 0,
             made: Vec::new(),
+            trace: None,
             last: AttemptReport::default(),
         }
     }

@@ -1,0 +1,152 @@
+//! The spans of an attempt in a sampled trace: `job`, from the moment when the job was queued, and its child
+//! `attempt`, from the claim. A job that runs again has both for each attempt. Both are made at the end of the
+//! attempt: an attempt whose host dies has none.
+
+use gristmill_core::id::{EndpointId, WorkerId};
+use gristmill_core::record::Lease;
+use gristmill_core::runtime::{AttemptEnd, AttemptReport};
+use gristmill_core::trace::{Attributes, OpenSpan, SpanKind, TraceContext, Tracer};
+
+/// Longest error in a span.
+const ERROR_BYTES_MAX: usize = 1_024;
+
+/// The open spans of an attempt.
+#[derive(Debug)]
+pub(crate) struct AttemptSpans {
+    job: OpenSpan,
+    attempt: OpenSpan,
+}
+
+/// The attempt that the spans are of.
+#[derive(Debug)]
+pub(crate) struct EndedAttempt<'a> {
+    pub(crate) endpoint: &'a EndpointId,
+    pub(crate) lease: Lease,
+    pub(crate) number: u32,
+    /// Time in the queue.
+    pub(crate) waited_us: u64,
+}
+
+impl AttemptSpans {
+    /// Opens the spans; `None` if the trace of the job is not recorded.
+    pub(crate) fn open(tracer: &Tracer, job: Option<TraceContext>) -> Option<Self> {
+        let job = tracer.child(job, SpanKind::Consumer)?;
+        let attempt = tracer.child(Some(job.context()), SpanKind::Internal)?;
+        Some(Self { job, attempt })
+    }
+
+    /// The parent of the requests of the attempt.
+    pub(crate) fn context(&self) -> TraceContext {
+        self.attempt.context()
+    }
+
+    /// Records the spans.
+    pub(crate) fn end(self, of: &EndedAttempt<'_>, worker: &WorkerId, report: &AttemptReport) {
+        let (kind, error) = match &report.end {
+            AttemptEnd::Returned(_) => (None, None),
+            AttemptEnd::Failed { reason, error } => (Some(reason.as_str()), Some(error.as_str())),
+            AttemptEnd::DeadlineReached => (Some("timed_out"), Some("the attempt ran out of time")),
+            AttemptEnd::Stopped => (Some("stopped"), Some("the attempt was stopped")),
+        };
+        // Texts of errors come from handlers, and may be long.
+        let error =
+            error.map(|error| error[..error.floor_char_boundary(ERROR_BYTES_MAX)].to_owned());
+        let usage = &report.usage;
+        let mut attempt = of.attributes(kind);
+        attempt.extend([
+            ("gristmill.worker", worker.as_str().into()),
+            ("gristmill.start_us", usage.instantiate_us.into()),
+            ("gristmill.cpu_us", usage.cpu_us.into()),
+            ("gristmill.memory_bytes_peak", usage.memory_bytes_peak.into()),
+            ("gristmill.chunks", usage.chunks.into()),
+        ]);
+        attempt.extend(usage.fuel.map(|fuel| ("gristmill.fuel", fuel.into())));
+        self.attempt.end("attempt".to_owned(), attempt, error.clone());
+        self.job.end_after(of.waited_us, "job".to_owned(), of.attributes(kind), error);
+    }
+}
+
+impl EndedAttempt<'_> {
+    fn attributes(&self, error: Option<&'static str>) -> Attributes {
+        let mut attributes: Attributes = vec![
+            ("messaging.system", "gristmill".into()),
+            ("messaging.operation.type", "process".into()),
+            ("messaging.destination.name", self.endpoint.as_str().into()),
+            ("messaging.message.id", self.lease.job.to_string().into()),
+            ("gristmill.attempt", self.number.into()),
+        ];
+        attributes.extend(error.map(|error| ("error.type", error.into())));
+        attributes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gristmill_core::id::{JobId, ShardId, Submission};
+    use gristmill_core::job::Claim;
+    use gristmill_core::record::StoreEpoch;
+    use gristmill_core::runtime::{FailureReason, Usage};
+    use gristmill_core::trace::{AttributeValue, Sampler, Span, SpanSink};
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Recorded(Mutex<Vec<Span>>);
+
+    impl SpanSink for Recorded {
+        fn record(&self, span: Span) {
+            self.0.lock().push(span);
+        }
+    }
+
+    fn spans_of(end: AttemptEnd) -> [Span; 2] {
+        let sink = Arc::new(Recorded::default());
+        let tracer = Tracer::new(Sampler { follows_parent: true, ratio: 1.0 }, sink.clone());
+        let (kept, _) = tracer.receive(None);
+        let spans = AttemptSpans::open(&tracer, kept).unwrap();
+        let context = spans.context();
+        let endpoint = EndpointId::new("mill").unwrap();
+        let job = JobId::generate(Submission::Async, ShardId(0));
+        let lease = Lease { job, claim: Claim(2), epoch: StoreEpoch(1) };
+        let ended = EndedAttempt { endpoint: &endpoint, lease, number: 2, waited_us: 4_000_000 };
+        let report =
+            AttemptReport { end, usage: Usage { fuel: Some(7), cpu_us: 8, ..Usage::default() } };
+        spans.end(&ended, &WorkerId::new("w1-v3").unwrap(), &report);
+        let spans = std::mem::take(&mut *sink.0.lock());
+        let [attempt, job_span] = <[Span; 2]>::try_from(spans).unwrap();
+        assert_eq!(attempt.context, context);
+        assert_eq!(attempt.parent, Some(job_span.context.span));
+        assert_eq!(job_span.parent, Some(kept.unwrap().span));
+        assert_eq!((&*attempt.name, &*job_span.name), ("attempt", "job"));
+        assert_eq!(attempt.context.trace, kept.unwrap().trace);
+        assert!(job_span.duration_us >= 4_000_000 && attempt.duration_us < 4_000_000);
+        [attempt, job_span]
+    }
+
+    fn value<'a>(span: &'a Span, wanted: &str) -> Option<&'a AttributeValue> {
+        span.attributes.iter().find_map(|(name, value)| (*name == wanted).then_some(value))
+    }
+
+    #[test]
+    fn an_attempt_has_two_spans_in_the_trace_of_its_job() {
+        let [attempt, job] = spans_of(AttemptEnd::Returned(gristmill_core::payload::Json::null()));
+        assert_eq!((&attempt.error, &job.error), (&None, &None));
+        assert_eq!(value(&attempt, "gristmill.fuel"), Some(&7_u64.into()));
+        assert_eq!(value(&attempt, "gristmill.worker"), Some(&"w1-v3".into()));
+        assert_eq!(value(&job, "gristmill.attempt"), Some(&2_u32.into()));
+        assert_eq!(value(&job, "messaging.destination.name"), Some(&"mill".into()));
+        assert_eq!(value(&job, "error.type"), None);
+    }
+
+    #[test]
+    fn a_failure_is_in_both_spans_and_bounded() {
+        let error = "é".repeat(ERROR_BYTES_MAX);
+        for span in spans_of(AttemptEnd::Failed { reason: FailureReason::Trap, error }) {
+            assert_eq!(value(&span, "error.type"), Some(&"trap".into()));
+            assert_eq!(span.error.unwrap().len(), ERROR_BYTES_MAX);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The position of a job in a distributed trace: accepted with the submission, kept with the job, visible to
+//! the handler, and added to its requests and its webhook where the endpoint allows it.
+
+use gristmill_tests::{Client, ReceivedCall, Receiver, TestHost, guests, shared_host};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// Not sampled: the host passes it on unchanged.
+const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+async fn submit(client: &Client, endpoint: &str, route: &str, body: &Value, header: &str) -> Value {
+    let request = client.request(Method::POST, &client.path(endpoint, route));
+    client.send(request.header("traceparent", header).json(body)).await.ok()
+}
+
+async fn trace_id(client: &Client, endpoint: &str, job: &str) -> Value {
+    let timeline = client.get(&client.path(endpoint, &format!("timeline/{job}"))).await.ok();
+    timeline.get("traceId").cloned().unwrap_or(Value::Null)
+}
+
+/// The header, if the call has one.
+fn traceparent(call: &ReceivedCall) -> Option<&str> {
+    let found = call.headers.iter().find(|(name, _)| name == "traceparent");
+    found.map(|(_, value)| value.as_str())
+}
+
+#[tokio::test]
+async fn a_handler_sees_the_trace_of_its_submission() {
+    let host = shared_host();
+    let client = &host.client;
+    let endpoint = host.deploy(&guests::playground(), "traced", json!({})).await;
+    let input = json!({ "op": "trace" });
+    let body = json!({ "input": input });
+    let done = submit(client, &endpoint, "runsync", &body, PARENT).await;
+    assert_eq!(done["output"], json!({ "traceParent": PARENT }), "{done}");
+    assert_eq!(trace_id(client, &endpoint, done["id"].as_str().unwrap()).await, TRACE);
+    let queued = submit(client, &endpoint, "run", &body, PARENT).await;
+    let done = client.finished(&endpoint, queued["id"].as_str().unwrap()).await;
+    assert_eq!(done["output"], json!({ "traceParent": PARENT }), "{done}");
+    let done = submit(client, &endpoint, "openai/v1/chat", &input, PARENT).await;
+    assert_eq!(done, json!({ "traceParent": PARENT }));
+
+    // The standard wants that a header which is none is ignored.
+    for wrong in ["", "nonsense", &PARENT.replace("0af7", "0AF7"), &PARENT.replace("00-", "ff-")] {
+        let done = submit(client, &endpoint, "runsync", &body, wrong).await;
+        assert_eq!(done["output"], json!({ "traceParent": null }), "{wrong}: {done}");
+    }
+    let twice = client.request(Method::POST, &client.path(&endpoint, "runsync"));
+    let twice = twice.header("traceparent", PARENT).header("traceparent", PARENT).json(&body);
+    assert_eq!(client.send(twice).await.ok()["output"], json!({ "traceParent": null }));
+    let done = client.finish(&endpoint, input).await;
+    assert_eq!(done["output"], json!({ "traceParent": null }), "without a header: {done}");
+    assert_eq!(trace_id(client, &endpoint, done["id"].as_str().unwrap()).await, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_and_webhooks_carry_the_trace_only_where_the_endpoint_allows_it() {
+    let receiver = Receiver::start(&["200 OK"]).await;
+    let host = TestHost::start_with(&["--webhook-allow", &receiver.host()]);
+    let client = host.client();
+    let settings = json!({ "allowedHosts": [receiver.host()], "propagateTraces": true });
+    let open = host.deploy(&guests::playground(), "open", settings.clone()).await;
+    let wasi = host.deploy(&guests::fetch(), "wasi", settings).await;
+    let shown = client.get("/v1/endpoints/open").await.ok();
+    assert_eq!(shown["propagateTraces"], true, "{shown}");
+    let settings = json!({ "allowedHosts": [receiver.host()] });
+    let closed = host.deploy(&guests::playground(), "closed", settings).await;
+    let input = json!({ "op": "fetch", "url": receiver.url("/asked") });
+    let body = json!({ "input": input, "webhook": receiver.url("/hook") });
+    for (calls, endpoint, expected) in [(2, &open, Some(PARENT)), (4, &closed, None)] {
+        let done = submit(&client, endpoint, "runsync", &body, PARENT).await;
+        assert_eq!(done["status"], "COMPLETED", "{done}");
+        let received = receiver.until(calls).await;
+        let received = &received[calls - 2..];
+        assert_eq!(received[0].line, "GET /asked");
+        assert_eq!(received[1].line, "POST /hook");
+        for call in received {
+            assert_eq!(traceparent(call), expected, "{call:?}");
+        }
+    }
+    // The other interface for requests, and a header that the handler set.
+    let body = json!({ "input": { "url": receiver.url("/wasi") } });
+    submit(&client, &wasi, "runsync", &body, PARENT).await;
+    let received = receiver.until(5).await;
+    assert_eq!(traceparent(&received[4]), Some(PARENT), "{:?}", received[4]);
+    // Without a trace there is no header.
+    client.finish(&open, json!({ "op": "fetch", "url": receiver.url("/none") })).await;
+    assert_eq!(traceparent(&receiver.until(6).await[5]), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_survives_the_death_of_the_host_and_a_retry() {
+    let receiver = Receiver::start(&["200 OK"]).await;
+    let mut host = TestHost::start_with(&["--webhook-allow", &receiver.host()]);
+    let settings = json!({ "propagateTraces": true, "workersMax": 0 });
+    let endpoint = host.deploy(&guests::playground(), "survivor", settings).await;
+    let body = json!({
+        "input": { "op": "fail", "message": "no luck" }, "webhook": receiver.url("/hook"),
+    });
+    let queued = submit(&host.client(), &endpoint, "run", &body, PARENT).await;
+    let job = queued["id"].as_str().unwrap().to_owned();
+    host.kill9();
+    host.start_again_with(&["--webhook-allow", &receiver.host()]);
+    let client = host.client();
+    client.patch(&format!("/v1/endpoints/{endpoint}"), &json!({ "workersMax": 1 })).await.ok();
+    client.until(&endpoint, &job, "FAILED").await;
+    assert_eq!(traceparent(&receiver.until(1).await[0]), Some(PARENT));
+    host.kill9();
+    host.start_again_with(&["--webhook-allow", &receiver.host()]);
+    let client = host.client();
+    assert_eq!(trace_id(&client, &endpoint, &job).await, TRACE);
+    client.retry(&endpoint, &job).await.ok();
+    assert_eq!(traceparent(&receiver.until(2).await[1]), Some(PARENT));
+    assert_eq!(trace_id(&client, &endpoint, &job).await, TRACE);
+}
