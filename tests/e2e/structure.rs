@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "host",
     "host/api",
     "host/client",
@@ -18,12 +18,13 @@ const CRATES: [&str; 14] = [
     "host/registry",
     "host/runtime",
     "host/store",
+    "host/traces",
     "host/wire",
     "guest-sdk",
 ];
 
 /// The crates of the host, which no client needs.
-const HOST_CRATES: [&str; 12] = [
+const HOST_CRATES: [&str; 13] = [
     "gristmill_api",
     "gristmill_console",
     "gristmill_control",
@@ -34,6 +35,7 @@ const HOST_CRATES: [&str; 12] = [
     "gristmill_registry",
     "gristmill_runtime",
     "gristmill_store",
+    "gristmill_traces",
     "rusqlite",
     "wasmtime",
 ];

@@ -1,0 +1,114 @@
+//! A batch of spans as an OTLP message.
+
+use gristmill_core::trace::{AttributeValue, Span, SpanKind};
+use prost::Message as _;
+
+use crate::messages::{
+    AnyValue, ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, SpanMessage,
+    Status, Value,
+};
+
+const STATUS_ERROR: i32 = 2;
+/// The flag of the header `traceparent`.
+const SAMPLED: u32 = 1;
+
+/// The bytes of a batch.
+pub(crate) fn encode(resource: &[(String, String)], spans: Vec<Span>) -> Vec<u8> {
+    let attributes = resource
+        .iter()
+        .map(|(key, value)| attribute(key.clone(), Value::Text(value.clone())))
+        .collect();
+    let scope =
+        Scope { name: "gristmill".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let spans = spans.into_iter().map(message).collect();
+    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
+    let resource = Some(Resource { attributes });
+    ExportRequest { resource_spans: vec![ResourceSpans { resource, scope_spans }] }.encode_to_vec()
+}
+
+fn attribute(key: String, value: Value) -> KeyValue {
+    KeyValue { key, value: Some(AnyValue { value: Some(value) }) }
+}
+
+fn message(span: Span) -> SpanMessage {
+    let parent = span.parent.map(|parent| parent.number().to_be_bytes().to_vec());
+    let end_us = span.started_us.saturating_add(span.duration_us);
+    let attributes = span.attributes.into_iter().map(|(key, value)| {
+        let value = match value {
+            AttributeValue::Text(text) => Value::Text(text),
+            AttributeValue::Number(number) => Value::Number(number),
+            AttributeValue::Flag(flag) => Value::Flag(flag),
+        };
+        attribute(key.to_owned(), value)
+    });
+    SpanMessage {
+        trace_id: span.context.trace.number().to_be_bytes().to_vec(),
+        span_id: span.context.span.number().to_be_bytes().to_vec(),
+        parent_span_id: parent.unwrap_or_default(),
+        name: span.name,
+        kind: match span.kind {
+            SpanKind::Internal => 1,
+            SpanKind::Server => 2,
+            SpanKind::Client => 3,
+            SpanKind::Consumer => 5,
+        },
+        start_ns: span.started_us.saturating_mul(1_000),
+        end_ns: end_us.saturating_mul(1_000),
+        attributes: attributes.collect(),
+        status: span.error.map(|message| Status { message, code: STATUS_ERROR }),
+        flags: if span.context.is_sampled { SAMPLED } else { 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::trace::{SpanId, TraceContext, TraceId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_span_survives_its_encoding(
+            trace in 1_u128.., span in 1_u64.., parent: u64, name: String,
+            started_us in 0..(1_u64 << 50), duration_us in 0..(1_u64 << 50),
+            text: String, number: i64, flag: bool, error: Option<String>,
+        ) {
+            let context = TraceContext {
+                trace: TraceId::new(trace).unwrap(),
+                span: SpanId::new(span).unwrap(),
+                is_sampled: true,
+            };
+            let sent = Span {
+                context, parent: SpanId::new(parent), name: name.clone(), kind: SpanKind::Consumer,
+                started_us, duration_us, error: error.clone(),
+                attributes: vec![
+                    ("text", AttributeValue::Text(text.clone())),
+                    ("number", AttributeValue::Number(number)),
+                    ("flag", AttributeValue::Flag(flag)),
+                ],
+            };
+            let bytes = encode(&[("service.name".to_owned(), "mill".to_owned())], vec![sent]);
+            let decoded = ExportRequest::decode(&bytes[..]).unwrap();
+            let batch = &decoded.resource_spans[0];
+            let service = attribute("service.name".to_owned(), Value::Text("mill".to_owned()));
+            prop_assert_eq!(&batch.resource.as_ref().unwrap().attributes, &vec![service]);
+            let read = &batch.scope_spans[0].spans[0];
+            prop_assert_eq!(&read.trace_id, &trace.to_be_bytes());
+            prop_assert_eq!(&read.span_id, &span.to_be_bytes());
+            let parent_bytes = if parent == 0 { vec![] } else { parent.to_be_bytes().to_vec() };
+            prop_assert_eq!(&read.parent_span_id, &parent_bytes);
+            prop_assert_eq!((&read.name, read.kind, read.flags), (&name, 5, 1));
+            let times = (started_us * 1_000, (started_us + duration_us) * 1_000);
+            prop_assert_eq!((read.start_ns, read.end_ns), times);
+            let attributes = vec![
+                attribute("text".to_owned(), Value::Text(text)),
+                attribute("number".to_owned(), Value::Number(number)),
+                attribute("flag".to_owned(), Value::Flag(flag)),
+            ];
+            prop_assert_eq!(&read.attributes, &attributes);
+            let status = error.map(|message| Status { message, code: 2 });
+            prop_assert_eq!(&read.status, &status);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+"""A collector of traces: decodes each batch with the official classes, and writes a line of JSON per span."""
+
+import json
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+
+class Collector(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path != "/v1/traces" or self.headers["content-type"] != "application/x-protobuf":
+            self.send_error(400)
+            return
+        request = ExportTraceServiceRequest.FromString(body)
+        with open(os.environ["TRACES_SPANS"], "a") as spans:
+            for batch in request.resource_spans:
+                resource = {a.key: a.value.string_value for a in batch.resource.attributes}
+                for scope in batch.scope_spans:
+                    for span in scope.spans:
+                        line = MessageToDict(span)
+                        line |= {
+                            "resource": resource,
+                            "scope": scope.scope.name,
+                            "trace": span.trace_id.hex(),
+                            "id": span.span_id.hex(),
+                            "parent": span.parent_span_id.hex(),
+                        }
+                        print(json.dumps(line), file=spans)
+        self.send_response(200)
+        self.send_header("content-type", "application/x-protobuf")
+        self.end_headers()
+        self.wfile.write(ExportTraceServiceResponse().SerializeToString())
+
+    def log_message(self, *_):
+        pass
+
+
+server = HTTPServer(("127.0.0.1", 0), Collector)
+address = os.environ["TRACES_ADDRESS"]
+with open(address + ".new", "w") as file:
+    file.write(f"http://127.0.0.1:{server.server_port}")
+os.rename(address + ".new", address)
+server.serve_forever()

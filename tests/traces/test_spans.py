@@ -1,0 +1,74 @@
+"""Spans of jobs, as the collector has decoded them."""
+
+import json
+import os
+import secrets
+import time
+import unittest
+import urllib.request
+
+
+def submit(path, document, sampled):
+    """Submits a job in a new trace; returns the numbers of the trace and of the caller's span."""
+    trace, caller = secrets.token_hex(16), secrets.token_hex(8)
+    request = urllib.request.Request(os.environ["GRISTMILL_URL"] + path, json.dumps(document).encode())
+    request.add_header("authorization", "Bearer " + os.environ["GRISTMILL_ADMIN_KEY"])
+    request.add_header("content-type", "application/json")
+    request.add_header("traceparent", f"00-{trace}-{caller}-{'01' if sampled else '00'}")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        answer.read()
+    return trace, caller
+
+
+def spans_of(trace, names):
+    """The spans of a trace by name, once all of these names have arrived."""
+    end = time.monotonic() + 60
+    while True:
+        lines = []
+        if os.path.exists(os.environ["TRACES_SPANS"]):
+            with open(os.environ["TRACES_SPANS"]) as file:
+                lines = [json.loads(line) for line in file if line.endswith("\n")]
+        found = {line["name"]: line for line in lines if line["trace"] == trace}
+        if names <= found.keys():
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"{names} expected, found {found}")
+        time.sleep(0.1)
+
+
+class Spans(unittest.TestCase):
+    def check(self, operation):
+        server = f"POST /v2/{{endpoint}}/{operation}"
+        trace, caller = submit(f"/v2/echo/{operation}", {"input": {"a": 1}}, True)
+        found = spans_of(trace, {server, "job", "attempt"})
+        self.assertEqual(found[server]["kind"], "SPAN_KIND_SERVER")
+        self.assertEqual(found[server]["parent"], caller)
+        self.assertEqual(found["job"]["parent"], found[server]["id"])
+        self.assertEqual(found["attempt"]["parent"], found["job"]["id"])
+        self.assertEqual(found["job"]["resource"]["service.name"], "gristmill")
+        self.assertEqual(found["job"]["scope"], "gristmill")
+        for span in found.values():
+            self.assertLessEqual(int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
+            self.assertNotIn("status", span)
+
+    def test_run(self):
+        self.check("run")
+
+    def test_runsync(self):
+        self.check("runsync")
+
+    def test_a_trace_that_is_not_sampled_has_no_span(self):
+        trace, _ = submit("/v2/echo/runsync", {"input": {}}, False)
+        later, _ = submit("/v2/echo/runsync", {"input": {}}, True)
+        spans_of(later, {"job"})
+        self.assertEqual(spans_of(trace, set()), {})
+
+    def test_a_failure_has_an_error(self):
+        # The handler wants an input of another form.
+        trace, _ = submit("/v2/fetch/runsync", {"input": {"url": 1}}, True)
+        found = spans_of(trace, {"job", "attempt"})
+        self.assertEqual(found["attempt"]["status"]["code"], "STATUS_CODE_ERROR")
+
+
+if __name__ == "__main__":
+    unittest.main()
