@@ -20,7 +20,7 @@ demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)
 	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
 
-test: setup check docs unit clients guest-sdks console monitoring ## formatting, lints, docs and every test
+test: setup check docs unit clients guest-sdks console ## formatting, lints, docs and every test
 
 check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check
