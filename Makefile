@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go console traces guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -20,7 +20,7 @@ demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)
 	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
 
-test: setup check docs unit clients guest-sdks console traces ## formatting, lints, docs and every test
+test: setup check docs unit clients guest-sdks console traces monitoring ## formatting, lints, docs and every test
 
 check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check
@@ -64,6 +64,10 @@ console: guests ## the web console in Chromium; needs node, and chromium for the
 traces: guests ## the spans of a real host, decoded by the official classes; needs python3
 	$(BUILD_UNDER_TEST)
 	sh tests/traces/run.sh $(UNDER_TEST) $(GUESTS)
+
+monitoring: guests ## the Prometheus rules and Grafana dashboards; needs python3 and Prometheus
+	$(BUILD_UNDER_TEST)
+	sh tests/monitoring/run.sh $(UNDER_TEST) $(GUESTS)
 
 registry: guests ## fetch images from a third-party registry; needs apt
 	sh tests/registry/run.sh
