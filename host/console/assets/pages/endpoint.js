@@ -2,7 +2,7 @@
 // releases, webhooks, settings and usage. The tab is a part of the address.
 import { html, useMemo, useState, useRef } from '../lib/html.js';
 import { json, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
-import { counts, useTopics } from '../lib/live.js';
+import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go, replace } from '../lib/router.js';
@@ -88,7 +88,6 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const endpoint = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}`, { signal: s }) : Promise.resolve(undefined), [id], { keep: true });
   const releases = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}/releases`, { signal: s }) : Promise.resolve([]), [id], { keep: true });
   const [secret, setSecret] = useState('');
-  useTopics(can('read') ? ['overview'] : []);
   const c = counts.value[id];
   const e = endpoint.data;
   const window = WINDOWS.some(([w]) => w === query.get('window')) ? /** @type {string} */ (query.get('window')) : '15m';

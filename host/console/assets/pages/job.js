@@ -92,6 +92,7 @@ export function Page({ path: [, endpoint, id] }) {
   const base = `v2/${seg(endpoint)}`;
   const [again, setAgain] = useState(false);
   const [streams, setStreams] = useState(false);
+  const [asJson, setAsJson] = useState(false);
   const status = useLoad((s) => text(`${base}/status/${seg(id)}?input=true`, { signal: s }), [endpoint, id], { keep: true });
   const timeline = useLoad((s) => json(`${base}/timeline/${seg(id)}`, { signal: s }), [endpoint, id], { keep: true });
   const logs = useLoad((s) => can('manage') ? json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ job: id, tail: 2000 })}`, { signal: s }).then((l) => l.map((x) => ({ ...x, endpoint }))) : Promise.resolve([]), [endpoint, id], { keep: true });
@@ -123,7 +124,7 @@ export function Page({ path: [, endpoint, id] }) {
     ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error}/></section>`}
     <${Chunks} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
     <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>
-    <section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && !(streams && output.length > 200000) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? 'The chunks above are the output.' : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section></div>
+    <section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && (!streams || asJson) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? html`${done ? 'The chunks are the output.' : 'The chunks arrive.'}${output !== undefined && html` <${Button} small kind="quiet" onClick=${() => setAsJson(true)}>Show them as JSON</${Button}>`}` : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section></div>
     ${input !== undefined && html`<section class="panel"><header><h2>Input</h2></header><${Json} text=${input} label="Input"/></section>`}
     ${can('manage') && html`<section class="panel"><header><h2>Log lines</h2><a href=${link(['logs'], { endpoint, job: id })}>Follow in Logs</a></header><${LogView} lines=${logs.data ?? []} stick=${!done} job=${false} fit empty=${html`<p class="faint">${done ? 'The handler wrote no line.' : 'No line yet.'}</p>`}/></section>`}
     <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input ?? '{}'}${doc.tags ? `,"tags":${JSON.stringify(doc.tags)}` : ''}}`)} \\\n  ${hostUrl}/v2/${seg(endpoint)}/run`}/></div></section>`}

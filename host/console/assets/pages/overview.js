@@ -2,7 +2,7 @@
 // above it if the key may see that. Counts come from the live stream, the rest is read when it is needed.
 import { html, useMemo } from '../lib/html.js';
 import { list, json, query, seg, hostUrl } from '../lib/api.js';
-import { counts, useTopics } from '../lib/live.js';
+import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link } from '../lib/router.js';
@@ -45,7 +45,6 @@ function Row({ id, endpoint, series, failure, recent }) {
 }
 
 export function Page() {
-  useTopics(can('read') ? ['overview'] : []);
   const manage = can('manage');
   const endpoints = useLoad((s) => manage ? list('v1/endpoints', s) : Promise.resolve(null), [manage], { every: 30000, keep: true });
   const series = useLoad((s) => settle(json(`v1/series${query({ window: '15m' })}`, { signal: s }), null), [], { every: 10000, keep: true });
@@ -61,7 +60,7 @@ export function Page() {
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}
     <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. These commands make the first one; or drop a component on the page Handlers.' : 'This key sees no endpoint.'}</${Empty}>`
-      : html`<${Table} label="Endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
+      : html`<${Table} label="Endpoints" class="endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
         ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id], WINDOW['15m'] / (series.data?.stepMs ?? 1e4))} failure=${newest.get(id)} recent=${timing.data?.[id]}/>`)}</${Table}>`}</section>`;
 }
 /**

@@ -72,7 +72,7 @@ export function Chart({ title, unit, whole, at, lines, marks = [], from, to }) {
         ctx.restore();
       };
       plot.current = new uPlot({
-        width: el.clientWidth, height: 168, padding: [10, 8, 0, 0],
+        width: el.clientWidth, height: 168, padding: [10, 22, 0, 0],
         tzDate: (s) => zone.value === 'utc' ? uPlot.tzDate(new Date(s * 1000), 'Etc/UTC') : new Date(s * 1000),
         cursor: { points: { size: 6 }, drag: { x: false, y: false }, sync: { key: 'gristmill' } },
         legend: { show: false },

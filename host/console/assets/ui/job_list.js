@@ -4,7 +4,7 @@
 // All of these times are the host's: the clock of the browser may be another one.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { json, query, seg } from '../lib/api.js';
-import { counts, seenAt, useTopics } from '../lib/live.js';
+import { counts, seenAt } from '../lib/live.js';
 import { paused } from '../lib/settings.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
@@ -94,7 +94,6 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   const pages = useRef(data);
   pages.current = data;
 
-  useTopics(can('read') ? ['overview'] : []);
   // The counts are those of endpoints: which of the new jobs match a narrower filter is not known.
   const narrow = !!(filter.status?.length || filter.tag?.length || filter.idPrefix || filter.error);
   const total = Object.entries(counts.value).reduce((n, [id, c]) => !filter.endpoint?.length || filter.endpoint.includes(id) ? n + c.submitted : n, 0);
