@@ -2,7 +2,7 @@
 // endpoints, and jobs that complete, fail, wait, run long and stream, with tags and log lines.
 import { readFileSync } from 'node:fs';
 import { deflateSync, crc32 } from 'node:zlib';
-import { api, component, run } from './browser/page.js';
+import { api, component, run, upload } from './browser/page.js';
 
 /** The endpoints: their handlers, and their settings. @type {[string, string, any][]} */
 const ENDPOINTS = [
@@ -37,7 +37,7 @@ export async function deploy() {
   const known = new Set((await api('GET', 'v1/endpoints')).map((e) => e.id));
   for (const [id, handler, settings] of ENDPOINTS) {
     if (known.has(id)) continue;
-    await upload(`v1/handlers/${id}:1.4.0`, handler);
+    await upload(`${id}:1.4.0`, component(handler));
     await api('POST', 'v1/templates', { id, name: id, imageName: `${id}:1.4.0`, category: 'CPU', isServerless: true, readme: `# ${id}\n\nRuns the sample handler \`${handler}\`.\n` });
     await api('POST', 'v1/endpoints', { id, name: id, templateId: id, ...settings });
   }
@@ -45,14 +45,9 @@ export async function deploy() {
 }
 /** A second release of one of them. */
 export async function release() {
-  await upload('v1/handlers/invoices:1.5.0', 'playground', true);
-  await api('PATCH', 'v1/templates/invoices', { imageName: 'invoices:1.5.0' });
-}
-async function upload(path, handler, changed = false) {
   // A custom section of the component changes its hash and nothing else.
-  const bytes = Buffer.concat([readFileSync(component(handler)), changed ? Buffer.from([0, 2, 1, 120]) : Buffer.alloc(0)]);
-  const answer = await fetch(`${process.env.GRISTMILL_URL}/${path}`, { method: 'PUT', body: bytes, headers: { Authorization: `Bearer ${process.env.GRISTMILL_ADMIN_KEY}`, 'Content-Type': 'application/wasm' } });
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+  await upload('invoices:1.5.0', Buffer.concat([readFileSync(component('playground')), Buffer.from([0, 2, 1, 120])]));
+  await api('PATCH', 'v1/templates/invoices', { imageName: 'invoices:1.5.0' });
 }
 
 /** Submits jobs for some seconds, some each second. @param {number} seconds */

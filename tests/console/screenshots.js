@@ -31,7 +31,7 @@ for (const [name, dark, width] of [['light', false, 1280], ['dark', true, 1280],
   await to('');
   await page.getByLabel('API key').waitFor();
   if (!only || only.includes('login')) await shoot('login');
-  await login((await key(['admin'], 'screenshots')).text);
+  await login((await key(['admin'], 'operator')).text);
   for (const [what, at] of Object.entries(pages)) {
     if (only && !only.includes(what)) continue;
     await to(at);
