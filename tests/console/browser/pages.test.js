@@ -59,7 +59,7 @@ test('logs of two endpoints come in one list, and long lines wrap', async () => 
   assert.equal(await height(), 24);
   await page.getByRole('button', { name: 'Wrap lines' }).click();
   await until('the line takes several rows', async () => await height() > 24);
-  // What is computed from the number of characters is what the text needs.
+  // The height from the number of characters is the height of the text.
   for (const l of await lines.all()) assert.ok(await l.evaluate((e) => /** @type {any} */ (e.querySelector('.line')).scrollHeight <= e.clientHeight), 'the whole line is shown');
   await page.getByRole('button', { name: 'Leave out playground' }).click();
   await page.getByLabel('Endpoint', { exact: true }).waitFor();
