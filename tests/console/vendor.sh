@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes host/console/assets/vendor from the packages of npm, in pinned versions. Usage: vendor.sh
-# The result is committed; the hashes in VENDORED.md show that nobody has edited it.
+# The result is committed; the hashes in VENDORED.md show that it was not edited.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 vendor=$here/../../host/console/assets/vendor

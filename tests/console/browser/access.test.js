@@ -1,4 +1,4 @@
-// Who may see what: a revoked key ends the session at once, a key that only reads has no buttons that
+// Access: a revoked key ends the session at once, a key that only reads has no buttons that
 // change things, a wrong key is refused with a sentence.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';

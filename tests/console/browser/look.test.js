@@ -1,5 +1,5 @@
 // Every page in both colour schemes and at 320 px: no serious finding of axe, no sideways scroll, no error
-// in the console; the same below a prefix, with the keyboard alone, and within the time for first paint.
+// in the console; the same below a prefix, with the keyboard alone, and what the first paint needs.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -34,7 +34,6 @@ for (const dark of [false, true]) {
     for (const at of await pages()) {
       await to(at);
       await page.getByRole('heading', { level: 1 }).waitFor();
-      await page.waitForLoadState('networkidle').catch(() => {});
       await loaded(page);
       await look(at);
     }
@@ -44,14 +43,18 @@ for (const dark of [false, true]) {
   });
 }
 
-test('320 px: no page scrolls sideways, and the menu opens', async () => {
+test('320 px, and a zoom of 200 %: no page scrolls sideways, and the menu opens', async () => {
   const { page, login, to, check, end } = await open({ width: 320 });
   await login((await key()).text);
-  for (const at of await pages()) {
-    await to(at);
-    await page.getByRole('heading', { level: 1 }).waitFor();
-    await loaded(page);
-    assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), at);
+  // A window of 1280 px that is zoomed to 200 % has 640 px.
+  for (const width of [640, 320]) {
+    await page.setViewportSize({ width, height: 430 });
+    for (const at of await pages()) {
+      await to(at);
+      await page.getByRole('heading', { level: 1 }).waitFor();
+      await loaded(page);
+      assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${at} at ${width} px`);
+    }
   }
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: 'Jobs', exact: true }).click();
@@ -125,17 +128,31 @@ test('times are local or UTC by a switch', async () => {
   await end();
 });
 
-test('the first paint comes within 300 ms on loopback', async (t) => {
-  const paints = [];
-  for (let i = 0; i < 5; i++) {
+test('the first view needs two round trips and few bytes', async (t) => {
+  const paints = [], views = [];
+  let requests = [], named = [], bytes = 0;
+  for (let i = 0; i < 7; i++) {
     const { page, to, end } = await open();
+    const all = [];
+    page.on('requestfinished', (q) => all.push(q));
     await to('');
     await page.getByLabel('API key').waitFor();
-    paints.push(await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0));
+    const at = await page.evaluate(() => ({ paint: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0, view: performance.now() }));
+    paints.push(at.paint);
+    views.push(at.view);
+    requests = all.map((q) => new URL(q.url()).pathname.replace(/^.*\/console\//, ''));
+    named = await page.evaluate(() => [...document.querySelectorAll('head link, head script')].map((e) => e.getAttribute('href') ?? e.getAttribute('src')));
+    bytes = (await Promise.all(all.map(async (q) => (await q.sizes()).responseBodySize))).reduce((a, b) => a + b, 0);
     await end();
   }
-  paints.sort((a, b) => a - b);
-  t.diagnostic(`first paints: ${paints.map((p) => Math.round(p)).join(', ')} ms`);
-  // The fastest of five: the machine that runs the tests does other things too.
-  assert.ok(paints[0] > 0 && paints[0] < 300, `${paints}`);
+  const middle = (l) => Math.round(l.sort((a, b) => a - b)[3]);
+  t.diagnostic(`first paint after ${middle(paints)} ms, the form after ${middle(views)} ms (medians of 7); ${requests.length} requests, ${bytes} bytes`);
+  // Everything that the first view needs is named by index.html: a module that only another module names
+  // would wait for it. The question for the session is the one call after that.
+  const late = requests.filter((r) => r !== '' && r !== 'session' && !named.includes(r));
+  assert.deepEqual(late, []);
+  assert.ok(requests.length <= 40, `${requests.length} requests`);
+  assert.ok(bytes > 0 && bytes <= 160_000, `${bytes} bytes`);
+  // The machine that runs the tests does other things too.
+  assert.ok(middle(paints) > 0 && middle(paints) < 5000, `${paints}`);
 });

@@ -17,6 +17,11 @@ export async function api(method, path, body, key = ADMIN) {
   return text ? JSON.parse(text) : undefined;
 }
 export const run = (endpoint, input, more = {}) => api('POST', `v2/${endpoint}/run`, { input, ...more });
+/** Uploads a component under an image name. @param {string} image @param {string | Buffer} file a path or its bytes */
+export async function upload(image, file) {
+  const answer = await fetch(`${HOST}/v1/handlers/${image}`, { method: 'PUT', headers: { Authorization: `Bearer ${ADMIN}`, 'Content-Type': 'application/wasm' }, body: typeof file === 'string' ? readFileSync(file) : file });
+  assert.ok(answer.ok, `${image}: ${answer.status} ${await answer.text()}`);
+}
 /** Waits for something true, with the reason in its failure. */
 export async function until(what, f, ms = 20000) {
   const end = Date.now() + ms;

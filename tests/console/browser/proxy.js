@@ -12,6 +12,8 @@ export async function proxy(prefix) {
     q.pipe(up);
   }).listen(0, '127.0.0.1');
   await new Promise((d) => server.once('listening', d));
+  // A test that fails does not come to its end: the process may end all the same.
+  server.unref();
   const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
   return { base: `http://127.0.0.1:${port}${prefix}`, cut: () => server.closeAllConnections(), end: () => { server.closeAllConnections(); server.close(); } };
 }

@@ -1,9 +1,10 @@
 // The one event stream of this tab. Pages name the topics that they need; the stream is opened again
 // when the set of topics changes, closed while the tab is hidden, and closed while live updates are
-// paused. Values of the overview are signals: only the cells that show a changed number are drawn again.
+// paused; a page that is opened then still reads the first event. Values of the overview are signals: only the cells that show a changed number are drawn again.
 import { signal, effect, useEffect, batch } from './html.js';
 import { follow } from './sse.js';
 import { paused } from './settings.js';
+import { session } from './session.js';
 import { query } from './api.js';
 
 /** @typedef {{ waiting: number, running: number, workers: number, submitted: number, completed: number, failed: number, cancelled: number, timedOut: number }} Counts */
@@ -23,6 +24,14 @@ const topics = signal('');
 const visible = signal(document.visibilityState !== 'hidden');
 document.addEventListener('visibilitychange', () => { visible.value = document.visibilityState !== 'hidden'; });
 
+// Another key may see other endpoints.
+let whose = '';
+effect(() => {
+  const id = session.value?.key.id ?? '';
+  if (id !== whose) counts.value = {};
+  whose = id;
+});
+
 let queued = false;
 function changed() {
   if (queued) return;
@@ -33,7 +42,10 @@ function changed() {
 
 effect(() => {
   const now = topics.value;
-  if (!now || paused.value || !visible.value) { state.value = 'off'; return; }
+  const once = paused.value;
+  // Without this a page that is opened while updates are paused would have no numbers at all.
+  const enough = once && (!now.includes('overview') || Object.keys(counts.peek()).length > 0);
+  if (!now || enough || !visible.value) { state.value = 'off'; return; }
   const stop = new AbortController();
   let first = true;
   follow(`v1/events${query({ topics: now })}`, stop.signal, (event) => {
@@ -49,8 +61,13 @@ effect(() => {
         seenAt.value = data.at;
       }
       for (const listener of listeners) listener(event.event, data);
+      if (!stop.signal.aborted) state.value = once ? 'off' : 'open';
     });
-  }, { onState: (s) => { first = true; if (!stop.signal.aborted) state.value = s; } });
+    if (once) { stop.abort(); return true; }
+  }, {
+    // A stream is live with its first event: a busy host may accept the connection long before that.
+    onState: (s) => { first = true; if (!stop.signal.aborted && !once) state.value = s === 'open' ? 'waiting' : s; },
+  });
   return () => stop.abort();
 });
 

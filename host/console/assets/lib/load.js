@@ -1,5 +1,5 @@
 // Data of a page: `useLoad` calls a function when its inputs change, keeps the last answer while the
-// next one is on its way (so the layout stands still), and aborts a call whose answer nobody waits for.
+// next one is on its way (so the layout stands still), and aborts a call when its answer is not needed any more.
 import { useEffect, useState, useRef } from './html.js';
 
 /**

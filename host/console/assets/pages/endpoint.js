@@ -2,7 +2,7 @@
 // releases, webhooks, settings and usage. The tab is a part of the address.
 import { html, useMemo, useState, useRef } from '../lib/html.js';
 import { json, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
-import { counts, useTopics } from '../lib/live.js';
+import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go, replace } from '../lib/router.js';
@@ -16,7 +16,9 @@ import { Chart } from '../ui/chart.js';
 import { Settings } from '../ui/settings_form.js';
 import { Usage } from './billing.js';
 import { Tail } from './logs.js';
-import { at, start } from '../ui/series.js';
+import { at, start, WINDOW } from '../ui/series.js';
+import { StateBar } from '../ui/state_bar.js';
+import { Compare } from '../ui/compare.js';
 
 const WINDOWS = [['15m', '15 min'], ['6h', '6 h'], ['7d', '7 days']];
 
@@ -24,30 +26,47 @@ function Charts({ id, window, releases }) {
   const { data, error } = useLoad((s) => json(`v1/endpoints/${seg(id)}/series${queryOf({ window })}`, { signal: s }), [id, window], { every: window === '15m' ? 10000 : 60000, keep: true });
   const made = useMemo(() => {
     if (!data) return null;
-    const p = data.points, from = start(data);
+    const p = data.points;
+    // The whole window, also where the points begin later or there is none yet.
+    const last = p.length ? start(data) + p.length * data.stepMs : Date.now();
     const pick = (f) => p.map((x) => f(x) ?? null);
     const line = (label, color, f, more = {}) => ({ label, color, values: pick(f), ...more });
     const busy = (x) => x.completed + x.failed + (x.timedOut ?? 0) > 0;
     const times = (name) => [line('p50', '--soft', (x) => busy(x) ? x[name]?.p50 : null), line('p95', '--run', (x) => busy(x) ? x[name]?.p95 : null, { dash: [6, 3] }), line('p99', '--late', (x) => busy(x) ? x[name]?.p99 : null, { dash: [2, 3] })];
-    return { at: p.map((x, i) => at(x, data, i)), from, to: from + p.length * data.stepMs, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
+    return { at: p.map((x, i) => at(x, data, i)), from: last - WINDOW[window], to: last, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
   }, [data]);
   const marks = useMemo(() => (releases ?? []).map((r) => ({ at: Date.parse(r.releasedAt), text: `v${r.version}` })).reverse(), [releases]);
   if (error && !data) return html`<${Trouble} error=${error}/>`;
   if (!made) return html`<div class="charts">${[1, 2, 3, 4].map((i) => html`<div class="chart" key=${i}><div class="plot"></div><${Loading} rows=${2}/></div>`)}</div>`;
   const common = { at: made.at, from: made.from, to: made.to, marks };
-  return html`<div class="charts"><${Chart} title=${`Jobs in ${duration(made.step)}`} unit=${short} lines=${made.jobs} ...${common}/><${Chart} title="Queue" unit=${short} lines=${made.queue} ...${common}/>
+  return html`<div class="charts"><${Chart} title=${`Jobs in ${duration(made.step)}`} unit=${short} whole lines=${made.jobs} ...${common}/><${Chart} title="Queue" unit=${short} whole lines=${made.queue} ...${common}/>
     <${Chart} title="Time waited" unit=${duration} lines=${made.delay} ...${common}/><${Chart} title="Time run" unit=${duration} lines=${made.run} ...${common}/></div>`;
 }
 
-function Releases({ id, releases, reload, now }) {
+const WORKERS = [['running', 'running', 'run'], ['idle', 'idle', 'wait'], ['initializing', 'starting', 'soft'], ['throttled', 'throttled', 'late'], ['unhealthy', 'unhealthy', 'bad']];
+/** Its workers by what they do. @param {{ id: string, max?: number }} props */
+function Workers({ id, max }) {
+  const c = counts.value[id];
+  // The counts of the live stream say when to look again.
+  const { data } = useLoad((s) => json(`v2/${seg(id)}/health`, { signal: s }), [id, c?.workers, c?.running], { keep: true });
+  if (!data) return null;
+  return html`<section class="panel"><header><h2>Workers</h2>${max !== undefined && html`<span class="faint">at most ${num(max)}</span>`}</header><div class="body"><${StateBar} label="Workers" of=${max} parts=${WORKERS.map(([field, name, color]) => [name, data.workers[field] ?? 0, color])}/></div></section>`;
+}
+
+function Releases({ id, releases, reload }) {
+  const [pair, setPair] = useState(/** @type {number[]} */ ([]));
   if (!releases) return html`<${Loading}/>`;
+  // The two that are compared: the newest choice takes the place of the older one.
+  const choose = (v) => setPair((p) => p.includes(v) ? p.filter((x) => x !== v) : [...p, v].slice(-2));
+  const chosen = releases.filter((r) => pair.includes(r.version));
   const back = async (version) => {
     if (!await ask(`Roll back to version ${version}?`, 'Waiting jobs and new jobs run its handler; jobs that run now go on with the present one. The settings stay.', `Roll back to ${version}`)) return;
     await json(`v1/endpoints/${seg(id)}/rollback`, { method: 'POST', body: { version } });
     say(`The endpoint runs the handler of version ${version} again.`);
     await reload();
   };
-  return html`<section class="panel"><${Table} label="Releases" head=${['Version', 'Released', 'Image', 'Digest', ['', 'n']]}>${releases.map((r, i) => html`<tr key=${r.version}><td><b>${r.version}</b>${i === 0 && html` <span class="tag">runs now</span>`}</td><td><${Time} at=${r.releasedAt} show=${brief}/><span class="sub-line">${ago(r.releasedAt)}</span></td><td class="mono">${r.image}</td>
+  return html`${chosen.length === 2 && html`<${Compare} newer=${chosen[0]} older=${chosen[1]} onClose=${() => setPair([])}/>`}
+    <section class="panel">${releases.length > 1 && html`<header><h2>Releases</h2><span class="faint" role="status">${chosen.length === 1 ? `Version ${chosen[0].version} and …: choose another one` : 'Choose two to compare them.'}</span></header>`}<${Table} label="Releases" head=${[...(releases.length > 1 ? [[html`<span class="off-screen">Compare</span>`, 'check-cell']] : []), 'Version', 'Released', 'Image', 'Digest', ['', 'n']]}>${releases.map((r, i) => html`<tr key=${r.version} class=${pair.includes(r.version) ? 'picked' : ''}>${releases.length > 1 && html`<td class="check-cell"><label><span class="off-screen">Compare version ${r.version}</span><input type="checkbox" checked=${pair.includes(r.version)} onChange=${() => choose(r.version)}/></label></td>`}<td><b>${r.version}</b>${i === 0 && html` <span class="tag">runs now</span>`}</td><td><${Time} at=${r.releasedAt} show=${brief}/><span class="sub-line">${ago(r.releasedAt)}</span></td><td class="mono">${r.image}</td>
       <td><span class="mono" title=${r.sha256}>${r.sha256?.slice(0, 12)}</span>${r.sha256 === releases[0].sha256 && i > 0 && html`<span class="sub-line">same as now</span>`}</td><td class="n">${i > 0 && r.sha256 && r.sha256 !== releases[0].sha256 && html`<${Button} small onClick=${() => back(r.version)}>Roll back</${Button}>`}</td></tr>`)}</${Table}></section>`;
 }
 
@@ -69,7 +88,6 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const endpoint = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}`, { signal: s }) : Promise.resolve(undefined), [id], { keep: true });
   const releases = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}/releases`, { signal: s }) : Promise.resolve([]), [id], { keep: true });
   const [secret, setSecret] = useState('');
-  useTopics(can('read') ? ['overview'] : []);
   const c = counts.value[id];
   const e = endpoint.data;
   const window = WINDOWS.some(([w]) => w === query.get('window')) ? /** @type {string} */ (query.get('window')) : '15m';
@@ -91,13 +109,13 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
       ${can('submit') && html`<a class="button" href=${link(['playground'], { endpoint: id })}>Try it</a>`}${tab === 'settings' && e && html`<${Button} kind="danger" onClick=${remove}>Delete …</${Button}>`}</${Head}>
     <${Trouble} error=${endpoint.error?.status === 404 ? new Error(`There is no endpoint ${id}.`) : endpoint.error} retry=${endpoint.reload}/>
     <${Tabs} label=${id} now=${tab} tabs=${tabs.map(([t, name]) => [t, name, link(['endpoints', id, ...(t === 'overview' ? [] : [t])])])}/>
-    ${tab === 'overview' ? html`<dl class="tiles">${[['Waiting', num(c?.waiting)], ['Running', html`${num(c?.running)}${e && html` <small>of ${num(e.workersMax)}</small>`}`], ['Workers', num(c?.workers)], ['Completed', num(c?.completed)], ['Failed', num(c && c.failed + c.timedOut)], ...(e ? [['Version', html`${e.version} <small>${releases.data?.[0] ? ago(releases.data[0].releasedAt) : ''}</small>`]] : [])].map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>
-      <div class="filters"><${Choice} label="Time shown" value=${window} onChange=${(w) => replace(link(['endpoints', id], { window: w }))} options=${WINDOWS}/><span class="faint">Dashed marks are deploys.</span></div><${Charts} id=${id} window=${window} releases=${releases.data}/>
+    ${tab === 'overview' ? html`<dl class="tiles">${[['Waiting', num(c?.waiting)], ['Running', html`${num(c?.running)}${e && html` <small>of ${num(e.workersMax)}</small>`}`], ['Completed', num(c?.completed)], ['Failed', num(c && c.failed + c.timedOut)], ...(e ? [['Version', html`${e.version} <small>${releases.data?.[0] ? ago(releases.data[0].releasedAt) : ''}</small>`]] : [])].map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>
+      <div class="filters"><${Choice} label="Time shown" value=${window} onChange=${(w) => replace(link(['endpoints', id], { window: w }))} options=${WINDOWS}/><span class="faint">Dashed marks are deploys.</span></div><${Charts} id=${id} window=${window} releases=${releases.data}/>${can('read') && html`<${Workers} id=${id} max=${e?.workersMax}/>`}
       ${e && html`<section class="panel"><header><h2>What it runs</h2>${can('submit') && html`<span class="actions"><${Button} small onClick=${pause}>${e.workersMax === 0 ? 'Go on with 4 workers' : 'Pause'}</${Button}>${c?.waiting > 0 && html`<${Button} small kind="danger" onClick=${purge}>Remove waiting jobs …</${Button}>`}</span>`}</header><div class="body"><${Facts} pairs=${[['Handler', releases.data?.[0] && html`<span class="mono">${releases.data[0].image}</span>`], ['Template', html`<a href=${link(['templates', e.templateId])}>${e.templateId}</a>`], ['Memory of a job', bytes(e.memoryMib * 1048576)], ['Time limit', duration(e.executionTimeoutMs)], ['Jobs of one instance', num(e.reuse?.maxJobs)], ['May call', e.allowedHosts?.join(', ') || 'nothing'], ['Created', html`<${Time} at=${e.createdAt} show=${brief}/>`]]}/></div></section>`}`
     : tab === 'jobs' ? html`<${JobList} key="jobs" endpoint=${false} filter=${{ endpoint: [id] }} tagTo=${(k, v) => link(['jobs'], { endpoint: id, tag: `${k}:${v}` })} empty=${html`<${Empty} title="No job yet" command=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d '{"input":{}}' ${hostUrl}/v2/${id}/run`}/>`}/>`
     : tab === 'failed' ? html`<${JobList} key="failed" endpoint=${false} filter=${failed} tagTo=${(k, v) => link(['jobs'], { endpoint: id, status: 'FAILED', tag: `${k}:${v}` })} empty=${html`<${Empty} title="No failed job">Nothing that is still kept has failed.</${Empty}>`}/>`
-    : tab === 'logs' ? html`<${Tail} endpoint=${id} query=${query} at=${['endpoints', id, 'logs']}/>`
-    : tab === 'releases' ? html`<${Releases} id=${id} releases=${releases.data} reload=${reload} now=${e?.version}/>`
+    : tab === 'logs' ? html`<${Tail} endpoints=${[id]} query=${query} at=${['endpoints', id, 'logs']}/>`
+    : tab === 'releases' ? html`<${Releases} id=${id} releases=${releases.data} reload=${reload}/>`
     : tab === 'webhooks' ? html`<${Webhooks} id=${id} secret=${secret} setSecret=${setSecret}/>`
     : tab === 'settings' ? e ? html`<${Settings} key=${e.version} endpoint=${e} reload=${reload}/>` : html`<${Loading}/>`
     : tab === 'usage' ? html`<${Usage} endpoint=${id} query=${query} to=${(q) => link(['endpoints', id, 'usage'], q)}/>` : html`<${Empty} title="No such tab"/>`}`;

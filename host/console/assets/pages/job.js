@@ -68,6 +68,12 @@ function Chunks({ endpoint, id, onEnd, onSome }) {
   return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(chunks.length)} · ${state}</span></header><div class="chunks" ref=${box} tabindex="0" role="region" aria-label="Chunks">${words ? visible(chunks.map((c) => JSON.parse(c)).join('')) : chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c.length > 4000 ? `${c.slice(0, 4000)}…` : c)}</span>`)}</div></section>`;
 }
 
+/** An error: its sentence, and below it the stack of a trap, folded when it is long. @param {{ text: string }} props */
+function Trap({ text }) {
+  const [said, ...stack] = text.split('\n');
+  return html`<div class="trap" tabindex="0" role="region" aria-label="Error"><p>${visible(said)}</p>${stack.length > 0 && html`<details open=${stack.length <= 3}><summary>Stack, ${num(stack.length)} ${stack.length === 1 ? 'line' : 'lines'}</summary><pre>${visible(stack.join('\n'))}</pre></details>`}</div>`;
+}
+
 function Again({ endpoint, input, onClose }) {
   const [value, setValue] = useState(input ?? '{}');
   const send = async () => {
@@ -86,9 +92,10 @@ export function Page({ path: [, endpoint, id] }) {
   const base = `v2/${seg(endpoint)}`;
   const [again, setAgain] = useState(false);
   const [streams, setStreams] = useState(false);
+  const [asJson, setAsJson] = useState(false);
   const status = useLoad((s) => text(`${base}/status/${seg(id)}?input=true`, { signal: s }), [endpoint, id], { keep: true });
   const timeline = useLoad((s) => json(`${base}/timeline/${seg(id)}`, { signal: s }), [endpoint, id], { keep: true });
-  const logs = useLoad((s) => can('manage') ? json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ job: id, tail: 2000 })}`, { signal: s }) : Promise.resolve([]), [endpoint, id], { keep: true });
+  const logs = useLoad((s) => can('manage') ? json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ job: id, tail: 2000 })}`, { signal: s }).then((l) => l.map((x) => ({ ...x, endpoint }))) : Promise.resolve([]), [endpoint, id], { keep: true });
   const reload = () => { status.reload(); timeline.reload(); logs.reload(); };
   const raw = status.data;
   const doc = useMemo(() => raw ? JSON.parse(raw) : undefined, [raw]);
@@ -114,12 +121,12 @@ export function Page({ path: [, endpoint, id] }) {
     ${!doc ? status.error ? null : html`<${Loading}/>` : html`
     ${doc.reason && html`<p class="note">${doc.reason}</p>`}
     <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`], ['CPU', usage?.cpuMs !== undefined && duration(usage.cpuMs)], ['Peak memory', usage?.memoryBytesPeak && bytes(usage.memoryBytesPeak)], ['Cost', usage?.amount !== undefined && `${usage.amount} credits`]]}/></div></section>
-    ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><div class="trap" tabindex="0" role="region" aria-label="Error">${visible(doc.error)}</div></section>`}
+    ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error}/></section>`}
     <${Chunks} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
     <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>
-    <section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && !(streams && output.length > 200000) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? 'The chunks above are the output.' : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section></div>
+    <section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && (!streams || asJson) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? html`${done ? 'The chunks are the output.' : 'The chunks arrive.'}${output !== undefined && html` <${Button} small kind="quiet" onClick=${() => setAsJson(true)}>Show them as JSON</${Button}>`}` : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section></div>
     ${input !== undefined && html`<section class="panel"><header><h2>Input</h2></header><${Json} text=${input} label="Input"/></section>`}
-    ${can('manage') && html`<section class="panel"><header><h2>Log lines</h2><a href=${link(['logs'], { endpoint, job: id })}>Follow in Logs</a></header><${LogView} lines=${logs.data ?? []} endpoint=${endpoint} stick=${!done} job=${false} fit empty=${html`<p class="faint">${done ? 'The handler wrote no line.' : 'No line yet.'}</p>`}/></section>`}
+    ${can('manage') && html`<section class="panel"><header><h2>Log lines</h2><a href=${link(['logs'], { endpoint, job: id })}>Follow in Logs</a></header><${LogView} lines=${logs.data ?? []} stick=${!done} job=${false} fit empty=${html`<p class="faint">${done ? 'The handler wrote no line.' : 'No line yet.'}</p>`}/></section>`}
     <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input ?? '{}'}${doc.tags ? `,"tags":${JSON.stringify(doc.tags)}` : ''}}`)} \\\n  ${hostUrl}/v2/${seg(endpoint)}/run`}/></div></section>`}
     ${again && html`<${Again} endpoint=${endpoint} input=${input} onClose=${() => setAgain(false)}/>`}`;
 }

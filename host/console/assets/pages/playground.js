@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { call, json, list, seg, hostUrl } from '../lib/api.js';
 import { events } from '../lib/sse.js';
 import { member } from '../lib/json.js';
-import { counts, useTopics } from '../lib/live.js';
+import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, replace } from '../lib/router.js';
@@ -19,7 +19,7 @@ const inputs = new Map();
 
 function Split({ split }) {
   const parts = [['Network and host', split.rest, 'run'], ['Waited', split.wait, 'wait'], ['Ran', split.run, 'good']].filter(([, ms]) => ms !== undefined);
-  return html`<div class="stretch" aria-hidden="true">${parts.map(([n, ms, c]) => html`<span key=${n} class=${c} style=${{ flexGrow: Math.max(/** @type {number} */ (ms), 0.3) }}></span>`)}</div><div class="split">${parts.map(([n, ms]) => html`<span key=${n}>${n} <b>${duration(/** @type {number} */ (ms))}</b></span>`)}${split.first !== undefined && html`<span>First chunk after <b>${duration(split.first)}</b></span>`}<span>In all <b>${duration(split.all)}</b></span></div>`;
+  return html`${parts.length > 0 && html`<div class="stretch" aria-hidden="true">${parts.map(([n, ms, c]) => html`<span key=${n} class=${c} style=${{ flexGrow: Math.max(/** @type {number} */ (ms), 0.3) }}></span>`)}</div>`}<div class="split">${parts.map(([n, ms]) => html`<span key=${n}>${n} <b>${duration(/** @type {number} */ (ms))}</b></span>`)}${split.first !== undefined && html`<span>First chunk after <b>${duration(split.first)}</b></span>`}<span>In all <b>${duration(split.all)}</b></span></div>`;
 }
 
 function Chat({ endpoint }) {
@@ -64,7 +64,6 @@ function Chat({ endpoint }) {
 
 /** @param {{ query: URLSearchParams }} props */
 export function Page({ query }) {
-  useTopics(can('read') ? ['overview'] : []);
   const known = useLoad((s) => can('manage') ? list('v1/endpoints', s) : Promise.resolve([]), []);
   const names = [...new Set([...(known.data ?? []).map((e) => e.id), ...Object.keys(counts.value)])].sort();
   const endpoint = query.get('endpoint') || names[0];

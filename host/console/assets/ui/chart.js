@@ -13,6 +13,11 @@ const load = () => library ??= Promise.all([import('../vendor/uplot.js'), new Pr
   sheet.onload = sheet.onerror = done;
   document.head.append(sheet);
 })]).then(([m]) => m.default);
+/** Steps of an axis of counts. */
+const COUNTS = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+// A value between two gaps has no line: it is drawn as a point.
+const alone = (u, series) => { const v = u.data[series]; return v.map((x, i) => i).filter((i) => known(v[i]) && !known(v[i - 1]) && !known(v[i + 1])); };
+const known = (v) => v !== null && v !== undefined;
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 // A canvas does not know `light-dark()` nor variables: an element resolves the colour for it.
@@ -27,9 +32,10 @@ const color = (name, alpha = 1) => {
 
 /**
  * @typedef {{ label: string, color: string, values: (number | null)[], fill?: boolean, dash?: number[] }} Line
- * @param {{ title: string, unit: (v: number) => string, at: number[], lines: Line[], marks?: { at: number, text: string }[], from: number, to: number }} props
+ * `whole`: the values are counts, so the axis has whole numbers only.
+ * @param {{ title: string, unit: (v: number) => string, whole?: boolean, at: number[], lines: Line[], marks?: { at: number, text: string }[], from: number, to: number }} props
  */
-export function Chart({ title, unit, at, lines, marks = [], from, to }) {
+export function Chart({ title, unit, whole, at, lines, marks = [], from, to }) {
   const host = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const [scheme, setScheme] = useState(dark.matches);
@@ -66,16 +72,16 @@ export function Chart({ title, unit, at, lines, marks = [], from, to }) {
         ctx.restore();
       };
       plot.current = new uPlot({
-        width: el.clientWidth, height: 168, padding: [10, 8, 0, 0],
+        width: el.clientWidth, height: 168, padding: [10, 22, 0, 0],
         tzDate: (s) => zone.value === 'utc' ? uPlot.tzDate(new Date(s * 1000), 'Etc/UTC') : new Date(s * 1000),
         cursor: { points: { size: 6 }, drag: { x: false, y: false }, sync: { key: 'gristmill' } },
         legend: { show: false },
         scales: { x: { time: true, range: () => [now.current.from / 1000, now.current.to / 1000] }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } },
         axes: [
           { stroke: color('--faint'), grid: { show: false }, ticks: { show: false }, font, size: 24, space: 70, values: [[86400, '{D} {MMM}', null, null, null, null, null, null, 1], [3600, '{HH}:{mm}', null, null, null, null, null, null, 1], [60, '{HH}:{mm}', null, null, null, null, null, null, 1], [1, '{HH}:{mm}:{ss}', null, null, null, null, null, null, 1]] },
-          { stroke: color('--faint'), grid, ticks: { show: false }, font, size: 54, space: 36, values: (_, v) => v.map((x) => unit(x)) },
+          { stroke: color('--faint'), grid, ticks: { show: false }, font, size: 54, space: 36, ...(whole ? { incrs: COUNTS } : {}), values: (_, v) => v.map((x) => unit(x)) },
         ],
-        series: [{}, ...lines.map((l) => ({ label: l.label, stroke: color(l.color), width: 1.5, dash: l.dash, fill: l.fill ? color(l.color, 0.1) : undefined, points: { show: false } }))],
+        series: [{}, ...lines.map((l) => ({ label: l.label, stroke: color(l.color), width: 1.5, dash: l.dash, fill: l.fill ? color(l.color, 0.1) : undefined, points: { show: true, size: 4, fill: color(l.color), filter: alone } }))],
         hooks: { draw: [drawMarks], setCursor: [(u) => show(u.cursor.idx)] },
       }, newest.current, el);
       size = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: 168 }));

@@ -1,4 +1,4 @@
-// Small drawings. Statuses differ by shape as well as by colour, so that they are told apart in grey.
+// Small drawings. Statuses differ by shape as well as by colour, so that they differ in grey too.
 import { html } from '../lib/html.js';
 
 const paths = {

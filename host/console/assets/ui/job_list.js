@@ -1,9 +1,10 @@
 // The jobs that a filter matches, page by page, and the actions on them. Rows never move under the
-// pointer: a page is read up to the moment in which the list was opened, new jobs are only counted ("37
-// newer"), and rows change in place. "All that match" acts through /v1/job-actions with the same filter.
+// pointer: the list ends with the newest job that it had when it was opened, later ones are only counted
+// ("37 newer"), and rows change in place. "All that match" acts through /v1/job-actions with the same end.
+// All of these times are the host's: the clock of the browser may be another one.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { json, query, seg } from '../lib/api.js';
-import { counts, useTopics } from '../lib/live.js';
+import { counts, seenAt } from '../lib/live.js';
 import { paused } from '../lib/settings.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
@@ -23,6 +24,8 @@ const asAction = (f) => {
   const tags = Object.fromEntries((f.tag ?? []).map((t) => [t.slice(0, t.indexOf(':')), t.slice(t.indexOf(':') + 1)]));
   return { endpoints: f.endpoint?.length ? f.endpoint : undefined, statuses: f.status?.length ? f.status : undefined, tags: f.tag?.length ? tags : undefined, from: f.from, to: f.to, idPrefix: f.idPrefix, error: f.error };
 };
+/** @param {number} ms */
+const iso = (ms) => new Date(ms).toISOString();
 /** What an action can change. */
 const FITS = { retry: (s) => s === 'FAILED' || s === 'TIMED_OUT', cancel: (s) => !ended(s), delete: ended };
 
@@ -59,18 +62,23 @@ function Bulk({ action, filter, onClose, onEnd }) {
 /** @param {{ filter: Filter, empty: any, endpoint?: boolean, tagTo?: (k: string, v: string) => string }} props */
 export function JobList({ filter, empty, endpoint = true, tagTo }) {
   const key = JSON.stringify(filter);
-  // The end of the list is fixed when it is opened, so that pages and actions mean the same jobs.
-  const [opened, setOpened] = useState(() => Date.now());
+  // Grows each time the list is opened again. The first answer fixes the list's end, so that all pages
+  // and actions mean the same jobs.
+  const [opened, setOpened] = useState(0);
+  const [end, setEnd] = useState(/** @type {{ opened: number, at: number } | null} */ (null));
   const [cursors, setCursors] = useState(/** @type {(string | undefined)[]} */ ([undefined]));
   const [picked, setPicked] = useState(/** @type {Set<string>} */ (new Set()));
   const [everything, setEverything] = useState(false);
   const [bulk, setBulk] = useState(/** @type {any} */ (null));
-  const full = useMemo(() => ({ ...filter, to: filter.to ?? new Date(opened + 1).toISOString() }), [key, opened]);
+  const again = () => { setOpened((n) => n + 1); setCursors([undefined]); setPicked(new Set()); setEverything(false); };
   const before = useRef(key);
-  useEffect(() => { if (before.current === key) return; before.current = key; setOpened(Date.now()); setCursors([undefined]); setPicked(new Set()); setEverything(false); }, [key]);
+  useEffect(() => { if (before.current !== key) { before.current = key; again(); } }, [key]);
+  const endAt = end?.opened === opened ? end.at : undefined;
+  const full = useMemo(() => ({ ...filter, to: filter.to ?? (endAt === undefined ? undefined : iso(endAt + 1)) }), [key, endAt]);
   const cursor = cursors[cursors.length - 1];
   // A page of a rare match may come back short, with a cursor: it is filled up to a bound of calls.
   const read = async (signal) => {
+    const of = opened;
     const jobs = [];
     let next = cursor;
     for (let calls = 0; calls < 8 && jobs.length < PAGE; calls++) {
@@ -79,19 +87,30 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
       next = page.cursor;
       if (!next) break;
     }
+    setEnd((e) => e?.opened === of ? e : { opened: of, at: jobs.length ? Date.parse(jobs[0].createdAt) : 0 });
     return { jobs, cursor: next };
   };
-  const { data, error, loading, reload, set } = useLoad(read, [full, cursor], { keep: true });
+  const { data, error, loading, reload, set } = useLoad(read, [key, opened, cursor], { keep: true });
   const pages = useRef(data);
   pages.current = data;
 
-  useTopics(can('read') ? ['overview'] : []);
-  const submitted = () => Object.entries(counts.peek()).reduce((n, [id, c]) => !filter.endpoint?.length || filter.endpoint.includes(id) ? n + c.submitted : n, 0);
-  const [base, setBase] = useState(/** @type {number | null} */ (null));
-  useEffect(() => { setBase(null); }, [opened]);
-  const total = (() => { counts.value; return submitted(); })();
-  useEffect(() => { if (base === null && total > 0) setBase(total); }, [total, base]);
-  const newer = base === null ? 0 : total - base;
+  // The counts are those of endpoints: which of the new jobs match a narrower filter is not known.
+  const narrow = !!(filter.status?.length || filter.tag?.length || filter.idPrefix || filter.error);
+  const total = Object.entries(counts.value).reduce((n, [id, c]) => !filter.endpoint?.length || filter.endpoint.includes(id) ? n + c.submitted : n, 0);
+  // The total at the end of the list: that of the newest event, and one call for the jobs between the two.
+  const [base, setBase] = useState(/** @type {{ opened: number, total: number } | null} */ (null));
+  const counted = seenAt.value > 0 && Object.keys(counts.value).length > 0;
+  useEffect(() => {
+    if (endAt === undefined || !counted || base?.opened === opened) return;
+    if (narrow) { setBase({ opened, total }); return; }
+    const stop = new AbortController();
+    const [seen, sum] = [seenAt.peek(), total];
+    const [from, to] = [Math.min(seen, endAt), Math.max(seen, endAt)];
+    json(`v1/jobs${query({ endpoint: filter.endpoint, from: iso(from + 1), to: iso(to + 1), limit: 1000 })}`, { signal: stop.signal })
+      .then(({ jobs }) => setBase({ opened, total: sum - Math.sign(seen - endAt) * jobs.length }), () => {});
+    return () => stop.abort();
+  }, [opened, endAt, counted]);
+  const newer = base?.opened === opened ? Math.max(0, total - base.total) : 0;
 
   const unfinished = data?.jobs.some((j) => !ended(j.status));
   useEffect(() => {
@@ -109,7 +128,6 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
     return () => clearInterval(timer);
   }, [unfinished, full, cursor, paused.value]);
 
-  const again = () => { setOpened(Date.now()); setCursors([undefined]); setPicked(new Set()); setEverything(false); };
   const pick = (ids, on) => { setEverything(false); setPicked((p) => { const n = new Set(p); for (const id of ids) if (on) n.add(id); else n.delete(id); return n; }); };
   const act = async (action) => {
     if (everything) { setBulk(action); return; }
@@ -134,7 +152,7 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   return html`<section class="panel" aria-busy=${loading}><div class="bar">
       ${n || everything ? html`<strong aria-live="polite">${everything ? 'All that match are selected' : `${num(n)} selected`}</strong>${everything ? html`<${Button} small kind="quiet" onClick=${() => { setEverything(false); setPicked(new Set()); }}>Clear</${Button}>` : html`<${Button} small kind="quiet" onClick=${() => setEverything(true)}>Select all that match</${Button}>`}<span class="grow"></span>
         <${Button} small onClick=${() => act('retry')}>Retry</${Button}><${Button} small onClick=${() => act('cancel')}>Cancel</${Button}><${Button} small kind="danger" onClick=${() => act('delete')}>Delete</${Button}>`
-      : html`<span class="faint">${cursors.length > 1 ? `Page ${cursors.length}` : 'Newest first'}</span><span class="grow"></span>${newer > 0 && html`<button type="button" class="newer" onClick=${again}>${num(newer)} newer</button>`}<${Button} small kind="quiet" onClick=${again}>Refresh</${Button}>`}</div>
+      : html`<span class="faint">${cursors.length > 1 ? `Page ${cursors.length}` : 'Newest first'}</span><span class="grow"></span>${newer > 0 && html`<button type="button" class="newer" onClick=${again}>${num(newer)} ${narrow ? 'submitted since' : 'newer'}</button>`}<${Button} small kind="quiet" onClick=${again}>Refresh</${Button}>`}</div>
     <${Trouble} error=${error} retry=${reload}/>
     ${loading && !data ? html`<${Loading} rows=${10}/>` : jobs.length ? html`<${JobTable} jobs=${jobs} endpoint=${endpoint} tagTo=${tagTo} picked=${everything ? new Set(jobs.map((j) => j.id)) : picked} pick=${write ? pick : undefined}/>` : error ? null : empty}
     ${(data?.cursor || cursors.length > 1) && html`<div class="bar"><${Button} small disabled=${cursors.length < 2} onClick=${() => setCursors(cursors.slice(0, -1))}>Newer</${Button}><${Button} small disabled=${!data?.cursor} onClick=${() => setCursors([...cursors, data?.cursor])}>Older</${Button}></div>`}

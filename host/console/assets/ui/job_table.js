@@ -12,12 +12,12 @@ import { Status, Table, Time, Tags, ended } from './parts.js';
 export function JobTable({ jobs, picked, pick, endpoint = true, tagTo }) {
   const all = picked && jobs.length > 0 && jobs.every((j) => picked.has(j.id));
   const box = (on, change, label) => html`<label><span class="off-screen">${label}</span><input type="checkbox" checked=${on} onChange=${change}/></label>`;
-  const head = [...(pick ? [[box(all, (e) => pick(jobs.map((j) => j.id), e.target.checked), 'Select all rows on this page'), 'check-cell']] : []), 'Status', 'Job', ...(endpoint ? ['Endpoint'] : []), 'Submitted', ['Waited', 'n'], ['Ran', 'n'], ['Error', 'rest'], 'Tags'];
+  const head = [...(pick ? [[box(all, (e) => pick(jobs.map((j) => j.id), e.target.checked), 'Select all rows on this page'), 'check-cell']] : []), 'Status', 'Job', ...(endpoint ? ['Endpoint'] : []), 'Submitted', ['Waited', 'n'], ['Ran', 'n'], ['Tags and error', 'rest']];
   return html`<${Table} label="Jobs" class="jobs" head=${head}>${jobs.map((j) => html`<tr key=${j.id} class=${`${picked?.has(j.id) ? 'picked' : ''} ${j.old ? 'old' : ''}`}>
     ${pick && html`<td class="check-cell">${box(picked?.has(j.id), (e) => pick([j.id], e.target.checked), `Select ${j.id}`)}</td>`}
     <td><${Status} of=${j.status}/>${j.retries ? html`<span class="sub-line">retry ${j.retries}</span>` : null}</td>
     <td><a class="id" href=${link(['jobs', j.endpointId, j.id])} title=${j.id}>${shortId(j.id)}</a></td>
     ${endpoint && html`<td><a class="endpoint-name" href=${link(['endpoints', j.endpointId])}>${j.endpointId}</a></td>`}
     <td><${Time} at=${j.createdAt} show=${brief}/></td><td class="n">${duration(j.delayTime)}</td><td class="n">${ended(j.status) || j.status === 'IN_PROGRESS' ? duration(j.executionTime) : '–'}</td>
-    <td class="rest"><div class="error-cell" title=${j.error && visible(j.error.slice(0, 500))}>${j.error && visible(j.error.slice(0, 160))}</div></td><td><${Tags} tags=${j.tags} to=${tagTo}/></td></tr>`)}</${Table}>`;
+    <td class="rest">${j.error && html`<div class="error-cell" title=${visible(j.error.slice(0, 500))}>${visible(j.error.slice(0, 160))}</div>`}<${Tags} tags=${j.tags} to=${tagTo}/></td></tr>`)}</${Table}>`;
 }

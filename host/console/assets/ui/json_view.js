@@ -1,5 +1,5 @@
 // A JSON value as it was written: folded by bracket, numbers and keys untouched, at most 400 lines drawn
-// until more are asked for. What is not JSON is shown as text.
+// until more are asked for. Other texts are shown as they are.
 import { html, useMemo, useState } from '../lib/html.js';
 import { lines, pretty } from '../lib/json.js';
 import { visible } from '../lib/text.js';

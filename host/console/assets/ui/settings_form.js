@@ -5,6 +5,7 @@ import { json, seg, list } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { Button, Field } from './parts.js';
 import { say } from './toast.js';
+import { duration } from '../lib/format.js';
 
 /** @type {[string, string, string, [number, number] | string[], number?][]} name, label, hint, bounds or values, unit in ms */
 const FIELDS = [
@@ -42,7 +43,7 @@ export function Settings({ endpoint, reload }) {
   };
   return html`<section class="panel"><div class="body"><form class="form" onSubmit=${(e) => e.preventDefault()}>
     <${Field} label="Name"><input value=${now.name} onInput=${set('name')}/></${Field}>
-    ${FIELDS.map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} hint=${hint}>${typeof bounds[0] === 'string' ? html`<select value=${now[n]} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} value=${now[n]} onInput=${set(n)}/>`}</${Field}>`)}
+    ${FIELDS.map(([n, label, hint, bounds]) => html`<${Field} key=${n} label=${label} hint=${label.endsWith('(ms)') && Number(now[n]) > 0 ? duration(Number(now[n])) : hint}>${typeof bounds[0] === 'string' ? html`<select value=${now[n]} onChange=${set(n)}>${bounds.map((b) => html`<option key=${b} value=${b}>${b}</option>`)}</select>` : html`<input type="number" min=${bounds[0]} max=${bounds[1]} value=${now[n]} onInput=${set(n)}/>`}</${Field}>`)}
     <${Field} label="Network volume"><select value=${now.networkVolumeId} onChange=${set('networkVolumeId')}><option value="">none</option>${(volumes.data ?? []).map((v) => html`<option key=${v.id} value=${v.id}>${v.name} (${v.size} GB)</option>`)}</select></${Field}>
     <${Field} wide label="Hosts that its handlers may call" hint="one a line: example.com, *.example.com, example.com:8443"><textarea rows="3" value=${now.allowedHosts} onInput=${set('allowedHosts')}></textarea></${Field}>
     <${Field} wide label="Environment" hint="one NAME=value a line; it comes before that of the template"><textarea rows="3" value=${now.env} onInput=${set('env')}></textarea></${Field}>

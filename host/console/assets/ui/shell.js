@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { route, link } from '../lib/router.js';
 import { session, can, bound, logout } from '../lib/session.js';
 import { theme, zone, paused } from '../lib/settings.js';
-import { state } from '../lib/live.js';
+import { state, useTopics } from '../lib/live.js';
 import { Icon } from './icons.js';
 import { Choice, Button, Loading, Trouble, Empty } from './parts.js';
 import { useKeys, Help } from './keys.js';
@@ -70,7 +70,7 @@ function Page() {
   const ready = loaded.which === which && loaded.Page;
   return html`<main ref=${main} id="main" tabindex="-1">${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value?.key.endpoints?.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`
     : loaded.error ? html`<${Trouble} error=${loaded.error}/>`
-    : !modules[name] ? html`<${Empty} title="No such page">The address names a page that this console does not have. <a href="#/">Overview</a></${Empty}>`
+    : !modules[name] ? html`<h1 class="off-screen" tabindex="-1">No such page</h1><section class="panel"><${Empty} title="No such page">The address names a page that this console does not have. <a href="#/">Overview</a></${Empty}></section>`
     : ready ? html`<${loaded.Page} key=${which === 'job' ? at : which === 'endpoints' ? r.path[1] : which} path=${r.path} query=${r.query}/>` : html`<${Loading}/>`}</main>`;
 }
 
@@ -78,6 +78,8 @@ export function Shell() {
   const [open, setOpen] = useState(false);
   const [help, setHelp] = useState(false);
   useKeys(PAGES.filter(allowed), () => setHelp(true));
+  // Every page has the counts at once, and one stream serves them all.
+  useTopics(can('read') && !bound() ? ['overview'] : []);
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById('main')?.focus(); }}>Skip to the page</a>
     <div class="frame"><div class="top"><a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${session.value?.label && html`<span class="label-host">${session.value.label}</span>`}</a><button type="button" class="icon-button" aria-label="Menu" aria-expanded=${open} aria-controls="side" onClick=${() => setOpen(!open)}><${Icon} name=${open ? 'close' : 'menu'}/></button></div>
     <${Side} open=${open} close=${() => setOpen(false)} help=${() => { setOpen(false); setHelp(true); }}/><${Page}/></div>${help && html`<${Help} pages=${PAGES.filter(allowed)} onClose=${() => setHelp(false)}/>`}`;

@@ -1,0 +1,122 @@
+// What single pages promise: the input of a job in every state, several logs in one list, wrapped lines,
+// two releases compared, numbers while updates are paused, and a login that leads back.
+import test, { after } from 'node:test';
+import assert from 'node:assert/strict';
+import { open, close, run, key, api, until, component, upload } from './page.js';
+
+after(close);
+
+test('the input of a job that waits, runs or failed is shown, and is the beginning of the next one', async () => {
+  await api('PATCH', 'v1/endpoints/token-stream', { workersMax: 0 });
+  const waiting = await run('token-stream', { prompt: 'of a job that waits' });
+  const running = await run('playground', { op: 'sleep', ms: 60_000, value: 'of a job that runs' });
+  const failed = await run('playground', { op: 'fail', message: 'of a job that failed' });
+  await api('GET', `v2/playground/status-sync/${failed.id}`);
+  await until('it runs', async () => (await api('GET', `v2/playground/status/${running.id}`)).status === 'IN_PROGRESS');
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  for (const [endpoint, job, status, text] of [['token-stream', waiting, 'Waiting', 'of a job that waits'], ['playground', running, 'Running', 'of a job that runs'], ['playground', failed, 'Failed', 'of a job that failed']]) {
+    await to(`#/jobs/${endpoint}/${job.id}`);
+    await page.locator('h1').getByText(status).waitFor();
+    await page.getByRole('region', { name: 'Input' }).getByText(text).waitFor();
+    await page.getByRole('button', { name: 'Run again …' }).click();
+    const dialog = page.getByRole('dialog');
+    assert.match(await dialog.getByLabel('Input').inputValue(), new RegExp(text));
+    await dialog.getByRole('button', { name: 'Not now' }).click();
+    await dialog.waitFor({ state: 'detached' });
+  }
+  // The failed one again, with another input.
+  await page.getByRole('button', { name: 'Run again …' }).click();
+  await page.getByRole('dialog').getByLabel('Input').fill('{"op":"echo","value":"another input"}');
+  await page.getByRole('button', { name: 'Run as a new job' }).click();
+  await page.getByRole('region', { name: 'Output' }).getByText('another input').waitFor();
+  assert.ok(!page.url().includes(failed.id));
+  await api('POST', `v2/playground/cancel/${running.id}`);
+  await api('POST', `v2/token-stream/cancel/${waiting.id}`);
+  await api('PATCH', 'v1/endpoints/token-stream', { workersMax: 4 });
+  await check();
+  await end();
+});
+
+test('logs of two endpoints come in one list, and long lines wrap', async () => {
+  await upload('second:1', component('playground'));
+  await api('POST', 'v1/templates', { id: 'second', name: 'second', imageName: 'second:1', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'second', name: 'second', templateId: 'second' });
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/logs?endpoint=playground');
+  await page.getByLabel('Add an endpoint').selectOption('second');
+  await page.getByRole('button', { name: 'Leave out second' }).waitFor();
+  assert.ok(page.url().includes('endpoint=playground&endpoint=second'));
+  for (const [endpoint, text] of [['playground', 'one'], ['second', 'two'], ['playground', 'three']]) {
+    const job = await run(endpoint, { op: 'log', message: `in order ${text} ${'word '.repeat(60)}end of ${text}` });
+    await api('GET', `v2/${endpoint}/status-sync/${job.id}`);
+  }
+  const lines = page.locator('.log-line', { hasText: 'in order' });
+  await until('all three are there', async () => await lines.count() === 3);
+  assert.deepEqual(await lines.evaluateAll((all) => all.map((l) => /** @type {any} */ (l.querySelector('.of')).textContent)), ['playground', 'second', 'playground']);
+  const height = () => lines.first().evaluate((l) => l.clientHeight);
+  assert.equal(await height(), 24);
+  await page.getByRole('button', { name: 'Wrap lines' }).click();
+  await until('the line takes several rows', async () => await height() > 24);
+  // The height from the number of characters is the height of the text.
+  for (const l of await lines.all()) assert.ok(await l.evaluate((e) => /** @type {any} */ (e.querySelector('.line')).scrollHeight <= e.clientHeight), 'the whole line is shown');
+  await page.getByRole('button', { name: 'Leave out playground' }).click();
+  await page.getByLabel('Endpoint', { exact: true }).waitFor();
+  await until('only one endpoint is left', async () => await page.locator('.log-line', { hasText: 'in order' }).count() === 1);
+  await check();
+  await end();
+});
+
+test('two releases are compared by what they are made of', async () => {
+  await upload('shift:1', component('echo'));
+  await api('POST', 'v1/templates', { id: 'shift', name: 'shift', imageName: 'shift:1', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'shift', name: 'shift', templateId: 'shift' });
+  await upload('shift:2', component('playground'));
+  await api('PATCH', 'v1/templates/shift', { imageName: 'shift:2' });
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/endpoints/shift/releases');
+  await page.getByLabel('Compare version 1').check();
+  await page.getByLabel('Compare version 2').check();
+  const both = page.getByRole('region', { name: 'Differences' });
+  await both.getByText('+ gristmill:handler/log').waitFor();
+  await both.getByText('shift:1').waitFor();
+  assert.equal(await both.locator('tr.differs', { hasText: 'Imports' }).count(), 1);
+  assert.equal(await both.locator('tr.differs', { hasText: 'Exports' }).count(), 0);
+  await check();
+  await end();
+});
+
+test('a page that is opened while updates are paused has its numbers', async () => {
+  const { page, login, to, check, end } = await open();
+  await to('');
+  await page.getByLabel('API key').waitFor();
+  // Before the first event of any stream.
+  await page.evaluate(async () => { (await import(/** @type {any} */ (new URL('assets/lib/settings.js', document.baseURI).href))).paused.value = true; });
+  await page.getByLabel('API key').fill((await key()).text);
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.getByText('Paused', { exact: true }).waitFor();
+  const cell = page.locator('tbody tr', { hasText: 'echo' }).locator('td').nth(2);
+  await until('the number is there', async () => /^\d+$/.test(await cell.innerText()));
+  await check();
+  await end();
+});
+
+test('who logs in again after the session has ended is where he was', async () => {
+  const { page, login, to, errors, end } = await open();
+  const own = await key(['admin'], 'ends midway');
+  const job = await run('playground', { op: 'stream', count: 400, delay_ms: 50 });
+  await login(own.text);
+  await to(`#/jobs/playground/${job.id}`);
+  await page.getByRole('region', { name: 'Chunks' }).waitFor();
+  await api('DELETE', `v1/keys/${own.id}`);
+  await page.getByText('The session has ended').waitFor({ timeout: 30_000 });
+  await page.getByLabel('API key').fill((await key()).text);
+  await page.getByRole('button', { name: 'Log in' }).click();
+  await page.locator('h1').getByText(job.id).waitFor();
+  await page.getByRole('region', { name: 'Chunks' }).waitFor();
+  await api('POST', `v2/playground/cancel/${job.id}`);
+  assert.deepEqual(errors.filter((e) => !/401/.test(e)), []);
+  await end();
+});
