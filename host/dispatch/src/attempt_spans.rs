@@ -88,7 +88,7 @@ mod tests {
     use gristmill_core::job::Claim;
     use gristmill_core::record::StoreEpoch;
     use gristmill_core::runtime::{FailureReason, Usage};
-    use gristmill_core::trace::{AttributeValue, Sampler, Span, SpanSink};
+    use gristmill_core::trace::{AttributeValue, Sampler, Span, SpanCounts, SpanSink};
     use parking_lot::Mutex;
 
     use super::*;
@@ -99,6 +99,10 @@ mod tests {
     impl SpanSink for Recorded {
         fn record(&self, span: Span) {
             self.0.lock().push(span);
+        }
+
+        fn counts(&self) -> SpanCounts {
+            SpanCounts::default()
         }
     }
 

@@ -114,7 +114,7 @@ pub fn main() -> ExitCode {
 
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve(args) => crate::serve::run(&args.settings()?).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => serve::serve(&args),
         Command::CompileComponent { args } => Ok(gristmill_runtime::compile::child_main(args)),
         Command::New(args) => new::new(&args),
         Command::Build(args) => block_on(build::run(args)),

@@ -2,6 +2,7 @@
 //! themselves are the fields of [`ServeSettings`].
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -57,6 +58,15 @@ impl ServeArgs {
         };
         Ok(file.overridden_by(&self.matches)?)
     }
+}
+
+/// Runs the host. The variables of OpenTelemetry are no options: their names and values are those of a
+/// standard.
+pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let settings = args.settings()?;
+    let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
+    crate::serve::run(&settings, gristmill_traces::Settings::from_env(variable)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn read(file: &Path) -> anyhow::Result<ServeSettings> {

@@ -22,6 +22,7 @@ mod response_budget;
 mod settings;
 mod telemetry;
 mod tls;
+mod traces;
 mod unread;
 
 use std::cmp::Reverse;
@@ -46,7 +47,6 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::{Clock, SystemClock};
-use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_egress::AddressPolicy;
@@ -71,6 +71,7 @@ pub use self::manual_clock::ManualClockStart;
 use self::response_budget::ResponseBudget;
 pub use self::settings::{Brand, LogFilter, ServeSettings, Within};
 use self::tls::Tls;
+use self::traces::Traces;
 use crate::{compilers, data_dir};
 
 /// The default brand, since the Rust SDK of this service requires the field with this name.
@@ -94,13 +95,16 @@ pub(crate) struct DevHook {
     pub(crate) work: Box<dyn FnOnce(SocketAddr) -> LocalBoxFuture<'static, anyhow::Result<()>>>,
 }
 
-/// Runs the host until SIGTERM or SIGINT.
+/// Runs the host until SIGTERM or SIGINT. With settings for traces it exports them.
 ///
 /// # Errors
 /// The reason why the host cannot start, in one sentence; and a failure of the disk under the
 /// store, after which only a new start can trust the disk.
-pub fn run(settings: &ServeSettings) -> anyhow::Result<()> {
-    run_with(settings, None)
+pub fn run(
+    settings: &ServeSettings,
+    traces: Option<gristmill_traces::Settings>,
+) -> anyhow::Result<()> {
+    start(settings, traces, None)
 }
 
 /// The same with a hook for `gristmill dev`; the hook, not the host, reports that the host is
@@ -108,7 +112,15 @@ pub fn run(settings: &ServeSettings) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Errors of [`run`], and of the hook.
-pub(crate) fn run_with(settings: &ServeSettings, dev_hook: Option<DevHook>) -> anyhow::Result<()> {
+pub(crate) fn run_with(settings: &ServeSettings, dev_hook: DevHook) -> anyhow::Result<()> {
+    start(settings, None, Some(dev_hook))
+}
+
+fn start(
+    settings: &ServeSettings,
+    traces: Option<gristmill_traces::Settings>,
+    dev_hook: Option<DevHook>,
+) -> anyhow::Result<()> {
     settings.check()?;
     let prices = settings.read_prices()?;
     let log = telemetry::start(settings)?;
@@ -120,7 +132,7 @@ pub(crate) fn run_with(settings: &ServeSettings, dev_hook: Option<DevHook>) -> a
         .context("cannot start the threads that serve HTTP")?;
     let guests = GuestRuntimes::start()?;
     api.spawn(log.report_dropped());
-    let outcome = api.block_on(serve(settings, prices, open_files_max, &guests, dev_hook));
+    let outcome = api.block_on(serve(settings, prices, open_files_max, &guests, traces, dev_hook));
     guests.shutdown();
     api.shutdown_background();
     outcome
@@ -143,6 +155,7 @@ async fn serve(
     prices: Prices,
     open_files_max: u64,
     guests: &GuestRuntimes,
+    traces: Option<gristmill_traces::Settings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
@@ -157,6 +170,7 @@ async fn serve(
         None => None,
     };
     let tls = settings.tls().map(Tls::start).transpose()?;
+    let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new()?;
 
     let host_clock = match settings.clock_jump_max() {
@@ -227,7 +241,7 @@ async fn serve(
     // Components without any reference, which could not be deleted while they were running.
     catalog.remove_unused_components().await?;
     let addresses = address_policy(settings);
-    let tracer = Tracer::default();
+    let tracer = traces.tracer().clone();
     let sandbox_settings = SandboxSettings {
         disk_space: disk_space.clone(),
         addresses: addresses.clone(),
@@ -373,7 +387,7 @@ async fn serve(
             &jobs,
             &*store,
             serving,
-            LastFiles { charts: &charts_file, log_writer },
+            Last { charts: &charts_file, log_writer, traces },
         ) => outcome,
         () = stop_signals.next() => {
             warn!("stopped at once; the next start runs interrupted jobs again");
@@ -478,10 +492,11 @@ fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) 
     });
 }
 
-/// Files that get their last content when the host stops.
-struct LastFiles<'a> {
+/// Parts that write or send the rest when the host stops.
+struct Last<'a> {
     charts: &'a ChartsFile,
     log_writer: Option<LogWriter>,
+    traces: Traces,
 }
 
 /// Stops in order: accepts no new connections and jobs, lets running jobs end or returns them to
@@ -494,7 +509,7 @@ async fn shut_down(
     jobs: &Jobs,
     store: &dyn JobStore,
     serving: tokio::task::JoinHandle<Connections>,
-    LastFiles { charts, log_writer }: LastFiles<'_>,
+    Last { charts, log_writer, traces }: Last<'_>,
 ) {
     info!("stopping: running jobs have {} s", settings.drain_timeout);
     jobs.stop_accepting();
@@ -511,6 +526,7 @@ async fn shut_down(
         // It only panics with the process.
         let _ = tokio::task::spawn_blocking(move || log_writer.close(LAST_LOG_LINES)).await;
     }
+    traces.close().await;
     match drained {
         Drained::Finished => info!("stopped; every running job had ended"),
         Drained::Requeued => info!("stopped; some jobs were still running and wait again"),

@@ -13,5 +13,5 @@ mod queue;
 mod settings;
 
 pub use exporter::{ANSWER_BYTES, BuildError, Exporter};
-pub use queue::{ExportCounts, SpanQueue, TEXT_BYTES};
+pub use queue::{SpanQueue, TEXT_BYTES};
 pub use settings::{InvalidSetting, Settings};

@@ -3,25 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gristmill_core::trace::{AttributeValue, Span, SpanSink};
+use gristmill_core::trace::{AttributeValue, Span, SpanCounts, SpanSink};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Most bytes of a name, an error, and each text attribute; the rest is cut off.
 pub const TEXT_BYTES: usize = 4_096;
-
-/// Numbers of spans since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ExportCounts {
-    /// The collector accepted them.
-    pub exported: u64,
-    /// Dropped: the queue was full.
-    pub queue_full: u64,
-    /// Dropped: the collector refused them.
-    pub refused: u64,
-    /// Dropped: the collector could not be reached, or the host stopped before.
-    pub not_sent: u64,
-}
 
 /// Takes spans for the exporter, and drops those that find no room.
 #[derive(Debug)]
@@ -56,17 +43,6 @@ impl SpanQueue {
         }
     }
 
-    /// The counters.
-    pub fn counts(&self) -> ExportCounts {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ExportCounts {
-            exported: get(&self.exported),
-            queue_full: get(&self.queue_full),
-            refused: get(&self.refused),
-            not_sent: get(&self.not_sent),
-        }
-    }
-
     /// Returns once a whole batch waits.
     pub(crate) async fn full_batch(&self) {
         while self.spans.lock().waiting.len() < self.batch {
@@ -94,6 +70,16 @@ pub(crate) fn add(counter: &AtomicU64, number: usize) {
 }
 
 impl SpanSink for SpanQueue {
+    fn counts(&self) -> SpanCounts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SpanCounts {
+            exported: get(&self.exported),
+            queue_full: get(&self.queue_full),
+            refused: get(&self.refused),
+            not_sent: get(&self.not_sent),
+        }
+    }
+
     fn record(&self, mut span: Span) {
         cut(&mut span.name);
         span.error.as_mut().map(cut);

@@ -24,6 +24,7 @@ use axum::routing::get;
 use gristmill_control::HostCounters;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::metrics::DurationTotals;
+use gristmill_core::trace::SpanCounts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -79,6 +80,7 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
             compile: counters.compiles,
             routes: state.http.totals(),
         }));
+        registry.register_collector(Box::new(Spans(state.tracer.counts())));
         registry.register_collector(Box::new(Endpoints(runtime.block_on(host.endpoints())?)));
         Ok(text(&registry))
     });
@@ -171,6 +173,31 @@ impl Collector for HostDurations {
         )?;
         for route in &self.routes {
             histogram(&mut durations, &[("route", route.route)], &route.durations)?;
+        }
+        Ok(())
+    }
+}
+
+/// The spans of sampled traces; no metric on a host that exports none.
+#[derive(Debug)]
+struct Spans(Option<SpanCounts>);
+
+impl Collector for Spans {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(SpanCounts { exported, queue_full, refused, not_sent }) = self.0 else {
+            return Ok(());
+        };
+        let results = [
+            ("exported", exported),
+            ("queue_full", queue_full),
+            ("refused", refused),
+            ("not_sent", not_sent),
+        ];
+        let help = "Spans of sampled traces";
+        let mut spans = encoder.encode_descriptor("spans", help, None, MetricType::Counter)?;
+        for (result, count) in results {
+            let labels: Labels<'_> = &[("result", result)];
+            spans.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
         }
         Ok(())
     }

@@ -14,5 +14,5 @@ mod tracer;
 
 pub use context::{CONTEXT_BYTES, SpanId, TraceContext, TraceId};
 pub use sampler::Sampler;
-pub use span::{AttributeValue, Attributes, Span, SpanKind, SpanSink};
+pub use span::{AttributeValue, Attributes, Span, SpanCounts, SpanKind, SpanSink};
 pub use tracer::{OpenSpan, Tracer};

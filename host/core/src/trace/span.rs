@@ -92,4 +92,20 @@ pub struct Span {
 pub trait SpanSink: Send + Sync + fmt::Debug {
     /// Takes a span. Never waits: a sink without room drops and counts it.
     fn record(&self, span: Span);
+
+    /// The numbers of spans so far.
+    fn counts(&self) -> SpanCounts;
+}
+
+/// Numbers of spans since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpanCounts {
+    /// The collector accepted them.
+    pub exported: u64,
+    /// Dropped: the queue was full.
+    pub queue_full: u64,
+    /// Dropped: the collector refused them.
+    pub refused: u64,
+    /// Dropped: the collector could not be reached, or the host stopped before.
+    pub not_sent: u64,
 }

@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::context::{SpanId, TraceContext, TraceId};
 use super::sampler::Sampler;
-use super::span::{Attributes, Span, SpanKind, SpanSink};
+use super::span::{Attributes, Span, SpanCounts, SpanKind, SpanSink};
 
 /// Makes the spans of the host.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +38,11 @@ impl Tracer {
         let parent = caller.map(|caller| caller.span);
         let span = OpenSpan::start(recording, trace, parent, SpanKind::Server);
         (Some(span.context()), Some(span))
+    }
+
+    /// The numbers of spans so far; `None` for a tracer that records nothing.
+    pub fn counts(&self) -> Option<SpanCounts> {
+        self.0.as_ref().map(|recording| recording.sink.counts())
     }
 
     /// The child of a span; `None` if its trace is not recorded.
@@ -139,6 +144,10 @@ mod tests {
     impl SpanSink for Recorded {
         fn record(&self, span: Span) {
             self.0.lock().push(span);
+        }
+
+        fn counts(&self) -> SpanCounts {
+            SpanCounts::default()
         }
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
         listener: event_log.listener(),
         work: Box::new(move |addr| Box::pin(async move { session.run(addr).await })),
     };
-    let outcome = run_with(&settings, Some(dev_hook));
+    let outcome = run_with(&settings, dev_hook);
     event_log.finish();
     outcome.map(|()| ExitCode::SUCCESS)
 }

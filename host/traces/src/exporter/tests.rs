@@ -1,14 +1,14 @@
 //! The exporter against a small HTTP server with scripted answers.
 
-use gristmill_core::trace::{SpanId, SpanKind, SpanSink as _, TraceContext, TraceId};
+use gristmill_core::trace::{SpanCounts, SpanId, SpanKind, SpanSink as _, TraceContext, TraceId};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::SpanQueue;
 use crate::messages::ExportRequest;
-use crate::{ExportCounts, SpanQueue};
 
 struct Running {
     queue: Arc<SpanQueue>,
@@ -50,7 +50,7 @@ async fn start(answers: Vec<Vec<u8>>, variables: &'static [(&str, &str)]) -> Run
             };
             let request = ExportRequest::decode(&body[..]).unwrap();
             sender.send(request.resource_spans[0].scope_spans[0].spans.len()).unwrap();
-            let answer = answers.get(number).or(answers.last()).unwrap();
+            let answer = answers.get(number).or_else(|| answers.last()).unwrap();
             if answer.is_empty() {
                 std::future::pending::<()>().await;
             }
@@ -90,7 +90,7 @@ impl Running {
         }
     }
 
-    async fn stop(self) -> ExportCounts {
+    async fn stop(self) -> SpanCounts {
         self.stop.send(()).unwrap();
         self.exporter.await.unwrap();
         self.queue.counts()
@@ -113,7 +113,7 @@ async fn what_waits_is_sent_at_the_end() {
     let mut running = start(vec![answer("200 OK", b"")], LATE).await;
     running.record(2);
     assert!(running.calls.try_recv().is_err());
-    assert_eq!(running.stop().await, ExportCounts { exported: 2, ..ExportCounts::default() });
+    assert_eq!(running.stop().await, SpanCounts { exported: 2, ..SpanCounts::default() });
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_refusal_is_final() {
     let mut running = start(vec![answer("400 Bad Request", b"")], ONE_AT_A_TIME).await;
     running.record(1);
     assert_eq!(running.calls.recv().await, Some(1));
-    assert_eq!(running.stop().await, ExportCounts { refused: 1, ..ExportCounts::default() });
+    assert_eq!(running.stop().await, SpanCounts { refused: 1, ..SpanCounts::default() });
 }
 
 #[tokio::test]
@@ -156,6 +156,6 @@ async fn a_collector_that_hangs_fills_the_queue_and_ends_with_the_host() {
     running.record(5);
     let queue = running.queue.clone();
     let counts = running.stop().await;
-    assert_eq!(counts, ExportCounts { queue_full: 2, not_sent: 6, ..ExportCounts::default() });
+    assert_eq!(counts, SpanCounts { queue_full: 2, not_sent: 6, ..SpanCounts::default() });
     assert_eq!(queue.counts(), counts);
 }
