@@ -30,19 +30,6 @@ test('the page has no inline code and no absolute address', () => {
   assert.doesNotMatch(page, /(src|href)="(\/|https?:)/);
 });
 
-test('the page names all modules of its first view, so that they are one round trip', () => {
-  const needed = new Set();
-  const walk = (f) => {
-    if (needed.has(f)) return;
-    needed.add(f);
-    for (const m of readFileSync(join(root, f), 'utf8').matchAll(/^(?:import|export)\b[^;\n]*?["'](\.[^"']+)["']|;import\b[^;\n]*?["'](\.[^"']+)["']/gm)) walk(join(f, '..', m[1] ?? m[2]));
-  };
-  walk('main.js');
-  walk('pages/overview.js');
-  const named = [...readFileSync(join(root, 'index.html'), 'utf8').matchAll(/(?:modulepreload" href|src)="assets\/([^"]+)"/g)].map((m) => m[1]);
-  assert.deepEqual(named.sort(), [...needed].sort());
-});
-
 test('no module puts text of others into HTML or runs it', () => {
   for (const f of files.filter((x) => x.endsWith('.js') && !x.startsWith('vendor/'))) {
     const text = readFileSync(join(root, f), 'utf8');

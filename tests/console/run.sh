@@ -43,6 +43,6 @@ deploy playground playground
 deploy echo echo
 deploy chat chat
 deploy token_stream token-stream
-suite browser '^(# (tests|pass|fail) |not ok)' node --test --test-reporter=tap --test-concurrency=1 --test-timeout=600000 "$here"/browser/*.test.js
+suite browser '^(# (tests|pass|fail|first paint|the page was busy|.*busy for) |not ok)' node --test --test-reporter=tap --test-concurrency=1 --test-timeout=600000 "$here"/browser/*.test.js
 
 finish

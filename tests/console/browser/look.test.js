@@ -128,9 +128,9 @@ test('times are local or UTC by a switch', async () => {
   await end();
 });
 
-test('the first view needs two round trips and few bytes', async (t) => {
+test('the first view needs few files and few bytes', async (t) => {
   const paints = [], views = [];
-  let requests = [], named = [], bytes = 0;
+  let requests = [], bytes = 0;
   for (let i = 0; i < 7; i++) {
     const { page, to, end } = await open();
     const all = [];
@@ -141,18 +141,16 @@ test('the first view needs two round trips and few bytes', async (t) => {
     paints.push(at.paint);
     views.push(at.view);
     requests = all.map((q) => new URL(q.url()).pathname.replace(/^.*\/console\//, ''));
-    named = await page.evaluate(() => [...document.querySelectorAll('head link, head script')].map((e) => e.getAttribute('href') ?? e.getAttribute('src')));
     bytes = (await Promise.all(all.map(async (q) => (await q.sizes()).responseBodySize))).reduce((a, b) => a + b, 0);
     await end();
   }
   const middle = (l) => Math.round(l.sort((a, b) => a - b)[3]);
   t.diagnostic(`first paint after ${middle(paints)} ms, the form after ${middle(views)} ms (medians of 7); ${requests.length} requests, ${bytes} bytes`);
-  // Everything that the first view needs is named by index.html: a module that only another module names
-  // would wait for it. The question for the session is the one call after that.
-  const late = requests.filter((r) => r !== '' && r !== 'session' && !named.includes(r));
-  assert.deepEqual(late, []);
-  assert.ok(requests.length <= 40, `${requests.length} requests`);
-  assert.ok(bytes > 0 && bytes <= 160_000, `${bytes} bytes`);
+  // The login waits for no other page and for no chart.
+  assert.deepEqual(requests.filter((r) => r.startsWith('assets/pages/')), ['assets/pages/login.js']);
+  assert.deepEqual(requests.filter((r) => r.includes('uplot')), []);
+  assert.ok(requests.length <= 32, `${requests.length} requests`);
+  assert.ok(bytes > 0 && bytes <= 120_000, `${bytes} bytes`);
   // The machine that runs the tests does other things too.
   assert.ok(middle(paints) > 0 && middle(paints) < 5000, `${paints}`);
 });

@@ -63,5 +63,7 @@ export function ago(t, now = Date.now()) {
   const text = s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
   return ms < -500 ? `in ${text}` : `${text} ago`;
 }
+/** A short form of an image that is named by its digest. @param {string} image */
+export const shortImage = (image) => image.replace(/(@sha256:[0-9a-f]{12})[0-9a-f]+$/, '$1…');
 /** A short form of a job's id: its last characters differ most. @param {string} id */
 export const shortId = (id) => id.length > 22 ? `${id.slice(0, 13)}…${id.slice(-4)}` : id;

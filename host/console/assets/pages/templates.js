@@ -3,6 +3,7 @@ import { html, useState } from '../lib/html.js';
 import { json, list, seg, query as queryOf } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
+import { shortImage } from '../lib/format.js';
 import { Head, Trouble, Loading, Button, Facts, Empty, Field, Copy } from '../ui/parts.js';
 import { Dialog, ask } from '../ui/dialog.js';
 import { Markdown } from '../ui/markdown.js';
@@ -42,5 +43,5 @@ export function Page({ path: [, id] }) {
   const groups = new Map();
   for (const x of data ?? []) { const g = x.isPlatform ? `${x.category} · from the platform` : x.isPublic ? `${x.category} · public` : x.category; groups.set(g, [...(groups.get(g) ?? []), x]); }
   return html`<${Head} title="Templates" sub="A template names a handler with its arguments and environment; endpoints run templates."/><${Trouble} error=${error} retry=${reload}/>
-    ${!data ? html`<${Loading}/>` : !data.length ? html`<section class="panel"><${Empty} title="No template yet" command="gristmill deploy count">A deploy makes a template of the same name.</${Empty}></section>` : [...groups].map(([g, l]) => html`<section key=${g}><h2 class="group">${g}</h2><div class="cards">${l.map((x) => html`<a class="card" key=${x.id} href=${link(['templates', x.id])}><b>${x.name}</b><span class="mono faint">${x.imageName}</span><p>${first(x) || html`<span class="faint">no readme</span>`}</p></a>`)}</div></section>`)}`;
+    ${!data ? html`<${Loading}/>` : !data.length ? html`<section class="panel"><${Empty} title="No template yet" command="gristmill deploy count">A deploy makes a template of the same name.</${Empty}></section>` : [...groups].map(([g, l]) => html`<section key=${g}><h2 class="group">${g}</h2><div class="cards">${l.map((x) => html`<a class="card" key=${x.id} href=${link(['templates', x.id])}><b>${x.name}</b><span class="mono faint" title=${x.imageName}>${shortImage(x.imageName)}</span><p>${first(x) || html`<span class="faint">no readme</span>`}</p></a>`)}</div></section>`)}`;
 }

@@ -3,7 +3,7 @@
 import { html } from '../lib/html.js';
 import { list } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
-import { bytes, num, time } from '../lib/format.js';
+import { bytes, num, time, shortImage } from '../lib/format.js';
 import { Button, Loading, Table, Trouble } from './parts.js';
 
 const tools = (h) => (h?.toolchain ?? []).map((t) => `${t.name} ${t.version}`);
@@ -16,7 +16,7 @@ export function Compare({ newer, older, onClose }) {
   const { data, error, reload } = useLoad((s) => list('v1/handlers', s), []);
   const [a, b] = [older, newer].map((r) => data?.find((h) => h.sha256 === r.sha256));
   /** @type {[string, any, any, boolean?][]} */
-  const rows = [['Released', time(older.releasedAt), time(newer.releasedAt)], ['Image', older.image, newer.image, true], ['Digest', older.sha256.slice(0, 12), newer.sha256.slice(0, 12), true]];
+  const rows = [['Released', time(older.releasedAt), time(newer.releasedAt)], ['Image', shortImage(older.image), shortImage(newer.image), true], ['Digest', older.sha256.slice(0, 12), newer.sha256.slice(0, 12), true]];
   if (a && b) rows.push(['Size', bytes(a.sizeInBytes), html`${bytes(b.sizeInBytes)} <small class="faint">${b.sizeInBytes === a.sizeInBytes ? '' : `${b.sizeInBytes > a.sizeInBytes ? '+' : '−'}${bytes(Math.abs(b.sizeInBytes - a.sizeInBytes))}`}</small>`]);
   const differs = (r) => typeof r[2] !== 'string' ? a.sizeInBytes !== b.sizeInBytes : r[1] !== r[2];
   const lists = a && b ? [['Imports', a.imports, b.imports], ['Exports', a.exports, b.exports], ['Toolchain', tools(a), tools(b)]].map(([name, x, y]) => ({ name, gone: only(x, y), come: only(y, x), same: x.length - only(x, y).length })) : [];
