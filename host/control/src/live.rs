@@ -64,45 +64,62 @@ pub struct Live(Arc<Parts>);
 struct Parts {
     deployed: Arc<Deployed>,
     newest: watch::Sender<Arc<LiveValues>>,
-    is_read: Mutex<bool>,
+    reading: Mutex<Reading>,
+}
+
+/// The state of the task that reads the values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Reading {
+    /// There is no task.
+    #[default]
+    None,
+    /// The task has not read the values yet: the newest ones are old, or there are none.
+    Begun,
+    /// The newest values are a moment old at most.
+    HasValues,
 }
 
 impl Live {
     pub(crate) fn new(deployed: Arc<Deployed>) -> Self {
         let none = LiveValues { at: Timestamp::from_millis(0), endpoints: HashMap::new() };
         let newest = watch::Sender::new(Arc::new(none));
-        Self(Arc::new(Parts { deployed, newest, is_read: Mutex::default() }))
+        Self(Arc::new(Parts { deployed, newest, reading: Mutex::default() }))
     }
 
     /// Watches the values until the receiver is dropped. It changes soon after this call, and again
     /// with each read.
     pub fn watch(&self) -> watch::Receiver<Arc<LiveValues>> {
-        let mut is_read = self.0.is_read.lock();
+        let mut reading = self.0.reading.lock();
         let mut watcher = self.0.newest.subscribe();
-        if *is_read {
-            // The present values are a moment old at most.
-            watcher.mark_changed();
-        } else {
-            *is_read = true;
-            tokio::spawn(self.clone().read_while_watched());
+        match *reading {
+            Reading::HasValues => watcher.mark_changed(),
+            Reading::Begun => {}
+            Reading::None => {
+                *reading = Reading::Begun;
+                tokio::spawn(self.clone().read_while_watched());
+            }
         }
         watcher
     }
 
     async fn read_while_watched(self) {
-        let Parts { newest, is_read, .. } = &*self.0;
+        let Parts { newest, reading, .. } = &*self.0;
         loop {
             let begun = Instant::now();
             let Ok(values) = self.read().await else {
-                *is_read.lock() = false;
+                *reading.lock() = Reading::None;
                 return;
             };
-            newest.send_replace(Arc::new(values));
+            {
+                let mut reading = reading.lock();
+                newest.send_replace(Arc::new(values));
+                *reading = Reading::HasValues;
+            }
             let rest = begun.elapsed().saturating_mul(REST_PART);
             tokio::time::sleep_until(begun + INTERVAL.max(rest)).await;
-            let mut is_read = is_read.lock();
+            let mut reading = reading.lock();
             if newest.receiver_count() == 0 {
-                *is_read = false;
+                *reading = Reading::None;
                 return;
             }
         }
@@ -142,6 +159,6 @@ impl Live {
     /// Whether values are being read.
     #[cfg(test)]
     pub(crate) fn is_read(&self) -> bool {
-        *self.0.is_read.lock()
+        *self.0.reading.lock() != Reading::None
     }
 }

@@ -1,7 +1,7 @@
 //! The messages of OTLP that the host sends and reads, with the numbers of their fields.
 //!
-//! They are written here, with `prost` alone: the crate `opentelemetry-proto` would add the SDK of
-//! OpenTelemetry to the build for these few structs. A decoder skips the fields that are not here.
+//! They are written here for `prost`, since these few structs are all that the host sends. A decoder skips the
+//! fields that are not here.
 //!
 //! Source: <https://github.com/open-telemetry/opentelemetry-proto>.
 

@@ -16,6 +16,8 @@ async fn values_are_read_only_while_there_are_watchers() {
     let (mut one, mut other) = (live.watch(), live.watch());
     one.changed().await.unwrap();
     other.changed().await.unwrap();
+    // A watcher that comes during the first read does not see the empty values before it.
+    assert_eq!(other.borrow().at, bench.clock.now());
     // A later watcher gets the present values at once.
     tokio::time::timeout(Duration::ZERO, live.watch().changed()).await.unwrap().unwrap();
     drop(one);
