@@ -18,6 +18,7 @@ use crate::torture::{Random, setting};
 const VOLUMES: &str = "/v1/networkvolumes";
 const AUTHS: &str = "/v1/containerregistryauth";
 const HANDLER: &str = "/v1/handlers/mill:1";
+const OTHER_HANDLER: &str = "/v1/handlers/mill:2";
 
 /// `mill:pass-of-the-hub`, as a registry receives it.
 const BASIC: &str = "authorization: Basic bWlsbDpwYXNzLW9mLXRoZS1odWI=";
@@ -267,9 +268,11 @@ impl Scenario {
         self.auth = None;
         self.delete(&auth).await;
         // Its component has another name, so the first component is deleted automatically.
-        self.host.upload("mill:2", std::fs::read(guests::echo()).unwrap()).await.ok();
+        let handler = std::fs::read(guests::echo()).unwrap();
+        let document = self.host.upload("mill:2", handler).await.ok();
+        self.shows(OTHER_HANDLER, document);
         self.delete(HANDLER).await;
-        self.delete("/v1/handlers/mill:2").await;
+        self.delete(OTHER_HANDLER).await;
     }
 }
 
