@@ -97,10 +97,12 @@ def run_real_jobs(host: Host, program: str, component: str) -> None:
     while time.monotonic() < deadline:
         host.connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {host.key}"})
         text = host.connection.getresponse().read().decode()
-        if "gristmill_jobs_archived 0" not in text:
+        line = next(line for line in text.splitlines() if line.startswith("gristmill_jobs_archived "))
+        # So many of the jobs, which were submitted in turn, have all tags.
+        if float(line.split()[1]) >= 20 * TAGS:
             return
         time.sleep(0.5)
-    raise SystemExit("no job has left memory after a minute")
+    raise SystemExit(f"fewer than {20 * TAGS} jobs have left memory after a minute")
 
 
 def copy_rows(file: Path, jobs: int) -> None:
@@ -183,6 +185,8 @@ def measure(host: Host, jobs: int) -> None:
         p99 = times[len(times) * 99 // 100]
         print(f"{name}: median {median(times):.2f} ms, p99 {p99:.2f} ms, slowest {times[-1]:.2f} ms")
     print(f"memory afterwards: {host.memory_mib():.1f} MiB")
+    if not jobs:
+        return  # the rows of all tags are still to be copied
     begun = time.perf_counter()
     filter = {"tags": {"customer": "7"}, "statuses": ["COMPLETED"]}
     _, action = host.call("POST", "/v1/job-actions", {"action": "delete", "filter": filter})
