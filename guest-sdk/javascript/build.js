@@ -36,6 +36,7 @@ const ENGINES = {
     hasPlatform: true,
     esbuild: {
       target: "es2023",
+      define: { SIZES_ARE_BIGINTS: "false" },
       // QuickJS runs no promise after an export has returned: see src/quickjs/event-loop.js.
       supported: { "async-await": false, "async-generator": false, "for-await": false },
     },
@@ -59,7 +60,7 @@ const ENGINES = {
       "});",
     ],
     hasPlatform: false,
-    esbuild: { target: "es2023" },
+    esbuild: { target: "es2023", define: { SIZES_ARE_BIGINTS: "true" } },
     async componentize({ source, witPath, world, project }) {
       const { componentize } = await import(findStarlingMonkey(project));
       return componentize({ sourcePath: source, witPath, worldName: world });
@@ -141,7 +142,7 @@ async function scan({ project, handler, esbuild }) {
   return {
     exports: output.exports,
     parts: partsOf(outputFiles[0].text, free),
-    hasFiles: inputs.some((path) => path.endsWith("src/files/component.js")),
+    hasFiles: inputs.some((path) => path.endsWith("src/files/files.js")),
   };
 }
 
@@ -216,12 +217,12 @@ async function bundle(project, options) {
       // The handler and the component must use the same copy of the SDK.
       alias: { ...FILES, "gristmill-sdk/src": join(SDK, "src"), "gristmill-sdk": join(SDK, "src/index.js") },
       plugins: [platform],
-      define: { "process.env.NODE_ENV": '"production"' },
       metafile: true,
       outdir: options.outfile ? undefined : "out",
       logLevel: "silent",
       absWorkingDir: project,
       ...options,
+      define: { ...options.define, "process.env.NODE_ENV": '"production"' },
     });
   } catch (error) {
     if (!error.errors) throw error;

@@ -48,7 +48,7 @@ export function bundleErrors(errors, project) {
     const place = location ? `${shown(location.file, project)}:${location.line}: ` : "";
     const [, missing] = /^Could not resolve "(.+)"/.exec(text) ?? [];
     const [, where, name] =
-      /^No matching export in "(?:.*\/)?quickjs\/(fs(?:-promises)?)\.js" for import "(.+)"/.exec(text) ??
+      /^No matching export in "(?:.*\/)?files\/(fs|promises)\.js" for import "(.+)"/.exec(text) ??
       [];
     if (name) {
       const module = where === "fs" ? "node:fs" : "node:fs/promises";
