@@ -16,6 +16,7 @@ import { parseArgs } from "node:util";
 import { bundleErrors } from "./src/build/hints.js";
 import { linesOf } from "./src/build/lines.js";
 import { candidates, injected, partsOf, platformSource } from "./src/build/platform.js";
+import { NO_HANDLER } from "./src/handler.js";
 import { readable } from "./src/stack.js";
 
 const SDK = dirname(fileURLToPath(import.meta.url));
@@ -165,10 +166,13 @@ const globals = {
 function evaluationError(message, places) {
   const text = message.replace(/^(?:: )?(?:Failed to [^:]*: )+/, "");
   const [first, ...stack] = text.trimEnd().split("\n");
+  if (first.includes(NO_HANDLER)) return NO_HANDLER;
   const isStack = stack.some((line) => /^\s+at /.test(line));
   if (!isStack) return message;
   const frames = readable(stack.join("\n"), places);
-  return `the handler's module fails while the component is built: ${first}${frames && `\n${frames}`}`;
+  // The toolchain writes `Error` for errors of every kind.
+  const what = first.replace(/^Error: /, "");
+  return `the handler's module fails while the component is built: ${what}${frames && `\n${frames}`}`;
 }
 
 /** The WIT files of a component whose world includes these worlds. */
@@ -226,11 +230,11 @@ async function bundle(project, options) {
     });
   } catch (error) {
     if (!error.errors) throw error;
-    throw new Error(bundleErrors(error.errors, project).join("\n"));
+    throw new Error(bundleErrors(error.errors).join("\n"));
   }
   // The first bundle, which is only scanned, has the same warnings.
   if (options.outfile) {
-    for (const line of bundleErrors(result.warnings, project)) console.error(`warning: ${line}`);
+    for (const line of bundleErrors(result.warnings)) console.error(`warning: ${line}`);
   }
   return result;
 }

@@ -88,9 +88,10 @@ for name in token-stream sql; do
 done
 component python-features python "$here/python/features" "$python" -m gristmill.build
 build() { node "$sdk/javascript/build.js" build "$@"; }
-for name in token-stream markdown; do
+for name in token-stream markdown llm-proxy; do
   component "javascript-$name" javascript "$root/handlers/javascript/$name" build
 done
+component javascript-platform javascript "$here/javascript/platform" build
 component quickjs-features javascript "$here/javascript/features" build
 # Built by `gristmill build`; the project file names the component's path.
 build_project() { "$gristmill" build "$1" --engine starlingmonkey; }
@@ -114,6 +115,7 @@ for file in "$built"/*.wasm; do deploy "$file" "$(basename "$file" .wasm)"; done
 for file in "$built"/*-features.wasm; do deploy "$file" "$(basename "$file" .wasm)-reused" --workers-max 1 --reuse 100; done
 deploy "$guests/token_stream.wasm" rust-token-stream
 suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
+suite javascript-components '^(not ok|# (tests|fail) )' node --test --test-reporter=tap "$here"/javascript/*.test.js
 
 # One file of cases for a handler in three languages, here and deployed.
 cases() {

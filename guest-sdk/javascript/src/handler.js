@@ -14,6 +14,10 @@ export class Chunk {
   }
 }
 
+/** Why a module without a handler is refused: by the build, and by tests. */
+export const NO_HANDLER =
+  "there is no handler: export a function as default or as `handler`, or call serve(handler)";
+
 const HANDLER = Symbol("gristmill handler");
 let served;
 
@@ -77,9 +81,7 @@ export function failure(error, log) {
 /** The handler of a function. */
 export function of(work) {
   if (typeof work !== "function") {
-    throw new TypeError(
-      "there is no handler: export a function as default or as `handler`, or call serve(handler)",
-    );
+    throw new TypeError(NO_HANDLER);
   }
   return work[HANDLER] ?? forJob(work);
 }

@@ -22,7 +22,7 @@ export function readableText(text) {
   const bundle = table();
   if (!bundle) return text;
   const lines = text.split("\n").map((line) => {
-    const isFrame = PLACE.test(line) || OWN.test(line);
+    const isFrame = PLACE.test(line) || OWN.test(line) || line.endsWith("(native)");
     return isFrame ? withPlace(line, bundle) : line;
   });
   return lines.filter((line) => line !== undefined).join("\n");

@@ -2,7 +2,6 @@
 // instead.
 
 import { builtinModules } from "node:module";
-import { relative } from "node:path";
 
 /** What handlers use instead of Node's modules. */
 const INSTEAD = {
@@ -43,9 +42,9 @@ export function hintForModule(specifier) {
 }
 
 /** The lines of a failed bundling: esbuild's errors, with our words for Node's modules. */
-export function bundleErrors(errors, project) {
+export function bundleErrors(errors) {
   return errors.map(({ text, location }) => {
-    const place = location ? `${shown(location.file, project)}:${location.line}: ` : "";
+    const place = location ? `${location.file}:${location.line}: ` : "";
     const [, missing] = /^Could not resolve "(.+)"/.exec(text) ?? [];
     const [, where, name] =
       /^No matching export in "(?:.*\/)?files\/(fs|promises)\.js" for import "(.+)"/.exec(text) ??
@@ -62,8 +61,4 @@ export function bundleErrors(errors, project) {
     }
     return place + text;
   });
-}
-
-function shown(file, project) {
-  return relative(project, file) || file;
 }
