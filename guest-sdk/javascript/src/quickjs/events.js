@@ -3,18 +3,18 @@
 
 import "./promise.js";
 
+/** The events whose further listeners do not run. */
+const stopped = new WeakSet();
+
 class Event {
   #canceled = false;
   target = null;
   currentTarget = null;
   timeStamp = performance.now();
-  /** Set by `stopImmediatePropagation`. */
-  stopped = false;
 
   constructor(type, { cancelable = false } = {}) {
     this.type = String(type);
     this.cancelable = Boolean(cancelable);
-    Object.defineProperty(this, "stopped", { enumerable: false });
   }
 
   get defaultPrevented() {
@@ -28,7 +28,7 @@ class Event {
   stopPropagation() {}
 
   stopImmediatePropagation() {
-    this.stopped = true;
+    stopped.add(this);
   }
 }
 
@@ -63,7 +63,7 @@ class EventTarget {
     const listeners = [...(this.#listeners.get(event.type) ?? [])];
     if (typeof own === "function") listeners.unshift({ listener: own });
     for (const { listener, once } of listeners) {
-      if (event.stopped) break;
+      if (stopped.has(event)) break;
       if (once) this.removeEventListener(event.type, listener);
       try {
         if (typeof listener === "function") listener.call(this, event);

@@ -1,7 +1,7 @@
 // The web platform on QuickJS, one `op` for each part.
 
 import * as files from "node:fs/promises";
-import { existsSync } from "node:fs";
+import * as fs from "node:fs";
 
 import { context, http } from "gristmill-sdk";
 
@@ -20,6 +20,16 @@ async function failing(work) {
 }
 
 let order = 0;
+
+/** Objects with fields of their own. */
+const INSTANCES = {
+  AbortSignal: () => AbortSignal.abort(),
+  AggregateError: () => new AggregateError([]),
+  Event: () => new Event("grind"),
+  RegExp: () => /x/,
+  TextDecoderStream: () => new TextDecoderStream(),
+  TextEncoderStream: () => new TextEncoderStream(),
+};
 
 const OPS = {
   async fetch({ url, init }) {
@@ -209,7 +219,7 @@ const OPS = {
       await failing(() => files.readFile(at)),
     ].map(({ code }) => code);
     await files.rm(`${at}/a`, { recursive: true });
-    return [size, start, listed.sort(), errors, existsSync(`${at}/a`)];
+    return [size, start, listed.sort(), errors, fs.existsSync(`${at}/a`)];
   },
 
   /** Errors at the border to the host, of which none may end the instance. */
@@ -244,29 +254,22 @@ const OPS = {
     throw error;
   },
 
-  /** The names of globals, and of the properties of those that are classes or objects. */
-  names: ({ roots }) => {
-    const members = (value) => (value ? Object.getOwnPropertyNames(value) : []);
-    return {
-      globals: Object.getOwnPropertyNames(globalThis),
-      members: Object.fromEntries(
-        roots.map((root) => {
-          const value = root.split(".").reduce((at, name) => at?.[name], globalThis);
-          const chain = [];
-          let at = typeof value === "function" ? value.prototype : value;
-          for (; at && at !== Object.prototype; at = Object.getPrototypeOf(at)) chain.push(at);
-          return [
-            root,
-            {
-              type: typeof value,
-              own: [...new Set(chain.flatMap(members))],
-              static: typeof value === "function" ? members(value) : [],
-            },
-          ];
-        }),
-      ),
-    };
-  },
+  /** The names of all globals; for each of `roots`, its own members and those of `wanted` that it lacks. */
+  names: ({ wanted }) => ({
+    globals: Object.getOwnPropertyNames(globalThis),
+    modules: { "node:fs": Object.keys(fs), "node:fs/promises": Object.keys(files) },
+    roots: Object.fromEntries(
+      Object.entries(wanted).map(([root, members]) => {
+        const value = globalThis[root];
+        const places = [value, INSTANCES[root]?.(), value?.prototype]
+          .filter((place) => place !== undefined && place !== null)
+          .map(Object);
+        const own = places.flatMap((place) => Object.getOwnPropertyNames(place));
+        const missing = members.filter((name) => !places.some((place) => name in place));
+        return [root, { isThere: root in globalThis, own, missing }];
+      }),
+    ),
+  }),
 
   seed: () => Math.random(),
 };
