@@ -56,9 +56,13 @@ const ENGINES = {
   },
   starlingmonkey: {
     settle: [
-      "const settle = (work, lower) => work().catch((error) => {",
-      "  throw lower(error);",
-      "});",
+      "const settle = async (work, lower) => {",
+      "  try {",
+      "    return await work();",
+      "  } catch (error) {",
+      "    throw lower(error);",
+      "  }",
+      "};",
     ],
     hasPlatform: false,
     esbuild: { target: "es2023", define: { SIZES_ARE_BIGINTS: "true" } },

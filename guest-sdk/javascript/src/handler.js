@@ -45,7 +45,7 @@ export function servedBy(module) {
 }
 
 /** Handles one job of a handler module: JSON text in, JSON text out. Throws a `GristmillError`. */
-export async function handle(module, ctx, text) {
+export function handle(module, ctx, text) {
   return run(of(servedBy(module)), ctx, text);
 }
 

@@ -73,15 +73,19 @@ export function wait(work, stuck) {
     }
   } finally {
     // Drops everything that was not awaited: the instance may get another job.
-    for (const pollable of waits.keys()) pollable[Symbol.dispose]();
-    waits.clear();
-    for (const cleanup of cleanups) cleanup();
-    cleanups.clear();
+    if (waits.size || cleanups.size) endWaits();
     ready.length = 0;
     timers.clear();
   }
   if ("error" in settled) throw settled.error;
   return settled.value;
+}
+
+function endWaits() {
+  for (const pollable of waits.keys()) pollable[Symbol.dispose]();
+  waits.clear();
+  for (const cleanup of cleanups) cleanup();
+  cleanups.clear();
 }
 
 function runReady() {
