@@ -140,6 +140,7 @@ guide() {
 for language in python javascript; do
   began=$(date +%s)
   suite "$language-guide" '^([0-9]+ passed|Ran|.*error|\{"words":6\})' guide "$language"
+  ! grep -q "install scripts not yet covered" "$log" || failed="$failed $language-guide-warnings"
   tail -n 1 "$log" | grep -qx '{"words":6}' || failed="$failed $language-guide-answer"
   echo "$language: from nothing to an endpoint in $(($(date +%s) - began)) s"
 done

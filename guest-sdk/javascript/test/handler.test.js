@@ -6,6 +6,8 @@ import { test } from "node:test";
 import { Cancelled, Chunk, Failed, InvalidInput, context, handler, serveRaw } from "gristmill-sdk";
 import { TestContext } from "gristmill-sdk/testing";
 
+import { handle } from "../src/handler.js";
+
 const fails = (promise, kind, message) =>
   assert.rejects(promise, (error) => {
     assert.ok(error instanceof kind, String(error));
@@ -171,4 +173,29 @@ test("what is not JSON is refused", async () => {
       `output has no JSON form: ${why}`,
     );
   }
+});
+
+test("a module without a handler rejects, and an export named handler is one", async () => {
+  const ctx = new TestContext();
+  assert.throws(() => handle({}, ctx, "1"), /there is no handler: export a function as default/);
+  assert.equal(await handle({ handler: (job) => job.input + 1 }, ctx, "1"), "2");
+});
+
+test("the issues of a validation are one sentence", async () => {
+  // As zod, Valibot and Standard Schema have them.
+  const issues = [
+    { path: ["items", 2, "name"], message: "expected string" },
+    { path: [{ key: "sacks" }], message: "too few" },
+    { message: "unknown keys" },
+  ];
+  const failing = () => {
+    throw Object.assign(new Error(JSON.stringify(issues, null, 2)), { name: "ZodError", issues });
+  };
+  const expected = "items[2].name: expected string; sacks: too few; unknown keys";
+  await fails(
+    new TestContext().run(handler(failing, { validate: failing }), 1),
+    InvalidInput,
+    expected,
+  );
+  await fails(new TestContext().run(failing, 1), Failed, `ZodError: ${expected}`);
 });
