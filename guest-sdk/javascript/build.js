@@ -6,7 +6,16 @@
 // and the component has 1.9 MB and more for the parts of the web platform that the handler uses.
 // With StarlingMonkey, the engine of Firefox, it takes some 10 seconds and has 12 MB.
 
-import { appendFile, copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readFile,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, relative, resolve } from "node:path";
@@ -185,10 +194,7 @@ async function writeWit(directory, worlds) {
   await copyFile(contract(), join(directory, "deps/gristmill-handler/handler.wit"));
   const includes = worlds.map((world) => `  include ${world};\n`).join("");
   const imports = await readFile(join(SDK, "wit/guest.wit"), "utf8");
-  await writeFile(
-    join(directory, "guest.wit"),
-    `${imports}\nworld component {\n${includes}}\n`,
-  );
+  await writeFile(join(directory, "guest.wit"), `${imports}\nworld component {\n${includes}}\n`);
 }
 
 function findHandler(project, entry) {
@@ -223,7 +229,11 @@ async function bundle(project, options) {
       conditions: ["worker", "browser", "import"],
       external: EXTERNAL,
       // The handler and the component must use the same copy of the SDK.
-      alias: { ...FILES, "gristmill-sdk/src": join(SDK, "src"), "gristmill-sdk": join(SDK, "src/index.js") },
+      alias: {
+        ...FILES,
+        "gristmill-sdk/src": join(SDK, "src"),
+        "gristmill-sdk": join(SDK, "src/index.js"),
+      },
       plugins: [platform],
       metafile: true,
       outdir: options.outfile ? undefined : "out",
@@ -247,7 +257,10 @@ async function bundle(project, options) {
 const platform = {
   name: "platform",
   setup({ onResolve }) {
-    onResolve({ filter: /^gristmill-platform$/ }, () => ({ path: "./platform.js", external: true }));
+    onResolve({ filter: /^gristmill-platform$/ }, () => ({
+      path: "./platform.js",
+      external: true,
+    }));
   },
 };
 

@@ -166,6 +166,11 @@ function table(rows, wanted) {
   }
   const widths = cells[0].map((_, column) => Math.max(...cells.map((row) => row[column].length)));
   return cells
-    .map((row) => row.map((cell, column) => cell.padEnd(widths[column])).join("  ").trimEnd())
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column]))
+        .join("  ")
+        .trimEnd(),
+    )
     .join("\n");
 }

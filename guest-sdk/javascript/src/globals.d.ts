@@ -353,11 +353,7 @@ declare class TextEncoderStream {
 
 type HeadersInit = Headers | Iterable<[string, string]> | Record<string, string>;
 type BodyInit =
-  | string
-  | BufferSource
-  | URLSearchParams
-  | ReadableStream<Uint8Array>
-  | AsyncIterable<Uint8Array>;
+  string | BufferSource | URLSearchParams | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
 declare class Headers {
   constructor(init?: HeadersInit);

@@ -35,7 +35,9 @@ export function describe(error, depth = 0) {
   if (!(error instanceof Error)) return textOf(error);
   const stack = typeof error.stack === "string" ? error.stack : "";
   // V8 begins a stack with the message, the other engines do not.
-  const frames = stack.startsWith(nameOf(error)) ? stack.replace(/^[^]*?(?=\n\s+at |$)/, "") : stack;
+  const frames = stack.startsWith(nameOf(error))
+    ? stack.replace(/^[^]*?(?=\n\s+at |$)/, "")
+    : stack;
   const lines = `${messageOf(error)}\n${readable(frames.replace(/^\n/, ""))}`.trimEnd();
   if (error.cause === undefined || depth === CAUSES_MAX) return lines;
   return `${lines}\ncaused by ${describe(error.cause, depth + 1)}`;
@@ -60,9 +62,7 @@ export function issuesOf(error) {
 /** `items[2].name` of a path. */
 function pathOf(path) {
   if (!Array.isArray(path)) return typeof path === "string" ? path : "";
-  const keys = path.map((step) =>
-    typeof step === "object" && step !== null ? step.key : step,
-  );
+  const keys = path.map((step) => (typeof step === "object" && step !== null ? step.key : step));
   return keys
     .map((key, index) =>
       typeof key === "number" ? `[${key}]` : index ? `.${String(key)}` : String(key),

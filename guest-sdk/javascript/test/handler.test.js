@@ -71,7 +71,10 @@ test("the rest of an object with an error is handed out", async () => {
     { x: 1, refresh_worker: true, error: "no" },
   ]) {
     const ctx = new TestContext();
-    await assert.rejects(ctx.run(() => returned, 1), { message: "no" });
+    await assert.rejects(
+      ctx.run(() => returned, 1),
+      { message: "no" },
+    );
     assert.deepEqual(ctx.progressValues, [{ x: 1 }]);
   }
   const ctx = new TestContext();

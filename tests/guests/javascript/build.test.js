@@ -36,7 +36,8 @@ test("an export named handler is the handler", async () => {
 });
 
 test("an error while the module loads has the author's line", async () => {
-  const typescript = "type A = {\n  x: number;\n};\nconst a: A | any = undefined;\na.y;\nexport default () => 1;";
+  const typescript =
+    "type A = {\n  x: number;\n};\nconst a: A | any = undefined;\na.y;\nexport default () => 1;";
   assert.equal(
     await refusal(typescript, "handler.ts"),
     "error: the handler's module fails while the component is built: cannot read property 'y' of undefined\n    at <anonymous> (handler.ts:5)",
@@ -44,9 +45,18 @@ test("an error while the module loads has the author's line", async () => {
 });
 
 test("Node's modules are named with what to use instead", async () => {
-  const imports = ["node:path", "crypto", "node:stream/web", "left-pad", "@mill/stone/x", "./none.js"];
+  const imports = [
+    "node:path",
+    "crypto",
+    "node:stream/web",
+    "left-pad",
+    "@mill/stone/x",
+    "./none.js",
+  ];
   const lines = imports.map((name, index) => `import x${index} from "${name}";`);
-  const message = await refusal(`${lines.join("\n")}\nexport default () => [x0, x1, x2, x3, x4, x5];`);
+  const message = await refusal(
+    `${lines.join("\n")}\nexport default () => [x0, x1, x2, x3, x4, x5];`,
+  );
   assert.deepEqual(message.replace("error: ", "").split("\n"), [
     "handler.js:1: node:path is not available in the sandbox; use the package path-browserify, or join texts with /",
     "handler.js:2: node:crypto is not available in the sandbox; use the global crypto: getRandomValues, randomUUID, subtle.digest",

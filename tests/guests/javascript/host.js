@@ -42,7 +42,10 @@ export async function job(endpoint, input) {
 /** The lines of a job's log, as `[level, message]`. */
 export async function logs(endpoint, { id }) {
   const { stdout } = await run(GRISTMILL, "logs", endpoint, "--job", id, "--json");
-  const lines = stdout.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  const lines = stdout
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
   return lines.map(({ level, line }) => [level, line]);
 }
 

@@ -23,7 +23,9 @@ before(async () => {
       response.setHeader("x-mill", ["stone", "water"]);
       response.setHeader("set-cookie", ["a=1", "b=2"]);
       const { method, url, headers } = request;
-      response.end(JSON.stringify({ method, url, headers, body: Buffer.concat(pieces).toString() }));
+      response.end(
+        JSON.stringify({ method, url, headers, body: Buffer.concat(pieces).toString() }),
+      );
     }),
   );
   const file = `${GRISTMILL_BUILT}/javascript-platform.wasm`;
@@ -63,7 +65,10 @@ test("bodies of every kind arrive", async () => {
   const sent = await output("bodies", { url: at("/b") });
   assert.equal(sent.text.body, "é");
   assert.equal(sent.form.body, "a=1+2");
-  assert.equal(sent.form.headers["content-type"], "application/x-www-form-urlencoded;charset=UTF-8");
+  assert.equal(
+    sent.form.headers["content-type"],
+    "application/x-www-form-urlencoded;charset=UTF-8",
+  );
   assert.deepEqual([sent.bytes.body, sent.buffer.body], ["AB", "C"]);
   assert.equal(sent.bytes.headers["content-type"], undefined);
   assert.deepEqual([sent.request.body, sent.request.headers["x-mill"]], ["r", "1"]);
@@ -99,7 +104,14 @@ test("a redirect to another server does not carry secrets", async () => {
     createServer((request, response) => response.end(JSON.stringify(request.headers))),
   );
   try {
-    await deploy(ENDPOINT, `${GRISTMILL_BUILT}/javascript-platform.wasm`, "--allow-host", upstream.address, "--allow-host", other.address);
+    await deploy(
+      ENDPOINT,
+      `${GRISTMILL_BUILT}/javascript-platform.wasm`,
+      "--allow-host",
+      upstream.address,
+      "--allow-host",
+      other.address,
+    );
     routes = {
       "/away": (_request, response) =>
         response.writeHead(302, { location: `http://${other.address}/` }).end(),
@@ -107,10 +119,18 @@ test("a redirect to another server does not carry secrets", async () => {
     const headers = { authorization: "secret", cookie: "a=1", "x-mill": "stone" };
     const answer = await output("fetch", { url: at("/away"), init: { headers } });
     const seen = JSON.parse(answer.body);
-    assert.deepEqual([seen.authorization, seen.cookie, seen["x-mill"]], [undefined, undefined, "stone"]);
+    assert.deepEqual(
+      [seen.authorization, seen.cookie, seen["x-mill"]],
+      [undefined, undefined, "stone"],
+    );
   } finally {
     await other.close();
-    await deploy(ENDPOINT, `${GRISTMILL_BUILT}/javascript-platform.wasm`, "--allow-host", upstream.address);
+    await deploy(
+      ENDPOINT,
+      `${GRISTMILL_BUILT}/javascript-platform.wasm`,
+      "--allow-host",
+      upstream.address,
+    );
   }
 });
 
@@ -125,13 +145,19 @@ test("pieces of an answer come when they are sent", async () => {
     },
   };
   const { GRISTMILL_URL, GRISTMILL_API_KEY } = process.env;
-  const headers = { authorization: `Bearer ${GRISTMILL_API_KEY}`, "content-type": "application/json" };
+  const headers = {
+    authorization: `Bearer ${GRISTMILL_API_KEY}`,
+    "content-type": "application/json",
+  };
   const base = `${GRISTMILL_URL}/v2/${ENDPOINT}`;
   const body = JSON.stringify({ input: { op: "pieces", url: at("/pieces") } });
   const { id } = await (await fetch(`${base}/run`, { method: "POST", headers, body })).json();
   const outputs = [];
   for (let tries = 0; tries < 1000; tries++) {
-    const { stream, status } = await (await fetch(`${base}/stream/${id}`, { headers })).json()
+    const { stream, status } = await (
+      await fetch(`${base}/stream/${id}`, { headers })
+    )
+      .json()
       .then((answer) => (Array.isArray(answer) ? { stream: answer } : answer));
     for (const chunk of stream ?? []) outputs.push(chunk.output);
     chunks = outputs.length;
@@ -217,7 +243,9 @@ test("what a job leaves open does not reach the next job", async () => {
   };
   const runs = [];
   for (let i = 0; i < 3; i++) {
-    runs.push(await output("leave", { url: at("/never"), next: at("/next") }, `${ENDPOINT}-reused`));
+    runs.push(
+      await output("leave", { url: at("/never"), next: at("/next") }, `${ENDPOINT}-reused`),
+    );
   }
   assert.deepEqual(runs, [0, 0, 0]);
   for (let tries = 0; closed < 3 && tries < 500; tries++) {
@@ -322,6 +350,12 @@ test("everything that can be thrown is one readable line", async () => {
   assert.equal(await thrown("symbol"), "Symbol(s)");
   assert.equal(await thrown("null"), "null");
   assert.equal(await thrown("number"), "Error: 5");
-  assert.match(await thrown("Buffer"), /^ReferenceError: Buffer is not defined \(not available in the sandbox: use Uint8Array/);
-  assert.match(await thrown("zod"), /^ZodError: items\[2\]\.name: expected string; too few; v: no; .*; and 12 more$/);
+  assert.match(
+    await thrown("Buffer"),
+    /^ReferenceError: Buffer is not defined \(not available in the sandbox: use Uint8Array/,
+  );
+  assert.match(
+    await thrown("zod"),
+    /^ZodError: items\[2\]\.name: expected string; too few; v: no; .*; and 12 more$/,
+  );
 });

@@ -22,7 +22,8 @@ const PARTS = {
 };
 
 /** A use of the global object as a whole, through which any global can be reached. */
-const WHOLE_GLOBAL = /\b(globalThis|self|window|global)\b(?!\s*\??\.|\s*:|[\w$])|\beval\b|\bFunction\(/;
+const WHOLE_GLOBAL =
+  /\b(globalThis|self|window|global)\b(?!\s*\??\.|\s*:|[\w$])|\beval\b|\bFunction\(/;
 
 /**
  * The modules of src/quickjs that a bundle needs. `free` are its free identifiers, of those that

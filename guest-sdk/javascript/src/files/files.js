@@ -63,7 +63,8 @@ function place(operation, path) {
       found = { directory, mount };
     } else directory[Symbol.dispose]();
   }
-  if (found) return { directory: found.directory, rest: whole.slice(found.mount.length + 1) || "." };
+  if (found)
+    return { directory: found.directory, rest: whole.slice(found.mount.length + 1) || "." };
   const why = text.startsWith("/") ? "no volume is mounted there" : "the path must be absolute";
   const error = new Error(`ENOENT: ${why}, ${operation} ${JSON.stringify(text)}`);
   throw Object.assign(error, { code: "ENOENT", syscall: operation, path: text });
@@ -240,8 +241,7 @@ export class Stats extends Kind {
   }
 }
 
-const milliseconds = (time) =>
-  time ? Number(time.seconds) * 1000 + time.nanoseconds / 1e6 : 0;
+const milliseconds = (time) => (time ? Number(time.seconds) * 1000 + time.nanoseconds / 1e6 : 0);
 
 export function stat(path) {
   const raw = at("stat", path, (directory, rest) =>
@@ -317,7 +317,9 @@ export function rm(path, { recursive = false, force = false } = {}) {
 export function rename(from, to) {
   const target = place("rename", to);
   try {
-    at("rename", from, (directory, rest) => directory.renameAt(rest, target.directory, target.rest));
+    at("rename", from, (directory, rest) =>
+      directory.renameAt(rest, target.directory, target.rest),
+    );
   } finally {
     target.directory[Symbol.dispose]();
   }

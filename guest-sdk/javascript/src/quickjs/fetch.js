@@ -2,14 +2,7 @@
 //
 // Each request, also one that follows a redirect, is checked by the host against `allowedHosts`.
 
-import {
-  FromStream,
-  REDIRECT_STATUS,
-  Request,
-  Response,
-  describeResponse,
-  take,
-} from "./body.js";
+import { FromStream, REDIRECT_STATUS, Request, Response, describeResponse, take } from "./body.js";
 import { Headers } from "./headers.js";
 import { exchange } from "./wasi-http.js";
 
@@ -44,7 +37,11 @@ async function send(input, init) {
     if (url.protocol !== "http:" && url.protocol !== "https:") {
       throw new TypeError(`fetch failed: ${url.protocol} is not http: or https:`);
     }
-    const { status, headers: answered, source } = await exchange(
+    const {
+      status,
+      headers: answered,
+      source,
+    } = await exchange(
       { method, url, headers: withLength(headers, content, method), content: asContent(content) },
       signal,
     );

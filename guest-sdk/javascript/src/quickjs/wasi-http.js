@@ -171,9 +171,7 @@ class Exchange {
 
   #receive(response, url) {
     const fields = response.headers();
-    const headers = fields
-      .entries()
-      .map(([name, value]) => [name, String.fromCharCode(...value)]);
+    const headers = fields.entries().map(([name, value]) => [name, String.fromCharCode(...value)]);
     fields[Symbol.dispose]();
     const status = response.status();
     const body = this.#hold(response.consume());

@@ -86,7 +86,8 @@ const OPS = {
   },
 
   bodies: async ({ url }) => {
-    const send = async (body) => JSON.parse(await (await fetch(url, { method: "PUT", body })).text());
+    const send = async (body) =>
+      JSON.parse(await (await fetch(url, { method: "PUT", body })).text());
     return {
       text: await send("é"),
       form: await send(new URLSearchParams({ a: "1 2" })),
@@ -125,12 +126,18 @@ const OPS = {
     const written = [];
     const sink = new WritableStream({ write: (piece) => void written.push(piece) });
     await ReadableStream.from(["a", "b"]).pipeThrough(upper).pipeTo(sink);
-    const bytes = ReadableStream.from(["é", "\ud83d", "\ude00"]).pipeThrough(new TextEncoderStream());
+    const bytes = ReadableStream.from(["é", "\ud83d", "\ude00"]).pipeThrough(
+      new TextEncoderStream(),
+    );
     return [written, text(Uint8Array.from((await Array.fromAsync(bytes)).flatMap((b) => [...b])))];
   },
 
   clone: () => {
-    const value = { map: new Map([[1, new Date(0)]]), set: new Set(["x"]), bytes: Uint8Array.of(7) };
+    const value = {
+      map: new Map([[1, new Date(0)]]),
+      set: new Set(["x"]),
+      bytes: Uint8Array.of(7),
+    };
     value.self = value;
     const copy = structuredClone(value);
     return [
@@ -177,15 +184,22 @@ const OPS = {
   },
 
   console: () => {
-    console.log("%s has %d of %i, %f, %j %o %%%c", "mill", "3", 4.7, "1.5", { a: 1 }, [1], "x", "rest");
+    console.log(
+      "%s has %d of %i, %f, %j %o %%%c",
+      "mill",
+      "3",
+      4.7,
+      "1.5",
+      { a: 1 },
+      [1],
+      "x",
+      "rest",
+    );
     console.log(new Map([["a", new Set([1])]]), 10n, undefined, () => 1, [undefined], Symbol("s"));
     const circular = { name: "mill" };
     circular.self = circular;
     console.dir(circular);
-    console.table([
-      { sacks: 2, grain: "rye" },
-      { sacks: 10 },
-    ]);
+    console.table([{ sacks: 2, grain: "rye" }, { sacks: 10 }]);
     console.group("outer");
     console.warn("inner\nlines");
     console.groupEnd();
