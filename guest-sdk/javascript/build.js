@@ -100,6 +100,7 @@ export async function build({ project, output, entry, engine = "quickjs", minify
         minify: true,
         keepNames: true,
         ...esbuild,
+        plugins: [promises],
       });
     }
     await bundle(project, {
@@ -261,6 +262,26 @@ const platform = {
       path: "./platform.js",
       external: true,
     }));
+  },
+};
+
+/**
+ * Makes promise-polyfill call `then` of a subclass that has its own, as the language says: it would
+ * take the state of the object instead. Clients of web APIs, such as OpenAI's, have such promises.
+ */
+const promises = {
+  name: "promises",
+  setup({ onLoad }) {
+    onLoad({ filter: /promise-polyfill\/src\/index\.js$/ }, async ({ path }) => {
+      const source = await readFile(path, "utf8");
+      const own = "if (newValue instanceof Promise) {";
+      if (!source.includes(own)) throw new Error(`${path} is not the expected version`);
+      const contents = source.replace(
+        own,
+        "if (newValue instanceof Promise && then === Promise.prototype.then) {",
+      );
+      return { contents };
+    });
   },
 };
 

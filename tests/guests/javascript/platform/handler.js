@@ -21,6 +21,18 @@ async function failing(work) {
 
 let order = 0;
 
+/** A promise with a `then` of its own, as clients of web APIs have it. */
+class Late extends Promise {
+  constructor(value) {
+    super((resolve) => resolve(null));
+    this.value = value;
+  }
+
+  then(...reactions) {
+    return later(1, this.value).then(...reactions);
+  }
+}
+
 /** Objects with fields of their own. */
 const INSTANCES = {
   AbortSignal: () => AbortSignal.abort(),
@@ -158,6 +170,9 @@ const OPS = {
     await Array.fromAsync({ length: 2, 0: "a", 1: later(1, "b") }),
     await Promise.try((n) => n + 1, 2),
     (await failing(() => Promise.try(() => null.x))).name,
+    await new Late(1),
+    await Promise.resolve(0).then(() => new Late(2)),
+    await (async () => new Late(3))(),
   ],
 
   /** A delay that is text fires in its order, not at once. */
