@@ -349,7 +349,49 @@ declare class TextEncoderStream {
   readonly writable: WritableStream<string>;
 }
 
-// HTTP. There is no `Blob` and no `FormData`.
+// Forms.
+
+type BlobPart = string | BufferSource | Blob;
+
+declare class Blob {
+  constructor(parts?: Iterable<BlobPart>, options?: { type?: string });
+  get size(): number;
+  get type(): string;
+  arrayBuffer(): Promise<ArrayBuffer>;
+  bytes(): Promise<Uint8Array<ArrayBuffer>>;
+  slice(start?: number, end?: number, type?: string): Blob;
+  stream(): ReadableStream<Uint8Array<ArrayBuffer>>;
+  text(): Promise<string>;
+}
+
+declare class File extends Blob {
+  constructor(
+    parts: Iterable<BlobPart>,
+    name: string,
+    options?: { type?: string; lastModified?: number },
+  );
+  get lastModified(): number;
+  get name(): string;
+}
+
+declare class FormData {
+  append(name: string, value: string | Blob, filename?: string): void;
+  delete(name: string): void;
+  entries(): IterableIterator<[string, string | File]>;
+  forEach(
+    callback: (value: string | File, name: string, form: FormData) => void,
+    thisArg?: unknown,
+  ): void;
+  get(name: string): string | File | null;
+  getAll(name: string): (string | File)[];
+  has(name: string): boolean;
+  keys(): IterableIterator<string>;
+  set(name: string, value: string | Blob, filename?: string): void;
+  values(): IterableIterator<string | File>;
+  [Symbol.iterator](): IterableIterator<[string, string | File]>;
+}
+
+// HTTP. There is no `blob()` and no `formData()` of a body.
 
 type HeadersInit = Headers | Iterable<[string, string]> | Record<string, string>;
 type BodyInit =

@@ -51,6 +51,6 @@ new XMLHttpRequest();
 // @ts-expect-error: not in the sandbox
 Buffer.from("a");
 // @ts-expect-error: not in the sandbox
-new Blob([]);
+new WebSocket("wss://a/");
 // @ts-expect-error: a digest that is not there
 await crypto.subtle.digest("MD5", bytes);

@@ -9,6 +9,7 @@ const PARTS = {
   "digest.js": ["subtle"],
   "events.js": ["AbortController", "AbortSignal", "Event", "EventTarget"],
   "fetch.js": ["Headers", "Request", "Response", "fetch"],
+  "forms.js": ["Blob", "File", "FormData"],
   "streams.js": [
     "ByteLengthQueuingStrategy",
     "CountQueuingStrategy",
@@ -42,10 +43,7 @@ export function partsOf(code, free) {
 /** The names that may be free identifiers of a handler. */
 export const candidates = Object.values(PARTS).flat();
 
-/**
- * A plugin that offers each candidate as an injected module, so that the bundle has the modules of
- * those that are free identifiers. `injected` lists the modules.
- */
+/** A module for each of them: a bundle into which they are injected has those that it uses. */
 export const injected = candidates.map((name) => `gristmill-global:${name}`);
 
 /** The module of the platform for these parts. */

@@ -1,11 +1,12 @@
 // The bodies of requests and responses: `Request` and `Response` of the Fetch standard, without
-// `Blob` and `FormData`.
+// `blob()` and `formData()`.
 
 import "./events.js";
 import "./streams.js";
 import "./text.js";
 import "./url.js";
 
+import { AS_BODY, toBytes } from "./bytes.js";
 import { Headers } from "./headers.js";
 
 const METHODS = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
@@ -157,16 +158,6 @@ async function joined(source) {
   return bytes;
 }
 
-/** A piece of a body as bytes. */
-export function toBytes(piece) {
-  if (piece instanceof Uint8Array) return piece;
-  if (ArrayBuffer.isView(piece)) {
-    return new Uint8Array(piece.buffer, piece.byteOffset, piece.byteLength);
-  }
-  if (piece instanceof ArrayBuffer) return new Uint8Array(piece);
-  throw new TypeError("a stream that is a body must have pieces of type Uint8Array");
-}
-
 /** What an author gave as a body: its content, and the type that it has by itself. */
 function extract(init) {
   if (init === undefined || init === null) return {};
@@ -184,6 +175,7 @@ function extract(init) {
   if (ArrayBuffer.isView(init) || init instanceof ArrayBuffer) {
     return { content: toBytes(init).slice() };
   }
+  if (typeof init[AS_BODY] === "function") return init[AS_BODY]();
   if (typeof init[Symbol.asyncIterator] === "function") {
     return { content: ReadableStream.from(init) };
   }

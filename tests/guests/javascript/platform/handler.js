@@ -105,10 +105,25 @@ const OPS = {
       form: await send(new URLSearchParams({ a: "1 2" })),
       bytes: await send(Uint8Array.of(65, 66)),
       buffer: await send(Uint8Array.of(67).buffer),
+      blob: await send(new Blob(["a", Uint8Array.of(66)], { type: "text/X" })),
       request: await (
         await fetch(new Request(url, { method: "POST", body: "r", headers: { "x-mill": "1" } }))
       ).json(),
     };
+  },
+
+  /** A form, which the upstream reads with a parser that is not ours. */
+  async form({ url }) {
+    const form = new FormData();
+    form.append("text", 'é\n"');
+    form.append('na"me', new Blob(["bytes"], { type: "text/plain" }), "x\n.txt");
+    form.append("file", new File([Uint8Array.of(0, 255)], "y.bin"));
+    form.append("gone", "1");
+    form.delete("gone");
+    form.set("text", form.get("text"));
+    const blob = new Blob(["slow", " mills"]).slice(5);
+    const local = [await blob.text(), blob.size, form.getAll("text").length, form.has("gone")];
+    return [local, await (await fetch(url, { method: "POST", body: form })).json()];
   },
 
   async response() {
