@@ -92,6 +92,7 @@ for name in token-stream markdown llm-proxy; do
   component "javascript-$name" javascript "$root/handlers/javascript/$name" build
 done
 component javascript-platform javascript "$here/javascript/platform" build
+component javascript-openai javascript "$here/javascript/openai" build
 component quickjs-features javascript "$here/javascript/features" build
 # Built by `gristmill build`; the project file names the component's path.
 build_project() { "$gristmill" build "$1" --engine starlingmonkey; }

@@ -1,4 +1,5 @@
-// OpenAI's client, a deployed handler that passes its calls on, and a server that streams tokens.
+// OpenAI's client, a deployed handler that passes its calls on, and a server that streams tokens; and
+// the client inside a handler.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
@@ -6,7 +7,7 @@ import { after, before, test } from "node:test";
 
 import OpenAI from "openai";
 
-import { GRISTMILL_API_KEY, GRISTMILL_BUILT, GRISTMILL_URL, deploy, listen } from "./host.js";
+import { GRISTMILL_API_KEY, GRISTMILL_BUILT, GRISTMILL_URL, deploy, job, listen } from "./host.js";
 
 const TOKENS = ["slow", " mills", " grind", " fine"];
 const SECOND_MS = 1000;
@@ -84,4 +85,17 @@ test("an error of the upstream reaches the client with its status", async () => 
     response.end('{"error":{"message":"slow down","type":"rate_limit_error"}}');
   };
   await assert.rejects(client.chat.completions.create(chat), OpenAI.RateLimitError);
+});
+
+test("the client works inside a handler", async () => {
+  const file = `${GRISTMILL_BUILT}/javascript-openai.wasm`;
+  await deploy("openai-client-test", file, "--allow-host", upstream.address);
+  respond = (request, response, body) => {
+    assert.equal(request.headers.authorization, "Bearer grist");
+    assert.equal(JSON.parse(body).messages[0].content, "grind");
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.end(`${TOKENS.map(event).join("")}data: [DONE]\n\n`);
+  };
+  const done = await job("openai-client-test", { base: `http://${upstream.address}/v1` });
+  assert.deepEqual(done.output, TOKENS, JSON.stringify(done));
 });
