@@ -138,7 +138,8 @@ export class FromStream extends Source {
   }
 
   cancel(reason) {
-    this.#reader.cancel(reason);
+    // A stream that has failed rejects; its error is known already.
+    this.#reader.cancel(reason).catch(() => {});
   }
 }
 

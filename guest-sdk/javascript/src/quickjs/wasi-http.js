@@ -144,6 +144,7 @@ class Exchange {
     } catch (error) {
       content.cancel?.(error);
       if (!error?.payload) throw error;
+      error.payload.val?.[Symbol.dispose]();
       // A server may answer without having read everything: then the answer alone counts.
       return;
     }

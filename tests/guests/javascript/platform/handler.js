@@ -72,6 +72,23 @@ const OPS = {
     return (await fetch(url, { method: "POST", body, duplex: "half" })).text();
   },
 
+  /** Bodies that cannot be sent. */
+  async unsendable({ url }) {
+    const broken = () => {
+      throw new RangeError("no grain");
+    };
+    const bodies = [
+      new Uint8Array(17 << 20),
+      new ReadableStream({ pull: broken }),
+      new ReadableStream({ start: (controller) => controller.enqueue("text") }),
+    ];
+    const failures = [];
+    for (const body of bodies) {
+      failures.push((await failing(() => fetch(url, { method: "POST", body }))).message);
+    }
+    return failures;
+  },
+
   /** All at once: each is answered only when all have come. */
   together: ({ url, count }) =>
     Promise.all(Array.from({ length: count }, async () => (await fetch(url)).text())),
