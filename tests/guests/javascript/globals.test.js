@@ -37,8 +37,9 @@ const isCommon = (member) =>
 
 /** By name: the members of each global value that is declared, and whether the SDK declares it. */
 function declared() {
-  const config = ts.readConfigFile(join(HERE, "tsconfig.json"), ts.sys.readFile).config;
-  const { options, fileNames } = ts.parseJsonConfigFileContent(config, ts.sys, HERE);
+  const path = join(HERE, "tsconfig.json");
+  const { config } = ts.readConfigFile(path, ts.sys.readFile);
+  const { options, fileNames } = ts.parseJsonConfigFileContent(config, ts.sys, HERE, {}, path);
   const program = ts.createProgram(fileNames, options);
   const checker = program.getTypeChecker();
   const file = program.getSourceFile(join(HERE, "types.ts"));
