@@ -3,8 +3,8 @@
 //
 // esbuild bundles the handler's module, TypeScript included, with its imports from `node_modules`;
 // the engine's toolchain compiles the bundle to a component. With QuickJS a build takes 2 seconds,
-// and the component has 1.9 MB. With StarlingMonkey, the engine of Firefox, it takes some 10
-// seconds and has 12 MB, and offers the web platform: `fetch`, `URL`, streams, `Intl`.
+// and the component has 1.9 MB and more for the parts of the web platform that the handler uses.
+// With StarlingMonkey, the engine of Firefox, it takes some 10 seconds and has 12 MB.
 
 import {
   appendFile,
@@ -18,31 +18,63 @@ import {
 } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
-import { TraceMap, eachMapping } from "@jridgewell/trace-mapping";
+import { bundleErrors } from "./src/build/hints.js";
+import { linesOf } from "./src/build/lines.js";
+import { candidates, injected, partsOf, platformSource } from "./src/build/platform.js";
+import { NO_HANDLER } from "./src/handler.js";
+import { readable } from "./src/stack.js";
 
 const SDK = dirname(fileURLToPath(import.meta.url));
 const ENTRIES = ["handler.ts", "handler.js", "handler.mjs"];
 
 const ENGINES = {
   quickjs: {
-    wait: 'import { wait } from "gristmill-sdk/src/quickjs/globals.js";',
+    settle: [
+      'import { wait } from "gristmill-platform";',
+      "const settle = (work, lower, stuck) => {",
+      "  try {",
+      "    return wait(work, stuck);",
+      "  } catch (error) {",
+      "    throw lower(error);",
+      "  }",
+      "};",
+    ],
+    hasPlatform: true,
     esbuild: {
       target: "es2023",
-      // QuickJS runs no promise after an export has returned: see src/quickjs/globals.js.
+      define: { SIZES_ARE_BIGINTS: "false" },
+      // QuickJS runs no promise after an export has returned: see src/quickjs/event-loop.js.
       supported: { "async-await": false, "async-generator": false, "for-await": false },
     },
     async componentize({ source, witPath, world }) {
       const { componentize } = await import("componentize-qjs");
-      return componentize({ jsSource: await readFile(source, "utf8"), witPath, world, sync: true });
+      const { component } = await componentize({
+        jsSource: await readFile(source, "utf8"),
+        jsPath: source,
+        moduleRoot: dirname(source),
+        witPath,
+        world,
+        sync: true,
+      });
+      return { component: withWasi(component) };
     },
   },
   starlingmonkey: {
-    wait: "const wait = (promise) => promise;",
-    esbuild: { target: "es2023" },
+    settle: [
+      "const settle = async (work, lower) => {",
+      "  try {",
+      "    return await work();",
+      "  } catch (error) {",
+      "    throw lower(error);",
+      "  }",
+      "};",
+    ],
+    hasPlatform: false,
+    esbuild: { target: "es2023", define: { SIZES_ARE_BIGINTS: "true" } },
     async componentize({ source, witPath, world, project }) {
       const { componentize } = await import(findStarlingMonkey(project));
       return componentize({ sourcePath: source, witPath, worldName: world });
@@ -53,18 +85,29 @@ const ENGINES = {
 /** Builds `output` from the handler in `project`; returns its size in bytes. */
 export async function build({ project, output, entry, engine = "quickjs", minify = false }) {
   const handler = findHandler(project, entry);
-  const { wait, esbuild, componentize } = ENGINES[engine];
+  const { settle, hasPlatform, esbuild, componentize } = ENGINES[engine];
   const temp = await mkdtemp(join(tmpdir(), "gristmill-"));
   try {
     const source = join(temp, "bundle.js");
-    // A module's exports are known only after bundling.
-    const exported = await bundle({ entryPoints: [handler], write: false, ...esbuild });
-    const hasInit = exported.includes("init");
-    await bundle({
+    // Its exports, and the globals that it uses, are known only after bundling.
+    const { exports, parts, hasFiles } = await scan({ project, handler, esbuild });
+    const hasInit = exports.includes("init");
+    if (hasPlatform) {
+      await bundle(project, {
+        stdin: { contents: platformSource(parts), resolveDir: SDK, sourcefile: "platform.js" },
+        outfile: join(temp, "platform.js"),
+        // Nobody reads the stacks of this file. `URL` and others need the names of their classes.
+        minify: true,
+        keepNames: true,
+        ...esbuild,
+        plugins: [promises],
+      });
+    }
+    await bundle(project, {
       stdin: {
-        contents: entryPoint(handler, wait, hasInit),
+        contents: entryPoint(handler, settle, hasInit),
         resolveDir: project,
-        sourcefile: "entry.js",
+        sourcefile: join(SDK, "entry.js"),
       },
       outfile: source,
       sourcemap: "external",
@@ -72,22 +115,87 @@ export async function build({ project, output, entry, engine = "quickjs", minify
       keepNames: minify,
       ...esbuild,
     });
-    await appendLines(source, project);
-    await mkdir(join(temp, "wit/deps/gristmill-handler"), { recursive: true });
-    await copyFile(join(SDK, "wit/guest.wit"), join(temp, "wit/guest.wit"));
-    await copyFile(contract(), join(temp, "wit/deps/gristmill-handler/handler.wit"));
-    const world = hasInit ? "handler-with-init" : "handler";
-    const { component } = await componentize({
-      source,
-      witPath: join(temp, "wit"),
-      world,
-      project,
-    });
+    const places = await linesOf(source, project, SDK);
+    // As text, which is rarely parsed, and needs a tenth of the memory in the snapshot.
+    const table = JSON.stringify(JSON.stringify(places));
+    await appendFile(source, `\nglobalThis.gristmillBundle = ${table};\n`);
+    await writeWit(join(temp, "wit"), [
+      `gristmill:handler/${hasInit ? "handler-with-init" : "handler"}@0.1.0`,
+      hasPlatform ? "quickjs" : "system",
+      ...(parts.includes("fetch.js") ? ["web"] : []),
+      ...(hasFiles ? ["files"] : []),
+    ]);
+    let component;
+    try {
+      const built = { source, witPath: join(temp, "wit"), world: "component", project };
+      ({ component } = await componentize(built));
+    } catch (error) {
+      throw new Error(evaluationError(error.message, places));
+    }
     await writeFile(output, component);
     return component.length;
   } finally {
     await rm(temp, { recursive: true });
   }
+}
+
+/** What a handler exports, and what it needs of the platform. */
+async function scan({ project, handler, esbuild }) {
+  const { metafile, outputFiles } = await bundle(project, {
+    entryPoints: [handler],
+    write: false,
+    ...esbuild,
+    // The SDK mentions more than a handler needs.
+    alias: FILES,
+    external: [...EXTERNAL, "gristmill-sdk"],
+    inject: injected,
+    plugins: [globals],
+  });
+  const [output] = Object.values(metafile.outputs).filter((file) => file.entryPoint);
+  const inputs = Object.keys(output.inputs);
+  const free = new Set(candidates.filter((name) => inputs.includes(`gristmill-global:${name}`)));
+  return {
+    exports: output.exports,
+    parts: partsOf(outputFiles[0].text, free),
+    hasFiles: inputs.some((path) => path.endsWith("src/files/files.js")),
+  };
+}
+
+/** Lets esbuild find the free identifiers: it includes an injected module only if its name is one. */
+const globals = {
+  name: "globals",
+  setup({ onResolve, onLoad }) {
+    const namespace = "gristmill-global";
+    onResolve({ filter: /^gristmill-global:/ }, ({ path }) => ({
+      path: path.slice(namespace.length + 1),
+      namespace,
+    }));
+    onLoad({ filter: /./, namespace }, ({ path }) => ({
+      contents: `let injected; export { injected as ${path} };`,
+    }));
+  },
+};
+
+/** Why the module did not run during the build, with the lines of the project. */
+function evaluationError(message, places) {
+  const text = message.replace(/^(?:: )?(?:Failed to [^:]*: )+/, "");
+  const [first, ...stack] = text.trimEnd().split("\n");
+  if (first.includes(NO_HANDLER)) return NO_HANDLER;
+  const isStack = stack.some((line) => /^\s+at /.test(line));
+  if (!isStack) return message;
+  const frames = readable(stack.join("\n"), places);
+  // The toolchain writes `Error` for errors of every kind.
+  const what = first.replace(/^Error: /, "");
+  return `the handler's module fails while the component is built: ${what}${frames && `\n${frames}`}`;
+}
+
+/** The WIT files of a component whose world includes these worlds. */
+async function writeWit(directory, worlds) {
+  await mkdir(join(directory, "deps/gristmill-handler"), { recursive: true });
+  await copyFile(contract(), join(directory, "deps/gristmill-handler/handler.wit"));
+  const includes = worlds.map((world) => `  include ${world};\n`).join("");
+  const imports = await readFile(join(SDK, "wit/guest.wit"), "utf8");
+  await writeFile(join(directory, "guest.wit"), `${imports}\nworld component {\n${includes}}\n`);
 }
 
 function findHandler(project, entry) {
@@ -97,52 +205,112 @@ function findHandler(project, entry) {
   return found;
 }
 
-/** Bundles, and returns the names that the bundle exports. */
-async function bundle(options) {
+const EXTERNAL = ["gristmill:*", "wasi:*", "gwsi:*"];
+
+/** The modules of Node that the SDK has for the sandbox. */
+const FILES = Object.fromEntries(
+  [
+    ["fs", "fs.js"],
+    ["fs/promises", "promises.js"],
+  ].flatMap(([name, file]) =>
+    [name, `node:${name}`].map((specifier) => [specifier, join(SDK, "src/files", file)]),
+  ),
+);
+
+/** Bundles; prints warnings, and throws one error with a line for each of esbuild's errors. */
+async function bundle(project, options) {
   const esbuild = await import("esbuild");
-  const { metafile } = await esbuild.build({
-    bundle: true,
-    format: "esm",
-    platform: "neutral",
-    mainFields: ["module", "main"],
-    conditions: ["worker", "browser", "import"],
-    external: ["gristmill:*", "wasi:*"],
-    // The handler and the component must use the same copy of the SDK.
-    alias: { "gristmill-sdk/src": join(SDK, "src"), "gristmill-sdk": join(SDK, "src/index.js") },
-    define: { "process.env.NODE_ENV": '"production"' },
-    metafile: true,
-    outdir: options.outfile ? undefined : "out",
-    logLevel: "warning",
-    ...options,
-  });
-  return Object.values(metafile.outputs).find((file) => file.entryPoint)?.exports ?? [];
+  let result;
+  try {
+    result = await esbuild.build({
+      bundle: true,
+      format: "esm",
+      platform: "neutral",
+      mainFields: ["module", "main"],
+      conditions: ["worker", "browser", "import"],
+      external: EXTERNAL,
+      // The handler and the component must use the same copy of the SDK.
+      alias: {
+        ...FILES,
+        "gristmill-sdk/src": join(SDK, "src"),
+        "gristmill-sdk": join(SDK, "src/index.js"),
+      },
+      plugins: [platform],
+      metafile: true,
+      outdir: options.outfile ? undefined : "out",
+      logLevel: "silent",
+      absWorkingDir: project,
+      ...options,
+      define: { ...options.define, "process.env.NODE_ENV": '"production"' },
+    });
+  } catch (error) {
+    if (!error.errors) throw error;
+    throw new Error(bundleErrors(error.errors).join("\n"));
+  }
+  // The first bundle, which is only scanned, has the same warnings.
+  if (options.outfile) {
+    for (const line of bundleErrors(result.warnings)) console.error(`warning: ${line}`);
+  }
+  return result;
 }
 
-function entryPoint(handler, wait, hasInit) {
+/** The platform is a file of its own: it is minified, and none of its lines are the author's. */
+const platform = {
+  name: "platform",
+  setup({ onResolve }) {
+    onResolve({ filter: /^gristmill-platform$/ }, () => ({
+      path: "./platform.js",
+      external: true,
+    }));
+  },
+};
+
+/**
+ * Makes promise-polyfill call `then` of a subclass that has its own, as the language says: it would
+ * take the state of the object instead. Clients of web APIs, such as OpenAI's, have such promises.
+ */
+const promises = {
+  name: "promises",
+  setup({ onLoad }) {
+    onLoad({ filter: /promise-polyfill\/src\/index\.js$/ }, async ({ path }) => {
+      const source = await readFile(path, "utf8");
+      const own = "if (newValue instanceof Promise) {";
+      if (!source.includes(own)) throw new Error(`${path} is not the expected version`);
+      const contents = source.replace(
+        own,
+        "if (newValue instanceof Promise && then === Promise.prototype.then) {",
+      );
+      return { contents };
+    });
+  },
+};
+
+function entryPoint(handler, settle, hasInit) {
   return [
-    wait,
+    ...settle,
     'import { component } from "gristmill-sdk/src/component.js";',
     `import * as handler from ${JSON.stringify(handler)};`,
-    `export const { run${hasInit ? ", lifecycle" : ""} } = component(handler, wait);`,
+    `export const { run${hasInit ? ", lifecycle" : ""} } = component(handler, settle);`,
   ].join("\n");
 }
 
-/** Appends, for src/stack.js, the source of each line of the bundle, except the SDK's lines. */
-async function appendLines(source, project) {
-  const files = [];
-  const lines = [];
-  eachMapping(new TraceMap(await readFile(`${source}.map`, "utf8")), (mapping) => {
-    if (mapping.source === null || lines[mapping.generatedLine]) return;
-    const path = resolve(dirname(source), mapping.source);
-    if (path.startsWith(SDK + sep) || path.includes(`${sep}promise-polyfill${sep}`)) return;
-    const file = relative(project, path);
-    if (!files.includes(file)) files.push(file);
-    lines[mapping.generatedLine] = [files.indexOf(file), mapping.originalLine];
-  });
-  const places = JSON.stringify({ files, lines: Array.from(lines, (line) => line ?? 0) });
-  // As text, which is rarely parsed, and needs a tenth of the memory in the snapshot.
-  await appendFile(source, `\nglobalThis.gristmillBundle = ${JSON.stringify(places)};\n`);
+/**
+ * The component with the real names of its imports.
+ *
+ * componentize-qjs runs the module with stubs for interfaces that it does not have, such as
+ * `wasi:http`. The resources that `wasi:http` takes from `wasi:io` are then others than those of the
+ * real `wasi:io`, and the module does not start. So wit/guest.wit has another name of the same length
+ * for these interfaces, which makes all of them stubs.
+ */
+function withWasi(component) {
+  const bytes = Buffer.from(component);
+  for (const { index } of bytes.toString("latin1").matchAll(STUBS)) {
+    bytes.write("wasi", index, "latin1");
+  }
+  return bytes;
 }
+
+const STUBS = /gwsi(?=:(clocks|http|io)\/[a-z-]+@0\.2\.0)/g;
 
 /** The toolchain of StarlingMonkey. It is large, so each project decides whether to install it. */
 function findStarlingMonkey(project) {

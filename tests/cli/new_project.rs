@@ -131,7 +131,7 @@ fn a_project_is_created_only_in_an_empty_directory() {
     for name in ["Count", "2count", "a_b", "count-"] {
         new(&format!("new {name} --lang rust")).failed(2, &["lower-case letters", "begins with"]);
     }
-    new("new count --lang cobol").failed(2, &["rust", "python", "js"]);
+    new("new count --lang cobol").failed(2, &["rust", "python", "js", "typescript"]);
 }
 
 /// A project of a language, and a directory that is the whole PATH.

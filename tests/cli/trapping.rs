@@ -77,5 +77,5 @@ fn a_trap_without_names_or_lines_says_how_to_get_them() {
     let playground = guests::playground().display().to_string();
     let arguments = ["run", &playground, "--input", r#"{"op":"trap"}"#];
     let stripped = run_args(command(), arguments, "");
-    stripped.failed(1, &["a function without a name", "strip = false"]);
+    stripped.failed(1, &["its stack is not shown", "strip = false"]);
 }

@@ -10,10 +10,12 @@ import { write } from "gristmill:handler/log@0.1.0";
 import { emit, progress } from "gristmill:handler/output@0.1.0";
 import { getEnvironment } from "wasi:cli/environment@0.2.0";
 
+import { install as installConsole } from "./console.js";
 import { Context } from "./context.js";
-import { Cancelled, EmitError, InvalidInput } from "./errors.js";
-import { describe, failure, handle } from "./handler.js";
+import { Cancelled, EmitError, Failed, InvalidInput } from "./errors.js";
+import { failure, handle, of, servedBy } from "./handler.js";
 import { HttpError, Response } from "./http.js";
+import { readableText } from "./stack.js";
 import { encode } from "./values.js";
 
 const host = {
@@ -33,14 +35,24 @@ const host = {
     }
   },
   progress: (value) => progress(value.toWellFormed()),
-  log: write,
+  log: (level, message) => write(level, readableText(message)),
   httpSend: ({ method, url, headers = [], body = new Uint8Array(), timeout }) => {
-    // QuickJS cannot pass a larger number.
-    const timeoutMs =
-      timeout === undefined ? null : Math.min(Math.max(Math.ceil(timeout), 0), 2 ** 31 - 1);
-    headers = headers.map((pair) => pair.map((text) => text.toWellFormed()));
+    if (!(body instanceof Uint8Array)) {
+      throw new TypeError("the body of a request is a string or a Uint8Array");
+    }
+    const request = {
+      method: String(method).toWellFormed(),
+      url: String(url).toWellFormed(),
+      headers: headers.map((pair) => pair.map((text) => String(text).toWellFormed())),
+      body,
+      // QuickJS cannot pass a larger number.
+      timeoutMs:
+        timeout === undefined
+          ? null
+          : Math.min(Math.max(Math.ceil(Number(timeout)) || 0, 0), 2 ** 31 - 1),
+    };
     try {
-      const answer = send({ method, url: String(url).toWellFormed(), headers, body, timeoutMs });
+      const answer = send(request);
       return new Response(answer.status, Uint8Array.from(answer.body), answer.headers);
     } catch (error) {
       throw lift(HttpError, error, "too-large");
@@ -64,36 +76,33 @@ function begin() {
   Object.assign(process.env, Object.fromEntries(getEnvironment()));
 }
 
-/** The component's exports. `wait` turns a promise into a value that the engine can return. */
-export function component(module, wait) {
-  const settle = (promise, lower) => {
-    const lowered = promise.catch((error) => {
-      throw lower(error);
-    });
-    return wait(lowered, lower);
-  };
+const log = (text) => host.log("error", text.toWellFormed());
+
+/**
+ * The component's exports. `settle` calls a function and waits for its promise as the engine does
+ * it; it converts an error by its second argument, and makes one by the third if nothing will settle
+ * the promise.
+ */
+export function component(module, settle) {
+  // The build fails here if there is no handler.
+  of(servedBy(module));
+  const stuck = () => new Failed("the handler waits for a promise that nothing settles");
   return {
     run: {
       handle: ({ id, input }) => {
         begin();
-        return settle(handle(module, new Context(id, host), input), lowerError);
+        const work = () => handle(module, new Context(id, host), input);
+        return settle(work, (error) => lowerError(failure(error, log)), stuck);
       },
     },
     lifecycle: {
       init: () => {
         begin();
-        return settle(init(module), ({ message }) => message.toWellFormed());
+        const work = async () => module.init();
+        return settle(work, (error) => failure(error, log).message.toWellFormed(), stuck);
       },
     },
   };
-}
-
-async function init(module) {
-  try {
-    await module.init();
-  } catch (error) {
-    throw failure(error, (lines) => write("error", lines.toWellFormed()));
-  }
 }
 
 function lowerError(error) {
@@ -108,36 +117,12 @@ function lowerError(error) {
   }
   return {
     tag: error instanceof InvalidInput ? "invalid-input" : "failed",
-    val: { message: error.message.toWellFormed(), details },
+    val: { message: readableText(String(error.message)).toWellFormed(), details },
   };
 }
 
 globalThis.process ??= {};
 process.env ??= {};
 
-const LEVELS = {
-  trace: "trace",
-  debug: "debug",
-  log: "info",
-  info: "info",
-  warn: "warn",
-  error: "error",
-};
-globalThis.console ??= {};
-for (const [method, level] of Object.entries(LEVELS)) {
-  console[method] = (...values) => {
-    // While the component is built there is no log.
-    if (begun) write(level, values.map(show).join(" ").toWellFormed());
-  };
-}
-
-function show(value) {
-  if (typeof value === "object" && value !== null && !(value instanceof Error)) {
-    try {
-      return JSON.stringify(value);
-    } catch {
-      return String(value);
-    }
-  }
-  return value instanceof Error ? describe(value) : String(value);
-}
+// While the component is built there is no log.
+installConsole((level, text) => begun && host.log(level, text.toWellFormed()));

@@ -3,6 +3,8 @@
 import { Cancelled, EmitError } from "./errors.js";
 import { encode } from "./values.js";
 
+const LEVELS = ["trace", "debug", "info", "warn", "error"];
+
 /**
  * The running attempt: its properties, and all calls from the handler to the host.
  *
@@ -74,6 +76,9 @@ export class Context {
   }
 
   log(level, message) {
+    if (!LEVELS.includes(level)) {
+      throw new TypeError(`level: expected one of ${LEVELS.join(", ")}, got ${String(level)}`);
+    }
     // A lone surrogate cannot be passed to the host.
     this.#host.log(level, String(message).toWellFormed());
   }

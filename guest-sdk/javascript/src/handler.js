@@ -3,7 +3,7 @@
 import { runningAs } from "./context.js";
 import { EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
 import { HttpError } from "./http.js";
-import { readable } from "./stack.js";
+import { describe, issuesOf, messageOf } from "./messages.js";
 import { encode } from "./values.js";
 
 /** One element of a job's stream, with metrics; a generator yields it. */
@@ -13,6 +13,10 @@ export class Chunk {
     this.metrics = metrics;
   }
 }
+
+/** Why a module without a handler is refused: by the build, and by tests. */
+export const NO_HANDLER =
+  "there is no handler: export a function as default or as `handler`, or call serve(handler)";
 
 const HANDLER = Symbol("gristmill handler");
 let served;
@@ -35,9 +39,14 @@ export function serveRaw(work) {
   return serve(mark((...args) => work(...args), { call: work, encode: raw }));
 }
 
+/** The function that handles the jobs of a module: what `serve` got, or an export. */
+export function servedBy(module) {
+  return served ?? module.default ?? module.handler;
+}
+
 /** Handles one job of a handler module: JSON text in, JSON text out. Throws a `GristmillError`. */
 export function handle(module, ctx, text) {
-  return run(of(served ?? module.default), ctx, text);
+  return run(of(servedBy(module)), ctx, text);
 }
 
 /** Runs the result of `of`. The stack of any error that is not the SDK's goes to the job's log. */
@@ -58,28 +67,21 @@ export async function run(handler, ctx, text) {
 /** The error that a job ends with. `log` receives the stack of errors other than the SDK's own. */
 export function failure(error, log) {
   if (error instanceof GristmillError) return error;
-  log(describe(error));
-  // The message of these two is enough without the error's name.
-  if (error instanceof EmitError || error instanceof HttpError) return new Failed(error.message);
-  return new Failed(error instanceof Error ? `${error.name}: ${error.message}` : text(error));
-}
-
-/** An error with its stack and causes, in lines. */
-export function describe(error) {
-  if (!(error instanceof Error)) return text(error);
-  const line = `${error.name}: ${error.message}`;
-  const stack = error.stack ?? "";
-  // V8 begins a stack with the message, the other engines do not.
-  const lines = stack.startsWith(error.name) ? stack : `${line}\n${readable(stack)}`;
-  return error.cause === undefined
-    ? lines.trimEnd()
-    : `${lines.trimEnd()}\ncaused by ${describe(error.cause)}`;
+  try {
+    log(describe(error));
+    // The message of these two is enough without the error's name.
+    const isOwn = error instanceof EmitError || error instanceof HttpError;
+    return new Failed(isOwn ? error.message : messageOf(error));
+  } catch (why) {
+    // Such as a getter that throws.
+    return new Failed(`the handler threw an error that cannot be shown: ${typeof why}`);
+  }
 }
 
 /** The handler of a function. */
 export function of(work) {
   if (typeof work !== "function") {
-    throw new TypeError("there is no handler: export default a function, or call serve(handler)");
+    throw new TypeError(NO_HANDLER);
   }
   return work[HANDLER] ?? forJob(work);
 }
@@ -136,7 +138,7 @@ function check(input, validate) {
   } catch (error) {
     throw error instanceof GristmillError
       ? error
-      : new InvalidInput(error?.message ?? String(error));
+      : new InvalidInput(issuesOf(error) ?? String(error?.message ?? error));
   }
 }
 
@@ -148,13 +150,4 @@ function raw(value) {
   if (typeof value !== "string")
     throw new TypeError(`a raw handler returns text, not ${typeof value}`);
   return value.toWellFormed();
-}
-
-function text(value) {
-  if (typeof value === "string") return value;
-  try {
-    return encode(value);
-  } catch {
-    return String(value);
-  }
 }

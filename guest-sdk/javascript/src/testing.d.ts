@@ -21,7 +21,10 @@ export interface TestOptions {
   /** Bytes that the job may emit. */
   emitQuota?: number;
   emitClosed?: boolean;
-  /** Answers by exact URL: the last answer of a list repeats; any other URL is denied. */
+  /**
+   * Answers by exact URL: the last answer of a list repeats; any other URL is denied. While the
+   * handler runs, `fetch` has these answers too; without this option it is that of Node.
+   */
   http?: Record<string, Answer | Answer[]>;
 }
 

@@ -13,6 +13,7 @@ export class TestContext extends Context {
   logs = [];
   requests = [];
   retired = false;
+  #answersFetch;
 
   constructor({
     jobId = "test-job",
@@ -25,11 +26,11 @@ export class TestContext extends Context {
     traceParent,
     emitQuota = Infinity,
     emitClosed = false,
-    http = {},
+    http,
   } = {}) {
     let emittedBytes = 0;
     const answers = Object.fromEntries(
-      Object.entries(http).map(([url, answer]) => [url, [answer].flat()]),
+      Object.entries(http ?? {}).map(([url, answer]) => [url, [answer].flat()]),
     );
     super(jobId, {
       endpoint: () => endpoint,
@@ -65,6 +66,7 @@ export class TestContext extends Context {
         return answer;
       },
     });
+    this.#answersFetch = http !== undefined;
   }
 
   get outputs() {
@@ -76,6 +78,26 @@ export class TestContext extends Context {
   }
 
   async runJson(handler, input) {
-    return run(of(handler), this, input);
+    const { fetch } = globalThis;
+    if (this.#answersFetch) globalThis.fetch = (...request) => this.#fetch(...request);
+    try {
+      return await run(of(handler), this, input);
+    } finally {
+      globalThis.fetch = fetch;
+    }
+  }
+
+  /** `fetch` with the prepared answers. */
+  async #fetch(input, init) {
+    const request = new Request(input, init);
+    const { method, url } = request;
+    const body = new Uint8Array(await request.arrayBuffer());
+    try {
+      const answer = this.httpSend({ method, url, headers: [...request.headers], body });
+      const response = new Response(answer.body.length ? answer.body : null, answer);
+      return Object.defineProperty(response, "url", { value: url });
+    } catch (error) {
+      throw new TypeError(`fetch failed: ${error.message}`, { cause: error });
+    }
   }
 }

@@ -68,3 +68,20 @@ test("HTTP answers come in their order, and the last repeats", async () => {
 test("an unknown URL is denied", () => {
   assert.throws(() => new TestContext().httpSend({ method: "GET", url: URL }), { kind: "denied" });
 });
+
+test("fetch has the prepared answers while the handler runs", async () => {
+  const before = globalThis.fetch;
+  const answers = [new http.Response(201, '{"a":1}', { age: "1" }), new http.HttpError("timeout")];
+  const ctx = new TestContext({ http: { [URL]: answers } });
+  const output = await ctx.run(async () => {
+    const response = await fetch(URL, { method: "POST", body: "grain" });
+    const { status, url, headers } = response;
+    await assert.rejects(fetch(URL), /^TypeError: fetch failed: HTTP request timed out$/);
+    await assert.rejects(fetch("https://example.org/"), /has no answer for it/);
+    return [status, url, headers.get("age"), await response.json()];
+  }, 1);
+  assert.deepEqual(output, [201, URL, "1", { a: 1 }]);
+  assert.equal(new TextDecoder().decode(ctx.requests[0].body), "grain");
+  assert.equal(globalThis.fetch, before);
+  await new TestContext().run(() => assert.equal(globalThis.fetch, before), 1);
+});

@@ -71,7 +71,10 @@ test("the rest of an object with an error is handed out", async () => {
     { x: 1, refresh_worker: true, error: "no" },
   ]) {
     const ctx = new TestContext();
-    await assert.rejects(ctx.run(() => returned, 1), { message: "no" });
+    await assert.rejects(
+      ctx.run(() => returned, 1),
+      { message: "no" },
+    );
     assert.deepEqual(ctx.progressValues, [{ x: 1 }]);
   }
   const ctx = new TestContext();
@@ -171,4 +174,31 @@ test("what is not JSON is refused", async () => {
       `output has no JSON form: ${why}`,
     );
   }
+});
+
+test("a module without a handler is refused, and an export named handler is one", async () => {
+  // A module of its own: other tests have called `serve`.
+  const { handle } = await import("../src/handler.js?fresh");
+  const ctx = new TestContext();
+  assert.throws(() => handle({}, ctx, "1"), /there is no handler: export a function as default/);
+  assert.equal(await handle({ handler: (job) => job.input + 1 }, ctx, "1"), "2");
+});
+
+test("the issues of a validation are one sentence", async () => {
+  // As zod, Valibot and Standard Schema have them.
+  const issues = [
+    { path: ["items", 2, "name"], message: "expected string" },
+    { path: [{ key: "sacks" }], message: "too few" },
+    { message: "unknown keys" },
+  ];
+  const failing = () => {
+    throw Object.assign(new Error(JSON.stringify(issues, null, 2)), { name: "ZodError", issues });
+  };
+  const expected = "items[2].name: expected string; sacks: too few; unknown keys";
+  await fails(
+    new TestContext().run(handler(failing, { validate: failing }), 1),
+    InvalidInput,
+    expected,
+  );
+  await fails(new TestContext().run(failing, 1), Failed, `ZodError: ${expected}`);
 });

@@ -45,3 +45,34 @@ test("fatal, byte order marks and views", () => {
   assert.equal(new ours.TextDecoder().decode(marked.buffer.slice(3)), "A");
   assert.throws(() => new ours.TextDecoder("latin1"), RangeError);
 });
+
+test("text in pieces is the same as in one piece", () => {
+  const samples = [
+    new node.TextEncoder().encode("\ufeffGrüße € 😀\ufeff"),
+    Uint8Array.of(0x41, 0xf0, 0x9f, 0x98),
+    Uint8Array.of(0xe2, 0x82, 0x41, 0xf0, 0x80, 0xff, 0xc3),
+    Uint8Array.of(0xed, 0xa0, 0x80, 0xc0, 0x80, 0xf4, 0x90),
+    Uint8Array.of(0xef, 0xbb, 0xbf, 0xef, 0xbb, 0xbf),
+  ];
+  for (const bytes of samples)
+    for (let first = 0; first <= bytes.length; first++)
+      for (let second = first; second <= bytes.length; second++) {
+        const [theirs, own] = [new node.TextDecoder(), new ours.TextDecoder()].map((decoder) => [
+          decoder.decode(bytes.subarray(0, first), { stream: true }),
+          decoder.decode(bytes.subarray(first, second), { stream: true }),
+          decoder.decode(bytes.subarray(second)),
+          decoder.decode(Uint8Array.of(0xef, 0xbb, 0xbf, 0x42)),
+        ]);
+        assert.deepEqual(own, theirs, `${bytes} at ${first}, ${second}`);
+      }
+});
+
+test("a text is encoded into a buffer as far as there is room", () => {
+  for (const room of [0, 1, 2, 3, 4, 5, 6, 7, 12]) {
+    const [theirs, own] = [new node.TextEncoder(), new ours.TextEncoder()].map((encoder) => {
+      const target = new Uint8Array(room);
+      return [encoder.encodeInto("aé€😀", target), target];
+    });
+    assert.deepEqual(own, theirs);
+  }
+});

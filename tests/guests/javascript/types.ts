@@ -1,6 +1,7 @@
 // Uses that the SDK's type declarations must accept or refuse: only compiled, never run.
 
 import { Chunk, type Context, type Job, handler, http, serve, serveRaw } from "gristmill-sdk";
+import { readFile } from "node:fs/promises";
 import { TestContext } from "gristmill-sdk/testing";
 
 serve((job: Job<{ text: string }>, ctx: Context) => ({
@@ -27,3 +28,29 @@ handler((ctx) => ctx.log("fatal", "x"));
 handler((ctx) => ctx.emit("x", 1));
 // @ts-expect-error: text in, text out
 serveRaw((_ctx, text) => text.length);
+
+// The globals of a component, and no others.
+const upper = new TransformStream<string, string>({
+  transform: (piece, controller) => controller.enqueue(piece.toUpperCase()),
+});
+const response = await fetch(new URL("https://a/"), {
+  method: "POST",
+  body: new URLSearchParams({ a: "1" }),
+  signal: AbortSignal.any([AbortSignal.timeout(1000)]),
+});
+for await (const piece of response.body!.pipeThrough(new TextDecoderStream()).pipeThrough(upper)) {
+  const text: string = piece;
+  console.table([text]);
+}
+const bytes: Uint8Array = await readFile("/workspace/a");
+const text: string = await readFile("/workspace/a", "utf8");
+await crypto.subtle.digest("SHA-256", bytes);
+setTimeout(console.log, "30", await Array.fromAsync([text]), structuredClone({ a: 1 }));
+// @ts-expect-error: not in the sandbox
+new XMLHttpRequest();
+// @ts-expect-error: not in the sandbox
+Buffer.from("a");
+// @ts-expect-error: not in the sandbox
+new WebSocket("wss://a/");
+// @ts-expect-error: a digest that is not there
+await crypto.subtle.digest("MD5", bytes);

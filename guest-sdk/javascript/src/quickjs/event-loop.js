@@ -1,59 +1,91 @@
-// The event loop: the queue of ready reactions, and the timers. `wait` runs both until a promise
-// settles.
+// The event loop: the queue of ready reactions, the timers, and the waits for the host. `wait` runs
+// them until a promise settles.
 //
 // An export of a component is a plain call, and QuickJS runs no promises after it. So the build
 // rewrites `async` functions to use the global `Promise`, and promise.js replaces that by a class
-// whose reactions are queued here. A promise of QuickJS itself would never settle; no code in the
-// bundle creates one.
+// whose reactions are queued here. A promise of QuickJS itself would never settle: promise.js also
+// replaces the functions of the engine that would make one.
 
-import { subscribeDuration } from "wasi:clocks/monotonic-clock@0.2.0";
+import { subscribeDuration } from "gwsi:clocks/monotonic-clock@0.2.0";
+import { poll } from "gwsi:io/poll@0.2.0";
 
-import { Failed } from "../errors.js";
-import { failure } from "../handler.js";
+/** The longest wait of one call, in milliseconds; a longer timer waits several times. */
+const WAIT_MS_MAX = 2 ** 31;
 
 const ready = [];
 const timers = new Map();
+/** The pollables that something waits for, each with its reaction. */
+const waits = new Map();
+/** Functions that return what a job holds of the host; they run when the job ends. */
+const cleanups = new Set();
 let lastTimer = 0;
 
 const set =
   (repeats) =>
   (callback, delay = 0, ...args) => {
-    const every = repeats ? Math.max(delay, 1) : undefined;
-    timers.set(++lastTimer, { at: performance.now() + delay, every, run: () => callback(...args) });
+    if (typeof callback !== "function") {
+      throw new TypeError(`a timer needs a function, not ${typeof callback}`);
+    }
+    // As everywhere: a text is read as a number, and what is no number is 0.
+    const after = Math.min(Math.max(Number(delay) || 0, 0), Number.MAX_SAFE_INTEGER);
+    const every = repeats ? Math.max(after, 1) : undefined;
+    timers.set(++lastTimer, { at: performance.now() + after, every, run: () => callback(...args) });
     return lastTimer;
   };
-const clear = (timer) => void timers.delete(timer);
+const clear = (timer) => void timers.delete(Number(timer));
 globalThis.setTimeout = set(false);
 globalThis.setInterval = set(true);
 globalThis.clearTimeout = globalThis.clearInterval = clear;
 globalThis.queueMicrotask = (reaction) => void ready.push(reaction);
 
+/** Calls `reaction` once the host has made the pollable ready; the pollable is dropped then. */
+export function whenReady(pollable, reaction) {
+  waits.set(pollable, reaction);
+}
+
+/** Ends a wait without its reaction. */
+export function stopWaiting(pollable) {
+  if (waits.delete(pollable)) pollable[Symbol.dispose]();
+}
+
+/** Runs `cleanup` when the job ends, unless the returned function ran before. */
+export function atEnd(cleanup) {
+  cleanups.add(cleanup);
+  return () => void cleanups.delete(cleanup);
+}
+
 /**
- * Runs ready reactions and due timers until `promise` settles; returns or throws its value. If
- * nothing is left to run, it throws an error, as `lower` converts it.
+ * Calls `work`, and runs ready reactions, due timers and finished waits until its promise settles;
+ * returns or throws its value. It throws the result of `stuck` if nothing is left to run, and any
+ * error of a timer.
  */
-export function wait(promise, lower) {
+export function wait(work, stuck) {
   let settled;
-  promise.then(
-    (value) => (settled = { value }),
-    (error) => (settled = { error }),
-  );
   try {
+    work().then(
+      (value) => (settled = { value }),
+      (error) => (settled = { error }),
+    );
     while (!settled) {
       if (ready.length) runReady();
-      else if (timers.size) runNextTimer();
-      else throw new Failed("the handler waits for a promise that nothing settles");
+      else if (timers.size || waits.size) waitForHost();
+      else throw stuck();
     }
-  } catch (error) {
-    // This also catches the errors of a timer's callback.
-    throw lower(failure(error, console.error));
   } finally {
-    // Drops promises that were not awaited: the instance may get another job.
+    // Drops everything that was not awaited: the instance may get another job.
+    if (waits.size || cleanups.size) endWaits();
     ready.length = 0;
     timers.clear();
   }
   if ("error" in settled) throw settled.error;
   return settled.value;
+}
+
+function endWaits() {
+  for (const pollable of waits.keys()) pollable[Symbol.dispose]();
+  waits.clear();
+  for (const cleanup of cleanups) cleanup();
+  cleanups.clear();
 }
 
 function runReady() {
@@ -62,16 +94,34 @@ function runReady() {
   ready.length = 0;
 }
 
-function runNextTimer() {
+/** Waits for the first of the next timer and all pollables, and runs what is due. */
+function waitForHost() {
   let next;
   for (const [id, timer] of timers) if (!next || timer.at < next.timer.at) next = { id, timer };
-  const delay = next.timer.at - performance.now();
-  if (delay > 0) {
-    const due = subscribeDuration(Math.ceil(delay * 1e6));
-    due.block();
-    due[Symbol.dispose]();
+  const delay = next ? next.timer.at - performance.now() : Infinity;
+  if (delay > 0 || waits.size) pollAll(delay);
+  if (next && next.timer.at <= performance.now() && timers.has(next.id)) runTimer(next);
+}
+
+function pollAll(delay) {
+  const pollables = [...waits.keys()];
+  const ends = delay < Infinity;
+  const clock =
+    ends && subscribeDuration(Math.ceil(Math.min(Math.max(delay, 0), WAIT_MS_MAX) * 1e6));
+  const due = poll(ends ? [...pollables, clock] : pollables);
+  if (ends) clock[Symbol.dispose]();
+  for (const index of due) {
+    const pollable = pollables[index];
+    const reaction = waits.get(pollable);
+    // The clock has none, and an earlier reaction may have ended the wait.
+    if (!reaction) continue;
+    stopWaiting(pollable);
+    reaction();
   }
-  if (next.timer.every) next.timer.at += next.timer.every;
-  else timers.delete(next.id);
-  next.timer.run();
+}
+
+function runTimer({ id, timer }) {
+  if (timer.every) timer.at += timer.every;
+  else timers.delete(id);
+  timer.run();
 }

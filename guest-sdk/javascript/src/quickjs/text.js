@@ -2,54 +2,138 @@
 
 const REPLACEMENT = 0xfffd;
 
+/** Arguments of one call of `String.fromCharCode`; more overflow the engine's stack. */
+const ARGUMENTS_MAX = 4096;
+
 globalThis.TextEncoder = class TextEncoder {
-  encoding = "utf-8";
+  get encoding() {
+    return "utf-8";
+  }
 
   encode(text = "") {
-    const bytes = new Uint8Array(text.length * 3);
-    let length = 0;
-    for (const character of text) {
-      let code = character.codePointAt(0);
-      if (code >= 0xd800 && code <= 0xdfff) code = REPLACEMENT;
-      if (code < 0x80) bytes[length++] = code;
-      else {
-        const tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-        bytes[length++] = [0, 0xc0, 0xe0, 0xf0][tail] | (code >> (6 * tail));
-        for (let i = tail - 1; i >= 0; i--) bytes[length++] = 0x80 | ((code >> (6 * i)) & 0x3f);
-      }
+    const latin = toLatin(String(text));
+    const bytes = new Uint8Array(latin.length);
+    for (let i = 0; i < latin.length; i++) bytes[i] = latin.charCodeAt(i);
+    return bytes;
+  }
+
+  encodeInto(text, target) {
+    let read = 0;
+    let written = 0;
+    for (const character of String(text)) {
+      const bytes = this.encode(character);
+      if (written + bytes.length > target.length) break;
+      target.set(bytes, written);
+      written += bytes.length;
+      read += character.length;
     }
-    return bytes.slice(0, length);
+    return { read, written };
   }
 };
 
+/** A text with one character for each byte of its UTF-8. The engine's own functions are fast. */
+function toLatin(text) {
+  return /[^\0-\x7f]/.test(text) ? unescape(encodeURIComponent(text.toWellFormed())) : text;
+}
+
 globalThis.TextDecoder = class TextDecoder {
-  encoding = "utf-8";
+  #fatal;
+  #ignoreBOM;
+  /** The bytes of a character that the last piece of a stream has begun. */
+  #rest = new Uint8Array();
+  #begun = false;
 
   constructor(label = "utf-8", { fatal = false, ignoreBOM = false } = {}) {
-    if (!/^utf-?8$/i.test(label)) throw new RangeError(`only utf-8 is known here, not ${label}`);
-    this.fatal = fatal;
-    this.ignoreBOM = ignoreBOM;
+    if (!/^\s*(unicode-1-1-)?utf-?8\s*$/i.test(label)) {
+      throw new RangeError(`only utf-8 is available in the sandbox, not ${label}`);
+    }
+    this.#fatal = Boolean(fatal);
+    this.#ignoreBOM = Boolean(ignoreBOM);
+  }
+
+  get encoding() {
+    return "utf-8";
+  }
+
+  get fatal() {
+    return this.#fatal;
+  }
+
+  get ignoreBOM() {
+    return this.#ignoreBOM;
   }
 
   decode(input = new Uint8Array(), { stream = false } = {}) {
-    if (stream) throw new TypeError("a TextDecoder takes its whole text at once here");
-    const bytes = ArrayBuffer.isView(input)
+    let bytes = ArrayBuffer.isView(input)
       ? new Uint8Array(input.buffer, input.byteOffset, input.byteLength)
       : new Uint8Array(input);
-    const bom = bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf && !this.ignoreBOM;
-    const codes = [];
-    const parts = [];
-    for (let i = bom ? 3 : 0; i < bytes.length;) {
-      const [code, length] = read(bytes, i);
-      if (code === undefined && this.fatal) throw new TypeError("the bytes are not UTF-8");
-      codes.push(code ?? REPLACEMENT);
-      i += length;
-      // A call takes no more arguments than this.
-      if (codes.length === 4096) parts.push(String.fromCodePoint(...codes.splice(0)));
+    if (this.#rest.length) {
+      const joined = new Uint8Array(this.#rest.length + bytes.length);
+      joined.set(this.#rest);
+      joined.set(bytes, this.#rest.length);
+      bytes = joined;
     }
-    return parts.join("") + String.fromCodePoint(...codes);
+    const end = stream ? bytes.length - unfinished(bytes) : bytes.length;
+    this.#rest = bytes.slice(end);
+    let text;
+    try {
+      text = toText(bytes.subarray(0, end), this.#fatal);
+    } catch (error) {
+      this.#rest = new Uint8Array();
+      this.#begun = false;
+      throw error;
+    }
+    if (!this.#begun && !this.#ignoreBOM && text.startsWith("\ufeff")) text = text.slice(1);
+    this.#begun = stream && (this.#begun || text.length > 0 || end > 0);
+    return text;
   }
 };
+
+/** How many bytes at the end begin a character that further bytes may complete. */
+function unfinished(bytes) {
+  for (let back = 1; back <= Math.min(3, bytes.length); back++) {
+    const start = bytes.length - back;
+    if (bytes[start] < 0x80) return 0;
+    if (bytes[start] < 0xc0) continue;
+    // Without a code, `read` returns the number of bytes to replace: all of them may still be valid.
+    const [code, length] = read(bytes, start);
+    const expected = bytes[start] >= 0xf0 ? 4 : bytes[start] >= 0xe0 ? 3 : 2;
+    return code === undefined && length === back && back < expected && isLead(bytes[start])
+      ? back
+      : 0;
+  }
+  return 0;
+}
+
+const isLead = (byte) => byte >= 0xc2 && byte <= 0xf4;
+
+function toText(bytes, fatal) {
+  let latin = "";
+  for (let i = 0; i < bytes.length; i += ARGUMENTS_MAX) {
+    latin += String.fromCharCode.apply(null, bytes.subarray(i, i + ARGUMENTS_MAX));
+  }
+  if (!/[^\0-\x7f]/.test(latin)) return latin;
+  try {
+    // The engine's own functions are fast, and refuse everything that is not UTF-8.
+    return decodeURIComponent(escape(latin));
+  } catch {
+    if (fatal) throw new TypeError("the bytes are not UTF-8");
+    return replacing(bytes);
+  }
+}
+
+/** The text with a replacement for each sequence that is not UTF-8. */
+function replacing(bytes) {
+  const codes = [];
+  const parts = [];
+  for (let i = 0; i < bytes.length;) {
+    const [code, length] = read(bytes, i);
+    codes.push(code ?? REPLACEMENT);
+    i += length;
+    if (codes.length === ARGUMENTS_MAX) parts.push(String.fromCodePoint(...codes.splice(0)));
+  }
+  return parts.join("") + String.fromCodePoint(...codes);
+}
 
 /** The code at `start` and its length; without a code, the number of bytes to replace. */
 function read(bytes, start) {

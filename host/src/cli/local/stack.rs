@@ -2,9 +2,11 @@
 
 use gristmill_core::runtime::{SourceLocation, StackCall};
 
-/// How to add names and lines to a component.
-const ABOUT_NAMES: &str = "the component has no names of functions; in Rust, keep them with \
-                           `strip = false` in the profile";
+/// Stands for a stack without names, of which nothing could be read. Components with an interpreter
+/// have none; their own stacks are in the job's log.
+const ABOUT_NAMES: &str = "the handler trapped; its stack is not shown, since the component has no \
+                           names of functions (in Rust, keep them with `strip = false` in the profile)";
+/// How to add lines to a component.
 const ABOUT_LINES: &str = "the component has no lines of source; in Rust, keep them with \
                            `debug = \"line-tables-only\"` and `strip = false` in the profile";
 
@@ -16,17 +18,15 @@ pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
     if stack.is_empty() {
         return Vec::new();
     }
+    if !stack.iter().any(is_named) {
+        return vec![format!("note: {ABOUT_NAMES}")];
+    }
     let calls = stack.iter().enumerate();
     let mut lines = vec!["the handler's stack, the innermost call first:".to_owned()];
     lines.extend(calls.map(|(index, call)| format!("{index:>4}: {}", describe_call(call))));
-    let missing = if !stack.iter().any(is_named) {
-        Some(ABOUT_NAMES)
-    } else if stack.iter().all(|call| call.location.is_none()) {
-        Some(ABOUT_LINES)
-    } else {
-        None
-    };
-    lines.extend(missing.map(|missing| format!("note: {missing}")));
+    if stack.iter().all(|call| call.location.is_none()) {
+        lines.push(format!("note: {ABOUT_LINES}"));
+    }
     lines
 }
 
@@ -62,8 +62,8 @@ mod tests {
         let expected = "   0: mill::grind at src/lib.rs:7\n   1: a:b/run@0.1.0#handle";
         assert_eq!(shown(&[placed, export.clone()]), expected);
         assert!(shown(&[named, export.clone()]).contains("note: the component has no lines"));
-        let nameless = shown(&[StackCall::default(), export]);
-        assert!(nameless.contains("a function without a name\n") && nameless.contains("strip"));
+        let nameless = describe_stack(&[StackCall::default(), export]);
+        assert!(nameless.len() == 1 && nameless[0].contains("strip"), "{nameless:?}");
         assert!(describe_stack(&[]).is_empty());
 
         let generic = StackCall { function: Some("é".repeat(500)), location: None };

@@ -29,7 +29,8 @@ pub(crate) struct NewArgs {
     /// The name of the handler, its package and its endpoint.
     #[arg(value_parser = name)]
     name: String,
-    /// The language: rust, python, or js (or javascript) for JavaScript and TypeScript.
+    /// The language: rust, python, js (or javascript), or typescript (or ts). The last two write the
+    /// same project, whose handler is in TypeScript.
     #[arg(long, value_enum)]
     lang: NewLanguage,
     /// The directory to create; it must be empty or not exist [default: ./NAME].
@@ -41,8 +42,10 @@ pub(crate) struct NewArgs {
 enum NewLanguage {
     Rust,
     Python,
-    #[value(alias = "ts", alias = "javascript", alias = "typescript")]
+    #[value(alias = "javascript")]
     Js,
+    #[value(alias = "ts")]
+    Typescript,
 }
 
 impl From<NewLanguage> for Language {
@@ -50,7 +53,7 @@ impl From<NewLanguage> for Language {
         match language {
             NewLanguage::Rust => Self::Rust,
             NewLanguage::Python => Self::Python,
-            NewLanguage::Js => Self::Javascript,
+            NewLanguage::Js | NewLanguage::Typescript => Self::Javascript,
         }
     }
 }

@@ -1,0 +1,102 @@
+// What the build of a component refuses, and what it says.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { GRISTMILL, run, withHandler } from "./host.js";
+
+/** The message of a build that fails. */
+const refusal = (source, name) =>
+  withHandler(
+    source,
+    ({ code, stderr }) => {
+      assert.equal(code, 1, stderr);
+      return stderr.trimEnd();
+    },
+    name,
+  );
+
+/** Builds the handler and runs one job with this input; resolves to what `gristmill run` prints. */
+const ran = (source, input = {}) =>
+  withHandler(source, async ({ code, stderr }, component) => {
+    assert.equal(code, 0, stderr);
+    return run(GRISTMILL, "run", component, "--input", JSON.stringify(input));
+  });
+
+test("a module without a handler is refused", async () => {
+  const why =
+    "error: there is no handler: export a function as default or as `handler`, or call serve(handler)";
+  assert.equal(await refusal("export const a = 1;"), why);
+  assert.equal(await refusal("export default { a: 1 };"), why);
+});
+
+test("an export named handler is the handler", async () => {
+  const { stdout } = await ran("export function handler(job) { return job.input; }", { a: 1 });
+  assert.equal(stdout.trim(), '{"a":1}');
+});
+
+test("an error while the module loads has the author's line", async () => {
+  const typescript =
+    "type A = {\n  x: number;\n};\nconst a: A | any = undefined;\na.y;\nexport default () => 1;";
+  assert.equal(
+    await refusal(typescript, "handler.ts"),
+    "error: the handler's module fails while the component is built: cannot read property 'y' of undefined\n    at <anonymous> (handler.ts:5)",
+  );
+});
+
+test("Node's modules are named with what to use instead", async () => {
+  const imports = [
+    "node:path",
+    "crypto",
+    "node:stream/web",
+    "left-pad",
+    "@mill/stone/x",
+    "./none.js",
+  ];
+  const lines = imports.map((name, index) => `import x${index} from "${name}";`);
+  const message = await refusal(
+    `${lines.join("\n")}\nexport default () => [x0, x1, x2, x3, x4, x5];`,
+  );
+  assert.deepEqual(message.replace("error: ", "").split("\n"), [
+    "handler.js:1: node:path is not available in the sandbox; use the package path-browserify, or join texts with /",
+    "handler.js:2: node:crypto is not available in the sandbox; use the global crypto: getRandomValues, randomUUID, subtle.digest",
+    "handler.js:3: node:stream/web is not available in the sandbox; use ReadableStream, WritableStream and TransformStream",
+    "handler.js:4: the package left-pad is not installed; run: npm install left-pad",
+    "handler.js:5: the package @mill/stone/x is not installed; run: npm install @mill/stone",
+    'handler.js:6: Could not resolve "./none.js"',
+  ]);
+});
+
+test("a function of node:fs that is not there is named", async () => {
+  const source = 'import { watch } from "node:fs/promises";\nexport default () => watch("/a");';
+  assert.match(
+    await refusal(source),
+    /^error: handler\.js:1: node:fs\/promises has no watch in the sandbox; the README/,
+  );
+});
+
+test("a handler has only the parts of the platform that it uses", async () => {
+  const size = (source) =>
+    withHandler(source, async ({ code, stderr }) => {
+      assert.equal(code, 0, stderr);
+      return Number(/([\d.]+) MB/.exec(stderr)[1]);
+    });
+  const small = await size("export default (job) => job.input;");
+  // Names that only look like those of globals.
+  const local = `
+    class Response { fetch() { return "URL"; } }
+    export default ({ input: { Headers } }) => [new Response().fetch(), Headers, { Request: 1 }];`;
+  assert.equal(await size(local), small);
+  const uses = [
+    'export default () => fetch("http://a/")',
+    'export default () => globalThis.fetch("http://a/")',
+    'const { fetch } = globalThis; export default () => fetch("http://a/")',
+    'const g = typeof globalThis === "object" ? globalThis : self; export default () => g.fetch("http://a/")',
+    'export default () => globalThis["fetch"]("http://a/")',
+    'export default () => new Function("return fetch")()("http://a/")',
+  ];
+  for (const source of uses) {
+    const { stderr } = await ran(source);
+    assert.match(stderr, /fetch failed: a: the endpoint does not allow this host/, source);
+  }
+});
