@@ -7,14 +7,18 @@ snapshot of the interpreter made after that.
 
 from __future__ import annotations
 
-import _strptime  # noqa: F401 - `datetime.strptime` imports it when it is called
-import asyncio
+import sys
+
+from . import _ssl
+
+sys.modules["ssl"] = _ssl.module()  # before the modules that import it
+
+import _strptime  # noqa: F401, E402 - `datetime.strptime` imports it when it is called
 import encodings.idna  # noqa: F401 - and so do URLs this
 import linecache
 import logging
 import math
 import os
-import sys
 from typing import Any
 
 from componentize_py_types import Err
@@ -23,12 +27,11 @@ from wit_world.imports import context as wit_context
 from wit_world.imports import http as wit_http
 from wit_world.imports import log as wit_log
 from wit_world.imports import output as wit_output
-from wit_world.imports import types as wit_types
+from wit_world.imports import gristmill_handler_types as wit_types
 
-from . import _handler, http
+from . import _handler, _loop, _sockets, _threads, _wasi, http
 from ._context import Context, Level, S3Config, context
 from ._errors import Cancelled, EmitError, Error, InvalidInput
-from ._loop import Loop
 from ._values import encode, well_formed
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
@@ -116,7 +119,9 @@ _fresh = True
 def load(name: str) -> None:
     """Runs the handler's module and finds its handler."""
     global _loaded
-    asyncio.new_event_loop = asyncio.events.new_event_loop = Loop  # for `asyncio.run`
+    _sockets.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
+    _loop.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
+    _threads.install()
     sys.stdout.reconfigure(line_buffering=True)
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, handlers=[_JobLog()])
     _loaded, module = _handler.load(name)

@@ -14,10 +14,9 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
-from . import http
+from . import _loop, http
 from ._context import Context, running
 from ._errors import EmitError, Error, Failed, InvalidInput
-from ._loop import Loop
 from ._values import RawJson, decode, encode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -230,7 +229,7 @@ def _run(awaitable: Awaitable[Any]) -> Any:
     async def wait() -> Any:
         return await awaitable
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
+    with asyncio.Runner(loop_factory=_loop.Loop) as runner:
         return runner.run(wait())
 
 

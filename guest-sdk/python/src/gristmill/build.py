@@ -38,12 +38,16 @@ load({name!r})
 """
 
 
-def wit_directory() -> Path:
-    """The directory of the WIT files: beside this package, or at the repository's root."""
-    for directory in (_PACKAGE / "wit", *(parent / "wit" for parent in _PACKAGE.parents)):
-        if (directory / "handler.wit").is_file():
-            return directory
-    raise SystemExit("wit/handler.wit is missing: reinstall the package gristmill")
+def wit_files() -> list[Path]:
+    """The WIT files: in this package, or in their places in the repository."""
+    found = []
+    for name in ("handler.wit", "guest.wit"):
+        places = [_PACKAGE / "wit", *(parent / "wit" for parent in _PACKAGE.parents)]
+        file = next((place / name for place in places if (place / name).is_file()), None)
+        if file is None:
+            raise SystemExit(f"wit/{name} is missing: reinstall the package gristmill")
+        found.append(file)
+    return found
 
 
 def build(project: Path, output: Path, module: str = "handler") -> None:
@@ -60,7 +64,8 @@ def build(project: Path, output: Path, module: str = "handler") -> None:
     world = "handler-with-init" if inspected == 3 else "handler"
     with tempfile.TemporaryDirectory() as temp:
         Path(temp, "gristmill_entry.py").write_text(_ENTRY.format(name=module))
-        command = ["-d", str(wit_directory()), "-w", world, "componentize", "gristmill_entry"]
+        command = [part for file in wit_files() for part in ("-d", str(file))]
+        command += ["-w", f"gristmill:guest/{world}", "componentize", "gristmill_entry"]
         for path in dict.fromkeys([temp, *paths]):
             command += ["-p", path]
         componentize = "import componentize_py, sys; sys.exit(componentize_py.script())"
