@@ -15,6 +15,7 @@ sys.modules["ssl"] = _ssl.module()  # before the modules that import it
 
 import _strptime  # noqa: F401, E402 - `datetime.strptime` imports it when it is called
 import encodings.idna  # noqa: F401 - and so do URLs this
+import json
 import linecache
 import logging
 import math
@@ -29,7 +30,7 @@ from wit_world.imports import log as wit_log
 from wit_world.imports import output as wit_output
 from wit_world.imports import gristmill_handler_types as wit_types
 
-from . import _handler, _loop, _sockets, _threads, _wasi, http
+from . import _files, _handler, _loop, _report, _sockets, _threads, _wasi, http
 from ._context import Context, Level, S3Config, context
 from ._errors import Cancelled, EmitError, Error, InvalidInput
 from ._values import encode, well_formed
@@ -116,16 +117,39 @@ _loaded: _handler.Handler
 _fresh = True
 
 
-def load(name: str) -> None:
-    """Runs the handler's module and finds its handler."""
+def load(name: str, directory: str) -> None:
+    """Runs the handler's module and finds its handler. ``directory`` has the build's lists, and
+    gets the report if the module fails."""
     global _loaded
     _sockets.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
     _loop.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
     _threads.install()
     sys.stdout.reconfigure(line_buffering=True)
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, handlers=[_JobLog()])
-    _loaded, module = _handler.load(name)
+    with open(f"{directory}/roots.json") as file:
+        roots = json.load(file)
+    _report.set_roots([(root, shown) for root, shown in roots])
+    try:
+        _loaded, module = _handler.load(name)
+    except BaseException as error:
+        _write_failure(error, roots[1][0], f"{directory}/gristmill_failure.json")
+        raise
     _keep_sources(os.path.dirname(module.__spec__.origin))
+    _files.install(f"{directory}/carried.json")
+
+
+def _write_failure(error: BaseException, site: str, path: str) -> None:
+    """Leaves a report for the build, which shows it."""
+    files = _report.files_of(error)
+    report = {
+        "traceback": _report.formatted(error),
+        "hint": _report.hint(error),
+        "is_import": isinstance(error, ImportError),
+        "missing": getattr(error, "name", None) or "",
+        "packages": [f[len(site) + 1 :] for f in files if f.startswith(site + "/")],
+    }
+    with open(path, "w") as file:
+        json.dump(report, file)
 
 
 def _keep_sources(directory: str) -> None:
@@ -135,7 +159,8 @@ def _keep_sources(directory: str) -> None:
         if file.startswith(directory + os.sep):
             lines = linecache.getlines(file)
             # Without a time of modification an entry is never checked against the disk.
-            linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+            entry = (sum(map(len, lines)), None, lines, file)
+            linecache.cache[file] = linecache.cache[_report.shown_path(file)] = entry
 
 
 def _begin() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import json
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, get_type_hints
 from . import _loop, http
 from ._context import Context, running
 from ._errors import EmitError, Error, Failed, InvalidInput
+from ._report import formatted, one_line
 from ._values import RawJson, decode, encode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -53,7 +53,7 @@ class Handler:
             except (Error, KeyboardInterrupt):  # the latter ends a test
                 raise
             except BaseException as error:  # SystemExit too: a trap would have a worse message
-                ctx.error(_traceback(error))
+                ctx.error(formatted(error))
                 raise Failed(_one_line(error)) from error
         try:
             return encode(output)
@@ -221,7 +221,7 @@ def run_init() -> None:
     except Error:
         raise
     except BaseException as error:
-        print(_traceback(error))
+        print(formatted(error))
         raise Failed(_one_line(error)) from error
 
 
@@ -243,15 +243,4 @@ def _parse(text: str) -> Any:
 def _one_line(error: BaseException) -> str:
     if isinstance(error, (EmitError, http.Error)):
         return str(error)  # says what it is
-    line = f"{type(error).__name__}: {error}".removesuffix(": ")
-    if isinstance(error, ModuleNotFoundError):
-        line += "; a component has what was imported when it was built: import it at the top"
-    return line
-
-
-def _traceback(error: BaseException) -> str:
-    """The traceback without the SDK's own frames at its start."""
-    frames = error.__traceback__
-    while frames and frames.tb_frame.f_globals.get("__package__") == __package__:
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
+    return one_line(error)
