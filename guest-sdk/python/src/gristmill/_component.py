@@ -15,9 +15,10 @@ sys.modules["ssl"] = _ssl.module()  # before the modules that import it
 
 import _strptime  # noqa: F401, E402 - `datetime.strptime` imports it when it is called
 import encodings.idna  # noqa: F401 - and so do URLs this
+import contextlib
+import importlib
 import json
 import linecache
-import logging
 import math
 import os
 from typing import Any
@@ -30,12 +31,20 @@ from wit_world.imports import log as wit_log
 from wit_world.imports import output as wit_output
 from wit_world.imports import gristmill_handler_types as wit_types
 
-from . import _files, _handler, _loop, _report, _sockets, _threads, _wasi, http
-from ._context import Context, Level, S3Config, context
+from . import _files, _handler, _logging, _loop, _report, _sockets, _threads, _wasi, http
+from ._context import Context, Level, S3Config
 from ._errors import Cancelled, EmitError, Error, InvalidInput
 from ._values import encode, well_formed
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
+
+
+_IMPORTED_LATER = {
+    "anyio": ["anyio._backends._asyncio"],
+    "httpx": ["httpcore", "httpcore._backends.anyio", "anyio", "anyio._backends._asyncio"],
+}
+"""Modules that popular packages import when they are called. The build imports them with the
+package, so that no job needs the time."""
 
 
 class _Host:
@@ -96,23 +105,6 @@ class _Host:
         return http.Response(answer.status, answer.headers, answer.body)
 
 
-class _JobLog(logging.Handler):
-    """Writes the records of ``logging`` to the job's log."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        levels: list[tuple[int, Level]] = [
-            (logging.ERROR, "error"),
-            (logging.WARNING, "warn"),
-            (logging.INFO, "info"),
-            (logging.DEBUG, "debug"),
-        ]
-        level = next((name for number, name in levels if record.levelno >= number), "trace")
-        try:
-            context().log(level, self.format(record))
-        except RuntimeError:  # no job runs: the component is being built
-            print(self.format(record), file=sys.stderr)
-
-
 _loaded: _handler.Handler
 _fresh = True
 
@@ -125,7 +117,7 @@ def load(name: str, directory: str) -> None:
     _loop.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
     _threads.install()
     sys.stdout.reconfigure(line_buffering=True)
-    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, handlers=[_JobLog()])
+    _logging.install()
     with open(f"{directory}/roots.json") as file:
         roots = json.load(file)
     _report.set_roots([(root, shown) for root, shown in roots])
@@ -134,6 +126,11 @@ def load(name: str, directory: str) -> None:
     except BaseException as error:
         _write_failure(error, roots[1][0], f"{directory}/gristmill_failure.json")
         raise
+    for package, later in _IMPORTED_LATER.items():
+        if package in sys.modules:
+            for part in later:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(part)
     _keep_sources(os.path.dirname(module.__spec__.origin))
     _files.install(f"{directory}/carried.json")
 
@@ -166,8 +163,10 @@ def _keep_sources(directory: str) -> None:
 def _begin() -> None:
     """Replaces what is in the snapshot but must differ between instances."""
     global _fresh
-    if _fresh and (random := sys.modules.get("random")):
-        random.seed()
+    if _fresh:
+        if random := sys.modules.get("random"):
+            random.seed()
+        _logging.set_level(os.environ.get("LOG_LEVEL"))
     _fresh = False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
 import sys
@@ -17,7 +18,7 @@ from . import _loop, http
 from ._context import Context, running
 from ._errors import EmitError, Error, Failed, InvalidInput
 from ._report import formatted, one_line
-from ._values import RawJson, decode, encode
+from ._values import RawJson, check, decode, encode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -43,6 +44,8 @@ class Handler:
     conclude: Callable[[Context, Any], Any] = lambda ctx, value: value
     aggregate: bool = True
     """Whether a generator that returns nothing has its chunks as output, or an empty list."""
+    check: Callable[[], None] = lambda: None
+    """Raises ``TypeError`` if no input could ever be read."""
 
     def handle(self, ctx: Context, text: str) -> str:
         """Handles one job: JSON text in, JSON text out. Raises :class:`Error` and nothing else;
@@ -109,12 +112,22 @@ def handler(function: Function) -> Function:
     if len(parameters) < 2:
         raise TypeError(f"a handler is f(ctx, input); {function.__name__} takes {parameters}")
 
-    def call(ctx: Context, text: str) -> Any:
+    @functools.cache
+    def hint() -> Any:
         # Not earlier: the annotation may name what is defined below the function.
-        hint = get_type_hints(function).get(parameters[1], Any)
-        return function(ctx, RawJson(text) if hint is RawJson else decode(_parse(text), hint))
+        return get_type_hints(function).get(parameters[1], Any)
 
-    function.__gristmill_handler__ = Handler(call)  # type: ignore[attr-defined]
+    def call(ctx: Context, text: str) -> Any:
+        raw = hint() is RawJson
+        return function(ctx, RawJson(text) if raw else decode(_parse(text), hint()))
+
+    def check_input() -> None:
+        try:
+            check(hint())
+        except TypeError as error:
+            raise TypeError(f"input of {function.__name__}: {error}") from None
+
+    function.__gristmill_handler__ = Handler(call, check=check_input)  # type: ignore[attr-defined]
     register(of(function))
     return function
 
@@ -188,6 +201,7 @@ def load(name: str) -> tuple[Handler, ModuleType]:
     module.__name__ = "__main__"
     exec(spec.loader.get_code(name), module.__dict__)  # type: ignore[attr-defined]
     if _registered:
+        _registered.check()
         return _registered, module
     if callable(function := getattr(module, "handler", None)):
         return of(function), module

@@ -125,7 +125,8 @@ class _Facts:
     def getpeercert(self, binary_form: bool = False) -> Any:
         if binary_form:
             raise SSLError(errno.EOPNOTSUPP, "a component does not see certificates: its host does")
-        return {}
+        # The host sends nothing unless the certificate is for this name.
+        return {"subjectAltName": (("DNS", self.server_hostname or ""),)}
 
     def get_channel_binding(self, kind: str = "tls-unique") -> None:
         return None
@@ -170,6 +171,7 @@ class SSLSocket(_Facts):
     def __init__(self, context: SSLContext, inner: Any, server_hostname: Any) -> None:
         self.context = context
         self._inner = inner
+        self._sslobj = self
         self.server_hostname = server_hostname
         inner.sendall(TLS_MARK)
 
@@ -279,7 +281,7 @@ class _Module(ModuleType):
         if name.startswith(prefixes):
             return 0
         if name.startswith("HAS_"):
-            return name in ("HAS_SNI", "HAS_ALPN", "HAS_TLSv1_2", "HAS_TLSv1_3")
+            return name not in ("HAS_NPN", "HAS_SSLv2", "HAS_SSLv3", "HAS_TLSv1", "HAS_TLSv1_1")
         raise AttributeError(f"module 'ssl' of a component has no attribute {name!r}")
 
 
