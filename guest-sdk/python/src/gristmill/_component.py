@@ -170,11 +170,25 @@ def _begin() -> None:
     _fresh = False
 
 
+def _of_runpod() -> dict[str, str]:
+    """The environment that handlers of the hosted services read."""
+    endpoint = wit_context.endpoint()
+    return {
+        "RUNPOD_CPU_COUNT": "1",
+        "RUNPOD_ENDPOINT_ID": endpoint,
+        "RUNPOD_POD_HOSTNAME": endpoint,
+        "RUNPOD_POD_ID": f"{endpoint}-{os.urandom(6).hex()}",
+    }
+
+
 class Run(exports.Run):
     """The export ``run``."""
 
     def handle(self, job: Any) -> str:
         _begin()
+        if _loaded.takes_jobs:
+            for name, value in _of_runpod().items():
+                os.environ.setdefault(name, value)
         try:
             return _loaded.handle(Context(job.id, _Host()), job.input)
         except Error as error:
