@@ -204,7 +204,7 @@ class Python(unittest.TestCase):
     def test_the_standard_library_loads_what_it_needs(self):
         self.assertEqual(output("python-features", "year"), 2026)
 
-    def test_a_late_import_says_what_to_do(self):
+    def test_a_late_import_of_an_unknown_package_says_what_to_do(self):
         self.assertIn("import it at the top", error("python-features", "lazy"))
 
     def test_a_library_works(self):

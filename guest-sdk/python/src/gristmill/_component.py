@@ -186,7 +186,7 @@ class Run(exports.Run):
 
     def handle(self, job: Any) -> str:
         _begin()
-        if _loaded.takes_jobs:
+        if _loaded.of_runpod:
             for name, value in _of_runpod().items():
                 os.environ.setdefault(name, value)
         try:

@@ -88,7 +88,8 @@ def install(plan: str) -> None:
     for group in groups:
         if "archive" in group:
             with open(group["archive"], "rb") as file:
-                archive = marshal.loads(file.read())
+                # Not `loads`: the bytes of the whole file would stay a hole in the snapshot.
+                archive = marshal.load(file)
         else:
             archive = pack(group["root"], group["paths"])
         for path, entry in archive.items():

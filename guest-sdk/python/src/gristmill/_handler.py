@@ -44,8 +44,8 @@ class Handler:
     conclude: Callable[[Context, Any], Any] = lambda ctx, value: value
     aggregate: bool = True
     """Whether a generator that returns nothing has its chunks as output, or an empty list."""
-    takes_jobs: bool = False
-    """Whether it follows the conventions of the hosted services."""
+    of_runpod: bool = False
+    """Whether it was written for the hosted services, and may read their environment."""
     check: Callable[[], None] = lambda: None
     """Raises ``TypeError`` if no input could ever be read."""
 
@@ -159,7 +159,7 @@ def for_job(
             }
         return function(job, ctx) if with_context else function(job)
 
-    return Handler(call, _conclude, aggregate, takes_jobs=True)
+    return Handler(call, _conclude, aggregate)
 
 
 def _conclude(ctx: Context, value: Any) -> Any:

@@ -52,7 +52,10 @@ def shown_path(path: str) -> str:
 
 def _is_of_the_sdk(frame: Any) -> bool:
     name: str = frame.f_globals.get("__name__", "")
-    if name == "__main__" or name.startswith("gristmill.runpod"):
+    if name == "__main__":
+        # `python -c` of the build
+        return (frame.f_code.co_filename, frame.f_code.co_name) == ("<string>", "<module>")
+    if name.startswith("gristmill.runpod"):
         return False
     if name == "gristmill" or name.startswith("gristmill."):
         return True
@@ -63,6 +66,8 @@ def formatted(error: BaseException) -> str:
     """The traceback, and those of its causes."""
     for cause in _chain(error):
         cause.__traceback__ = _own_frames(cause.__traceback__)
+    if error.__traceback__ is None and not isinstance(error, SyntaxError):
+        return "".join(traceback.format_exception_only(error))
     report = traceback.TracebackException.from_exception(error)
     todo: list[Any] = [report]
     while todo:
@@ -93,8 +98,8 @@ def _own_frames(frames: Any) -> Any:
         if not _is_of_the_sdk(frames.tb_frame):
             kept.append(frames)
         frames = frames.tb_next
-    for frame, after in zip(kept, [*kept[1:], None], strict=True):
-        frame.tb_next = after
+    for index, frame in enumerate(kept):
+        frame.tb_next = kept[index + 1] if index + 1 < len(kept) else None
     return kept[0] if kept else None
 
 
@@ -105,6 +110,11 @@ def files_of(error: BaseException) -> list[str]:
 
 def hint(error: BaseException) -> str:
     """What the author can do, or nothing."""
+    if isinstance(error, FileNotFoundError) and not str(error.filename or "/").startswith("/"):
+        return (
+            "a component has no current directory: read files beside the handler at the top of its "
+            "module, by `Path(__file__).parent`"
+        )
     if not isinstance(error, ImportError):
         return ""
     name = error.name or ""

@@ -14,6 +14,7 @@ changed line: ``import gristmill.runpod as runpod``, or ``import gristmill as ru
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ._context import context
@@ -29,13 +30,12 @@ def start(config: dict[str, Any]) -> None:
     number of workers (``--workers-max``) says how many jobs run at the same time.
     Other keys describe how a worker fetches jobs; the host does that here, and they are ignored.
     """
-    register(
-        for_job(
-            config["handler"],
-            aggregate=bool(config.get("return_aggregate_stream")),
-            refresh_worker=bool(config.get("refresh_worker")),
-        )
+    handler = for_job(
+        config["handler"],
+        aggregate=bool(config.get("return_aggregate_stream")),
+        refresh_worker=bool(config.get("refresh_worker")),
     )
+    register(replace(handler, of_runpod=True))
 
 
 def progress_update(job: dict[str, Any], progress: Any) -> None:

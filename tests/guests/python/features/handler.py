@@ -98,7 +98,7 @@ OPS = {
     "refresh": lambda job: {"refresh_worker": True, "ground": count()},
     "exit": lambda job: sys.exit(2),
     "deep": lambda job: nested(200),
-    "lazy": lambda job: __import__("colorsys"),
+    "lazy": lambda job: __import__("sqlglot"),
 }
 
 
