@@ -16,6 +16,7 @@ sys.modules["ssl"] = _ssl.module()  # before the modules that import it
 import _strptime  # noqa: F401, E402 - `datetime.strptime` imports it when it is called
 import encodings.idna  # noqa: F401 - and so do URLs this
 import contextlib
+import gc
 import importlib
 import json
 import linecache
@@ -133,6 +134,9 @@ def load(name: str, directory: str) -> None:
                     importlib.import_module(part)
     _keep_sources(os.path.dirname(module.__spec__.origin))
     _files.install(f"{directory}/carried.json")
+    # The collector need not visit, and so copy, what the snapshot has.
+    gc.collect()
+    gc.freeze()
 
 
 def _write_failure(error: BaseException, site: str, path: str) -> None:
