@@ -214,6 +214,19 @@ class Python(unittest.TestCase):
         )
 
 
+class RunPod(unittest.TestCase):
+    """Public handlers for the hosted services' worker, with another import: see runpod_workers.py."""
+
+    def test_they_run(self):
+        self.assertEqual(run("runpod-simple", {"name": "Mill"})["output"], "Hello Mill!")
+        self.assertEqual(run("runpod-starter", {})["output"], "Hello, World!")
+        job = run("runpod-concurrent", {"a": 1})
+        self.assertEqual(job["output"], {"id": job["id"], "input": {"a": 1}})
+
+    def test_the_environment_names_the_endpoint(self):
+        self.assertEqual(output("python-features", "runpod-environment"), "python-features")
+
+
 class JavaScript(unittest.TestCase):
     def test_an_error_is_told_and_its_stack_logged(self):
         for endpoint in JAVASCRIPT:

@@ -95,7 +95,7 @@ def install(plan: str) -> None:
         for path, entry in archive.items():
             full = f"{group['root']}/{path}"
             _add(full, (0, b"") if full in imported else entry)
-    sys.meta_path.append(_Finder)  # type: ignore[arg-type]
+    sys.meta_path.append(_Finder)
     _patch()
 
 
@@ -132,7 +132,8 @@ class _Loader:
         assert content is not None
         code = marshal.loads(content)
         assert isinstance(code, CodeType)
-        _imp._fix_co_filename(code, self.path)
+        fix: Any = _imp
+        fix._fix_co_filename(code, self.path)
         return code
 
     def get_source(self, name: str) -> None:
@@ -278,7 +279,7 @@ def _patch() -> None:
             path = _key(file)
             if path not in _files or error.errno == errno.EISDIR or not mode.startswith("r") or "+" in mode:
                 raise
-            data: Any = io.BytesIO(_read(path))
+        data: Any = io.BytesIO(_read(path) or b"")
         data.name = file
         if "b" in mode:
             return data
@@ -314,6 +315,6 @@ def _patch() -> None:
 
         return found
 
-    builtins.open = io.open = open  # type: ignore[assignment]
+    builtins.open = io.open = open
     os.listdir, os.scandir = listdir, scandir
     os.stat, os.lstat = stat_of(real_stat), stat_of(real_lstat)

@@ -26,7 +26,8 @@ class JobLog(logging.Handler):
     """Writes records to the job's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        level = next((name for number, name in _LEVELS if record.levelno >= number), "trace")
+        names = (name for number, name in _LEVELS if record.levelno >= number)
+        level: Level = next(names, "trace")
         try:
             context().log(level, self.format(record))
         except RuntimeError:  # no job runs: the component is being built, or it is `init`

@@ -71,7 +71,7 @@ class ComponentLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         pass  # there is no other thread to be woken by
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         if executor is not None:
             return asyncio.wrap_future(executor.submit(func, *args), loop=self)
         return asyncio.wrap_future(run_now(func, *args), loop=self)
@@ -91,7 +91,7 @@ class ComponentLoop(asyncio.BaseEventLoop):
         if self._selector.watched.pop(pollable, None):
             _drop(pollable)
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self,
         protocol_factory: Callable[[], Any],
         host: Any = None,
@@ -277,7 +277,7 @@ class NativeLoop(asyncio.SelectorEventLoop):
     """The event loop of tests, without a component: functions for executors run at once, as in a
     component."""
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         return ComponentLoop.run_in_executor(self, executor, func, *args)  # type: ignore[arg-type]
 
     def _run_once(self) -> None:

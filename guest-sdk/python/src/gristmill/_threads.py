@@ -90,4 +90,4 @@ def install() -> None:
     condition: Any = threading.Condition
     condition.wait = wait
     for module in (concurrent.futures, concurrent.futures.thread):
-        module.ThreadPoolExecutor = InlineExecutor  # type: ignore[attr-defined,misc]
+        module.ThreadPoolExecutor = InlineExecutor  # type: ignore[attr-defined]

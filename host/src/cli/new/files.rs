@@ -25,6 +25,7 @@ struct Templates;
 #[include = "python/pyproject.toml"]
 #[include = "python/src/*.py"]
 #[include = "python/src/*/py.typed"]
+#[include = "python/wit/*"]
 #[include = "javascript/README.md"]
 #[include = "javascript/package.json"]
 #[include = "javascript/build.js"]

@@ -123,7 +123,8 @@ class _Bucket:
         _, answer = self.send("POST", key, {"uploads": ""}, b"", kind)
         upload = _element(answer, "UploadId")
         try:
-            parts, part = [], first
+            parts: list[str] = []
+            part = first
             while part:
                 number = str(len(parts) + 1)
                 asked = {"partNumber": number, "uploadId": upload}
