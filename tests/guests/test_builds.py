@@ -8,16 +8,15 @@ import unittest
 from pathlib import Path
 
 
-def build(handler, **files):
+def build(handler, cache=None, **files):
     """The exit status of a build, and what it wrote."""
+    environment = os.environ | {"RUST_BACKTRACE": "1"} | ({"XDG_CACHE_HOME": cache} if cache else {})
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "handler.py").write_text(handler)
         for name, text in files.items():
             Path(directory, name.replace("_py", ".py").replace("_txt", ".txt")).write_text(text)
         command = [sys.executable, "-m", "gristmill.build", directory, "-o", f"{directory}/out.wasm"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, env=os.environ | {"RUST_BACKTRACE": "1"}
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         assert done.stdout == "", done.stdout
         return done.returncode, done.stderr.replace(directory, "PROJECT")
 
@@ -66,6 +65,23 @@ class Failures(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
+    def test_the_cache_is_made_cleaned_and_checked(self):
+        with tempfile.TemporaryDirectory() as cache:
+            directory = Path(cache, "gristmill", "python")
+            directory.mkdir(parents=True)
+            unused = directory / "old.archive"
+            unused.write_bytes(b"")
+            os.utime(unused, (0, 0))
+            status, shown = build("def handler(job): pass\n", cache)
+            self.assertEqual(status, 0, shown)
+            self.assertFalse(unused.exists())
+            [library] = directory.glob("python-*.archive")
+            self.assertFalse([*directory.glob("*.partial")])
+            library.write_bytes(library.read_bytes()[:1000])
+            status, shown = build("def handler(job): pass\n", cache)
+            self.assertEqual(status, 1)
+            self.assertRegex(shown, r"the cache of compiled modules, .*, is damaged .*: delete it")
+
     def test_a_file_beside_the_handler_is_read_at_the_top(self):
         source = (
             "from pathlib import Path\n\n"

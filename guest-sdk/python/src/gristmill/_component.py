@@ -124,9 +124,14 @@ def load(name: str, directory: str) -> None:
     _report.set_roots([(root, shown) for root, shown in roots])
     try:
         _loaded, module = _handler.load(name)
+        _finish(module, directory)
     except BaseException as error:
         _write_failure(error, roots[1][0], f"{directory}/gristmill_failure.json")
         raise
+
+
+def _finish(module: Any, directory: str) -> None:
+    """Completes the snapshot after the handler's module has run."""
     for package, later in _IMPORTED_LATER.items():
         if package in sys.modules:
             for part in later:

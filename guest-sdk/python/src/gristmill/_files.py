@@ -61,7 +61,8 @@ def pack_groups(plan: str) -> None:
     with open(plan) as file:
         groups = json.load(file)
     for group in groups:
-        partial = group["archive"] + ".partial"
+        # Builds may run at the same time.
+        partial = f"{group['archive']}.{os.urandom(8).hex()}.partial"
         paths = group.get("paths") or _below(group["root"], group["without"])
         with open(partial, "wb") as target:
             target.write(marshal.dumps(pack(group["root"], paths)))
@@ -87,9 +88,13 @@ def install(plan: str) -> None:
     imported = {getattr(module, "__file__", None) for module in [*sys.modules.values()]}
     for group in groups:
         if "archive" in group:
-            with open(group["archive"], "rb") as file:
-                # Not `loads`: the bytes of the whole file would stay a hole in the snapshot.
-                archive = marshal.load(file)
+            try:
+                with open(group["archive"], "rb") as file:
+                    # Not `loads`: the bytes of the whole file would stay a hole in the snapshot.
+                    archive = marshal.load(file)
+            except (OSError, EOFError, ValueError, TypeError) as error:
+                cache = "the cache of compiled modules, ~/.cache/gristmill/python, is damaged"
+                raise RuntimeError(f"{cache} ({error}): delete it") from None
         else:
             archive = pack(group["root"], group["paths"])
         for path, entry in archive.items():

@@ -9,7 +9,8 @@ The build runs the handler's module twice, in an empty directory. The first run,
 finds mistakes quickly and finds out whether the component needs the export ``lifecycle``. The second
 run is in the sandbox's Python 3.14, and a snapshot of it becomes the component. The component also
 carries the modules that may be imported later, and the data files of packages: see ``_packages.py``.
-Compiled modules are kept below ``~/.cache/gristmill/python``, which may be deleted at any time.
+Compiled modules are kept below ``~/.cache/gristmill/python``, while builds use them; it may be deleted
+at any time.
 
 A build takes some 10 seconds and 450 MB of memory; the first one takes 10 seconds more.
 """
@@ -17,17 +18,22 @@ A build takes some 10 seconds and 450 MB of memory; the first one takes 10 secon
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from . import _packages
+
+UNUSED_DAYS = 30
+"""How long the cache keeps compiled modules that no build uses."""
 
 _PACKAGE = Path(__file__).parent
 
@@ -166,7 +172,8 @@ class _Build:
             )
         for group in wanted:
             group["archive"] = f"{self.mounted(self.cache)}/{group['key']}.archive"
-        lacking = [g for g in wanted if not (self.cache / f"{g['key']}.archive").is_file()]
+        lacking = [g for g in wanted if not _use(self.cache / f"{g['key']}.archive")]
+        _remove_unused(self.cache)
         if lacking:
             (self.temp / "lacking.json").write_text(json.dumps(lacking))
             plan = f"{self.mounted(self.temp)}/lacking.json"
@@ -177,6 +184,24 @@ class _Build:
         (self.temp / "carried.json").write_text(json.dumps([own, sdk, *carried]))
         roots = [(self.mounted(self.project), ""), (self.mounted(self.site), "")]
         (self.temp / "roots.json").write_text(json.dumps([*roots, ("/python", "python3.14/")]))
+
+
+def _use(archive: Path) -> bool:
+    """Whether the archive is there; marks it as used."""
+    try:
+        os.utime(archive)
+        return True
+    except OSError:
+        return False
+
+
+def _remove_unused(cache: Path) -> None:
+    """Removes archives that no build has used for a month, such as those of old versions."""
+    oldest = time.time() - UNUSED_DAYS * 24 * 3600
+    for archive in cache.iterdir():
+        with contextlib.suppress(OSError):
+            if archive.stat().st_mtime < oldest:
+                archive.unlink()
 
 
 def _of_the_sdk() -> list[str]:
