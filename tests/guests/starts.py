@@ -1,7 +1,8 @@
 """How long the first job after a start of the host takes, compared with later ones, in each language.
 
 Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built,
-and `gristmill build handlers/factors --preinit`."""
+and `gristmill build handlers/factors --preinit`.
+Or: starts.py GRISTMILL NAME=FILE... for handlers that take any input; their measurements take turns."""
 
 import http.client
 import json
@@ -16,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RESTARTS = 7
 LATER_JOBS = 30
 TOKENS = {"prompt": "to be"}
+TURNS = 5
 
 
 def host(gristmill, data):
@@ -62,11 +64,36 @@ def measure(gristmill, component, job_input, options):
             firsts.append(calls.ms(job_input))
             laters += [calls.ms(job_input) for _ in range(LATER_JOBS)]
             stop(process)
-        return statistics.median(firsts), max(firsts), statistics.median(laters)
+        return firsts, laters
+
+
+def row(name, firsts, laters):
+    first, later = statistics.median(firsts), statistics.median(laters)
+    top = first - later
+    print(f"| {name} | {first:.1f} | {max(firsts):.1f} | {later:.2f} | {top:.1f} |", flush=True)
+
+
+def compare(gristmill, components):
+    """Two rows for each component: with an instance for each job, and with instances used again."""
+    found = {}
+    for _ in range(TURNS):
+        for name, file in components:
+            for kind, options in [("", []), (", reused", ["--reuse", "1000"])]:
+                firsts, laters = measure(gristmill, file, {"a": 1}, options)
+                both = found.setdefault(name + kind, ([], []))
+                both[0].extend(firsts)
+                both[1].extend(laters)
+    for name, both in found.items():
+        row(name, *both)
 
 
 def main():
-    gristmill, rust = sys.argv[1:]
+    gristmill, rust, *_ = sys.argv[1:]
+    print("| Handler | first job ms | at most | later jobs ms | first, on top of them |")
+    print("|---|---|---|---|---|")
+    if "=" in rust:
+        compare(gristmill, [argument.split("=", 1) for argument in sys.argv[2:]])
+        return
     built = os.path.join(HERE, "built")
     reuse = ["--reuse", "1000"]
     rows = [
@@ -85,12 +112,8 @@ def main():
         job_input = {"op": "count"} if "features" in name else TOKENS
         rows.append((language, f"{built}/{name}.wasm", job_input, []))
         rows.append(("the same, reused", f"{built}/{name}.wasm", job_input, reuse))
-    print("| Handler | first job ms | at most | later jobs ms | first, on top of them |")
-    print("|---|---|---|---|---|")
     for name, component, job_input, options in rows:
-        first, first_max, later = measure(gristmill, component, job_input, options)
-        top = first - later
-        print(f"| {name} | {first:.1f} | {first_max:.1f} | {later:.2f} | {top:.1f} |", flush=True)
+        row(name, *measure(gristmill, component, job_input, options))
 
 
 if __name__ == "__main__":

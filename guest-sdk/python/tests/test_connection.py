@@ -104,6 +104,15 @@ class Clients(unittest.TestCase):
             connection.request(method, "/")
             self.assertEqual(connection.getresponse().read(), b"")
 
+    def test_no_body_is_written_after_a_head_alone(self):
+        self.answer = (200, [], [b"flour"])
+        connection = Connection(_sockets._open, "mill.example", 80)
+        connection.feed(b"HEAD / HTTP/1.1\r\n\r\n")
+        written = b""
+        while (data := connection.pull(1000)) != b"":
+            written += data or b""
+        self.assertEqual(written, b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+
     def test_a_response_that_breaks_off_is_an_error(self):
         self.answer = (200, [], [b"one", ConnectionResetError(54, "reset")])
         connection = http.client.HTTPConnection("mill.example")
