@@ -2,7 +2,7 @@
 
 Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built,
 and `gristmill build handlers/factors --preinit`.
-Or: starts.py GRISTMILL NAME=FILE... for handlers that take any input; their measurements take turns."""
+Or: starts.py GRISTMILL NAME=FILE... for handlers that take any input; their starts take turns."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RESTARTS = 7
 LATER_JOBS = 30
 TOKENS = {"prompt": "to be"}
-TURNS = 5
+TURNS = 21
 
 
 def host(gristmill, data):
@@ -48,23 +48,35 @@ class Calls:
         return (perf_counter() - began) * 1000
 
 
+def deploy(gristmill, data, component, options):
+    """Deploys a component to the host of a data directory, which is new."""
+    process, address = host(gristmill, data)
+    env = {**os.environ, "GRISTMILL_URL": "http://" + address, "GRISTMILL_API_KEY": key_of(data)}
+    command = [gristmill, "deploy", component, "--name", "measured", "--workers-max", "1"]
+    subprocess.run([*command, *options], env=env, check=True, capture_output=True)
+    stop(process)
+
+
+def key_of(data):
+    with open(os.path.join(data, "admin.key")) as file:
+        return file.read().strip()
+
+
+def start(gristmill, data, job_input):
+    """The milliseconds of the first job after a start, and those of later ones."""
+    process, address = host(gristmill, data)
+    calls = Calls(address, key_of(data))
+    first = calls.ms(job_input)
+    laters = [calls.ms(job_input) for _ in range(LATER_JOBS)]
+    stop(process)
+    return first, laters
+
+
 def measure(gristmill, component, job_input, options):
     with tempfile.TemporaryDirectory() as data:
-        process, address = host(gristmill, data)
-        with open(os.path.join(data, "admin.key")) as file:
-            key = file.read().strip()
-        env = {**os.environ, "GRISTMILL_URL": "http://" + address, "GRISTMILL_API_KEY": key}
-        deploy = [gristmill, "deploy", component, "--name", "measured", "--workers-max", "1"]
-        subprocess.run([*deploy, *options], env=env, check=True, capture_output=True)
-        stop(process)
-        firsts, laters = [], []
-        for _ in range(RESTARTS):
-            process, address = host(gristmill, data)
-            calls = Calls(address, key)
-            firsts.append(calls.ms(job_input))
-            laters += [calls.ms(job_input) for _ in range(LATER_JOBS)]
-            stop(process)
-        return firsts, laters
+        deploy(gristmill, data, component, options)
+        starts = [start(gristmill, data, job_input) for _ in range(RESTARTS)]
+    return [first for first, _ in starts], [ms for _, laters in starts for ms in laters]
 
 
 def row(name, firsts, laters):
@@ -74,17 +86,22 @@ def row(name, firsts, laters):
 
 
 def compare(gristmill, components):
-    """Two rows for each component: with an instance for each job, and with instances used again."""
-    found = {}
-    for _ in range(TURNS):
+    """Two rows for each component: with an instance for each job, and with instances used again.
+    The starts take turns, so that other load of the machine meets all of them."""
+    with tempfile.TemporaryDirectory() as directory:
+        found = {}
         for name, file in components:
             for kind, options in [("", []), (", reused", ["--reuse", "1000"])]:
-                firsts, laters = measure(gristmill, file, {"a": 1}, options)
-                both = found.setdefault(name + kind, ([], []))
-                both[0].extend(firsts)
-                both[1].extend(laters)
-    for name, both in found.items():
-        row(name, *both)
+                data = os.path.join(directory, name + kind)
+                deploy(gristmill, data, file, options)
+                found[name + kind] = data, [], []
+        for _ in range(TURNS):
+            for data, firsts, laters in found.values():
+                first, later = start(gristmill, data, {"a": 1})
+                firsts.append(first)
+                laters.extend(later)
+    for name, (_, firsts, laters) in found.items():
+        row(name, firsts, laters)
 
 
 def main():

@@ -137,6 +137,8 @@ def _finish(module: Any, directory: str) -> None:
             for part in later:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(part)
+    if backend := sys.modules.get("anyio._backends._asyncio"):
+        _threads.install_for_anyio(backend)
     _keep_sources(os.path.dirname(module.__spec__.origin))
     _files.install(f"{directory}/carried.json")
     # The collector need not visit, and so copy, what the snapshot has.

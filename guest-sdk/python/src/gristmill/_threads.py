@@ -75,6 +75,16 @@ class InlineExecutor(concurrent.futures.Executor):
         self._is_shut_down = True
 
 
+def install_for_anyio(backend: Any) -> None:
+    """Lets ``anyio.to_thread.run_sync`` run its function at once, like ``asyncio.to_thread``; its own
+    threads wait for work. ``backend`` is the module ``anyio._backends._asyncio``."""
+
+    async def run_sync(cls: Any, func: Any, args: Any, *more: Any, **settings: Any) -> Any:
+        return func(*args)
+
+    backend.AsyncIOBackend.run_sync_in_worker_thread = classmethod(run_sync)
+
+
 def install() -> None:
     """Replaces the functions of ``threading`` and ``concurrent.futures``."""
     thread: Any = threading.Thread

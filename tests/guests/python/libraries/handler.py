@@ -13,6 +13,7 @@ import uuid
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import aiohttp
+import anyio
 import httpx
 import requests
 
@@ -96,6 +97,7 @@ async def in_other_threads() -> list[Any]:
             await loop.run_in_executor(None, max, 1, 2),
             await loop.run_in_executor(pool, min, 1, 2),
             [*pool.map(abs, [-1, -2])],
+            await anyio.to_thread.run_sync(max, 5, 6),
         ]
 
 
