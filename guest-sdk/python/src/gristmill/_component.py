@@ -148,13 +148,14 @@ def _finish(module: Any, directory: str) -> None:
 
 def _write_failure(error: BaseException, site: str, path: str) -> None:
     """Leaves a report for the build, which shows it."""
-    files = _report.files_of(error)
+    files = [f for f in _report.files_of(error) if f.startswith(site + "/")]
+    packages = [f[len(site) + 1 :] for f in files]
     report = {
         "traceback": _report.formatted(error),
         "hint": _report.hint(error),
         "is_import": isinstance(error, ImportError),
         "missing": getattr(error, "name", None) or "",
-        "packages": [f[len(site) + 1 :] for f in files if f.startswith(site + "/")],
+        "packages": [f for f in packages if not f.startswith("gristmill/")],
     }
     with open(path, "w") as file:
         json.dump(report, file)
