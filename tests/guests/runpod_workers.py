@@ -1,11 +1,12 @@
-"""Makes projects of public handlers for the hosted services' Python worker, with their imports changed
-and nothing else.
+"""Makes projects of public handlers for the hosted services' Python worker, with their imports
+changed and nothing else.
 
 Usage: runpod_workers.py DIRECTORY [HANDLER.py ...]
 
 Each project is DIRECTORY/NAME/handler.py. Without files the handlers are those of the source
-distribution of `runpod` (MIT licence, Copyright (c) Runpod), which pip downloads: two of its examples and
-the handler that its own `project create` writes. Their code is no part of this repository.
+distribution of `runpod` (MIT licence, Copyright (c) Runpod), which pip downloads: two of its
+examples and the handler that its own `project create` writes. Their code is no part of this
+repository.
 """
 
 import re
@@ -25,14 +26,25 @@ WORKERS = {
 
 def ported(source):
     """The source with its imports of `runpod` changed."""
-    source = re.sub(r"^(\s*)import runpod$", r"\1import gristmill.runpod as runpod", source, flags=re.M)
+    source = re.sub(
+        r"^(\s*)import runpod$", r"\1import gristmill.runpod as runpod", source, flags=re.M
+    )
     return re.sub(r"^(\s*)from runpod\b", r"\1from gristmill.runpod", source, flags=re.M)
 
 
 def published():
     """The sources of WORKERS."""
     with tempfile.TemporaryDirectory() as directory:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "runpod"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--no-deps",
+            "--no-binary",
+            "runpod",
+        ]
         subprocess.run([*command, "--dest", directory, PACKAGE], check=True)
         [archive] = Path(directory).glob("*.tar.gz")
         with tarfile.open(archive) as files:

@@ -23,7 +23,9 @@ TURNS = 21
 def host(gristmill, data):
     """A host on a free port, and its address."""
     command = [gristmill, "serve", "--listen", "127.0.0.1:0", "--data-dir", data, "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     return process, json.loads(process.stdout.readline())["ready"]["addr"]
 
 

@@ -10,12 +10,21 @@ from pathlib import Path
 
 def build(handler, cache=None, **files):
     """The exit status of a build, and what it wrote."""
-    environment = os.environ | {"RUST_BACKTRACE": "1"} | ({"XDG_CACHE_HOME": cache} if cache else {})
+    environment = (
+        os.environ | {"RUST_BACKTRACE": "1"} | ({"XDG_CACHE_HOME": cache} if cache else {})
+    )
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "handler.py").write_text(handler)
         for name, text in files.items():
             Path(directory, name.replace("_py", ".py").replace("_txt", ".txt")).write_text(text)
-        command = [sys.executable, "-m", "gristmill.build", directory, "-o", f"{directory}/out.wasm"]
+        command = [
+            sys.executable,
+            "-m",
+            "gristmill.build",
+            directory,
+            "-o",
+            f"{directory}/out.wasm",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         assert done.stdout == "", done.stdout
         return done.returncode, done.stderr.replace(directory, "PROJECT")

@@ -1,5 +1,5 @@
-"""Libraries of Python in a real host: HTTP clients, files of packages, the hosted services' helpers,
-and a proxy for language models with OpenAI's own client in front."""
+"""Libraries of Python in a real host: HTTP clients, files of packages, the hosted services'
+helpers, and a proxy for language models with OpenAI's own client in front."""
 
 import os
 import subprocess
@@ -26,7 +26,16 @@ def setUpModule():
     upstream = Upstream()
     at = f"http://{upstream.address}"
     allowed = ["--allow-host", upstream.address]
-    deploy(LIBRARIES, *allowed, "--env", f"UPSTREAM={at}", "--env", "LOG_LEVEL=WARNING", "--scratch-gb", "1")
+    deploy(
+        LIBRARIES,
+        *allowed,
+        "--env",
+        f"UPSTREAM={at}",
+        "--env",
+        "LOG_LEVEL=WARNING",
+        "--scratch-gb",
+        "1",
+    )
     deploy("python-llm-proxy", *allowed, "--env", f"UPSTREAM_URL={at}/v1")
 
 

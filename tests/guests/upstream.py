@@ -1,5 +1,5 @@
-"""The server that handlers of the tests call. It shows that bodies travel in pieces and that requests
-run at the same time: it waits for what can only happen then."""
+"""The server that handlers of the tests call. It shows that bodies travel in pieces and that
+requests run at the same time: it waits for what can only happen then."""
 
 import hashlib
 import http.server
@@ -118,8 +118,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Two tokens; the second one when the client of the test has the first."""
         asked = b"".join(self.pieces())
         if b'"no-such-model"' in asked:
-            error = b'{"error":{"message":"no such model","type":"not_found_error","code":"model_not_found"}}'
-            self.answer(error, 404, "application/json")
+            error = b'{"message":"no such model","type":"not_found_error","code":"model_not_found"}'
+            self.answer(b'{"error":%b}' % error, 404, "application/json")
             return
         self.begin_chunks("text/event-stream")
         self.chunk(token("Slow"))
@@ -159,14 +159,22 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "X-Amz-Signature" in query:
             now = query["X-Amz-Date"]
             bare = f"http://{self.headers['host']}{urllib.parse.urlsplit(self.path).path}"
-            signer, request = S3SigV4QueryAuth(SECRET, "s3", "us-east-1", 604800), AWSRequest("GET", bare)
+            signer, request = (
+                S3SigV4QueryAuth(SECRET, "s3", "us-east-1", 604800),
+                AWSRequest("GET", bare),
+            )
         else:
             now = self.headers["x-amz-date"]
             if self.headers["x-amz-content-sha256"] != hashlib.sha256(body).hexdigest():
                 return False
-            signed = re.search(r"SignedHeaders=([^,]+)", self.headers["authorization"])[1].split(";")
+            signed = re.search(r"SignedHeaders=([^,]+)", self.headers["authorization"])[1].split(
+                ";"
+            )
             headers = {name: self.headers[name] for name in signed if name != "host"}
-            signer, request = S3SigV4Auth(SECRET, "s3", "us-east-1"), AWSRequest(self.command, url, headers, body)
+            signer, request = (
+                S3SigV4Auth(SECRET, "s3", "us-east-1"),
+                AWSRequest(self.command, url, headers, body),
+            )
         request.context["timestamp"] = now
         datetime.strptime(now, SIGV4_TIMESTAMP)
         if isinstance(signer, S3SigV4QueryAuth):

@@ -64,7 +64,9 @@ class Clients(unittest.TestCase):
         self.sent = []
         self.answer = (200, [(b"content-length", b"5")], [b"fl", b"our"])
         patches = [
-            mock.patch.object(_sockets, "_open", lambda *r: Exchange(self.sent, self.answer, *r), create=True),
+            mock.patch.object(
+                _sockets, "_open", lambda *r: Exchange(self.sent, self.answer, *r), create=True
+            ),
             mock.patch.object(_sockets, "_wait", lambda pollables, timeout: {0}, create=True),
             mock.patch.object(_sockets, "_drop", lambda pollable: None, create=True),
             mock.patch.object(socket, "socket", _sockets.Socket),
@@ -91,9 +93,18 @@ class Clients(unittest.TestCase):
     def test_a_body_of_unknown_length_is_passed_on_in_both_directions(self):
         self.answer = (200, [], [b"one\n", b"two\n"])
         connection = http.client.HTTPConnection("mill.example")
-        connection.request("PUT", "/", iter([b"ab" * 50, b"", b"c"]), encode_chunked=True, headers={"transfer-encoding": "chunked"})
+        connection.request(
+            "PUT",
+            "/",
+            iter([b"ab" * 50, b"", b"c"]),
+            encode_chunked=True,
+            headers={"transfer-encoding": "chunked"},
+        )
         response = connection.getresponse()
-        self.assertEqual([response.readline(), response.readline(), response.readline()], [b"one\n", b"two\n", b""])
+        self.assertEqual(
+            [response.readline(), response.readline(), response.readline()],
+            [b"one\n", b"two\n", b""],
+        )
         self.assertEqual(bytes(self.sent[0].body), b"ab" * 50 + b"c")
         self.assertNotIn(b"transfer-encoding", dict(self.sent[0].request[4]))
 
@@ -166,7 +177,9 @@ class Clients(unittest.TestCase):
         ]:
             with self.subTest(rest):
                 with self.assertRaises(OSError):
-                    Connection(_sockets._open, "mill.example", 80).feed(b"PUT / HTTP/1.1\r\n" + rest)
+                    Connection(_sockets._open, "mill.example", 80).feed(
+                        b"PUT / HTTP/1.1\r\n" + rest
+                    )
 
     def test_datagrams_and_servers_are_refused(self):
         with self.assertRaisesRegex(OSError, "only HTTP"):

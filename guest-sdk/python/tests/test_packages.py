@@ -51,7 +51,14 @@ class Project(Directory):
         files, named = _packages.of_project(self.root, "handler")
         self.assertEqual(
             files,
-            ["handler.py", "mill/__init__.py", "mill/late.py", "mill/sub/__init__.py", "mill/sub/part.py", "mill/table.json"],
+            [
+                "handler.py",
+                "mill/__init__.py",
+                "mill/late.py",
+                "mill/sub/__init__.py",
+                "mill/sub/part.py",
+                "mill/table.json",
+            ],
         )
         self.assertLessEqual({"httpx", "markdown"}, named)
 
@@ -64,8 +71,15 @@ class Packages(Directory):
         info = self.root / f"{name}-1.0.dist-info"
         info.mkdir()
         needed = "".join(f"Requires-Dist: {line}\n" for line in requires.splitlines())
-        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needed}")
-        paths = [f"{name}/__init__.py", f"{name}/machine.so", *files.split(), f"{info.name}/METADATA"]
+        info.joinpath("METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needed}"
+        )
+        paths = [
+            f"{name}/__init__.py",
+            f"{name}/machine.so",
+            *files.split(),
+            f"{info.name}/METADATA",
+        ]
         for path in paths:
             self.root.joinpath(path).parent.mkdir(parents=True, exist_ok=True)
             if not path.endswith("METADATA"):
@@ -79,19 +93,32 @@ class Packages(Directory):
         return [group.key.rpartition("-")[0] for group in groups]
 
     def test_requirements_are_followed(self) -> None:
-        self.distribution("web", "core>=1; python_version > '3'\ntester; extra == 'test'\nfast; extra == \"speed\"")
+        self.distribution(
+            "web",
+            "core>=1; python_version > '3'\ntester; extra == 'test'\nfast; extra == \"speed\"",
+        )
         for name in ["core", "tester", "fast", "Other_Name", "pip", "tzdata", "unused"]:
             self.distribution(name)
         self.assertEqual(self.carried({"web"}), ["core", "tzdata", "web"])
-        self.assertEqual(self.carried(set(), "Web[speed]==1.0  # a comment\n"), ["core", "fast", "tzdata", "web"])
-        self.assertEqual(self.carried(set(), "-r more.txt\n./vendor/sdk[build]\nother.name\npip\n"), ["other-name", "tzdata"])
+        self.assertEqual(
+            self.carried(set(), "Web[speed]==1.0  # a comment\n"), ["core", "fast", "tzdata", "web"]
+        )
+        self.assertEqual(
+            self.carried(set(), "-r more.txt\n./vendor/sdk[build]\nother.name\npip\n"),
+            ["other-name", "tzdata"],
+        )
 
     def test_data_is_carried_and_machine_code_is_not(self) -> None:
         self.distribution("web", files="web/table.json web/__pycache__/x.pyc")
         [group] = _packages.of_packages(self.root, self.root, {"web"})[0]
         self.assertEqual(
             sorted(group.paths),
-            ["web-1.0.dist-info/METADATA", "web-1.0.dist-info/RECORD", "web/__init__.py", "web/table.json"],
+            [
+                "web-1.0.dist-info/METADATA",
+                "web-1.0.dist-info/RECORD",
+                "web/__init__.py",
+                "web/table.json",
+            ],
         )
         self.assertTrue(_packages.with_machine_code(self.root, "web.sub"))
 

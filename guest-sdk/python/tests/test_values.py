@@ -5,7 +5,17 @@ import unittest
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, Union
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    Union,
+)
 from uuid import UUID
 
 from gristmill import InvalidInput
@@ -117,7 +127,11 @@ class Decode(unittest.TestCase):
             ("blue", Color, "expected 'red', got 'blue'"),
             (1, Literal[True, "a"], "expected True or 'a', got 1"),
             ({}, Sack, "missing field `grain`"),
-            ({"grain": "rye", "weight": "x"}, Sack, "weight: expected a Decimal such as '1.50', got 'x'"),
+            (
+                {"grain": "rye", "weight": "x"},
+                Sack,
+                "weight: expected a Decimal such as '1.50', got 'x'",
+            ),
             ("NaN", Decimal, "expected a finite Decimal, got 'NaN'"),
             ([], Pair, "expected 2 items, got 0"),
             ({"left": "x"}, Pair, "left: expected int, got str"),

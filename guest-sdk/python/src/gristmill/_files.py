@@ -282,7 +282,12 @@ def _patch() -> None:
             return real_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
         except OSError as error:
             path = _key(file)
-            if path not in _files or error.errno == errno.EISDIR or not mode.startswith("r") or "+" in mode:
+            if (
+                path not in _files
+                or error.errno == errno.EISDIR
+                or not mode.startswith("r")
+                or "+" in mode
+            ):
                 raise
         data: Any = io.BytesIO(_read(path) or b"")
         data.name = file

@@ -101,7 +101,9 @@ def of_project(project: Path, module: str) -> tuple[list[str], set[str]]:
             continue
         seen.add(name)
         base = project.joinpath(*name.split("."))
-        file = next((f for f in (base / "__init__.py", base.with_suffix(".py")) if f.is_file()), None)
+        file = next(
+            (f for f in (base / "__init__.py", base.with_suffix(".py")) if f.is_file()), None
+        )
         if file is None:
             named.add(name.split(".")[0])
             continue

@@ -208,7 +208,9 @@ class Socket:
     def _no_server(self, *args: object, **kwargs: object) -> Any:
         raise _refused()
 
-    bind = listen = accept = sendto = recvfrom = recvfrom_into = sendmsg = recvmsg = dup = _no_server
+    bind = listen = accept = sendto = recvfrom = recvfrom_into = sendmsg = recvmsg = dup = (
+        _no_server
+    )
 
 
 class _File(io.RawIOBase):
@@ -260,7 +262,9 @@ def getaddrinfo(
 
 
 def _gethostbyname(name: str) -> str:
-    raise socket.gaierror(8, f"a component cannot look up {name}: the host does it for HTTP requests")
+    raise socket.gaierror(
+        8, f"a component cannot look up {name}: the host does it for HTTP requests"
+    )
 
 
 def _setdefaulttimeout(timeout: float | None) -> None:

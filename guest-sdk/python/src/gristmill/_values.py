@@ -279,7 +279,9 @@ def _decode_key(key: Any, hint: Any, path: str) -> Any:
     if hint in (str, Any, object):
         return key
     if hint is int:
-        if key is not None and not (key.removeprefix("-").isascii() and key.removeprefix("-").isdigit()):
+        if key is not None and not (
+            key.removeprefix("-").isascii() and key.removeprefix("-").isdigit()
+        ):
             raise _wrong(path, f"expected int as a key, got {key!r}")
         return key if key is None else int(key)
     kind: Any = hint if isinstance(hint, type) else None
@@ -313,7 +315,9 @@ def _decode_named_tuple(value: Any, kind: Any, path: str) -> Any:
         if not least <= len(value) <= len(kind._fields):
             raise _wrong(path, f"expected {len(kind._fields)} items, got {len(value)}")
         value = dict(zip(kind._fields, value, strict=False))
-        decoded = {name: decode(v, hints.get(name, Any), _field(path, name)) for name, v in value.items()}
+        decoded = {
+            name: decode(v, hints.get(name, Any), _field(path, name)) for name, v in value.items()
+        }
         return kind(**decoded)
     needed = [name for name in kind._fields if name not in kind._field_defaults]
     return _decode_fields(value, kind, path, {name: name for name in kind._fields}, needed)

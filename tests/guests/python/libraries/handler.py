@@ -192,16 +192,21 @@ def through_a_bucket(bucket: dict[str, str]) -> list[Any]:
     small = rp_upload.upload_in_memory_object("a b.txt", b"flour", bucket, "sacks", "job")
     big = rp_upload.upload_in_memory_object("big", b"x" * (9 << 20), bucket, "sacks")
     with urllib.request.urlopen(small) as response:
-        return [response.read().decode(), response.headers["content-type"], "job/a%20b.txt" in small, big]
+        return [
+            response.read().decode(),
+            response.headers["content-type"],
+            "job/a%20b.txt" in small,
+            big,
+        ]
 
 
 OPS = {
     "requests": lambda: requests.post(upstream("/echo"), json={"a": 1}, timeout=60).json(),
     "urllib": lambda: urllib.request.urlopen(upstream("/echo"), data=b"abc").read().decode(),
     "httpx": lambda: httpx.post(upstream("/echo"), json={"a": 1}, timeout=60).json(),
-    "upload-requests": lambda: requests.post(
-        upstream("/read"), data=pieces_after_the_server_saw_them(), timeout=60
-    ).text,
+    "upload-requests": lambda: (
+        requests.post(upstream("/read"), data=pieces_after_the_server_saw_them(), timeout=60).text
+    ),
     "upload-httpx": lambda: asyncio.run(upload()),
     "together-httpx": lambda: asyncio.run(with_httpx()),
     "together-aiohttp": lambda: asyncio.run(with_aiohttp()),

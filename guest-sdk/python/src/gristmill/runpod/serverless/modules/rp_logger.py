@@ -56,7 +56,9 @@ class RunPodLogger:
         """Writes one message."""
         if self.level == "NOTSET":
             return
-        if message_level != "TIP" and LOG_LEVELS.index(self.level) > LOG_LEVELS.index(message_level):
+        if message_level != "TIP" and LOG_LEVELS.index(self.level) > LOG_LEVELS.index(
+            message_level
+        ):
             return
         text = str(message)
         if len(text) > MAX_MESSAGE_LENGTH:

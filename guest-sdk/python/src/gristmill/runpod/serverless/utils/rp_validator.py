@@ -15,7 +15,9 @@ def validate(raw_input: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any
     """
     rules_of: dict[str, Any] = {}
     values = dict(raw_input)
-    errors = [f"Unexpected input. {k} is not a valid input option." for k in values if k not in schema]
+    errors = [
+        f"Unexpected input. {k} is not a valid input option." for k in values if k not in schema
+    ]
     for key, rules in schema.items():
         if not isinstance(rules, dict):
             try:
