@@ -133,9 +133,10 @@ mod tests {
             }
         }
         assert!(paths(Language::Rust).contains("vendor/gristmill-sdk/src/host/component.rs"));
-        assert!(
-            paths(Language::Python).contains("vendor/gristmill-sdk/python/src/gristmill/build.py")
-        );
+        for path in ["src/gristmill/build.py", "src/gristmill/runpod/__init__.py", "wit/guest.wit"] {
+            let path = format!("vendor/gristmill-sdk/python/{path}");
+            assert!(paths(Language::Python).contains(&path), "{path}");
+        }
     }
 
     #[test]
