@@ -133,7 +133,8 @@ mod tests {
             }
         }
         assert!(paths(Language::Rust).contains("vendor/gristmill-sdk/src/host/component.rs"));
-        for path in ["src/gristmill/build.py", "src/gristmill/runpod/__init__.py", "wit/guest.wit"] {
+        for path in ["src/gristmill/build.py", "src/gristmill/runpod/__init__.py", "wit/guest.wit"]
+        {
             let path = format!("vendor/gristmill-sdk/python/{path}");
             assert!(paths(Language::Python).contains(&path), "{path}");
         }
