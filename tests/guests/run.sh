@@ -34,8 +34,9 @@ install_python() {
   rm -rf "$here/.venv"
   python3 -m venv "$here/.venv"
   # The SDK from a wheel, as its users install it.
-  logged pip "$here/.venv/bin/pip" install "$sdk/python[build]" \
-    -r "$root/handlers/python/sql/requirements.txt" -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
+  set -- -r "$here/python/requirements.txt" -r "$here/python/libraries/requirements.txt" -c "$here/python/constraints.txt"
+  for requirements in "$root"/handlers/python/*/requirements.txt; do set -- "$@" -r "$requirements"; done
+  logged pip "$here/.venv/bin/pip" install "$sdk/python[build]" "$@"
 }
 # The SDK's own lock file names the builds of its engine for all platforms, so `npm ci` accepts it. For
 # the others `npm ci` fails on a registry that lacks some builds; `install --no-save` keeps to the lock
@@ -49,7 +50,7 @@ install_javascript() {
 
 echo "installing the toolchains"
 mkdir -p "$built"
-unless_same "$here/.venv/.same" "$(digest "$sdk/python" "$root/wit" "$root"/handlers/python/*/*.txt "$here"/python/*.txt)" install_python
+unless_same "$here/.venv/.same" "$(digest "$sdk/python" "$root/wit" "$root"/handlers/python/*/*.txt "$here"/python/*.txt "$here"/python/libraries/*.txt)" install_python
 for directory in "$sdk/javascript" "$root/handlers/javascript" "$here/javascript"; do
   [ -d "$directory/node_modules" ] || rm -f "$directory/node_modules/.same"
   unless_same "$directory/node_modules/.same" "$(digest "$directory/package-lock.json")" install_javascript "$directory"
@@ -63,6 +64,7 @@ suite python-types '^(Success|Found)' in_directory "$sdk/python" "$python" -m my
 for handler in "$root"/handlers/python/*/; do
   suite "python-$(basename "$handler")" '^(Ran|FAILED)' in_directory "$handler" "$python" -m unittest
 done
+suite python-builds '^(Ran|FAILED|FAIL)' "$python" "$here/test_builds.py"
 suite javascript-sdk '^# (tests|fail) ' node --test --test-reporter=tap "$sdk"/javascript/test/*.test.js
 suite javascript-types 'error' "$here/javascript/node_modules/.bin/tsc" --project "$here/javascript"
 suite javascript-handlers '^# (tests|fail) ' in_directory "$root/handlers/javascript" \
@@ -83,10 +85,16 @@ compile() {
   logged "$name" "$@"
   echo "built $name in $(($(date +%s) - began)) s, $(($(wc -c <"$built/$name.wasm") / 1000)) kB"
 }
-for name in token-stream sql; do
+for name in token-stream sql llm-proxy; do
   component "python-$name" python "$root/handlers/python/$name" "$python" -m gristmill.build
 done
 component python-features python "$here/python/features" "$python" -m gristmill.build
+component python-libraries python "$here/python/libraries" "$python" -m gristmill.build
+# Public handlers for the hosted services' worker, with another import.
+[ -d "$built/runpod" ] || logged runpod-workers "$python" "$here/runpod_workers.py" "$built/runpod"
+for name in simple concurrent starter; do
+  component "runpod-$name" python "$built/runpod/$name" "$python" -m gristmill.build
+done
 build() { node "$sdk/javascript/build.js" build "$@"; }
 for name in token-stream markdown llm-proxy; do
   component "javascript-$name" javascript "$root/handlers/javascript/$name" build
@@ -117,6 +125,7 @@ for file in "$built"/*-features.wasm; do deploy "$file" "$(basename "$file" .was
 deploy "$guests/token_stream.wasm" rust-token-stream
 suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"
 suite javascript-components '^(not ok|# (tests|fail) )' node --test --test-reporter=tap "$here"/javascript/*.test.js
+suite python-libraries '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_libraries.py"
 
 # One file of cases for a handler in three languages, here and deployed.
 cases() {

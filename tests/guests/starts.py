@@ -1,7 +1,8 @@
 """How long the first job after a start of the host takes, compared with later ones, in each language.
 
 Usage: starts.py GRISTMILL DIRECTORY_OF_RUST_COMPONENTS. The others are those that run.sh has built,
-and `gristmill build handlers/factors --preinit`."""
+and `gristmill build handlers/factors --preinit`.
+Or: starts.py GRISTMILL NAME=FILE... for handlers that take any input; their starts take turns."""
 
 import http.client
 import json
@@ -16,12 +17,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RESTARTS = 7
 LATER_JOBS = 30
 TOKENS = {"prompt": "to be"}
+TURNS = 21
 
 
 def host(gristmill, data):
     """A host on a free port, and its address."""
     command = [gristmill, "serve", "--listen", "127.0.0.1:0", "--data-dir", data, "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     return process, json.loads(process.stdout.readline())["ready"]["addr"]
 
 
@@ -46,27 +50,69 @@ class Calls:
         return (perf_counter() - began) * 1000
 
 
+def deploy(gristmill, data, component, options):
+    """Deploys a component to the host of a data directory, which is new."""
+    process, address = host(gristmill, data)
+    env = {**os.environ, "GRISTMILL_URL": "http://" + address, "GRISTMILL_API_KEY": key_of(data)}
+    command = [gristmill, "deploy", component, "--name", "measured", "--workers-max", "1"]
+    subprocess.run([*command, *options], env=env, check=True, capture_output=True)
+    stop(process)
+
+
+def key_of(data):
+    with open(os.path.join(data, "admin.key")) as file:
+        return file.read().strip()
+
+
+def start(gristmill, data, job_input):
+    """The milliseconds of the first job after a start, and those of later ones."""
+    process, address = host(gristmill, data)
+    calls = Calls(address, key_of(data))
+    first = calls.ms(job_input)
+    laters = [calls.ms(job_input) for _ in range(LATER_JOBS)]
+    stop(process)
+    return first, laters
+
+
 def measure(gristmill, component, job_input, options):
     with tempfile.TemporaryDirectory() as data:
-        process, address = host(gristmill, data)
-        with open(os.path.join(data, "admin.key")) as file:
-            key = file.read().strip()
-        env = {**os.environ, "GRISTMILL_URL": "http://" + address, "GRISTMILL_API_KEY": key}
-        deploy = [gristmill, "deploy", component, "--name", "measured", "--workers-max", "1"]
-        subprocess.run([*deploy, *options], env=env, check=True, capture_output=True)
-        stop(process)
-        firsts, laters = [], []
-        for _ in range(RESTARTS):
-            process, address = host(gristmill, data)
-            calls = Calls(address, key)
-            firsts.append(calls.ms(job_input))
-            laters += [calls.ms(job_input) for _ in range(LATER_JOBS)]
-            stop(process)
-        return statistics.median(firsts), max(firsts), statistics.median(laters)
+        deploy(gristmill, data, component, options)
+        starts = [start(gristmill, data, job_input) for _ in range(RESTARTS)]
+    return [first for first, _ in starts], [ms for _, laters in starts for ms in laters]
+
+
+def row(name, firsts, laters):
+    first, later = statistics.median(firsts), statistics.median(laters)
+    top = first - later
+    print(f"| {name} | {first:.1f} | {max(firsts):.1f} | {later:.2f} | {top:.1f} |", flush=True)
+
+
+def compare(gristmill, components):
+    """Two rows for each component: with an instance for each job, and with instances used again.
+    The starts take turns, so that other load of the machine meets all of them."""
+    with tempfile.TemporaryDirectory() as directory:
+        found = {}
+        for name, file in components:
+            for kind, options in [("", []), (", reused", ["--reuse", "1000"])]:
+                data = os.path.join(directory, name + kind)
+                deploy(gristmill, data, file, options)
+                found[name + kind] = data, [], []
+        for _ in range(TURNS):
+            for data, firsts, laters in found.values():
+                first, later = start(gristmill, data, {"a": 1})
+                firsts.append(first)
+                laters.extend(later)
+    for name, (_, firsts, laters) in found.items():
+        row(name, firsts, laters)
 
 
 def main():
-    gristmill, rust = sys.argv[1:]
+    gristmill, rust, *_ = sys.argv[1:]
+    print("| Handler | first job ms | at most | later jobs ms | first, on top of them |")
+    print("|---|---|---|---|---|")
+    if "=" in rust:
+        compare(gristmill, [argument.split("=", 1) for argument in sys.argv[2:]])
+        return
     built = os.path.join(HERE, "built")
     reuse = ["--reuse", "1000"]
     rows = [
@@ -85,12 +131,8 @@ def main():
         job_input = {"op": "count"} if "features" in name else TOKENS
         rows.append((language, f"{built}/{name}.wasm", job_input, []))
         rows.append(("the same, reused", f"{built}/{name}.wasm", job_input, reuse))
-    print("| Handler | first job ms | at most | later jobs ms | first, on top of them |")
-    print("|---|---|---|---|---|")
     for name, component, job_input, options in rows:
-        first, first_max, later = measure(gristmill, component, job_input, options)
-        top = first - later
-        print(f"| {name} | {first:.1f} | {first_max:.1f} | {later:.2f} | {top:.1f} |", flush=True)
+        row(name, *measure(gristmill, component, job_input, options))
 
 
 if __name__ == "__main__":

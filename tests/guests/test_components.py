@@ -204,7 +204,7 @@ class Python(unittest.TestCase):
     def test_the_standard_library_loads_what_it_needs(self):
         self.assertEqual(output("python-features", "year"), 2026)
 
-    def test_a_late_import_says_what_to_do(self):
+    def test_a_late_import_of_an_unknown_package_says_what_to_do(self):
         self.assertIn("import it at the top", error("python-features", "lazy"))
 
     def test_a_library_works(self):
@@ -212,6 +212,19 @@ class Python(unittest.TestCase):
         self.assertEqual(
             run("python-sql", sql)["output"], {"statements": ['SELECT\n  COALESCE(a, "b")\nFROM t']}
         )
+
+
+class RunPod(unittest.TestCase):
+    """Public handlers for the hosted services' worker, with another import: see runpod_workers.py."""
+
+    def test_they_run(self):
+        self.assertEqual(run("runpod-simple", {"name": "Mill"})["output"], "Hello Mill!")
+        self.assertEqual(run("runpod-starter", {})["output"], "Hello, World!")
+        job = run("runpod-concurrent", {"a": 1})
+        self.assertEqual(job["output"], {"id": job["id"], "input": {"a": 1}})
+
+    def test_the_environment_names_the_endpoint(self):
+        self.assertEqual(output("python-features", "runpod-environment"), "python-features")
 
 
 class JavaScript(unittest.TestCase):

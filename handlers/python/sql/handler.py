@@ -3,8 +3,8 @@
 import sqlglot
 from sqlglot.errors import ParseError
 
-# sqlglot loads a dialect when it is first asked for. A component has what was loaded when it was
-# built, so the ones that this handler offers are loaded here.
+# sqlglot loads a dialect when it is first asked for. What is loaded here is loaded when the component
+# is built, and no job needs the time.
 DIALECTS = ["bigquery", "duckdb", "mysql", "postgres", "snowflake", "sqlite"]
 for dialect in DIALECTS:
     sqlglot.Dialect.get_or_raise(dialect)

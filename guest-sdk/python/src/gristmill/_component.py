@@ -7,14 +7,21 @@ snapshot of the interpreter made after that.
 
 from __future__ import annotations
 
-import _strptime  # noqa: F401 - `datetime.strptime` imports it when it is called
-import asyncio
+import sys
+
+from . import _ssl
+
+sys.modules["ssl"] = _ssl.module()  # before the modules that import it
+
+import _strptime  # noqa: F401, E402 - `datetime.strptime` imports it when it is called
 import encodings.idna  # noqa: F401 - and so do URLs this
+import contextlib
+import gc
+import importlib
+import json
 import linecache
-import logging
 import math
 import os
-import sys
 from typing import Any
 
 from componentize_py_types import Err
@@ -23,15 +30,22 @@ from wit_world.imports import context as wit_context
 from wit_world.imports import http as wit_http
 from wit_world.imports import log as wit_log
 from wit_world.imports import output as wit_output
-from wit_world.imports import types as wit_types
+from wit_world.imports import gristmill_handler_types as wit_types
 
-from . import _handler, http
-from ._context import Context, Level, S3Config, context
+from . import _files, _handler, _logging, _loop, _report, _sockets, _threads, _wasi, http
+from ._context import Context, Level, S3Config
 from ._errors import Cancelled, EmitError, Error, InvalidInput
-from ._loop import Loop
 from ._values import encode, well_formed
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
+
+
+_IMPORTED_LATER = {
+    "anyio": ["anyio._backends._asyncio"],
+    "httpx": ["httpcore", "httpcore._backends.anyio", "anyio", "anyio._backends._asyncio"],
+}
+"""Modules that popular packages import when they are called. The build imports them with the
+package, so that no job needs the time."""
 
 
 class _Host:
@@ -92,35 +106,59 @@ class _Host:
         return http.Response(answer.status, answer.headers, answer.body)
 
 
-class _JobLog(logging.Handler):
-    """Writes the records of ``logging`` to the job's log."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        levels: list[tuple[int, Level]] = [
-            (logging.ERROR, "error"),
-            (logging.WARNING, "warn"),
-            (logging.INFO, "info"),
-            (logging.DEBUG, "debug"),
-        ]
-        level = next((name for number, name in levels if record.levelno >= number), "trace")
-        try:
-            context().log(level, self.format(record))
-        except RuntimeError:  # no job runs: the component is being built
-            print(self.format(record), file=sys.stderr)
-
-
 _loaded: _handler.Handler
 _fresh = True
 
 
-def load(name: str) -> None:
-    """Runs the handler's module and finds its handler."""
+def load(name: str, directory: str) -> None:
+    """Runs the handler's module and finds its handler. ``directory`` has the build's lists, and
+    gets the report if the module fails."""
     global _loaded
-    asyncio.new_event_loop = asyncio.events.new_event_loop = Loop  # for `asyncio.run`
+    _sockets.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
+    _loop.install(_wasi.Exchange, _wasi.wait, _wasi.drop)
+    _threads.install()
     sys.stdout.reconfigure(line_buffering=True)
-    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO, handlers=[_JobLog()])
-    _loaded, module = _handler.load(name)
+    _logging.install()
+    with open(f"{directory}/roots.json") as file:
+        roots = json.load(file)
+    _report.set_roots([(root, shown) for root, shown in roots])
+    try:
+        _loaded, module = _handler.load(name)
+        _finish(module, directory)
+    except BaseException as error:
+        _write_failure(error, roots[1][0], f"{directory}/gristmill_failure.json")
+        raise
+
+
+def _finish(module: Any, directory: str) -> None:
+    """Completes the snapshot after the handler's module has run."""
+    for package, later in _IMPORTED_LATER.items():
+        if package in sys.modules:
+            for part in later:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(part)
+    if backend := sys.modules.get("anyio._backends._asyncio"):
+        _threads.install_for_anyio(backend)
     _keep_sources(os.path.dirname(module.__spec__.origin))
+    _files.install(f"{directory}/carried.json")
+    # The collector need not visit, and so copy, what the snapshot has.
+    gc.collect()
+    gc.freeze()
+
+
+def _write_failure(error: BaseException, site: str, path: str) -> None:
+    """Leaves a report for the build, which shows it."""
+    files = [f for f in _report.files_of(error) if f.startswith(site + "/")]
+    packages = [f[len(site) + 1 :] for f in files]
+    report = {
+        "traceback": _report.formatted(error),
+        "hint": _report.hint(error),
+        "is_import": isinstance(error, ImportError),
+        "missing": getattr(error, "name", None) or "",
+        "packages": [f for f in packages if not f.startswith("gristmill/")],
+    }
+    with open(path, "w") as file:
+        json.dump(report, file)
 
 
 def _keep_sources(directory: str) -> None:
@@ -130,15 +168,29 @@ def _keep_sources(directory: str) -> None:
         if file.startswith(directory + os.sep):
             lines = linecache.getlines(file)
             # Without a time of modification an entry is never checked against the disk.
-            linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
+            entry = (sum(map(len, lines)), None, lines, file)
+            linecache.cache[file] = linecache.cache[_report.shown_path(file)] = entry
 
 
 def _begin() -> None:
     """Replaces what is in the snapshot but must differ between instances."""
     global _fresh
-    if _fresh and (random := sys.modules.get("random")):
-        random.seed()
+    if _fresh:
+        if random := sys.modules.get("random"):
+            random.seed()
+        _logging.set_level(os.environ.get("LOG_LEVEL"))
     _fresh = False
+
+
+def _of_runpod() -> dict[str, str]:
+    """The environment that handlers of the hosted services read."""
+    endpoint = wit_context.endpoint()
+    return {
+        "RUNPOD_CPU_COUNT": "1",
+        "RUNPOD_ENDPOINT_ID": endpoint,
+        "RUNPOD_POD_HOSTNAME": endpoint,
+        "RUNPOD_POD_ID": f"{endpoint}-{os.urandom(6).hex()}",
+    }
 
 
 class Run(exports.Run):
@@ -146,6 +198,9 @@ class Run(exports.Run):
 
     def handle(self, job: Any) -> str:
         _begin()
+        if _loaded.of_runpod:
+            for name, value in _of_runpod().items():
+                os.environ.setdefault(name, value)
         try:
             return _loaded.handle(Context(job.id, _Host()), job.input)
         except Error as error:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, closing
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
-from . import http
+from . import _loop, http
 from ._context import Context, running
 from ._errors import EmitError, Error, Failed, InvalidInput
-from ._loop import Loop
-from ._values import RawJson, decode, encode
+from ._report import formatted, one_line
+from ._values import RawJson, check, decode, encode
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,6 +44,10 @@ class Handler:
     conclude: Callable[[Context, Any], Any] = lambda ctx, value: value
     aggregate: bool = True
     """Whether a generator that returns nothing has its chunks as output, or an empty list."""
+    of_runpod: bool = False
+    """Whether it was written for the hosted services, and may read their environment."""
+    check: Callable[[], None] = lambda: None
+    """Raises ``TypeError`` if no input could ever be read."""
 
     def handle(self, ctx: Context, text: str) -> str:
         """Handles one job: JSON text in, JSON text out. Raises :class:`Error` and nothing else;
@@ -54,7 +58,7 @@ class Handler:
             except (Error, KeyboardInterrupt):  # the latter ends a test
                 raise
             except BaseException as error:  # SystemExit too: a trap would have a worse message
-                ctx.error(_traceback(error))
+                ctx.error(formatted(error))
                 raise Failed(_one_line(error)) from error
         try:
             return encode(output)
@@ -110,12 +114,22 @@ def handler(function: Function) -> Function:
     if len(parameters) < 2:
         raise TypeError(f"a handler is f(ctx, input); {function.__name__} takes {parameters}")
 
-    def call(ctx: Context, text: str) -> Any:
+    @functools.cache
+    def hint() -> Any:
         # Not earlier: the annotation may name what is defined below the function.
-        hint = get_type_hints(function).get(parameters[1], Any)
-        return function(ctx, RawJson(text) if hint is RawJson else decode(_parse(text), hint))
+        return get_type_hints(function).get(parameters[1], Any)
 
-    function.__gristmill_handler__ = Handler(call)  # type: ignore[attr-defined]
+    def call(ctx: Context, text: str) -> Any:
+        raw = hint() is RawJson
+        return function(ctx, RawJson(text) if raw else decode(_parse(text), hint()))
+
+    def check_input() -> None:
+        try:
+            check(hint())
+        except TypeError as error:
+            raise TypeError(f"input of {function.__name__}: {error}") from None
+
+    function.__gristmill_handler__ = Handler(call, check=check_input)  # type: ignore[attr-defined]
     register(of(function))
     return function
 
@@ -189,6 +203,7 @@ def load(name: str) -> tuple[Handler, ModuleType]:
     module.__name__ = "__main__"
     exec(spec.loader.get_code(name), module.__dict__)  # type: ignore[attr-defined]
     if _registered:
+        _registered.check()
         return _registered, module
     if callable(function := getattr(module, "handler", None)):
         return of(function), module
@@ -222,7 +237,7 @@ def run_init() -> None:
     except Error:
         raise
     except BaseException as error:
-        print(_traceback(error))
+        print(formatted(error))
         raise Failed(_one_line(error)) from error
 
 
@@ -230,7 +245,7 @@ def _run(awaitable: Awaitable[Any]) -> Any:
     async def wait() -> Any:
         return await awaitable
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
+    with asyncio.Runner(loop_factory=_loop.Loop) as runner:
         return runner.run(wait())
 
 
@@ -244,15 +259,4 @@ def _parse(text: str) -> Any:
 def _one_line(error: BaseException) -> str:
     if isinstance(error, (EmitError, http.Error)):
         return str(error)  # says what it is
-    line = f"{type(error).__name__}: {error}".removesuffix(": ")
-    if isinstance(error, ModuleNotFoundError):
-        line += "; a component has what was imported when it was built: import it at the top"
-    return line
-
-
-def _traceback(error: BaseException) -> str:
-    """The traceback without the SDK's own frames at its start."""
-    frames = error.__traceback__
-    while frames and frames.tb_frame.f_globals.get("__package__") == __package__:
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
+    return one_line(error)

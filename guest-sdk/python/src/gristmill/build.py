@@ -5,70 +5,252 @@ otherwise. Run it with the Python that has the project's dependencies, such as t
 environment: the packages in its ``site-packages`` become part of the component, if they are pure
 Python.
 
-The build runs the handler's module twice. The first run, in this Python, finds mistakes quickly and
-finds out whether the component needs the export ``lifecycle``. The second run is in the sandbox's
-Python 3.14, and a snapshot of it becomes the component. A build takes some 10 seconds and 450 MB of
-memory.
+The build runs the handler's module twice, in an empty directory. The first run, in this Python,
+finds mistakes quickly and finds out whether the component needs the export ``lifecycle``. The second
+run is in the sandbox's Python 3.14, and a snapshot of it becomes the component. The component also
+carries the modules that may be imported later, and the data files of packages: see ``_packages.py``.
+Compiled modules are kept below ``~/.cache/gristmill/python``, while builds use them; it may be deleted
+at any time.
+
+A build takes some 10 seconds and 450 MB of memory; the first one takes 10 seconds more.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from . import _packages
+
+UNUSED_DAYS = 30
+"""How long the cache keeps compiled modules that no build uses."""
 
 _PACKAGE = Path(__file__).parent
 
 # In a process of its own: a handler's module may do anything.
 _INSPECT = """
 import sys
-from gristmill import _handler
-_handler.load(sys.argv[1])
+from gristmill import _handler, _report
+_report.set_roots({roots!r})
+try:
+    _handler.load({name!r})
+except BaseException as error:
+    hint = _report.hint(error)
+    sys.stdout.flush()
+    print(_report.formatted(error) + (hint and "hint: " + hint), end="\\n" if hint else "", file=sys.stderr)
+    sys.exit(1)
 sys.exit(3 if _handler.has_init() else 0)
 """
 
 _ENTRY = """
 from gristmill._component import Lifecycle, Run, load
 
-load({name!r})
+load({name!r}, {directory!r})
 """
 
+_PACK = """
+from gristmill._files import pack_groups
 
-def wit_directory() -> Path:
-    """The directory of the WIT files: beside this package, or at the repository's root."""
-    for directory in (_PACKAGE / "wit", *(parent / "wit" for parent in _PACKAGE.parents)):
-        if (directory / "handler.wit").is_file():
-            return directory
-    raise SystemExit("wit/handler.wit is missing: reinstall the package gristmill")
+pack_groups({plan!r})
+
+class Run: pass
+"""
+
+# Parts of the standard library that cannot work in a component, or that no handler needs.
+_WITHOUT = [
+    "__phello__",
+    "ctypes",
+    "curses",
+    "ensurepip",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "site-packages",
+    "test",
+    "tkinter",
+    "turtledemo",
+    "venv",
+]
+
+
+def wit_files() -> list[Path]:
+    """The WIT files: in this package, or in their places in the repository."""
+    found = []
+    for name in ("handler.wit", "guest.wit"):
+        places = [_PACKAGE / "wit", *(parent / "wit" for parent in _PACKAGE.parents)]
+        file = next((place / name for place in places if (place / name).is_file()), None)
+        if file is None:
+            raise SystemExit(f"wit/{name} is missing: reinstall the package gristmill")
+        found.append(file)
+    return found
+
+
+class _Build:
+    """One build, with its directory for intermediate files."""
+
+    def __init__(self, project: Path, module: str, temp: Path) -> None:
+        self.project, self.module, self.temp = project, module, temp
+        self.site = Path(sysconfig.get_path("purelib"))
+        self.cache = _cache(temp)
+        # `-p` mounts the directories at /0, /1 and so on, in this order.
+        directories = [temp, project, _PACKAGE.parent, self.site, self.cache]
+        self.mounts = [*dict.fromkeys(str(path) for path in directories)]
+
+    def mounted(self, directory: Path) -> str:
+        """The path of a directory in the sandbox of the build."""
+        return f"/{self.mounts.index(str(directory))}"
+
+    def inspect(self) -> str:
+        """Runs the module in this Python. The world that the component needs."""
+        paths = [self.project, _PACKAGE.parent, self.site]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+        roots = [(str(self.project), ""), (str(self.site), "")]
+        empty = self.temp / "empty"
+        empty.mkdir()
+        code = subprocess.run(
+            [sys.executable, "-c", _INSPECT.format(name=self.module, roots=roots)],
+            env=environment,
+            stdout=sys.stderr,
+            cwd=empty,
+        ).returncode
+        if code not in (0, 3):
+            raise SystemExit(1)
+        return "handler-with-init" if code == 3 else "handler"
+
+    def componentize(self, entry: str, world: str, output: Path) -> None:
+        """Runs componentize-py, and shows its output only if it fails."""
+        (self.temp / "gristmill_entry.py").write_text(entry)
+        command = [part for file in wit_files() for part in ("-d", str(file))]
+        command += ["-w", f"gristmill:guest/{world}", "componentize", "gristmill_entry"]
+        for path in self.mounts:
+            command += ["-p", path]
+        code = "import componentize_py, sys; sys.exit(componentize_py.script())"
+        # It adds the packages of `$VIRTUAL_ENV`, or else of some other Python in the path.
+        (self.temp / "lib" / "site-packages").mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {"VIRTUAL_ENV": str(self.temp)}
+        environment.pop("RUST_BACKTRACE", None)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command, "-o", str(output)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode != 0:
+            failure = self.temp / "gristmill_failure.json"
+            if failure.is_file():
+                _explain(json.loads(failure.read_text()), self.site)
+            else:
+                print(done.stdout, file=sys.stderr)
+            raise SystemExit(1)
+
+    def carry(self) -> None:
+        """Compiles the modules and packs the files that the component carries, unless the cache
+        has them; writes the list of them for the build's second run."""
+        files, named = _packages.of_project(self.project, self.module)
+        groups, notes = _packages.of_packages(self.site, self.project, named)
+        for note in notes:
+            print(note, file=sys.stderr)
+        kind = f"{version('componentize-py')}-1"
+        wanted: list[dict[str, Any]] = [
+            {"root": "/python", "without": _WITHOUT, "key": f"python-{kind}"}
+        ]
+        for root, paths, key in groups:
+            wanted.append(
+                {"root": self.mounted(root), "paths": paths, "key": f"{key}-{kind}"},
+            )
+        for group in wanted:
+            group["archive"] = f"{self.mounted(self.cache)}/{group['key']}.archive"
+        lacking = [g for g in wanted if not _use(self.cache / f"{g['key']}.archive")]
+        _remove_unused(self.cache)
+        if lacking:
+            (self.temp / "lacking.json").write_text(json.dumps(lacking))
+            plan = f"{self.mounted(self.temp)}/lacking.json"
+            self.componentize(_PACK.format(plan=plan), "packing", self.temp / "none.wasm")
+        own = {"root": self.mounted(self.project), "paths": files}
+        sdk = {"root": self.mounted(_PACKAGE.parent), "paths": _of_the_sdk()}
+        carried = [{"root": g["root"], "archive": g["archive"]} for g in wanted]
+        (self.temp / "carried.json").write_text(json.dumps([own, sdk, *carried]))
+        roots = [(self.mounted(self.project), ""), (self.mounted(self.site), "")]
+        (self.temp / "roots.json").write_text(json.dumps([*roots, ("/python", "python3.14/")]))
+
+
+def _use(archive: Path) -> bool:
+    """Whether the archive is there; marks it as used."""
+    try:
+        os.utime(archive)
+        return True
+    except OSError:
+        return False
+
+
+def _remove_unused(cache: Path) -> None:
+    """Removes archives that no build has used for a month, such as those of old versions."""
+    oldest = time.time() - UNUSED_DAYS * 24 * 3600
+    for archive in cache.iterdir():
+        with contextlib.suppress(OSError):
+            if archive.stat().st_mtime < oldest:
+                archive.unlink()
+
+
+def _of_the_sdk() -> list[str]:
+    return [str(path.relative_to(_PACKAGE.parent)) for path in sorted(_PACKAGE.rglob("*.py"))]
+
+
+def _cache(temp: Path) -> Path:
+    """The directory of compiled modules; one of this build if it cannot be written."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    directory = Path(base, "gristmill", "python")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return directory.resolve()
+    except OSError:
+        directory = temp / "cache"
+        directory.mkdir()
+        return directory
+
+
+def _explain(failure: dict[str, Any], site: Path) -> None:
+    """Shows why the handler's module cannot run in the sandbox."""
+    packages = [file.split("/")[0] for file in failure["packages"]]
+    if failure["missing"]:
+        packages.append(failure["missing"].split(".")[0])
+    for package in reversed(packages):
+        name = package.removesuffix(".py")
+        if failure["is_import"] and _packages.with_machine_code(site, name):
+            needed_by = next((other for other in packages if other != package), None)
+            why = f" (needed by {needed_by})" if needed_by and needed_by != name else ""
+            print(failure["traceback"], file=sys.stderr)
+            print(f"{name} has machine code, which a component cannot run{why}", file=sys.stderr)
+            return
+    print(failure["traceback"], end="", file=sys.stderr)
+    if failure["hint"]:
+        print(f"hint: {failure['hint']}", file=sys.stderr)
 
 
 def build(project: Path, output: Path, module: str = "handler") -> None:
     """Makes ``output`` of the module ``module`` in ``project``. Raises ``SystemExit``."""
     if not project.joinpath(*module.split(".")).with_suffix(".py").is_file():
         raise SystemExit(f"{project} has no {module.replace('.', '/')}.py; --module names another")
-    paths = [str(project), str(_PACKAGE.parent), sysconfig.get_path("purelib")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    inspected = subprocess.run(
-        [sys.executable, "-c", _INSPECT, module], env=environment, stdout=sys.stderr
-    ).returncode
-    if inspected not in (0, 3):
-        raise SystemExit(f"{module} cannot be imported")
-    world = "handler-with-init" if inspected == 3 else "handler"
-    with tempfile.TemporaryDirectory() as temp:
-        Path(temp, "gristmill_entry.py").write_text(_ENTRY.format(name=module))
-        command = ["-d", str(wit_directory()), "-w", world, "componentize", "gristmill_entry"]
-        for path in dict.fromkeys([temp, *paths]):
-            command += ["-p", path]
-        componentize = "import componentize_py, sys; sys.exit(componentize_py.script())"
-        built = subprocess.run(
-            [sys.executable, "-c", componentize, *command, "-o", str(output)], stdout=sys.stderr
-        ).returncode
-    if built != 0:
-        raise SystemExit("componentize-py failed")
+    with tempfile.TemporaryDirectory() as directory:
+        temp = Path(directory).resolve()
+        this = _Build(project, module, temp)
+        world = this.inspect()
+        this.carry()
+        entry = _ENTRY.format(name=module, directory=this.mounted(temp))
+        this.componentize(entry, world, output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
 
 

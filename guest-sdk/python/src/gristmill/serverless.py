@@ -1,5 +1,6 @@
 """The names of the hosted services' Python worker, so that a handler written for it needs only one
-changed line: ``import gristmill as runpod``.
+changed line: ``import gristmill.runpod as runpod``, or ``import gristmill as runpod`` if it uses nothing but
+``runpod.serverless.start`` and ``progress_update``.
 
     import gristmill as runpod
 
@@ -13,6 +14,7 @@ changed line: ``import gristmill as runpod``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ._context import context
@@ -23,16 +25,17 @@ def start(config: dict[str, Any]) -> None:
     """Makes ``config["handler"]`` the handler of this component; returns at once.
 
     ``return_aggregate_stream`` makes a generator's chunks its output; without it the output is an
-    empty list. ``refresh_worker`` lets an instance take no second job. Other keys
-    describe how a worker fetches jobs; the host does that here, and they are ignored.
+    empty list. ``refresh_worker`` lets an instance take no second job.
+    ``concurrency_modifier`` is not called: each job has a sandbox of its own, and the endpoint's
+    number of workers (``--workers-max``) says how many jobs run at the same time.
+    Other keys describe how a worker fetches jobs; the host does that here, and they are ignored.
     """
-    register(
-        for_job(
-            config["handler"],
-            aggregate=bool(config.get("return_aggregate_stream")),
-            refresh_worker=bool(config.get("refresh_worker")),
-        )
+    handler = for_job(
+        config["handler"],
+        aggregate=bool(config.get("return_aggregate_stream")),
+        refresh_worker=bool(config.get("refresh_worker")),
     )
+    register(replace(handler, of_runpod=True))
 
 
 def progress_update(job: dict[str, Any], progress: Any) -> None:

@@ -25,6 +25,7 @@ struct Templates;
 #[include = "python/pyproject.toml"]
 #[include = "python/src/*.py"]
 #[include = "python/src/*/py.typed"]
+#[include = "python/wit/*"]
 #[include = "javascript/README.md"]
 #[include = "javascript/package.json"]
 #[include = "javascript/build.js"]
@@ -132,9 +133,11 @@ mod tests {
             }
         }
         assert!(paths(Language::Rust).contains("vendor/gristmill-sdk/src/host/component.rs"));
-        assert!(
-            paths(Language::Python).contains("vendor/gristmill-sdk/python/src/gristmill/build.py")
-        );
+        for path in ["src/gristmill/build.py", "src/gristmill/runpod/__init__.py", "wit/guest.wit"]
+        {
+            let path = format!("vendor/gristmill-sdk/python/{path}");
+            assert!(paths(Language::Python).contains(&path), "{path}");
+        }
     }
 
     #[test]

@@ -83,6 +83,7 @@ OPS = {
     "echo": lambda job: job["input"]["value"],
     "s3": lambda job: job["s3Config"]["bucketName"],
     "env": lambda job: os.environ["MILL"],
+    "runpod-environment": lambda job: os.environ["RUNPOD_ENDPOINT_ID"],
     "log": lambda job: write_to_log(),
     "async": lambda job: wait_for_two(),
     "http": lambda job: refused_by_http(),
@@ -98,7 +99,7 @@ OPS = {
     "refresh": lambda job: {"refresh_worker": True, "ground": count()},
     "exit": lambda job: sys.exit(2),
     "deep": lambda job: nested(200),
-    "lazy": lambda job: __import__("colorsys"),
+    "lazy": lambda job: __import__("sqlglot"),
 }
 
 

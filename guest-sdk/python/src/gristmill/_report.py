@@ -1,0 +1,136 @@
+"""How exceptions are shown: with the paths of the project, without the SDK's own frames, and with a
+hint where there is something to do."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import Any
+
+_ABSENT = {
+    "_bz2": "bz2",
+    "_ctypes": "ctypes",
+    "_curses": "curses",
+    "_lzma": "lzma",
+    "_multiprocessing": "multiprocessing",
+    "_posixsubprocess": "subprocess",
+    "_tkinter": "tkinter",
+    "_zstd": "compression.zstd",
+    "fcntl": "fcntl",
+    "grp": "grp",
+    "mmap": "mmap",
+    "pwd": "pwd",
+    "readline": "readline",
+    "resource": "resource",
+    "termios": "termios",
+}
+"""Modules of the standard library that the Python of a component lacks, by the part that is
+missing."""
+
+RUNPOD = (
+    "handlers of the runpod worker run here after a change of the import: "
+    "`import gristmill.runpod as runpod`"
+)
+
+_roots: list[tuple[str, str]] = []
+"""The directories of the build, and what stands for each in a traceback."""
+
+
+def set_roots(roots: list[tuple[str, str]]) -> None:
+    """Makes tracebacks show paths below these directories with other beginnings."""
+    global _roots
+    _roots = sorted(roots, key=lambda root: -len(root[0]))
+
+
+def shown_path(path: str) -> str:
+    """A path as the author knows it: relative to the project, or to the directory of packages."""
+    for root, shown in _roots:
+        if path.startswith(root + "/"):
+            return shown + path[len(root) + 1 :]
+    return path
+
+
+def _is_of_the_sdk(frame: Any) -> bool:
+    name: str = frame.f_globals.get("__name__", "")
+    if name == "__main__":
+        # `python -c` of the build
+        return (frame.f_code.co_filename, frame.f_code.co_name) == ("<string>", "<module>")
+    if name.startswith("gristmill.runpod"):
+        return False
+    if name == "gristmill" or name.startswith("gristmill."):
+        return True
+    return name.startswith(("importlib._bootstrap", "_frozen_importlib", "gristmill_entry"))
+
+
+def formatted(error: BaseException) -> str:
+    """The traceback, and those of its causes."""
+    for cause in _chain(error):
+        cause.__traceback__ = _own_frames(cause.__traceback__)
+    if error.__traceback__ is None and not isinstance(error, SyntaxError):
+        return "".join(traceback.format_exception_only(error))
+    report = traceback.TracebackException.from_exception(error)
+    todo: list[Any] = [report]
+    while todo:
+        part = todo.pop()
+        for frame in part.stack:
+            frame.filename = shown_path(frame.filename)
+        if isinstance(error, SyntaxError) and part.exc_type is SyntaxError and part.filename:
+            part.filename = shown_path(part.filename)
+        todo += filter(None, (part.__cause__, part.__context__, *(part.exceptions or ())))
+    return "".join(report.format())
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        part = todo.pop()
+        if part is not None and not any(part is other for other in found):
+            found.append(part)
+            todo += [part.__cause__, part.__context__]
+    return found
+
+
+def _own_frames(frames: Any) -> Any:
+    """The frames without those of the SDK and of Python's importer."""
+    kept = []
+    while frames:
+        if not _is_of_the_sdk(frames.tb_frame):
+            kept.append(frames)
+        frames = frames.tb_next
+    for index, frame in enumerate(kept):
+        frame.tb_next = kept[index + 1] if index + 1 < len(kept) else None
+    return kept[0] if kept else None
+
+
+def files_of(error: BaseException) -> list[str]:
+    """The files of the frames, the innermost last."""
+    return [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def hint(error: BaseException) -> str:
+    """What the author can do, or nothing."""
+    if isinstance(error, FileNotFoundError) and not str(error.filename or "/").startswith("/"):
+        return (
+            "a component has no current directory: read files beside the handler at the top of its "
+            "module, by `Path(__file__).parent`"
+        )
+    if not isinstance(error, ImportError):
+        return ""
+    name = error.name or ""
+    if name.split(".")[0] == "runpod":
+        return RUNPOD
+    if name in _ABSENT:
+        return f"the Python of a component has no {_ABSENT[name]}"
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            "a component has the packages that `requirements.txt` or an `import` statement names: "
+            "name it there, or import it at the top"
+        )
+    return ""
+
+
+def one_line(error: BaseException) -> str:
+    """The exception as the error of a job."""
+    line = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return "; ".join(filter(None, (re.sub(r"\s*\n\s*", " ", line), hint(error))))

@@ -1,0 +1,181 @@
+"""``wasi:http`` and ``wasi:io/poll`` as :mod:`gristmill._connection` and :mod:`gristmill._loop` use
+them. Only a component has the module ``wit_world``."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from socket import gaierror
+from typing import Any
+
+from componentize_py_types import Err, Ok
+from wit_world.imports import monotonic_clock, outgoing_handler, streams
+from wit_world.imports import poll as wasi_poll
+from wit_world.imports import wasi_http_types as types
+
+_METHODS = {
+    "GET": types.Method_Get,
+    "HEAD": types.Method_Head,
+    "POST": types.Method_Post,
+    "PUT": types.Method_Put,
+    "DELETE": types.Method_Delete,
+    "OPTIONS": types.Method_Options,
+    "TRACE": types.Method_Trace,
+    "PATCH": types.Method_Patch,
+}
+
+
+def wait(pollables: Sequence[Any], timeout: float | None) -> set[int]:
+    """Waits until one of the pollables is ready, at most ``timeout`` seconds; the indexes of those
+    that are. The caller still owns them."""
+    if timeout is None:
+        return set(wasi_poll.poll([*pollables]))
+    with monotonic_clock.subscribe_duration(max(0, int(timeout * 1e9))) as timer:
+        ready = wasi_poll.poll([*pollables, timer])
+    return {index for index in ready if index < len(pollables)}
+
+
+def drop(resource: Any) -> None:
+    """Gives a resource back to the host."""
+    resource.__exit__(None, None, None)
+
+
+class Exchange:
+    """:class:`gristmill._connection.Exchange` by ``wasi:http``."""
+
+    def __init__(
+        self,
+        method: str,
+        scheme: str,
+        authority: str,
+        target: str,
+        headers: list[tuple[bytes, bytes]],
+        has_body: bool,
+    ) -> None:
+        self._where = f"{scheme}://{authority}"
+        self._future: Any = None
+        self._response: Any = None
+        self._input_body: Any = None
+        self._input: Any = None
+        self._output_body: Any = None
+        self._output: Any = None
+        try:
+            fields = types.Fields.from_list([(n.decode("latin-1"), v) for n, v in headers])
+        except Err:
+            raise OSError(errno.EINVAL, "a header of the HTTP request is malformed") from None
+        request = types.OutgoingRequest(fields)
+        kind = _METHODS.get(method)
+        try:
+            request.set_method(kind() if kind else types.Method_Other(method))
+            is_tls = scheme == "https"
+            request.set_scheme(types.Scheme_Https() if is_tls else types.Scheme_Http())
+            request.set_authority(authority)
+            request.set_path_with_query(target)
+        except Err:
+            what = f"{method} {self._where}{target}"[:300]
+            raise OSError(errno.EINVAL, f"the HTTP request is malformed: {what}") from None
+        if has_body:
+            self._output_body = request.body()
+            self._output = self._output_body.write()
+        try:
+            self._future = outgoing_handler.handle(request, None)
+        except Err as error:
+            raise self._error(error.value) from None
+
+    def write(self, data: bytes) -> int:
+        try:
+            count = min(self._output.check_write(), len(data))
+            if count:
+                self._output.write(data[:count])
+            return int(count)
+        except Err as error:
+            raise self._stream_error(error.value) from None
+
+    def finish(self) -> None:
+        if self._output is None:
+            return
+        drop(self._output)
+        body, self._output, self._output_body = self._output_body, None, None
+        try:
+            types.OutgoingBody.finish(body, None)
+        except Err as error:
+            raise self._error(error.value) from None
+
+    def head(self) -> tuple[int, list[tuple[bytes, bytes]]] | None:
+        answer = self._future.get()
+        if answer is None:
+            return None
+        result = answer.value if isinstance(answer, Ok) else answer
+        if not isinstance(result, Ok):
+            raise self._error(result.value)
+        self._response = result.value
+        with self._response.headers() as fields:
+            headers = [(name.encode("latin-1"), value) for name, value in fields.entries()]
+        self._input_body = self._response.consume()
+        self._input = self._input_body.stream()
+        return self._response.status(), headers
+
+    def read(self, most: int) -> bytes | None:
+        try:
+            return self._input.read(most) or None
+        except Err as error:
+            if isinstance(error.value, streams.StreamError_Closed):
+                return b""
+            raise self._stream_error(error.value) from None
+
+    def until_writable(self) -> Any:
+        return self._output.subscribe()
+
+    def until_head(self) -> Any:
+        return self._future.subscribe()
+
+    def until_readable(self) -> Any:
+        return self._input.subscribe()
+
+    def close(self) -> None:
+        # Children before their parents: the host does not drop a resource with children.
+        for name in ("_output", "_output_body", "_input", "_input_body", "_response", "_future"):
+            resource = getattr(self, name, None)
+            if resource is not None:
+                setattr(self, name, None)
+                drop(resource)
+
+    __del__ = close
+
+    def _stream_error(self, error: Any) -> OSError:
+        if isinstance(error, streams.StreamError_Closed):
+            return ConnectionResetError(errno.ECONNRESET, f"{self._where}: connection closed")
+        code = types.http_error_code(error.value)
+        if code is None:
+            return OSError(errno.EIO, f"{self._where}: {error.value.to_debug_string()}")
+        return self._error(code)
+
+    def _error(self, code: Any) -> OSError:
+        where = self._where
+        match code:
+            case types.ErrorCode_HttpRequestDenied():
+                return PermissionError(
+                    errno.EACCES, f"the endpoint does not allow requests to {where}"
+                )
+            case types.ErrorCode_DestinationIpProhibited():
+                return PermissionError(errno.EACCES, f"the address of {where} is not public")
+            case types.ErrorCode_DnsError() | types.ErrorCode_DnsTimeout():
+                return gaierror(8, f"{where}: no address found")
+            case types.ErrorCode_ConnectionRefused():
+                return ConnectionRefusedError(errno.ECONNREFUSED, f"cannot connect to {where}")
+            case (
+                types.ErrorCode_ConnectionTimeout()
+                | types.ErrorCode_ConnectionReadTimeout()
+                | types.ErrorCode_HttpResponseTimeout()
+            ):
+                return TimeoutError(errno.ETIMEDOUT, f"{where}: timed out")
+            case types.ErrorCode_ConnectionLimitReached():
+                return OSError(errno.EMFILE, f"{where}: the job has too many open requests")
+            case types.ErrorCode_HttpRequestBodySize(most):
+                return OSError(errno.EFBIG, f"{where}: the request exceeds {most} bytes")
+            case types.ErrorCode_HttpResponseBodySize(most):
+                return OSError(errno.EFBIG, f"{where}: the response exceeds {most} bytes")
+            case types.ErrorCode_InternalError(text) if text:
+                return ConnectionResetError(errno.ECONNRESET, f"{where}: {text}")
+        name = type(code).__name__.removeprefix("ErrorCode_")
+        return ConnectionResetError(errno.ECONNRESET, f"{where}: {name}")

@@ -1,0 +1,5 @@
+"""``runpod.serverless.modules.rp_progress``."""
+
+from ....serverless import progress_update
+
+__all__ = ["progress_update"]

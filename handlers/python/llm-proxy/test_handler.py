@@ -1,0 +1,54 @@
+import unittest
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import handler
+import httpx
+from gristmill.testing import TestContext
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+class Proxy(unittest.TestCase):
+    def run_job(self, answer: Answer, job_input: dict[str, Any]) -> list[Any]:
+        client = httpx.AsyncClient(
+            transport=httpx.MockTransport(answer), base_url="http://upstream/v1"
+        )
+        ctx = TestContext()
+        with mock.patch.object(handler, "client", lambda: client):
+            ctx.run(handler.proxy, job_input)
+        return ctx.outputs
+
+    def test_events_are_passed_on_unchanged(self) -> None:
+        events = 'data: {"a":1}\n\ndata: [DONE]\n\n'
+        chunks = self.run_job(
+            lambda request: httpx.Response(200, text=events),
+            {"openai_route": "/v1/chat/completions", "openai_input": {"stream": True}},
+        )
+        self.assertEqual(chunks, ['data: {"a":1}\n\n', "data: [DONE]\n\n"])
+
+    def test_the_route_is_kept(self) -> None:
+        chunks = self.run_job(
+            lambda request: httpx.Response(200, json={"at": f"{request.method} {request.url}"}),
+            {"openai_route": "/v1/models"},
+        )
+        self.assertEqual(chunks, [{"at": "GET http://upstream/v1/models"}])
+
+    def test_an_error_is_passed_on(self) -> None:
+        refusal = {"error": {"message": "no", "type": "rate_limit_error"}}
+        chunks = self.run_job(
+            lambda request: httpx.Response(429, json=refusal),
+            {"openai_route": "/v1/chat/completions", "openai_input": {"stream": True}},
+        )
+        self.assertEqual(chunks, [refusal])
+
+    def test_an_error_without_a_document_has_its_status(self) -> None:
+        chunks = self.run_job(
+            lambda request: httpx.Response(503, text="<html>"), {"openai_route": "/v1/models"}
+        )
+        self.assertEqual(chunks[0]["error"]["code"], 503)
+
+
+if __name__ == "__main__":
+    unittest.main()
