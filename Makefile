@@ -13,8 +13,10 @@ BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
 
-setup: # the compile target of handlers, which a plain rustup lacks
+setup: # the compile target of handlers, which a plain rustup lacks, and a database for the store's tests
 	@rustup target list --installed | grep -qx wasm32-wasip2 || rustup target add wasm32-wasip2
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	  apt-get install --yes --quiet postgresql >/dev/null || true # the tests name what is missing
 
 demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)

@@ -157,6 +157,7 @@ impl From<StoreError> for ApiError {
             StoreError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }
+            StoreError::Unavailable => Self::new(ErrorCode::Unavailable, error.to_string()),
             StoreError::Damaged(_) => Self::new(ErrorCode::Internal, error.to_string()),
         }
     }

@@ -526,9 +526,9 @@ async fn all(
 fn done(job: JobRecord, answer: Result<bool, StoreError>) -> Result<Change, StoreError> {
     match answer {
         Ok(true) => Ok(Change::Changed),
-        Err(error @ (StoreError::Full(_) | StoreError::QuotaExceeded(_))) => {
-            Ok(Change::NoRoom(job.into(), error.to_string()))
-        }
+        Err(
+            error @ (StoreError::Full(_) | StoreError::QuotaExceeded(_) | StoreError::Unavailable),
+        ) => Ok(Change::NoRoom(job.into(), error.to_string())),
         // The input of a damaged job cannot be read.
         Ok(false) | Err(StoreError::EndpointDeleted | StoreError::Damaged(_)) => {
             Ok(Change::Skipped)

@@ -24,6 +24,9 @@ pub enum StoreError {
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,
+    /// The database that keeps the jobs does not answer at present. The same call succeeds once it does.
+    #[error("the database that keeps the jobs does not answer; try again shortly")]
+    Unavailable,
     /// A payload on the disk is damaged. The store continues to work.
     #[error("{0}")]
     Damaged(String),

@@ -124,6 +124,31 @@ pub enum OpenError {
     /// A write failed while the store was being repaired.
     #[error("job store: {0}")]
     Repair(String),
+    /// The URL of the database cannot be used.
+    #[error(
+        "`{0}` is not the URL of a PostgreSQL database, such as postgres://user:password@host:5432/name"
+    )]
+    DatabaseUrl(String),
+    /// The database server does not answer.
+    #[error("{0}")]
+    DatabaseUnavailable(String),
+    /// Another host has the database open.
+    #[error("the database is in use by another host")]
+    DatabaseInUse,
+    /// A newer program has made the tables of the database.
+    #[error(
+        "the tables of the database have version {found}, and this program knows versions 1 to {expected}"
+    )]
+    UnknownDatabaseVersion {
+        /// The version of the tables.
+        found: i32,
+        /// The newest version that this program knows.
+        expected: i32,
+    },
+    /// The database could lose acknowledged jobs, does not accept the host's statements, or has content
+    /// that cannot be read.
+    #[error("database: {0}")]
+    Database(String),
     /// The store's threads cannot be started.
     #[error("cannot start the store's threads: {0}")]
     Thread(io::Error),
@@ -183,6 +208,9 @@ pub(crate) enum Failure {
     /// The database refused a statement.
     #[error("database: {0}")]
     Database(#[from] rusqlite::Error),
+    /// The database server refused a statement, or belongs to another host now.
+    #[error("{0}")]
+    Server(String),
     /// The key file cannot be written.
     #[error("key of the stored secrets: {0}")]
     KeyFile(io::Error),
@@ -198,7 +226,7 @@ impl Failure {
         match self {
             Self::Journal(error) | Self::KeyFile(error) => is_no_space(error),
             Self::Database(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
-            Self::Damaged(_) | Self::Ended => false,
+            Self::Damaged(_) | Self::Server(_) | Self::Ended => false,
         }
     }
 }

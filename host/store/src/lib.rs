@@ -11,7 +11,7 @@
 //! * [`commit`] is the writer thread. It takes the newest state of each job that has changed since
 //!   the last commit, so a job that arrived, ran and ended since then is one entry. It encodes them
 //!   ([`format`](mod@format)), writes them to the [`journal`] as one frame with one sync, makes them visible, and
-//!   answers the waiting callers. The journal is one [medium]; [`memory`] is another.
+//!   answers the waiting callers. The journal is one [medium]; [`postgres`] and [`memory`] are others.
 //! * Changes that a caller waits for reach the disk in the order in which they were decided; other
 //!   changes may be delayed by up to 2 ms ([`state::backlog`]). A call that loses a race, say cancel
 //!   against finish, returns only after the winning change is on disk.
@@ -56,6 +56,7 @@ mod medium;
 mod memory;
 mod model;
 mod offline;
+mod postgres;
 mod private;
 mod recover;
 mod seal;

@@ -9,7 +9,8 @@
 //! * one thread that answers the [requests](crate::state::requests::DbRequest) for everything else that is
 //!   not in memory.
 //!
-//! There are two media: a journal in front of SQLite, and [memory](crate::memory).
+//! There are three media: a journal in front of SQLite, [PostgreSQL](crate::postgres), and
+//! [memory](crate::memory).
 
 use std::fmt::Debug;
 use std::io;
@@ -65,6 +66,11 @@ pub(crate) trait Medium: Debug + Send + Sync {
 
     /// Bytes that the medium will still write for batches that are durable, at most.
     fn backlog_bytes(&self) -> u64;
+
+    /// Whether new work can be made durable now. Work that is already accepted waits until it can.
+    fn is_available(&self) -> bool {
+        true
+    }
 
     /// The store has ended: no thread waits for the medium any more.
     fn close(&self);

@@ -194,8 +194,14 @@ impl Shared {
         self.wake_medium.notify_one();
     }
 
+    /// Refuses what needs the medium at once while the medium does not answer.
+    pub(crate) fn check_available(&self) -> Result<(), StoreError> {
+        if self.medium.is_available() { Ok(()) } else { Err(StoreError::Unavailable) }
+    }
+
     /// Sends a request to the medium's thread. The answer arrives at the receiver of `request`.
     pub(crate) fn request(&self, request: DbRequest) -> Result<(), StoreError> {
+        self.check_available()?;
         self.open_index()?.push_request(request);
         self.wake_medium();
         Ok(())

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support;
-use crate::support::{START, TTL_MS, chunk, endpoint, job, open_with, with_ttl, worker};
+use crate::support::postgres::Database;
+use crate::support::{
+    START, TTL_MS, chunk, endpoint, job, open_postgres, open_with, with_ttl, worker,
+};
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{
     AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
@@ -31,6 +34,7 @@ enum Kind {
     Model(Arc<ModelStore>),
     Memory(Arc<Store>),
     Journal(Option<Arc<Store>>, TempDir, Settings),
+    Postgres(Option<Arc<Store>>, Database),
 }
 
 /// A store that can end without being closed and be opened again, unless it is in memory.
@@ -54,6 +58,13 @@ impl Fixture {
         Self { kind: Kind::Memory(Arc::new(store)), clock, signals }
     }
 
+    fn postgres() -> Option<Self> {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let database = Database::new()?;
+        let store = open_postgres(support::without_caches(), &database, &clock, &signals);
+        Some(Self { kind: Kind::Postgres(Some(Arc::new(store)), database), clock, signals })
+    }
+
     fn journal() -> Self {
         Self::journal_with(support::settings())
     }
@@ -73,7 +84,7 @@ impl Fixture {
         match &self.kind {
             Kind::Model(store) => store.clone(),
             Kind::Memory(store) => store.clone(),
-            Kind::Journal(store, ..) => store.clone().unwrap(),
+            Kind::Journal(store, ..) | Kind::Postgres(store, _) => store.clone().unwrap(),
         }
     }
 
@@ -81,6 +92,12 @@ impl Fixture {
         match &mut self.kind {
             Kind::Model(store) => store.restart(),
             Kind::Memory(_) => panic!("a store in memory does not survive"),
+            Kind::Postgres(store, database) => {
+                *store = None;
+                let settings = support::without_caches();
+                *store =
+                    Some(Arc::new(open_postgres(settings, database, &self.clock, &self.signals)));
+            }
             Kind::Journal(store, dir, settings) => {
                 *store = None;
                 let settings = settings.clone();
@@ -138,12 +155,29 @@ macro_rules! contract {
     (all: $all:tt, durable: $durable:tt) => {
         contract!(@over [model, journal, with_small_segments] $all $durable);
         contract!(@one memory $all);
+        contract!(@postgres $all $durable);
     };
     (@over [$($medium:ident),*] $all:tt $durable:tt) => {
         $(contract!(@both $medium $all $durable);)*
     };
     (@both $medium:ident { $($all:ident,)* } { $($durable:ident,)* }) => {
         contract!($medium: $($all,)* $($durable,)*);
+    };
+    (@postgres { $($all:ident,)* } { $($durable:ident,)* }) => {
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $all() {
+                if let Some(fixture) = super::Fixture::postgres() {
+                    super::$all(fixture).await;
+                }
+            })*
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $durable() {
+                if let Some(fixture) = super::Fixture::postgres() {
+                    super::$durable(fixture).await;
+                }
+            })*
+        }
     };
     (@one $medium:ident { $($name:ident,)* }) => {
         contract!($medium: $($name,)*);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::support;
+use crate::support::postgres::Database;
 use crate::support::{
     START, chunk, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
 };
@@ -165,6 +166,8 @@ enum Bounds {
     ArchivingAtOnce,
     /// Without a disk: a crash or a restored backup would lose everything.
     InMemory,
+    /// In a database, whose backups and keys are not the store's.
+    Postgres,
 }
 
 fn bounds() -> impl Strategy<Value = Bounds> {
@@ -172,7 +175,8 @@ fn bounds() -> impl Strategy<Value = Bounds> {
         Just(Bounds::Usual),
         Just(Bounds::Small),
         Just(Bounds::ArchivingAtOnce),
-        Just(Bounds::InMemory)
+        Just(Bounds::InMemory),
+        Just(Bounds::Postgres)
     ]
 }
 
@@ -186,6 +190,7 @@ struct Pair {
     leases: Vec<Lease>,
     /// The last field: a rotation may continue until the store is dropped, and needs the directory.
     dir: tempfile::TempDir,
+    database: Option<Database>,
 }
 
 impl Pair {
@@ -196,7 +201,13 @@ impl Pair {
             ModelStore::new(ShardId(7), clock.clone(), signals).with_queue_jobs_max(QUEUE_JOBS_MAX);
         let dir = tempfile::tempdir().unwrap();
         let (jobs, leases) = (Vec::new(), Vec::new());
-        let mut pair = Self { clock, model, store: None, bounds, jobs, leases, dir };
+        let database = (bounds == Bounds::Postgres).then(Database::new).flatten();
+        // Where the tests may skip PostgreSQL.
+        let bounds = match bounds {
+            Bounds::Postgres if database.is_none() => Bounds::Usual,
+            bounds => bounds,
+        };
+        let mut pair = Self { clock, model, store: None, bounds, jobs, leases, dir, database };
         pair.reopen();
         pair
     }
@@ -215,14 +226,19 @@ impl Pair {
             settings.journal_bytes = 0;
             settings.segment_bytes = 512;
         }
-        settings.on_fatal = Arc::new(|reason| {
-            println!("the store failed: {reason}");
-            std::process::abort();
-        });
+        // The next answer differs from the model's, so that the case is made as short as possible.
+        settings.on_fatal = Arc::new(|reason| println!("the store failed: {reason}"));
         let signals = Arc::new(Signals::default());
         let clock = self.clock.clone();
         self.store = Some(match self.bounds {
             Bounds::InMemory => Store::in_memory(ShardId(7), clock, signals, settings).unwrap(),
+            Bounds::Postgres => {
+                settings.payload_cache_bytes = 0;
+                settings.chunk_cache_bytes = 0;
+                let database = self.database.as_ref().unwrap();
+                settings.secrets_key = Some(database.key_file());
+                Store::open_postgres(&database.url(), clock, signals, settings).unwrap().0
+            }
             Bounds::Usual | Bounds::Small | Bounds::ArchivingAtOnce => {
                 Store::open(self.dir.path(), clock, signals, settings).unwrap().0
             }
@@ -277,6 +293,7 @@ impl Pair {
             {
                 return;
             }
+            Op::Restore { .. } | Op::Rotate { .. } if self.bounds == Bounds::Postgres => return,
             Op::Crash | Op::Close => {
                 self.flush().await;
                 if matches!(op, Op::Close) {

@@ -10,8 +10,8 @@ use crate::format::pages::{self, Page};
 use crate::format::payload::InputBytes;
 use crate::journal::checksum::{self, PayloadPart};
 use crate::seal::Seal;
-use crate::state::batch::{Batch, JobWrite, RowWrite};
-use crate::state::job::Stored;
+use crate::state::batch::{Batch, Fixed, JobWrite, RowWrite};
+use crate::state::job::{NewRow, Stored};
 use crate::state::meters::UsageWrite;
 
 /// The image of a batch, and its payloads.
@@ -40,20 +40,7 @@ fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) ->
     let fixed = &write.fixed;
     let state = match &write.kind {
         RowWrite::Insert(new) => StateImage::New {
-            fixed: FixedImage {
-                owner: new.owner.as_str(),
-                low_priority: fixed.low_priority,
-                execution_timeout_ms: fixed.execution_timeout_ms,
-                ttl_ms: new.ttl_ms,
-                retention_ms: fixed.retention.default_ms,
-                created_at: fixed.created_at.as_millis(),
-                webhook: new.webhook.as_deref().map(|url| &**url),
-                retention_completed_ms: fixed.retention.chosen.completed_ms,
-                retention_failed_ms: fixed.retention.chosen.failed_ms,
-                retention_cancelled_ms: fixed.retention.chosen.cancelled_ms,
-                tags: new.tags.as_ref().map(Tags::as_str),
-                trace: new.trace,
-            },
+            fixed: fixed_image(fixed, new),
             row: write.row.image(),
             input: write.row.needs_input().then(|| {
                 let InputBytes { body, rest } = InputBytes::of(&new.input, seal, fixed.seq);
@@ -77,11 +64,7 @@ fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) ->
         }
         DeliveryImage::of(fixed.endpoint, &new.delivery)
     });
-    let idempotency = write.idempotency.map(|Idempotency { key, content }| IdempotencyImage {
-        key,
-        content,
-        at: fixed.created_at.as_millis(),
-    });
+    let idempotency = write.idempotency.map(|idempotency| idempotency_image(idempotency, fixed));
     JobImage {
         seq: fixed.seq,
         id: fixed.id.to_bytes(),
@@ -94,4 +77,28 @@ fn job<'a>(write: &'a JobWrite, seal: &Seal, payloads: &mut Vec<PayloadPart>) ->
         has_body: write.delivery.as_ref().is_some_and(|new| new.body.is_some()),
         delivery,
     }
+}
+
+/// The columns of a new job that never change.
+pub(crate) fn fixed_image<'a>(fixed: &Fixed, new: &'a NewRow) -> FixedImage<'a> {
+    FixedImage {
+        owner: new.owner.as_str(),
+        low_priority: fixed.low_priority,
+        execution_timeout_ms: fixed.execution_timeout_ms,
+        ttl_ms: new.ttl_ms,
+        retention_ms: fixed.retention.default_ms,
+        created_at: fixed.created_at.as_millis(),
+        webhook: new.webhook.as_deref().map(|url| &**url),
+        retention_completed_ms: fixed.retention.chosen.completed_ms,
+        retention_failed_ms: fixed.retention.chosen.failed_ms,
+        retention_cancelled_ms: fixed.retention.chosen.cancelled_ms,
+        tags: new.tags.as_ref().map(Tags::as_str),
+        trace: new.trace,
+    }
+}
+
+/// The idempotency record of a new job.
+pub(crate) fn idempotency_image(idempotency: Idempotency, fixed: &Fixed) -> IdempotencyImage {
+    let Idempotency { key, content } = idempotency;
+    IdempotencyImage { key, content, at: fixed.created_at.as_millis() }
 }

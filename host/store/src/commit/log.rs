@@ -50,6 +50,10 @@ pub(crate) enum WriteError {
     /// There is no space. Nothing was written, and the same batch may be written again.
     #[error("{0}")]
     NoSpace(std::io::Error),
+    /// The medium does not answer at present. The same batch must be written again: the log finds out
+    /// whether it was written.
+    #[error("{0}")]
+    Unavailable(String),
     /// The content of the medium is unknown: the store must end.
     #[error("{0}")]
     Fatal(Failure),
@@ -59,6 +63,7 @@ impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::NoSpace(error) => Self::Journal(error),
+            WriteError::Unavailable(reason) => Self::Server(reason),
             WriteError::Fatal(failure) => failure,
         }
     }

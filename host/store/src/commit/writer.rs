@@ -66,6 +66,19 @@ fn write(log: &mut dyn BatchLog, shared: &Shared, batch: &Batch) -> Result<Writt
                 }
                 thread::sleep(SPACE_PAUSE);
             }
+            // The log has refused new work; everything that is accepted waits. The batch of a store that is
+            // being opened or closed does not.
+            Err(WriteError::Unavailable(reason)) => {
+                match shared.index().phase() {
+                    Phase::Open if shared.is_serving() => {}
+                    Phase::Open | Phase::Closing if pauses < SPACE_PAUSES_MAX => pauses += 1,
+                    Phase::Closed => return Err(Failure::Ended),
+                    Phase::Open | Phase::Closing | Phase::Drained => {
+                        return Err(Failure::Server(reason));
+                    }
+                }
+                thread::sleep(SPACE_PAUSE);
+            }
             written => {
                 if space_wait.is_some() {
                     info!("the journal continues: the disk has space again");

@@ -74,6 +74,7 @@ impl JobStore for Store {
 
     async fn submit(&self, mut job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let shared = &self.shared;
+        shared.check_available()?;
         let body = std::mem::replace(&mut job.input, Json::null());
         let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
         let Some(reserved) = shared.reserve_if(input.len(), DiskSpaceGauge::admits_work).await?
@@ -268,6 +269,7 @@ impl JobStore for Store {
         id: JobId,
         waiting_jobs_max: Option<u32>,
     ) -> Result<RetryAnswer, StoreError> {
+        self.shared.check_available()?;
         let (ack, on_disk) = oneshot::channel();
         let max = self.shared.settings.endpoint_max().of(waiting_jobs_max);
         // Of the archived jobs, only those that can be retried come back to memory.

@@ -37,6 +37,10 @@ use crate::format::payload::{Found, InputBytes, Kind, Payload};
 use crate::journal::Journal;
 use crate::medium::{Medium, PayloadLocation};
 use crate::memory::{Memory, MemoryLog, MemoryReader};
+use crate::postgres::load::load;
+use crate::postgres::log::PostgresLog;
+use crate::postgres::reader::PostgresReader;
+use crate::postgres::{self, Opened, Postgres};
 use crate::recover;
 use crate::seal::Seal;
 use crate::settings::Settings;
@@ -140,6 +144,49 @@ impl Store {
         let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
         let reader = MemoryReader::new(shared.clone(), memory.clone());
         Self::start(shared, MemoryLog(memory), || reader.start())
+    }
+
+    /// Opens the store in the PostgreSQL database at `url`, makes or upgrades its tables, and ends the
+    /// session of the host that had it open before. Blocks; takes some seconds for a million jobs.
+    ///
+    /// `settings.secrets_key` names the file with the key of the stored secrets, which all hosts of a
+    /// database share; the first one creates it.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the reason, such as that another host has the database open.
+    pub fn open_postgres(
+        url: &str,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+    ) -> Result<(Self, Recovery), OpenError> {
+        // On a separate thread: the connections wait, and a thread of an asynchronous runtime must not.
+        let opened = thread::scope(|scope| {
+            scope.spawn(|| Self::open_postgres_here(url, clock, signals, settings)).join()
+        });
+        opened.unwrap_or_else(|_| Err(OpenError::Repair("the start panicked".to_owned())))
+    }
+
+    fn open_postgres_here(
+        url: &str,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let mut opened = postgres::open(url, settings.secrets_key.as_deref())?;
+        let owners = Owners::new(settings.disk_space.clone(), settings.owners_max());
+        let now = clock.now();
+        let mut index = load(&mut opened.reader, &opened.seal, owners, now)?;
+        let mut recovery = Recovery { was_clean: opened.was_clean, ..Recovery::default() };
+        index.repair(now, &mut recovery);
+        index.begin_epoch(StoreEpoch(u32::try_from(opened.session.number).unwrap_or(u32::MAX)));
+        let Opened { shard, seal, session, writer, reader, .. } = opened;
+        let postgres = Arc::new(Postgres::default());
+        let medium = (postgres.clone() as Arc<dyn Medium>, seal.clone());
+        let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
+        let log = PostgresLog::new(writer, postgres.clone(), seal, session);
+        let reader = PostgresReader::new(shared.clone(), postgres, reader, session);
+        Ok((Self::start(shared, log, || reader.start())?, recovery))
     }
 
     /// Starts the threads: first that of the medium, since the writer may wait for it.

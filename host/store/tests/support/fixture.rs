@@ -13,6 +13,7 @@ use gristmill_core::usage::UsageStore;
 use gristmill_store::{ModelStore, Settings, Store};
 use tempfile::TempDir;
 
+use super::postgres::Database;
 use super::{QUEUE_JOBS_MAX, START, endpoint, job, open_with, submit, worker};
 
 pub(crate) trait AnyStore: JobStore + CatalogStore + UsageStore + JobActionStore {}
@@ -24,6 +25,8 @@ pub(crate) struct Fixture {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) signals: Arc<Signals>,
     _dir: Option<TempDir>,
+    /// Dropped after the store.
+    _database: Option<Database>,
 }
 
 impl Fixture {
@@ -32,14 +35,22 @@ impl Fixture {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let settings = super::settings();
         let store = Store::in_memory(ShardId(7), clock.clone(), signals.clone(), settings).unwrap();
-        Self { store: Arc::new(store), clock, signals, _dir: None }
+        Self { store: Arc::new(store), clock, signals, _dir: None, _database: None }
+    }
+
+    /// The engine over PostgreSQL; `None` where the tests may skip it.
+    pub(crate) fn postgres() -> Option<Self> {
+        let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
+        let database = Database::new()?;
+        let store = super::open_postgres(super::without_caches(), &database, &clock, &signals);
+        Some(Self { store: Arc::new(store), clock, signals, _dir: None, _database: Some(database) })
     }
 
     pub(crate) fn model() -> Self {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let store = ModelStore::new(ShardId(7), clock.clone(), signals.clone())
             .with_queue_jobs_max(QUEUE_JOBS_MAX);
-        Self { store: Arc::new(store), clock, signals, _dir: None }
+        Self { store: Arc::new(store), clock, signals, _dir: None, _database: None }
     }
 
     pub(crate) fn journal() -> Self {
@@ -58,7 +69,7 @@ impl Fixture {
         let (clock, signals) = (Arc::new(ManualClock::new(START)), Arc::new(Signals::default()));
         let dir = tempfile::tempdir().unwrap();
         let (store, _) = open_with(settings, dir.path(), &clock, &signals);
-        Self { store: Arc::new(store), clock, signals, _dir: Some(dir) }
+        Self { store: Arc::new(store), clock, signals, _dir: Some(dir), _database: None }
     }
 
     /// Submits a job with the defaults and waits until it is durable.
@@ -93,7 +104,7 @@ impl Fixture {
     }
 }
 
-/// Makes five tests of each function that takes a [`Fixture`]: with the model, with the engine over each
+/// Makes six tests of each function that takes a [`Fixture`]: with the model, with the engine over each
 /// medium, with a journal that is checkpointed all the time, and with one whose ended jobs also leave memory
 /// at once.
 macro_rules! contract {
@@ -105,6 +116,14 @@ macro_rules! contract {
         mod memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() { super::$name(crate::support::fixture::Fixture::memory()).await })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                if let Some(fixture) = crate::support::fixture::Fixture::postgres() {
+                    super::$name(fixture).await;
+                }
+            })*
         }
         mod journal {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

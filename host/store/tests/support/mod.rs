@@ -3,6 +3,7 @@
 pub(crate) mod ended;
 pub(crate) mod fixture;
 pub(crate) mod on_disk;
+pub(crate) mod postgres;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -24,6 +25,8 @@ use gristmill_core::usage::{Metered, UsageFilter, UsageQuery};
 use gristmill_store::{Recovery, Settings, Store};
 use tempfile::TempDir;
 
+use self::postgres::Database;
+
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 pub(crate) const TTL_MS: u64 = 86_400_000;
 pub(crate) const TIMEOUT_MS: u64 = 600_000;
@@ -31,6 +34,11 @@ pub(crate) const QUEUE_JOBS_MAX: usize = 1_500;
 
 pub(crate) fn settings() -> Settings {
     Settings { queue_jobs_max: QUEUE_JOBS_MAX, ..Settings::default() }
+}
+
+/// Everything that readers see comes from the medium.
+pub(crate) fn without_caches() -> Settings {
+    Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings() }
 }
 
 /// A journal with hardly room for a batch, and no caches: everything is soon in the database.
@@ -64,6 +72,16 @@ pub(crate) fn open_with(
     signals: &Arc<Signals>,
 ) -> (Store, Recovery) {
     Store::open(dir, clock.clone(), signals.clone(), settings).unwrap()
+}
+
+pub(crate) fn open_postgres(
+    settings: Settings,
+    database: &Database,
+    clock: &Arc<ManualClock>,
+    signals: &Arc<Signals>,
+) -> Store {
+    let settings = Settings { secrets_key: Some(database.key_file()), ..settings };
+    Store::open_postgres(&database.url(), clock.clone(), signals.clone(), settings).unwrap().0
 }
 
 /// A data directory of a backup's files.

@@ -6,10 +6,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use rand::seq::SliceRandom;
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "jobs/s",
     "CPU us/job",
     "of its engine",
+    "of its server",
     "written B/job",
     "dirtied B/job",
     "syncs/job",
@@ -107,13 +108,15 @@ fn disk_mib(dir: &Path) -> f64 {
     blocks as f64 * 512.0 / f64::from(1 << 20)
 }
 
-/// `--engines store,fjall,… --payload BYTES --kept JOBS --tasks 1,64,256 --rounds N --ms MS --warm JOBS`
+/// `--engines store,fjall,… --payload BYTES --kept JOBS --tasks 1,64,256 --rounds N --ms MS --warm JOBS
+/// --work run|sync`
 pub fn bench(args: &[&str]) {
     let engines: Vec<_> =
         option(args, "engines", "store,fjall,rocksdb,sqlite,bare").split(',').collect();
     let tasks: Vec<&str> = option(args, "tasks", "1,64,256").split(',').collect();
     let rounds: usize = option(args, "rounds", "10").parse().unwrap();
     let ms = option(args, "ms", "2000");
+    let work = option(args, "work", "run");
     let (payload, kept) = (option(args, "payload", "200"), option(args, "kept", "500"));
     let warm = option(args, "warm", "50000");
     let data = PathBuf::from(option(args, "dir", "data"));
@@ -136,7 +139,7 @@ pub fn bench(args: &[&str]) {
             let mut order: Vec<_> = (0..engines.len()).collect();
             order.shuffle(&mut rand::rng());
             for at in order {
-                let figures = running[at].command(&format!("run {tasks} {ms}"));
+                let figures = running[at].command(&format!("{work} {tasks} {ms}"));
                 disk[at] = disk[at].max(disk_mib(&data.join(engines[at])));
                 eprintln!("{round} {tasks} {} {figures:?}", running[at].engine);
                 found[at][n].push(figures);
@@ -174,7 +177,7 @@ pub fn bench(args: &[&str]) {
                 ratio(0),
                 ratio(1),
                 ratio(2),
-                ratio(3),
+                ratio(4),
                 disk[at],
             );
         }

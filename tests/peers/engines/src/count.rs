@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// Processes of database servers that this process has started; their children count too.
+pub static SERVERS: parking_lot::Mutex<Vec<u32>> = parking_lot::Mutex::new(Vec::new());
+
 static SYNCS: AtomicU64 = AtomicU64::new(0);
 
 macro_rules! counted {
@@ -28,6 +31,8 @@ pub struct Counters {
     pub cpu_us: f64,
     /// Of the threads that are neither the main thread nor tokio's: the writer and the engine's own.
     pub engine_us: f64,
+    /// Of the servers in [`SERVERS`]; not part of the other two.
+    pub server_us: f64,
     /// Bytes that were passed to write calls.
     pub written: u64,
     /// The kernel's count of dirtied pages; it counts whole large folios.
@@ -47,6 +52,7 @@ impl Counters {
         Self {
             cpu_us: time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3,
             engine_us: engine_us(),
+            server_us: server_us(),
             written: field("wchar:"),
             dirtied: field("write_bytes:"),
             syncs: SYNCS.load(Relaxed),
@@ -57,6 +63,7 @@ impl Counters {
         Self {
             cpu_us: self.cpu_us - before.cpu_us,
             engine_us: self.engine_us - before.engine_us,
+            server_us: self.server_us - before.server_us,
             written: self.written - before.written,
             dirtied: self.dirtied - before.dirtied,
             syncs: self.syncs - before.syncs,
@@ -75,6 +82,30 @@ fn engine_us() -> f64 {
         let stat = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
         let nanos = stat.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
         sum += nanos.unwrap_or_default() / 1e3;
+    }
+    sum
+}
+
+/// The processor time of the servers' living processes. A background process that ended takes its time
+/// with it.
+fn server_us() -> f64 {
+    let servers = SERVERS.lock();
+    let mut sum = 0.0;
+    if servers.is_empty() {
+        return sum;
+    }
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let parent = after_name.split_whitespace().nth(1).and_then(|word| word.parse::<u32>().ok());
+        if servers.contains(&id) || parent.is_some_and(|parent| servers.contains(&parent)) {
+            let stat = std::fs::read_to_string(process.path().join("schedstat")).unwrap_or_default();
+            let nanos = stat.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
+            sum += nanos.unwrap_or_default() / 1e3;
+        }
     }
     sum
 }

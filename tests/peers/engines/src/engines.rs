@@ -34,15 +34,17 @@ pub fn open(engine: &str, dir: &Path) -> Box<dyn Engine> {
         "rocksdb" => Box::new(Rocks::open(dir)),
         #[cfg(feature = "sqlite")]
         "sqlite" => Box::new(Sqlite::open(dir)),
+        #[cfg(feature = "postgres")]
+        _ if engine.starts_with("pg-") => crate::postgres::open(engine, dir),
         _ => panic!("no engine {engine}"),
     }
 }
 
-const WAITING: u8 = 0;
-const COMPLETED: u8 = 1;
+pub const WAITING: u8 = 0;
+pub const COMPLETED: u8 = 1;
 
 /// A job's row, of about the size of our own: identifiers, times, limits, status and claim.
-fn state(id: u64, status: u8) -> [u8; 80] {
+pub fn state(id: u64, status: u8) -> [u8; 80] {
     let mut row = [0x5a; 80];
     row[..8].copy_from_slice(&id.to_le_bytes());
     row[8] = status;

@@ -12,6 +12,8 @@ mod bench;
 mod count;
 mod engines;
 mod peer;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "store")]
 mod store;
 
@@ -28,6 +30,8 @@ pub enum System {
     #[cfg(feature = "store")]
     Store(Arc<store::Store>),
     Peer(Arc<peer::Peer>),
+    #[cfg(feature = "postgres")]
+    Claims(Arc<postgres::Claims>),
 }
 
 impl Clone for System {
@@ -36,6 +40,8 @@ impl Clone for System {
             #[cfg(feature = "store")]
             Self::Store(it) => Self::Store(it.clone()),
             Self::Peer(it) => Self::Peer(it.clone()),
+            #[cfg(feature = "postgres")]
+            Self::Claims(it) => Self::Claims(it.clone()),
         }
     }
 }
@@ -50,6 +56,11 @@ impl System {
                 let (it, waiting) = store::Store::open(dir, kept);
                 (Self::Store(it), waiting)
             }
+            #[cfg(feature = "postgres")]
+            "pg-claims" | "pg-claims+standby" => {
+                let has_standby = engine.ends_with("+standby");
+                (Self::Claims(postgres::Claims::open(dir, has_standby, kept)), 0)
+            }
             _ => {
                 let (it, waiting) = peer::Peer::open(engines::open(engine, dir), kept);
                 (Self::Peer(it), waiting)
@@ -62,6 +73,8 @@ impl System {
             #[cfg(feature = "store")]
             Self::Store(it) => it.submit(payload).await,
             Self::Peer(it) => it.submit(payload.clone()).await,
+            #[cfg(feature = "postgres")]
+            Self::Claims(it) => it.submit(payload.clone()).await,
         }
     }
 
@@ -71,6 +84,22 @@ impl System {
             #[cfg(feature = "store")]
             Self::Store(it) => it.run(result).await,
             Self::Peer(it) => it.run(result.clone()).await,
+            #[cfg(feature = "postgres")]
+            Self::Claims(it) => it.run(result.clone()).await,
+        }
+    }
+
+    /// Submits a job, and runs the oldest waiting job, without waiting for the submission where the system
+    /// can do so.
+    async fn live(&self, payload: &Bytes, result: &Bytes) {
+        match self {
+            // The claim must find a committed row.
+            #[cfg(feature = "postgres")]
+            Self::Claims(_) => {
+                self.submit(payload).await;
+                self.run(result).await;
+            }
+            _ => drop(tokio::join!(self.submit(payload), self.run(result))),
         }
     }
 
@@ -80,6 +109,8 @@ impl System {
             #[cfg(feature = "store")]
             Self::Store(it) => it.expire().await,
             Self::Peer(it) => it.expire().await,
+            #[cfg(feature = "postgres")]
+            Self::Claims(it) => it.expire().await,
         }
     }
 
@@ -88,6 +119,8 @@ impl System {
             #[cfg(feature = "store")]
             Self::Store(it) => it.commits(),
             Self::Peer(it) => it.commits(),
+            #[cfg(feature = "postgres")]
+            Self::Claims(it) => it.commits(),
         }
     }
 }
@@ -127,7 +160,10 @@ pub fn payload(bytes: usize) -> Bytes {
     text.into()
 }
 
-/// Reads commands from standard input: `run TASKS MS`, `jobs TASKS N`, `submit TASKS N`.
+/// Reads commands from standard input: `run TASKS MS`, `sync TASKS MS`, `jobs TASKS N`, `submit TASKS N`.
+///
+/// In `sync` a task does not wait for its submission before it claims and finishes a job, as a call of
+/// `/runsync` does not: a quick job is then one durable state.
 fn child(engine: &str, dir: &Path, payload_bytes: usize, kept: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -149,12 +185,13 @@ fn child(engine: &str, dir: &Path, payload_bytes: usize, kept: u64) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (what, tasks, n): (_, usize, u64) =
             (words[0], words[1].parse().unwrap(), words[2].parse().unwrap());
+        let (is_timed, is_sync) = (matches!(what, "run" | "sync"), what == "sync");
         let (input, output) = (payload(payload_bytes), payload(payload_bytes));
         let before = count::Counters::now();
         let commits = system.commits();
         let begun = Instant::now();
-        let until = begun + Duration::from_millis(if what == "run" { n } else { 3_600_000 });
-        let left = Arc::new(AtomicU64::new(if what == "run" { u64::MAX / 2 } else { n }));
+        let until = begun + Duration::from_millis(if is_timed { n } else { 3_600_000 });
+        let left = Arc::new(AtomicU64::new(if is_timed { u64::MAX / 2 } else { n }));
         let is_life = what != "submit";
         let each = (0..tasks).map(|_| {
             let (system, input, output) = (system.clone(), input.clone(), output.clone());
@@ -165,9 +202,13 @@ fn child(engine: &str, dir: &Path, payload_bytes: usize, kept: u64) {
                     && left.try_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok()
                 {
                     let submitted = Instant::now();
-                    system.submit(&input).await;
+                    if is_sync {
+                        system.live(&input, &output).await;
+                    } else {
+                        system.submit(&input).await;
+                    }
                     acks.push((submitted.elapsed().as_nanos() / 100).min(u32::MAX as u128) as u32);
-                    if is_life {
+                    if is_life && !is_sync {
                         system.run(&output).await;
                     }
                 }
@@ -189,11 +230,12 @@ fn child(engine: &str, dir: &Path, payload_bytes: usize, kept: u64) {
         let jobs = acks.len() as f64;
         let at = |q: f64| f64::from(acks[((acks.len() - 1) as f64 * q) as usize]) / 1e4;
         println!(
-            "{} {:.1} {:.3} {:.3} {:.1} {:.1} {:.5} {:.5} {:.4} {:.4} {}",
+            "{} {:.1} {:.3} {:.3} {:.3} {:.1} {:.1} {:.5} {:.5} {:.4} {:.4} {}",
             acks.len(),
             jobs / secs,
             spent.cpu_us / jobs,
             spent.engine_us / jobs,
+            spent.server_us / jobs,
             spent.written as f64 / jobs,
             spent.dirtied as f64 / jobs,
             spent.syncs as f64 / jobs,

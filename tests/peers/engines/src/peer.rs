@@ -41,6 +41,52 @@ pub struct Peer {
     kept: u64,
 }
 
+/// Calls that one thread answers together.
+#[cfg(feature = "postgres")]
+pub struct Queue<A, R> {
+    calls: Mutex<Vec<(A, oneshot::Sender<R>)>>,
+    has_work: Condvar,
+}
+
+#[cfg(feature = "postgres")]
+impl<A, R> Default for Queue<A, R> {
+    fn default() -> Self {
+        Self { calls: Mutex::default(), has_work: Condvar::new() }
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl<A, R> Queue<A, R> {
+    pub async fn call(&self, asked: A) -> R {
+        let (answer, answered) = oneshot::channel();
+        self.calls.lock().push((asked, answer));
+        self.has_work.notify_one();
+        answered.await.unwrap()
+    }
+
+    /// Answers all waiting calls with one call of `answer`, which returns as many values, again and again.
+    pub fn serve(&self, mut answer: impl FnMut(Vec<A>) -> Vec<R>) {
+        loop {
+            let calls = {
+                let mut calls = self.calls.lock();
+                while calls.is_empty() {
+                    self.has_work.wait(&mut calls);
+                }
+                std::mem::take(&mut *calls)
+            };
+            let begun = Instant::now();
+            let in_flight = calls.len();
+            let (asked, callers): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+            let answers = answer(asked);
+            assert_eq!(answers.len(), callers.len());
+            for (caller, answer) in callers.into_iter().zip(answers) {
+                let _ = caller.send(answer);
+            }
+            std::thread::sleep(pause(in_flight).saturating_sub(begun.elapsed()));
+        }
+    }
+}
+
 /// As in the store's settings.
 const BATCH_JOBS_MAX: usize = 1_024;
 const BATCH_BYTES_MAX: usize = 4 << 20;

@@ -1,0 +1,222 @@
+//! A connection to the database, for a thread that may block.
+//!
+//! The statements of a transaction are sent together, so that it costs one round trip, and the answer to
+//! each of them is checked: the `COMMIT` of a transaction that has failed succeeds, as a `ROLLBACK`.
+//!
+//! **Bounds.** An operation takes at most [`ANSWER_TIME_MAX`]; then the connection is closed.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::future::{join3, try_join_all};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+
+/// Longest time of a commit or a query. A database that has stopped without closing its connections counts
+/// as lost after it.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Longest time to connect.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Settings of each connection. All statements look rows up by their key. Without statistics, as in a new
+/// database, the planner would read whole tables for that, and would continue to do so: it plans a prepared
+/// statement once.
+const SETTINGS: &str = "SET search_path = gristmill; SET enable_seqscan = off; SET jit = off; \
+     SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '10s'; SET timezone = 'UTC'";
+
+/// A failed operation on the database.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DatabaseError {
+    /// There is no connection, or the server does not work at present. Whether a transaction was committed
+    /// is unknown.
+    #[error("the database is unavailable: {0}")]
+    Unavailable(String),
+    /// The server's disk is full. Nothing was written.
+    #[error("the database's disk is full: {0}")]
+    NoSpace(String),
+    /// Another host has taken the database over. Nothing was written, and nothing will be.
+    #[error("another host has taken over the database")]
+    Fenced,
+    /// The server does not accept the statement, or the connection's settings.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A value of a statement.
+pub(crate) type Value<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+/// A statement with its values.
+pub(crate) struct Call<'a> {
+    pub(crate) sql: &'static str,
+    pub(crate) values: Vec<Value<'a>>,
+}
+
+impl Debug for Call<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.sql)
+    }
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(sql: &'static str, values: Vec<Value<'a>>) -> Self {
+        Self { sql, values }
+    }
+}
+
+/// A connection that is opened when it is needed, and again after it was lost.
+pub(crate) struct Connection {
+    config: Config,
+    /// Present until the drop.
+    runtime: Option<Runtime>,
+    open: Option<Open>,
+}
+
+struct Open {
+    client: Client,
+    statements: HashMap<&'static str, Statement>,
+}
+
+impl Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection(open: {})", self.open.is_some())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A runtime must not wait for its tasks where the thread of another one drops it.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Connection {
+    /// A connection that is not open yet.
+    ///
+    /// # Errors
+    /// When the system has no resources for its event loop.
+    pub(crate) fn new(config: &Config) -> std::io::Result<Self> {
+        let mut config = config.clone();
+        config.connect_timeout(CONNECT_TIME_MAX).application_name("gristmill");
+        // A machine that has vanished closes no connection.
+        config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(15));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { config, runtime: Some(runtime), open: None })
+    }
+
+    /// Whether no connection is open, so that the next operation opens one.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| open.client.is_closed())
+    }
+
+    /// Runs `work` on the open connection. After a failure that leaves the connection in doubt, it is closed.
+    fn run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Open) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, DatabaseError> {
+        let runtime = self.runtime.as_ref().expect("a runtime until the drop");
+        if self.is_closed() {
+            self.open = None;
+            let connected =
+                runtime.block_on(async { timeout(CONNECT_TIME_MAX, connect(&self.config)).await });
+            self.open = Some(connected.map_err(|_| late())??);
+        }
+        let open = self.open.as_mut().expect("it was opened");
+        let done = runtime.block_on(async { timeout(ANSWER_TIME_MAX, work(open)).await });
+        let done = done.map_err(|_| late()).and_then(|done| done.map_err(|error| classify(&error)));
+        if matches!(done, Err(DatabaseError::Unavailable(_))) {
+            self.open = None;
+        }
+        done
+    }
+
+    /// Runs statements as one transaction, and returns the numbers of their rows.
+    pub(crate) fn transaction(&mut self, calls: &[Call<'_>]) -> Result<Vec<u64>, DatabaseError> {
+        self.run(async |open| {
+            open.prepare(calls).await?;
+            let Open { client, statements } = open;
+            let each = calls.iter().filter_map(|call| Some((statements.get(call.sql)?, call)));
+            let each = each
+                .map(async |(statement, call)| client.execute(statement, &values_of(call)).await);
+            // The messages are sent in the order of the first polls.
+            let (begun, done, committed) = join3(
+                client.batch_execute("BEGIN"),
+                try_join_all(each),
+                client.batch_execute("COMMIT"),
+            )
+            .await;
+            begun?;
+            let rows = done?;
+            committed?;
+            Ok(rows)
+        })
+    }
+
+    /// The rows of a query.
+    pub(crate) fn query(&mut self, call: &Call<'_>) -> Result<Vec<Row>, DatabaseError> {
+        self.run(async |open| {
+            open.prepare(std::slice::from_ref(call)).await?;
+            let Some(statement) = open.statements.get(call.sql) else { return Ok(Vec::new()) };
+            open.client.query(statement, &values_of(call)).await
+        })
+    }
+
+    /// Runs statements without values, one after the other.
+    pub(crate) fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
+        self.run(async |open| open.client.batch_execute(sql).await)
+    }
+}
+
+impl Open {
+    async fn prepare(&mut self, calls: &[Call<'_>]) -> Result<(), tokio_postgres::Error> {
+        for call in calls {
+            if !self.statements.contains_key(call.sql) {
+                let statement = self.client.prepare(call.sql).await?;
+                self.statements.insert(call.sql, statement);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn values_of<'a>(call: &'a Call<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
+    call.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
+}
+
+async fn connect(config: &Config) -> Result<Open, DatabaseError> {
+    let (client, connection) = config.connect(NoTls).await.map_err(|error| classify(&error))?;
+    tokio::spawn(connection);
+    client.batch_execute(SETTINGS).await.map_err(|error| classify(&error))?;
+    Ok(Open { client, statements: HashMap::new() })
+}
+
+fn late() -> DatabaseError {
+    DatabaseError::Unavailable("it does not answer".to_owned())
+}
+
+fn classify(error: &tokio_postgres::Error) -> DatabaseError {
+    let Some(found) = error.as_db_error() else {
+        let details =
+            std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+        return DatabaseError::Unavailable(details);
+    };
+    let (code, details) = (found.code(), format!("{} ({})", found.message(), found.code().code()));
+    let is_of = |class: &str| code.code().starts_with(class);
+    if *code == SqlState::DIVISION_BY_ZERO {
+        // Only the check of the session divides.
+        DatabaseError::Fenced
+    } else if *code == SqlState::DISK_FULL {
+        DatabaseError::NoSpace(details)
+    // Connections, resources, an operator's intervention, lock and deadlock timeouts, a standby.
+    } else if ["08", "53", "57", "55P03", "40", "25006", "25P03"].iter().any(|class| is_of(class)) {
+        DatabaseError::Unavailable(details)
+    } else {
+        DatabaseError::Refused(details)
+    }
+}

@@ -1,0 +1,314 @@
+//! Fills the index from the database when a store is opened.
+
+use std::collections::HashMap;
+
+use gristmill_core::catalog::CatalogEntry;
+use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState, MadeAttempt};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
+use gristmill_core::record::JobCounts;
+use gristmill_core::time::Timestamp;
+use gristmill_core::trace::TraceContext;
+use gristmill_core::usage::{
+    Hour, NEWEST_HOURS, UsageFilter, UsageKey, UsageQuery, UsageRow, UsageSum,
+};
+use minicbor::Decode;
+use tokio_postgres::Row;
+
+use crate::error::OpenError;
+use crate::format::EndpointKey;
+use crate::format::image::{DeliveryImage, FixedImage, IdempotencyImage, NewJobImage, RowImage};
+use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::seal::Seal;
+use crate::state::index::Index;
+use crate::state::owners::Owners;
+use crate::tables::catalog;
+use crate::tables::sql::integer;
+
+/// Why the index cannot be filled.
+#[derive(Debug)]
+pub(crate) enum NotLoaded {
+    Failed(DatabaseError),
+    /// A row that cannot be read.
+    Damaged(String),
+}
+
+impl From<DatabaseError> for NotLoaded {
+    fn from(error: DatabaseError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<NotLoaded> for OpenError {
+    fn from(error: NotLoaded) -> Self {
+        match error {
+            NotLoaded::Failed(error) => error.into(),
+            NotLoaded::Damaged(details) => Self::Database(details),
+        }
+    }
+}
+
+/// Reads everything except the payloads.
+pub(crate) fn load(
+    connection: &mut Connection,
+    seal: &Seal,
+    owners: Owners,
+    now: Timestamp,
+) -> Result<Index, NotLoaded> {
+    let mut index = Index::new(owners);
+    load_endpoints(connection, &mut index)?;
+    load_jobs(connection, &mut index)?;
+    let mut endpoint_owners = HashMap::new();
+    for body in catalog_bodies(connection, seal)? {
+        let entry = catalog::parse(&body).map_err(|error| {
+            NotLoaded::Damaged(format!("a catalog entry cannot be read: {error}"))
+        })?;
+        if let CatalogEntry::Endpoint(endpoint) = entry {
+            endpoint_owners.insert(endpoint.id, endpoint.owner);
+        }
+    }
+    load_idempotency_records(connection, &mut index, &endpoint_owners)?;
+    load_deliveries(connection, &mut index, &endpoint_owners)?;
+    let sql = "SELECT coalesce(max(run), 0) FROM usage";
+    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    let last_run = rows.first().map_or(0, |row| row.get::<_, i64>(0));
+    let hours = Hour::of(now);
+    let query = UsageQuery {
+        hours: Hour(hours.0.saturating_sub(NEWEST_HOURS))..Hour(hours.0.saturating_add(1)),
+        filter: UsageFilter::default(),
+        after: None,
+        rows_max: usize::MAX,
+    };
+    let newest = usage(connection, &query, Hour::default())?;
+    index.restore_usage(u32::try_from(last_run).unwrap_or(u32::MAX), newest);
+    Ok(index)
+}
+
+fn load_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {
+    let sql = "SELECT seq, name, completed, failed, retried FROM endpoint ORDER BY seq";
+    for row in connection.query(&Call::new(sql, Vec::new()))? {
+        let name = EndpointId::new(row.get::<_, &str>(1))
+            .map_err(|error| damaged("endpoint", &row, error))?;
+        let counts = JobCounts {
+            completed: number(&row, 2),
+            failed: number(&row, 3),
+            retried: number(&row, 4),
+            ..JobCounts::default()
+        };
+        index.restore_endpoint(key(&row, 0), name, counts);
+    }
+    let mut stale = Vec::new();
+    let sql = "SELECT endpoint FROM deleting ORDER BY endpoint";
+    for row in connection.query(&Call::new(sql, Vec::new()))? {
+        if !index.continue_deletion(key(&row, 0)) {
+            stale.push(row.get::<_, i64>(0));
+        }
+    }
+    if !stale.is_empty() {
+        let unmark = "DELETE FROM deleting WHERE endpoint = ANY ($1::bigint[])";
+        connection.transaction(&[Call::new(unmark, vec![Box::new(stale)])])?;
+    }
+    Ok(())
+}
+
+fn load_jobs(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {
+    /// Rows in one answer: some MiB.
+    const SLICE: i64 = 10_000;
+    let sql = "SELECT seq, id, endpoint, fixed, state, input_bytes FROM job \
+         WHERE seq > $1::bigint ORDER BY seq LIMIT $2::bigint";
+    let mut after = i64::MIN;
+    loop {
+        let rows = connection.query(&Call::new(sql, vec![Box::new(after), Box::new(SLICE)]))?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after = last.get(0);
+        for row in &rows {
+            let missing = || damaged("job", row, "a column is missing");
+            let id: JobId = row
+                .get::<_, Option<&str>>(1)
+                .ok_or_else(missing)?
+                .parse()
+                .map_err(|error| damaged("job", row, error))?;
+            let endpoint = row.get::<_, Option<i64>>(2).and_then(|key| u32::try_from(key).ok());
+            let fixed: FixedImage<'_> =
+                decoded("job", row, row.get::<_, Option<&[u8]>>(3).ok_or_else(missing)?)?;
+            let state: RowImage<'_> = decoded("job", row, row.get(4))?;
+            let image = NewJobImage {
+                seq: number(row, 0),
+                id: id.to_bytes(),
+                endpoint: endpoint.ok_or_else(missing)?,
+                fixed,
+                row: state,
+                input_bytes: u32::try_from(row.get::<_, Option<i64>>(5).unwrap_or(0))
+                    .unwrap_or(u32::MAX),
+            };
+            index.restore_row(&image).map_err(|reason| damaged("job", row, reason))?;
+        }
+    }
+}
+
+fn load_idempotency_records(
+    connection: &mut Connection,
+    index: &mut Index,
+    owners: &HashMap<EndpointId, OwnerId>,
+) -> Result<(), NotLoaded> {
+    let sql = "SELECT seq, endpoint, job, record FROM idempotency ORDER BY seq";
+    for row in connection.query(&Call::new(sql, Vec::new()))? {
+        let job =
+            JobId::from_bytes(row.get(2)).map_err(|error| damaged("idempotency", &row, error))?;
+        let record: IdempotencyImage = decoded("idempotency", &row, row.get(3))?;
+        index.restore_idempotency_record(number(&row, 0), key(&row, 1), job, record, owners);
+    }
+    index.end_of_idempotency_records();
+    Ok(())
+}
+
+fn load_deliveries(
+    connection: &mut Connection,
+    index: &mut Index,
+    owners: &HashMap<EndpointId, OwnerId>,
+) -> Result<(), NotLoaded> {
+    let sql = "SELECT id, endpoint, state FROM delivery ORDER BY id";
+    for row in connection.query(&Call::new(sql, Vec::new()))? {
+        let endpoint = key(&row, 1);
+        let Some(name) = index.endpoint_name(endpoint) else {
+            index.drop_delivery(endpoint, DeliveryId(number(&row, 0)));
+            continue;
+        };
+        let image: DeliveryImage<'_> = decoded("delivery", &row, row.get(2))?;
+        let delivery =
+            delivery(&image, name).map_err(|reason| damaged("delivery", &row, reason))?;
+        index.restore_delivery(endpoint, delivery, None, owners);
+    }
+    Ok(())
+}
+
+fn delivery(image: &DeliveryImage<'_>, endpoint: EndpointId) -> Result<Delivery, String> {
+    let at = Timestamp::from_millis(image.at);
+    let state = match image.state {
+        0 => DeliveryState::Pending { due_at: at },
+        1 => DeliveryState::Delivered { at },
+        2 => DeliveryState::GivenUp { at },
+        other => return Err(format!("unknown delivery state {other}")),
+    };
+    let made =
+        |&(at, status): &(u64, Option<u16>)| MadeAttempt { at: Timestamp::from_millis(at), status };
+    Ok(Delivery {
+        id: DeliveryId(image.id),
+        endpoint,
+        job: JobId::from_bytes(&image.job).map_err(|error| error.to_string())?,
+        job_status: image.job_status.parse().map_err(|error| format!("{error}"))?,
+        job_retries: image.job_retries,
+        url: image.url.to_owned(),
+        body_bytes: image.body_bytes,
+        created_at: Timestamp::from_millis(image.created_at),
+        state,
+        attempts: image.attempts,
+        made: image.made.iter().map(made).collect(),
+        last: AttemptReport {
+            status: image.last_status,
+            error: image.last_error.map(str::to_owned),
+        },
+        trace: image.trace.and_then(|bytes| TraceContext::from_bytes(&bytes)),
+    })
+}
+
+/// The bodies of all rows of the catalog.
+pub(super) fn catalog_bodies(
+    connection: &mut Connection,
+    seal: &Seal,
+) -> Result<Vec<String>, NotLoaded> {
+    let sql =
+        "SELECT kind, name, body FROM catalog ORDER BY kind COLLATE \"C\", name COLLATE \"C\"";
+    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    rows.iter()
+        .map(|row| {
+            let (kind, name): (&str, &str) = (row.get(0), row.get(1));
+            let text = seal.open_text(row.get(2), &catalog::purpose(kind, name));
+            text.and_then(|text| String::from_utf8(text).ok()).ok_or_else(|| {
+                NotLoaded::Damaged(format!(
+                    "the {kind} `{name}` of the catalog cannot be decrypted"
+                ))
+            })
+        })
+        .collect()
+}
+
+/// The rows of a query of usage, beginning with the first hour that is still shown. An hour may have
+/// several runs, and its usage is the sum of theirs.
+pub(super) fn usage(
+    connection: &mut Connection,
+    query: &UsageQuery,
+    first_kept: Hour,
+) -> Result<Vec<UsageRow>, NotLoaded> {
+    let sql = "SELECT hour, endpoint, template, owner, sum(jobs)::bigint, sum(wall_ms)::bigint, \
+         sum(cpu_us)::bigint, sum(fuel)::bigint, max(memory_bytes_peak), sum(memory_mib_ms)::bigint, \
+         sum(bytes_in)::bigint, sum(bytes_out)::bigint, sum(chunks)::bigint \
+         FROM usage WHERE hour >= $1::bigint AND hour < $2::bigint \
+         AND (hour, endpoint COLLATE \"C\", template COLLATE \"C\", owner COLLATE \"C\") \
+         > ($3::bigint, $4::text, $5::text, $6::text) \
+         AND ($7::text IS NULL OR endpoint = $7) AND ($8::text IS NULL OR template = $8) \
+         AND ($9::text IS NULL OR owner = $9) GROUP BY hour, endpoint, template, owner \
+         ORDER BY hour, endpoint COLLATE \"C\", template COLLATE \"C\", owner COLLATE \"C\" LIMIT $10::bigint";
+    let after = query.after.as_ref();
+    let values: Vec<Value<'_>> = vec![
+        Box::new(i64::from(query.hours.start.max(first_kept).0)),
+        Box::new(i64::from(query.hours.end.0)),
+        Box::new(after.map_or(-1, |after| i64::from(after.hour.0))),
+        Box::new(after.map_or("", |after| after.endpoint.as_str())),
+        Box::new(after.map_or("", |after| after.template.as_str())),
+        Box::new(after.map_or("", |after| after.owner.as_str())),
+        Box::new(query.filter.endpoint.as_ref().map(EndpointId::as_str)),
+        Box::new(query.filter.template.as_ref().map(TemplateId::as_str)),
+        Box::new(query.filter.owner.as_ref().map(OwnerId::as_str)),
+        Box::new(integer(query.rows_max as u64)),
+    ];
+    let rows = connection.query(&Call::new(sql, values))?;
+    rows.iter().map(usage_row).collect()
+}
+
+fn usage_row(row: &Row) -> Result<UsageRow, NotLoaded> {
+    let hour = u32::try_from(row.get::<_, i64>(0)).map_err(|error| damaged("usage", row, error))?;
+    Ok(UsageRow {
+        key: UsageKey {
+            hour: Hour(hour),
+            endpoint: EndpointId::new(row.get::<_, &str>(1))
+                .map_err(|error| damaged("usage", row, error))?,
+            template: TemplateId::new(row.get::<_, &str>(2))
+                .map_err(|error| damaged("usage", row, error))?,
+            owner: OwnerId::new(row.get::<_, &str>(3))
+                .map_err(|error| damaged("usage", row, error))?,
+        },
+        sum: UsageSum {
+            jobs: number(row, 4),
+            wall_ms: number(row, 5),
+            cpu_us: number(row, 6),
+            fuel: number(row, 7),
+            memory_bytes_peak: number(row, 8),
+            memory_mib_ms: number(row, 9),
+            bytes_in: number(row, 10),
+            bytes_out: number(row, 11),
+            chunks: number(row, 12),
+        },
+    })
+}
+
+fn number(row: &Row, column: usize) -> u64 {
+    row.get::<_, i64>(column).unsigned_abs()
+}
+
+fn key(row: &Row, column: usize) -> EndpointKey {
+    EndpointKey(u32::try_from(row.get::<_, i64>(column)).unwrap_or(u32::MAX))
+}
+
+/// The finding for a row, which is named by its first column.
+fn damaged(table: &str, row: &Row, reason: impl std::fmt::Display) -> NotLoaded {
+    let seq: i64 = row.get(0);
+    NotLoaded::Damaged(format!("row {seq} of the table `{table}` cannot be read: {reason}"))
+}
+
+fn decoded<'a, T: Decode<'a, ()>>(
+    table: &str,
+    row: &'a Row,
+    bytes: &'a [u8],
+) -> Result<T, NotLoaded> {
+    minicbor::decode(bytes).map_err(|error| damaged(table, row, error))
+}

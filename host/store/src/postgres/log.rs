@@ -1,0 +1,119 @@
+//! Commits batches to the database.
+
+use std::sync::Arc;
+
+use tracing::{info, warn};
+
+use crate::commit::log::{BatchLog, WriteError, Written};
+use crate::error::Failure;
+use crate::medium::SegmentId;
+use crate::postgres::connection::{Connection, DatabaseError};
+use crate::postgres::session::Session;
+use crate::postgres::{Postgres, User, rows};
+use crate::seal::Seal;
+use crate::state::batch::Batch;
+
+/// Commits after which the records of earlier ones are removed.
+const PRUNE_EVERY: i64 = 1_000;
+
+/// The writer's connection.
+#[derive(Debug)]
+pub(crate) struct PostgresLog {
+    connection: Connection,
+    shared: Arc<Postgres>,
+    seal: Arc<Seal>,
+    session: Session,
+    /// The number of the last commit that is known to have taken place.
+    committed: i64,
+    /// Whether the outcome of the commit after it is unknown.
+    is_in_doubt: bool,
+}
+
+impl PostgresLog {
+    pub(crate) fn new(
+        connection: Connection,
+        shared: Arc<Postgres>,
+        seal: Arc<Seal>,
+        session: Session,
+    ) -> Self {
+        Self { connection, shared, seal, session, committed: 0, is_in_doubt: false }
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), DatabaseError> {
+        let next = self.committed + 1;
+        if self.is_in_doubt {
+            match self.session.last_commit(&mut self.connection)? {
+                None => return Err(DatabaseError::Fenced),
+                Some(last) if last == next => return Ok(()),
+                Some(last) if last == self.committed => {}
+                // After a failover to a server that had not received them.
+                Some(last) => {
+                    return Err(DatabaseError::Refused(format!(
+                        "the database has lost commits that it had confirmed: commit {} of this host is \
+                         missing, the last one is {last}",
+                        self.committed
+                    )));
+                }
+            }
+        }
+        let mut calls = rows::calls(batch, &self.seal);
+        if next % PRUNE_EVERY == 0 {
+            calls.push(self.session.prune_commits(self.committed));
+        }
+        let logged = calls.len();
+        calls.push(self.session.log_commit(next));
+        // The last statement, so that its lock is held for the time of the commit only.
+        calls.push(self.session.fence());
+        self.is_in_doubt = true;
+        let done = self.connection.transaction(&calls);
+        if !matches!(done, Err(DatabaseError::Unavailable(_))) {
+            self.is_in_doubt = false;
+        }
+        if done?.get(logged) != Some(&1) {
+            return Err(DatabaseError::Refused(format!(
+                "the database has lost commit {} of this host",
+                self.committed
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl BatchLog for PostgresLog {
+    fn wait_for_room(&self) {}
+
+    fn write(&mut self, batch: &Batch) -> Result<Written, WriteError> {
+        let error = match self.commit(batch) {
+            Ok(()) => {
+                if self.shared.set_cut_off(User::Writer, false) {
+                    info!("the database is available again");
+                }
+                self.is_in_doubt = false;
+                self.committed += 1;
+                if let Some(last) = batch.jobs.iter().map(|job| job.fixed.seq).max() {
+                    self.shared.commit_up_to(last);
+                }
+                return Ok(Written::nothing(batch.jobs.len()));
+            }
+            Err(error) => error,
+        };
+        Err(match error {
+            DatabaseError::Unavailable(_) => {
+                if self.shared.set_cut_off(User::Writer, true) {
+                    warn!("{error}; new work is refused until it is available again");
+                }
+                WriteError::Unavailable(error.to_string())
+            }
+            DatabaseError::NoSpace(details) => {
+                WriteError::NoSpace(std::io::Error::new(std::io::ErrorKind::StorageFull, details))
+            }
+            DatabaseError::Fenced | DatabaseError::Refused(_) => {
+                WriteError::Fatal(Failure::Server(error.to_string()))
+            }
+        })
+    }
+
+    fn begin_segment(&mut self) -> Result<SegmentId, WriteError> {
+        Ok(SegmentId(0))
+    }
+}

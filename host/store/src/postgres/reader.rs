@@ -1,0 +1,391 @@
+//! The thread that answers everything that is not in memory, and watches the database.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gristmill_core::backup::BackupError;
+use gristmill_core::disk_space::Shortage;
+use gristmill_core::payload::Json;
+use gristmill_core::secrets::RotateError;
+use gristmill_core::store::{StoreError, StoreFull};
+use gristmill_core::usage::Hour;
+use tracing::{error, info, warn};
+
+use crate::error::OpenError;
+use crate::format::CatalogRow;
+use crate::format::EndpointKey;
+use crate::format::pages::{Answer, Page, Query};
+use crate::format::payload::{Found, Kind, Payload, open_s3};
+use crate::postgres::connection::{Call, Connection, DatabaseError};
+use crate::postgres::load::{self, NotLoaded};
+use crate::postgres::session::{self, Session};
+use crate::postgres::{Postgres, User};
+use crate::shared::Shared;
+use crate::state::index::Phase;
+use crate::state::requests::DbRequest;
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::tables::catalog;
+use crate::tables::sql::integer;
+
+/// Interval at which an idle thread asks the database whether the session is alive. New work is refused at
+/// the latest this much later than the database's end.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause before the next attempt to reach the database.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Answers requests for rows.
+#[derive(Debug)]
+pub(crate) struct PostgresReader {
+    shared: Arc<Shared>,
+    medium: Arc<Postgres>,
+    connection: Connection,
+    session: Session,
+}
+
+/// Why the thread ends.
+enum End {
+    /// The store was closed, or has ended.
+    Closed,
+    Failed(String),
+}
+
+impl PostgresReader {
+    /// `connection` holds the session's lock.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        medium: Arc<Postgres>,
+        connection: Connection,
+        session: Session,
+    ) -> Self {
+        Self { shared, medium, connection, session }
+    }
+
+    /// Starts the thread. It ends when the index is closed, or drained.
+    pub(crate) fn start(self) -> Result<JoinHandle<()>, OpenError> {
+        let builder = Builder::new().name("store-reader".to_owned());
+        builder.spawn(move || self.run()).map_err(OpenError::Thread)
+    }
+
+    fn run(mut self) {
+        let shared = self.shared.clone();
+        shared.end(match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(End::Closed) => None,
+            Ok(End::Failed(reason)) => Some(reason),
+            Err(_) => Some("the database's thread panicked".to_owned()),
+        });
+    }
+
+    fn serve(&mut self) -> End {
+        loop {
+            let shared = self.shared.clone();
+            let mut index = shared.index();
+            let requests = index.take_requests();
+            if requests.is_empty() {
+                match index.phase() {
+                    Phase::Closed => return End::Closed,
+                    Phase::Drained => {
+                        drop(index);
+                        if let Err(error) = self.session.close(&mut self.connection) {
+                            warn!("the end of this host is not recorded in the database: {error}");
+                        }
+                        return End::Closed;
+                    }
+                    Phase::Open | Phase::Closing => {}
+                }
+                shared.wait_medium(&mut index, Some(LOOK_INTERVAL));
+                let dropped = index.take_dropped_records(self.medium.committed_seq());
+                drop(index);
+                if let Err(end) = self.until_done(|it| it.look(&dropped)) {
+                    return end;
+                }
+                continue;
+            }
+            drop(index);
+            for request in requests {
+                if let Err(end) = self.answer(request) {
+                    return end;
+                }
+            }
+        }
+    }
+
+    /// Repeats `work` while the database is unavailable.
+    fn until_done<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<T, NotLoaded>,
+    ) -> Result<T, End> {
+        loop {
+            let is_new = self.connection.is_closed();
+            let done = match is_new {
+                true => self.lock_again().map_err(NotLoaded::from),
+                false => Ok(()),
+            };
+            match done.and_then(|()| work(self)) {
+                Ok(done) => {
+                    if self.medium.set_cut_off(User::Reader, false) {
+                        info!("the database is available again");
+                    }
+                    return Ok(done);
+                }
+                Err(NotLoaded::Failed(error @ DatabaseError::Unavailable(_))) => {
+                    if self.medium.set_cut_off(User::Reader, true) {
+                        warn!("{error}; new work is refused until it is available again");
+                    }
+                }
+                Err(NotLoaded::Failed(error)) => return Err(End::Failed(error.to_string())),
+                Err(NotLoaded::Damaged(details)) => return Err(End::Failed(details)),
+            }
+            let shared = self.shared.clone();
+            let mut index = shared.index();
+            if index.phase() == Phase::Closed {
+                return Err(End::Closed);
+            }
+            shared.wait_medium(&mut index, Some(RETRY_PAUSE));
+        }
+    }
+
+    /// Takes the lock on a new connection. Another host that has it has ended this session.
+    fn lock_again(&mut self) -> Result<(), DatabaseError> {
+        match session::try_lock(&mut self.connection)? {
+            true => Ok(()),
+            // The server may not have noticed yet that the connection before has ended.
+            false if self.session.last_commit(&mut self.connection)?.is_some() => Err(
+                DatabaseError::Unavailable("it has not released the session's lock yet".to_owned()),
+            ),
+            false => Err(DatabaseError::Fenced),
+        }
+    }
+
+    /// Checks the session, and removes the rows of idempotency records that were dropped.
+    fn look(&mut self, dropped: &[u64]) -> Result<(), NotLoaded> {
+        let mut calls = Vec::with_capacity(2);
+        if !dropped.is_empty() {
+            let seqs: Vec<i64> = dropped.iter().map(|seq| integer(*seq)).collect();
+            let delete = "DELETE FROM idempotency WHERE seq = ANY ($1::bigint[])";
+            calls.push(Call::new(delete, vec![Box::new(seqs)]));
+        }
+        calls.push(self.session.fence());
+        self.connection.transaction(&calls)?;
+        Ok(())
+    }
+
+    fn answer(&mut self, request: DbRequest) -> Result<(), End> {
+        // A dropped receiver means that the caller does not need the answer any more.
+        match request {
+            DbRequest::Payloads { seqs, kind, answer } => {
+                let found = self.until_done(|it| it.payloads(&seqs, kind))?;
+                let _ = answer.send(found);
+            }
+            DbRequest::Chunks { seq, query, answer } => {
+                let found = self.until_done(|it| it.chunks(seq, &query))?;
+                let _ = answer.send(found);
+            }
+            DbRequest::DeliveryBody { id, answer } => {
+                let body = self.until_done(|it| it.delivery_body(integer(id.0)))?;
+                let _ = answer.send(Ok(body));
+            }
+            DbRequest::Catalog { answer } => {
+                let seal = self.shared.seal.clone();
+                let _ = answer
+                    .send(self.until_done(|it| load::catalog_bodies(&mut it.connection, &seal))?);
+            }
+            DbRequest::WriteCatalog(rows, answer) => {
+                let deleted = self.shared.index().numbers_of_deleted(&rows);
+                let written = self.until_done(|it| it.write_catalog(&rows, &deleted))?;
+                let _ = answer.send(written);
+            }
+            DbRequest::Usage { query, answer } => {
+                let first_kept = Hour::of(self.shared.clock.now()).first_kept();
+                let rows =
+                    self.until_done(|it| load::usage(&mut it.connection, &query, first_kept))?;
+                let _ = answer.send(rows);
+            }
+            // The batches have written all rows.
+            DbRequest::StoreUsage => {
+                let first_kept = Hour::of(self.shared.clock.now()).first_kept();
+                self.until_done(|it| it.delete_old_usage(first_kept))?;
+                let mut index = self.shared.index();
+                let stored = index.meters_mut().unstored();
+                index.meters_mut().stored(stored);
+            }
+            DbRequest::PutAction { action, answer } => {
+                let body = serde_json::to_string(&action).expect("an action is plain data");
+                let put = "INSERT INTO job_action (id, body) VALUES ($1, $2) \
+                     ON CONFLICT (id) DO UPDATE SET body = excluded.body";
+                let call = || Call::new(put, vec![Box::new(action.id.as_str()), Box::new(&body)]);
+                let written = self.until_done(|it| it.write(vec![call()]))?;
+                let _ = answer.send(written);
+            }
+            DbRequest::DeleteAction { id, answer } => {
+                let delete = "DELETE FROM job_action WHERE id = $1";
+                let call = || Call::new(delete, vec![Box::new(id.as_str())]);
+                let written = self.until_done(|it| it.write(vec![call()]))?;
+                let _ = answer.send(written);
+            }
+            DbRequest::Actions { answer } => {
+                let _ = answer.send(self.until_done(Self::actions)?);
+            }
+            DbRequest::Backup { answer, .. } => {
+                let reason = "the jobs are in PostgreSQL: use its own backup, such as pg_dump";
+                let error = io::Error::new(io::ErrorKind::Unsupported, reason);
+                let _ = answer.send(Err(BackupError::Io(error)));
+            }
+            DbRequest::Rotate { answer } => {
+                let reason =
+                    "the key of a database that several hosts share cannot be replaced yet";
+                let _ = answer.send(Err(RotateError::KeyFile(reason.to_owned())));
+            }
+            // Only a medium that archives jobs gets these requests.
+            DbRequest::Locate { .. }
+            | DbRequest::Load { .. }
+            | DbRequest::List { .. }
+            | DbRequest::Search { .. }
+            | DbRequest::ExpireArchived { .. }
+            | DbRequest::TrimArchived { .. }
+            | DbRequest::DeleteArchived { .. } => {
+                debug_assert!(false, "no job is archived");
+            }
+            #[cfg(test)]
+            DbRequest::WatchRotation { .. } | DbRequest::JobRows { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Runs statements as one transaction of this session.
+    fn write(&mut self, mut calls: Vec<Call<'_>>) -> Result<Result<(), StoreError>, NotLoaded> {
+        calls.push(self.session.fence());
+        match self.connection.transaction(&calls) {
+            Ok(_) => Ok(Ok(())),
+            Err(DatabaseError::NoSpace(details)) => {
+                warn!("the database's disk is full: {details}");
+                Ok(Err(StoreFull::Disk(Shortage::Bytes).into()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn payloads(&mut self, seqs: &[u64], kind: Kind) -> Result<Vec<Found<Payload>>, NotLoaded> {
+        let sql = match kind {
+            Kind::Input => "SELECT seq, input, s3 FROM job WHERE seq = ANY ($1::bigint[])",
+            Kind::Output => {
+                "SELECT seq, output, NULL::bytea FROM job WHERE seq = ANY ($1::bigint[])"
+            }
+        };
+        let numbers: Vec<i64> = seqs.iter().map(|seq| integer(*seq)).collect();
+        let rows = self.connection.query(&Call::new(sql, vec![Box::new(numbers)]))?;
+        let payload = |seq: &u64| -> Found<Payload> {
+            let Some(row) = rows.iter().find(|row| row.get::<_, i64>(0) == integer(*seq)) else {
+                return Ok(None);
+            };
+            let Some(body) = row.get::<_, Option<Vec<u8>>>(1) else { return Ok(None) };
+            let s3_config = match row.get::<_, Option<&[u8]>>(2) {
+                Some(sealed) => Some(
+                    open_s3(sealed, &self.shared.seal, *seq)
+                        .ok_or_else(|| format!("the stored s3Config of row {seq} is damaged"))?,
+                ),
+                None => None,
+            };
+            let payload = Payload { body: Json::from_stored(body), s3_config };
+            self.shared.payloads.insert(*seq, kind, payload.clone());
+            Ok(Some(payload))
+        };
+        Ok(seqs.iter().map(payload).collect())
+    }
+
+    fn chunks(
+        &mut self,
+        seq: u64,
+        query: &Query,
+    ) -> Result<Result<gristmill_core::record::ChunkPage, String>, NotLoaded> {
+        /// Pages in one answer: of 256 KiB at most, beside a last chunk.
+        const PAGES: i64 = 8;
+        let sql = "SELECT first, body FROM chunk WHERE seq = $1::bigint AND first >= coalesce( \
+             (SELECT max(first) FROM chunk WHERE seq = $1::bigint AND first <= $2::bigint), 0) \
+             ORDER BY first LIMIT $3::bigint";
+        let mut answer = Answer::new(query);
+        while let Some(next) = answer.next_needed() {
+            let values: Vec<_> = vec![
+                Box::new(integer(seq)) as _,
+                Box::new(integer(next)) as _,
+                Box::new(PAGES) as _,
+            ];
+            let rows = self.connection.query(&Call::new(sql, values))?;
+            for row in &rows {
+                let first = row.get::<_, i64>(0).unsigned_abs();
+                let Some(page) = Page::decode(first, row.get::<_, Vec<u8>>(1).into()) else {
+                    let details =
+                        format!("the stored chunks of row {seq} from {first} on are damaged");
+                    return Ok(Err(details));
+                };
+                answer.take(&page);
+            }
+            if answer.next_needed() == Some(next) {
+                break;
+            }
+        }
+        Ok(Ok(answer.page))
+    }
+
+    fn delivery_body(&mut self, id: i64) -> Result<Option<Json>, NotLoaded> {
+        let sql = "SELECT body FROM delivery WHERE id = $1::bigint";
+        let rows = self.connection.query(&Call::new(sql, vec![Box::new(id)]))?;
+        let body = rows.first().and_then(|row| row.get::<_, Option<Vec<u8>>>(0));
+        Ok(body.map(Json::from_stored))
+    }
+
+    fn write_catalog(
+        &mut self,
+        rows: &[CatalogRow],
+        deleted: &[EndpointKey],
+    ) -> Result<Result<(), StoreError>, NotLoaded> {
+        let mut calls = Vec::with_capacity(rows.len() + 2);
+        for row in rows {
+            let (kind, name) = (row.kind, row.name.as_str());
+            calls.push(match &row.body {
+                Some(body) => {
+                    let sealed = catalog::seal(&self.shared.seal, row, body);
+                    let put = "INSERT INTO catalog (kind, name, body) VALUES ($1, $2, $3) \
+                         ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body";
+                    Call::new(put, vec![Box::new(kind), Box::new(name), Box::new(sealed)])
+                }
+                None => Call::new(
+                    "DELETE FROM catalog WHERE kind = $1 AND name = $2",
+                    vec![Box::new(kind), Box::new(name)],
+                ),
+            });
+        }
+        if !deleted.is_empty() {
+            let keys: Vec<i64> = deleted.iter().map(|key| key.0.into()).collect();
+            let mark = "INSERT INTO deleting (endpoint) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING";
+            calls.push(Call::new(mark, vec![Box::new(keys)]));
+        }
+        self.write(calls)
+    }
+
+    fn delete_old_usage(&mut self, first_kept: Hour) -> Result<(), NotLoaded> {
+        let delete = "DELETE FROM usage WHERE hour < $1::bigint";
+        let call = Call::new(delete, vec![Box::new(i64::from(first_kept.0))]);
+        self.connection.transaction(&[call, self.session.fence()])?;
+        Ok(())
+    }
+
+    /// All actions that can be read. A damaged one is left out: the jobs do not depend on it.
+    fn actions(&mut self) -> Result<Vec<gristmill_core::job_action::JobAction>, NotLoaded> {
+        let sql = "SELECT id, body FROM job_action ORDER BY id";
+        let rows = self.connection.query(&Call::new(sql, Vec::new()))?;
+        let mut actions = Vec::new();
+        for row in &rows {
+            match serde_json::from_str(row.get(1)) {
+                Ok(action) => actions.push(action),
+                Err(reason) => {
+                    let id: &str = row.get(0);
+                    error!("the job action `{id}` is damaged, and is left out: {reason}");
+                }
+            }
+        }
+        Ok(actions)
+    }
+}

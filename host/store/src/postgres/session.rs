@@ -1,0 +1,129 @@
+//! The right to write to a database.
+//!
+//! A store that opens a database begins a *session*, and ends all others in the same transaction. From then
+//! on no transaction of an earlier session is committed: each of them locks the row of its session, and finds
+//! that it has ended. The update that ends a session waits for a transaction that is being committed, and the
+//! new session sees it. This needs no clock and no timeout.
+//!
+//! A second rule only prevents disturbance: an advisory lock, which the session holds on its reader's
+//! connection. A store that cannot get the lock does not begin a session. The server releases the lock when
+//! the connection ends, so the database of a killed host is free at once.
+
+use std::time::{Duration, Instant};
+
+use crate::postgres::connection::{Call, Connection, DatabaseError};
+
+/// The key of the advisory lock.
+const LOCK: i64 = 0x6772_6973_746d_696c;
+
+/// Time for which an opening store waits for the lock: the server notices the end of a killed host's
+/// connection some milliseconds later.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(2);
+
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The right to write to a database, until another session begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// Grows with each session of the database.
+    pub(crate) number: i64,
+}
+
+/// A session that has begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) session: Session,
+    /// Whether the session before was closed in order, or there was none.
+    pub(crate) was_clean: bool,
+}
+
+/// Why no session began.
+#[derive(Debug)]
+pub(crate) enum NotBegun {
+    /// Another store has the database open.
+    InUse,
+    Failed(DatabaseError),
+}
+
+impl From<DatabaseError> for NotBegun {
+    fn from(error: DatabaseError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Takes the advisory lock on this connection; false when another connection has it.
+pub(crate) fn try_lock(connection: &mut Connection) -> Result<bool, DatabaseError> {
+    let call = Call::new("SELECT pg_try_advisory_lock($1::bigint)", vec![Box::new(LOCK)]);
+    let rows = connection.query(&call)?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+impl Session {
+    /// Begins a session on the reader's connection, and ends all others.
+    pub(crate) fn begin(connection: &mut Connection) -> Result<Begun, NotBegun> {
+        let begun_at = Instant::now();
+        while !try_lock(connection)? {
+            if begun_at.elapsed() > LOCK_TIME_MAX {
+                return Err(NotBegun::InUse);
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+        let newest = "SELECT session, is_clean FROM session ORDER BY session DESC LIMIT 1";
+        let newest = connection.query(&Call::new(newest, Vec::new()))?;
+        let (last, was_clean) =
+            newest.first().map_or((0, true), |row| (row.get::<_, i64>(0), row.get(1)));
+        let session = Self { number: last + 1 };
+        connection.transaction(&[
+            Call::new("UPDATE session SET is_alive = false WHERE is_alive", Vec::new()),
+            Call::new("DELETE FROM commit_log", Vec::new()),
+            Call::new("DELETE FROM session WHERE session < $1::bigint - 100", vec![Box::new(last)]),
+            Call::new(
+                "INSERT INTO session (session, is_alive, is_clean) VALUES ($1::bigint, true, false)",
+                vec![Box::new(session.number)],
+            ),
+            Call::new(
+                "INSERT INTO commit_log (session, n) VALUES ($1::bigint, 0)",
+                vec![Box::new(session.number)],
+            ),
+        ])?;
+        Ok(Begun { session, was_clean })
+    }
+
+    /// The last statement of each transaction: it fails when the session has ended.
+    pub(crate) fn fence(self) -> Call<'static> {
+        let sql = "SELECT 1 / count(*) FROM \
+             (SELECT 1 FROM session WHERE session = $1::bigint AND is_alive FOR SHARE) AS alive";
+        Call::new(sql, vec![Box::new(self.number)])
+    }
+
+    /// Records the number of a commit; adds no row when the commit before is missing.
+    pub(crate) fn log_commit(self, n: i64) -> Call<'static> {
+        let sql = "INSERT INTO commit_log (session, n) SELECT $1::bigint, $2::bigint WHERE EXISTS \
+             (SELECT 1 FROM commit_log WHERE session = $1::bigint AND n = $2::bigint - 1)";
+        Call::new(sql, vec![Box::new(self.number), Box::new(n)])
+    }
+
+    /// Removes old records of commits.
+    pub(crate) fn prune_commits(self, before: i64) -> Call<'static> {
+        let sql = "DELETE FROM commit_log WHERE session = $1::bigint AND n < $2::bigint";
+        Call::new(sql, vec![Box::new(self.number), Box::new(before)])
+    }
+
+    /// The number of the newest commit; `None` when the session has ended.
+    pub(crate) fn last_commit(
+        self,
+        connection: &mut Connection,
+    ) -> Result<Option<i64>, DatabaseError> {
+        let sql = "SELECT (SELECT max(n) FROM commit_log WHERE session = $1::bigint) \
+             FROM session WHERE session = $1::bigint AND is_alive";
+        let rows = connection.query(&Call::new(sql, vec![Box::new(self.number)]))?;
+        Ok(rows.first().map(|row| row.get::<_, Option<i64>>(0).unwrap_or(0)))
+    }
+
+    /// Ends the session in order: everything is committed.
+    pub(crate) fn close(self, connection: &mut Connection) -> Result<(), DatabaseError> {
+        let sql = "UPDATE session SET is_alive = false, is_clean = true \
+             WHERE session = $1::bigint AND is_alive";
+        connection.transaction(&[Call::new(sql, vec![Box::new(self.number)])]).map(drop)
+    }
+}

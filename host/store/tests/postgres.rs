@@ -1,0 +1,258 @@
+//! The store on PostgreSQL: who may write, lost connections and answers, and servers that could lose jobs.
+//! The contract, the model and the suites about webhooks run on it as well.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::support::postgres::{Database, Server};
+use crate::support::{START, endpoint, job, json, open_postgres, submit, without_caches, worker};
+use gristmill_core::catalog::CatalogStore as _;
+use gristmill_core::job::JobStatus;
+use gristmill_core::record::Outcome;
+use gristmill_core::signals::Signals;
+use gristmill_core::store::{Fenced, JobStore as _, StoreError};
+use gristmill_core::time::ManualClock;
+use gristmill_store::{OpenError, Settings, Store};
+use parking_lot::Mutex;
+
+/// Longest time for a store to notice that its server works, or does not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(START))
+}
+
+fn open(database: &Database) -> Store {
+    open_postgres(without_caches(), database, &clock(), &Arc::default())
+}
+
+/// Opens the database, which must be refused.
+fn refused(url: &str, database: &Database) -> OpenError {
+    let settings = Settings { secrets_key: Some(database.key_file()), ..without_caches() };
+    let signals = Arc::new(Signals::default());
+    Store::open_postgres(url, clock(), signals, settings).expect_err("the database is refused")
+}
+
+/// A store that records why it ended.
+fn open_recording(database: &Database) -> (Store, Arc<Mutex<Vec<String>>>) {
+    let reasons = Arc::new(Mutex::new(Vec::new()));
+    let recorded = reasons.clone();
+    let on_fatal = Arc::new(move |reason: &str| recorded.lock().push(reason.to_owned()));
+    let settings = Settings { on_fatal, ..without_caches() };
+    (open_postgres(settings, database, &clock(), &Arc::default()), reasons)
+}
+
+async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_belongs_to_one_store() {
+    let Some(database) = Database::new() else { return };
+    let first = open(&database);
+    let id = submit(&first, job("a")).await;
+    let second = refused(&database.url(), &database);
+    assert!(matches!(second, OpenError::DatabaseInUse), "{second}");
+    submit(&first, job("a")).await;
+    drop(first);
+    let third = open(&database);
+    assert!(third.job(&endpoint("a"), id).await.unwrap().is_some());
+    assert_eq!(third.stats().jobs, 2);
+}
+
+/// A paused host meets this when another host has begun a session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ended_session_changes_nothing() {
+    let Some(database) = Database::new() else { return };
+    let (store, reasons) = open_recording(&database);
+    submit(&store, job("a")).await;
+    database.sql("UPDATE session SET is_alive = false");
+    assert_eq!(store.submit(job("a")).await, Err(StoreError::Closed));
+    assert_eq!(store.write_catalog(Vec::new()).await, Err(StoreError::Closed));
+    let reasons = reasons.lock().clone();
+    assert!(
+        reasons.iter().any(|reason| reason.contains("another host has taken over")),
+        "{reasons:?}"
+    );
+    assert_eq!(database.sql("SELECT count(*) FROM job"), "1");
+}
+
+/// The reader notices it as well, on a store without work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_store_notices_that_its_session_has_ended() {
+    let Some(database) = Database::new() else { return };
+    let (_store, reasons) = open_recording(&database);
+    database.sql("UPDATE session SET is_alive = false");
+    until("the reason", async || reasons.lock().first().cloned()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_survive_the_end_of_the_server_and_new_ones_are_refused_meanwhile() {
+    let Some(mut server) = Server::start() else { return };
+    let database = server.database();
+    let store = open(&database);
+    let waiting = submit(&store, job("a")).await;
+    let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
+    server.kill();
+    until("a refusal", async || {
+        matches!(store.submit(job("a")).await, Err(StoreError::Unavailable)).then_some(())
+    })
+    .await;
+    let unavailable = refused(&database.url(), &database);
+    assert!(matches!(unavailable, OpenError::DatabaseUnavailable(_)), "{unavailable}");
+    // A result waits for the server.
+    let finished = async { store.finish(lease, Outcome::Completed(json("2"))).await };
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::task::block_in_place(|| server.start_again());
+    };
+    let (finished, ()) = tokio::join!(finished, later);
+    assert_eq!(finished, Ok(Fenced::Applied));
+    let _ = until("a submission", async || store.submit(job("a")).await.ok()).await;
+    store.close().await;
+    drop(store);
+    let store = open(&database);
+    let record = store.job(&endpoint("a"), waiting).await.unwrap().unwrap();
+    assert_eq!(record.status, JobStatus::Completed);
+    assert_eq!(store.output(waiting).await.unwrap(), Some(json("2")));
+    drop(store);
+    drop(database);
+}
+
+/// Connections end during commits, so that the store does not know whether they took place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_answers_lose_and_repeat_nothing() {
+    const SUBMITTERS: usize = 16;
+    const CUTS: usize = 40;
+    let Some(database) = Database::new() else { return };
+    let (store, reasons) = open_recording(&database);
+    let store = Arc::new(store);
+    let (is_over, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let submitters: Vec<_> = (0..SUBMITTERS)
+        .map(|n| {
+            let (store, is_over, accepted) = (store.clone(), is_over.clone(), accepted.clone());
+            tokio::spawn(async move {
+                let name = format!("e{n}");
+                while !is_over.load(Ordering::Relaxed) {
+                    match store.submit(job(&name)).await {
+                        Ok(_) => drop(accepted.fetch_add(1, Ordering::Relaxed)),
+                        Err(StoreError::Unavailable) => {
+                            tokio::time::sleep(Duration::from_millis(5)).await
+                        }
+                        Err(StoreError::Full(_)) => {
+                            let workers: Vec<_> =
+                                (0..500).map(|n| worker(&n.to_string())).collect();
+                            for claimed in
+                                store.claim(&endpoint(&name), &workers).await.unwrap_or_default()
+                            {
+                                let outcome = Outcome::Completed(json("1"));
+                                assert_eq!(
+                                    store.finish(claimed.lease, outcome).await,
+                                    Ok(Fenced::Applied)
+                                );
+                            }
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..CUTS {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        tokio::task::block_in_place(|| database.cut_connections());
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for submitter in submitters {
+        submitter.await.unwrap();
+    }
+    assert_eq!(*reasons.lock(), [""; 0]);
+    until("the last commit", async || store.write_catalog(Vec::new()).await.ok()).await;
+    let accepted = accepted.load(Ordering::Relaxed);
+    assert!(accepted > CUTS as u64, "{accepted} submissions");
+    assert_eq!(store.stats().jobs, accepted);
+    assert_eq!(database.sql("SELECT count(*) FROM job"), accepted.to_string());
+    drop(store);
+    assert_eq!(open(&database).stats().jobs, accepted);
+}
+
+/// After a failover to a standby that had not received the last commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_commits_end_the_store() {
+    let Some(database) = Database::new() else { return };
+    let (store, reasons) = open_recording(&database);
+    for _ in 0..3 {
+        submit(&store, job("a")).await;
+    }
+    database.sql("DELETE FROM commit_log WHERE n > 1; DELETE FROM job WHERE seq > 1");
+    database.cut_connections();
+    let answer = until("an answer", async || match store.submit(job("a")).await {
+        Err(StoreError::Unavailable) => None,
+        answer => Some(answer),
+    })
+    .await;
+    assert_eq!(answer, Err(StoreError::Closed));
+    let reasons = reasons.lock().clone();
+    assert!(reasons.iter().any(|reason| reason.contains("lost commit")), "{reasons:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unsuitable_databases_are_refused_with_the_reason() {
+    let Some(database) = Database::new() else { return };
+    drop(open(&database));
+    let name = database.sql("SELECT current_database()");
+    let alter = |change: &str| database.sql(&format!("ALTER DATABASE {name} {change}"));
+    for (setting, value, reason) in [
+        ("synchronous_commit", "off", "synchronous_commit is `off`"),
+        ("default_transaction_read_only", "on", "the server is read only"),
+    ] {
+        alter(&format!("SET {setting} = {value}"));
+        let error = refused(&database.url(), &database).to_string();
+        assert!(error.contains(reason), "{error}");
+        alter(&format!("RESET {setting}"));
+    }
+    database.sql("INSERT INTO schema_version VALUES (1000, 1000)");
+    let error = refused(&database.url(), &database);
+    assert!(matches!(error, OpenError::UnknownDatabaseVersion { found: 1000, .. }), "{error}");
+    // A version that this program can use.
+    database.sql("UPDATE schema_version SET needs_program = 1 WHERE version = 1000");
+    drop(open(&database));
+    let secret = "postgresql://me:secret@/x y";
+    let error = refused(secret, &database).to_string();
+    assert!(
+        !error.contains("secret") && error.contains("postgres://user:password@host"),
+        "{error}"
+    );
+    let error = refused("postgresql://127.0.0.1:1/x", &database);
+    assert!(matches!(error, OpenError::DatabaseUnavailable(_)), "{error}");
+    std::fs::write(database.key_file(), "0".repeat(64)).unwrap();
+    let error = refused(&database.url(), &database);
+    assert!(matches!(error, OpenError::SecretsKey { .. }), "{error}");
+}
+
+/// Other programs may read the jobs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_can_read_the_jobs() {
+    let Some(database) = Database::new() else { return };
+    let store = open(&database);
+    let id = submit(&store, job("a")).await;
+    let other = submit(&store, job("b")).await;
+    let lease = store.claim(&endpoint("b"), &[worker("w")]).await.unwrap().remove(0).lease;
+    assert_eq!(store.finish(lease, Outcome::Completed(json("12345"))).await, Ok(Fenced::Applied));
+    let found = database
+        .sql("SELECT id, endpoint, status, created_at, output_bytes FROM jobs ORDER BY endpoint");
+    let expected = [
+        format!("{id}|a|IN_QUEUE|2023-11-14 22:13:20+00|"),
+        format!("{other}|b|COMPLETED|2023-11-14 22:13:20+00|5"),
+    ];
+    let found: Vec<_> = found.lines().map(|line| line.replace("+00:00", "+00")).collect();
+    assert_eq!(found, expected);
+}
