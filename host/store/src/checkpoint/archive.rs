@@ -12,6 +12,7 @@
 //! **Cost.** A sweep takes some 50 ns for each job in memory, at most once a minute; an archived job about
 //! 10 µs, once. If too many jobs wait only for a checkpoint, the oldest segments are checkpointed early.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -388,15 +389,21 @@ impl Database {
         self.remove_stale_marks()?;
         let (key, (in_memory, others)) = {
             let index = self.shared.index();
-            let ids: (Vec<_>, Vec<_>) = ids.iter().copied().partition(|id| index.has(*id));
+            // A job that is named twice has one row, and its bytes are counted once.
+            let ids: HashSet<JobId> = ids.iter().copied().collect();
+            let ids: (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| index.has(*id));
             (index.endpoint(name).map(|(key, _)| key), ids)
         };
+        let now = self.shared.clock.now();
         let mut rows = Vec::new();
         for id in others {
             let row = archived::deletable(self.db.connection(), id)?;
-            let is_of_endpoint =
-                |row: &Deletable| row.job.as_ref().is_some_and(|job| Some(job.endpoint) == key);
-            rows.extend(row.filter(is_of_endpoint));
+            // A job whose time is over does not exist for clients; its row is deleted on its own.
+            let is_wanted = |row: &Deletable| {
+                let job = row.job.as_ref();
+                job.is_some_and(|job| Some(job.endpoint) == key && job.purge_at > now.as_millis())
+            };
+            rows.extend(row.filter(is_wanted));
         }
         self.delete_archived(&rows, Sync::Now, None)?;
         Ok(DeletedArchived { deleted: rows.len() as u64, in_memory })
