@@ -43,6 +43,12 @@ fn open_recording(database: &Database) -> (Store, Arc<Mutex<Vec<String>>>) {
     (open_postgres(settings, database, &clock(), &Arc::default()), reasons)
 }
 
+/// Whether the store refuses new work. A submission that came before the store knew waits for the server.
+async fn is_refused(store: &Store) -> bool {
+    let answer = tokio::time::timeout(Duration::from_millis(500), store.submit(job("a"))).await;
+    answer == Ok(Err(StoreError::Unavailable))
+}
+
 async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = std::time::Instant::now();
     loop {
@@ -77,11 +83,8 @@ async fn an_ended_session_changes_nothing() {
     database.sql("UPDATE session SET is_alive = false");
     assert_eq!(store.submit(job("a")).await, Err(StoreError::Closed));
     assert_eq!(store.write_catalog(Vec::new()).await, Err(StoreError::Closed));
-    let reasons = reasons.lock().clone();
-    assert!(
-        reasons.iter().any(|reason| reason.contains("another host has taken over")),
-        "{reasons:?}"
-    );
+    let reason = until("the reason", async || reasons.lock().first().cloned()).await;
+    assert!(reason.contains("another host has taken over"), "{reason}");
     assert_eq!(database.sql("SELECT count(*) FROM job"), "1");
 }
 
@@ -102,10 +105,7 @@ async fn jobs_survive_the_end_of_the_server_and_new_ones_are_refused_meanwhile()
     let waiting = submit(&store, job("a")).await;
     let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
     server.kill();
-    until("a refusal", async || {
-        matches!(store.submit(job("a")).await, Err(StoreError::Unavailable)).then_some(())
-    })
-    .await;
+    until("a refusal", async || is_refused(&store).await.then_some(())).await;
     let unavailable = refused(&database.url(), &database);
     assert!(matches!(unavailable, OpenError::DatabaseUnavailable(_)), "{unavailable}");
     // A result waits for the server.
@@ -125,6 +125,36 @@ async fn jobs_survive_the_end_of_the_server_and_new_ones_are_refused_meanwhile()
     assert_eq!(store.output(waiting).await.unwrap(), Some(json("2")));
     drop(store);
     drop(database);
+}
+
+fn locks(database: &Database) -> String {
+    database.sql(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = \
+        (SELECT oid FROM pg_database WHERE datname = current_database())",
+    )
+}
+
+/// A connection of the store holds the lock while the server still has the one before: it must not go on
+/// without the lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_has_lost_its_lock_takes_it_again() {
+    let Some(database) = Database::new() else { return };
+    let store = open(&database);
+    // Holds the lock for two seconds from the moment at which the store has lost it.
+    let other = {
+        let (url, sql) =
+            (database.url(), "SELECT pg_advisory_lock(7454136277847075180), pg_sleep(2)");
+        std::thread::spawn(move || crate::support::postgres::sql_at(&url, sql))
+    };
+    tokio::task::block_in_place(|| {
+        while database.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") == "0" {}
+        database.cut_connections();
+    });
+    until("a refusal", async || is_refused(&store).await.then_some(())).await;
+    let _ = until("a submission", async || store.submit(job("a")).await.ok()).await;
+    other.join().unwrap();
+    until("the session's lock", async || (locks(&database) == "1").then_some(())).await;
+    assert!(matches!(refused(&database.url(), &database), OpenError::DatabaseInUse));
 }
 
 /// Connections end during commits, so that the store does not know whether they took place.
@@ -176,6 +206,7 @@ async fn lost_answers_lose_and_repeat_nothing() {
     }
     assert_eq!(*reasons.lock(), [""; 0]);
     until("the last commit", async || store.write_catalog(Vec::new()).await.ok()).await;
+    until("the session's lock", async || (locks(&database) == "1").then_some(())).await;
     let accepted = accepted.load(Ordering::Relaxed);
     assert!(accepted > CUTS as u64, "{accepted} submissions");
     assert_eq!(store.stats().jobs, accepted);
@@ -200,8 +231,8 @@ async fn lost_commits_end_the_store() {
     })
     .await;
     assert_eq!(answer, Err(StoreError::Closed));
-    let reasons = reasons.lock().clone();
-    assert!(reasons.iter().any(|reason| reason.contains("lost commit")), "{reasons:?}");
+    let reason = until("the reason", async || reasons.lock().first().cloned()).await;
+    assert!(reason.contains("lost commit"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

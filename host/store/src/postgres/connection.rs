@@ -115,6 +115,11 @@ impl Connection {
         self.open.as_ref().is_none_or(|open| open.client.is_closed())
     }
 
+    /// Closes the connection; the next operation opens another one.
+    pub(crate) fn close(&mut self) {
+        self.open = None;
+    }
+
     /// Runs `work` on the open connection. After a failure that leaves the connection in doubt, it is closed.
     fn run<T>(
         &mut self,

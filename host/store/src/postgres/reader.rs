@@ -147,16 +147,21 @@ impl PostgresReader {
         }
     }
 
-    /// Takes the lock on a new connection. Another host that has it has ended this session.
+    /// Takes the lock on a new connection. Another host that has it has ended this session. Without the lock
+    /// the connection is of no use.
     fn lock_again(&mut self) -> Result<(), DatabaseError> {
-        match session::try_lock(&mut self.connection)? {
-            true => Ok(()),
-            // The server may not have noticed yet that the connection before has ended.
-            false if self.session.last_commit(&mut self.connection)?.is_some() => Err(
-                DatabaseError::Unavailable("it has not released the session's lock yet".to_owned()),
-            ),
-            false => Err(DatabaseError::Fenced),
+        if session::try_lock(&mut self.connection)? {
+            return Ok(());
         }
+        let last_commit = self.session.last_commit(&mut self.connection);
+        self.connection.close();
+        Err(match last_commit? {
+            // The server may not have noticed yet that the connection before has ended.
+            Some(_) => {
+                DatabaseError::Unavailable("it has not released the session's lock yet".to_owned())
+            }
+            None => DatabaseError::Fenced,
+        })
     }
 
     /// Checks the session, and removes the rows of idempotency records that were dropped.

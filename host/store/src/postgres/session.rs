@@ -17,8 +17,8 @@ use crate::postgres::connection::{Call, Connection, DatabaseError};
 const LOCK: i64 = 0x6772_6973_746d_696c;
 
 /// Time for which an opening store waits for the lock: the server notices the end of a killed host's
-/// connection some milliseconds later.
-const LOCK_TIME_MAX: Duration = Duration::from_secs(2);
+/// connection some milliseconds later, or seconds on a busy machine.
+const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 

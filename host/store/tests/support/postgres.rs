@@ -16,6 +16,9 @@ use tempfile::TempDir;
 const SETTINGS: &str = "listen_addresses = ''\nfsync = on\nsynchronous_commit = on\nmax_connections = 200\n\
     shared_buffers = 32MB\nautovacuum_naptime = 5s\n";
 
+/// The beginning of the names of the servers' directories, before the number of the program's process.
+const PREFIX: &str = "gristmill-postgres-";
+
 /// The directory of the server that most tests share.
 static SHARED: OnceLock<Option<PathBuf>> = OnceLock::new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
@@ -116,10 +119,23 @@ fn is_installed() -> bool {
     false
 }
 
+/// Removes the directories of programs that have ended: the common server outlives every test.
+fn remove_leftovers() {
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let process = rest.and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 fn start_shared() -> Option<PathBuf> {
     if !is_installed() {
         return None;
     }
+    remove_leftovers();
     let (ready, is_ready) = std::sync::mpsc::channel();
     // The server ends with the thread that started it, and this one ends with the program.
     std::thread::spawn(move || {
@@ -143,7 +159,8 @@ impl Server {
     }
 
     fn spawn() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
         let data = dir.path().join("data");
         if rustix::process::geteuid().is_root() {
             done(Command::new("chown").arg("postgres").arg(dir.path()));
@@ -194,6 +211,11 @@ fn serve(dir: &Path) -> Child {
         std::thread::sleep(Duration::from_millis(100));
     }
     panic!("the server is not ready after a minute: {}", log_of(dir));
+}
+
+/// Runs SQL on a connection of its own.
+pub(crate) fn sql_at(url: &str, sql: &str) {
+    done(Command::new(program("psql")).arg(url).args(["-qAtc", sql]));
 }
 
 fn run(server: &Path, name: &str, arguments: &[&str]) -> String {
