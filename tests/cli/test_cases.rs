@@ -143,7 +143,7 @@ fn limits_of_a_case_and_of_all() {
         ),
         ("fuel", "max_fuel: expected at most 1, got "),
         ("time", "max_ms: expected at most 1 ms, got "),
-        ("traps", "the handler's stack"),
+        ("traps", "its stack is not shown"),
     ];
     assert_said(&shown, &said);
     assert!(shown.stdout.contains("\n4 passed, 4 failed in "), "{shown:?}");
