@@ -22,7 +22,13 @@ demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)
 	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
 
-test: setup check docs unit clients guest-sdks console traces monitoring ## formatting, lints, docs and every test
+# In this order: the compilers find mistakes before the tests do.
+TESTS := setup check docs unit clients guest-sdks console traces monitoring
+test: ## formatting, lints, docs and every test, with the seconds of each step
+	@for step in $(TESTS); do \
+	  begin=$$(date +%s); $(MAKE) --no-print-directory $$step || exit 1; \
+	  echo "make $$step: $$(($$(date +%s) - begin)) s"; \
+	done
 
 check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check

@@ -58,6 +58,7 @@ mod sandbox_network;
 mod secrets;
 mod security;
 mod series;
+mod shared_build;
 mod silent_log;
 mod stream;
 mod stream_events;

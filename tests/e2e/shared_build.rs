@@ -1,0 +1,70 @@
+//! The binary of `make demo` and the tests are one build: `make test` compiles no crate of the demo
+//! a second time.
+//!
+//! Cargo selects the features of a crate from all selected packages. A library that only tests use can so
+//! select a further feature of, say, `tracing`, and every crate above it, wasmtime included, is compiled
+//! twice. tests/Cargo.toml selects these features for the demo too.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The units that cargo would compile, by a digest of all that makes them differ.
+fn units(arguments: &[&str]) -> BTreeMap<u64, String> {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--locked", "--offline", "-Z", "unstable-options", "--unit-graph"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        // The list of units is an unstable option; nothing is compiled with this variable.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let graph: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let units = graph["units"].as_array().unwrap();
+    let mut digests = vec![None; units.len()];
+    (0..units.len())
+        .map(|index| {
+            let unit = &units[index];
+            let name = format!("{} ({})", unit["pkg_id"], unit["target"]["name"]);
+            (digest(units, index, &mut digests), name)
+        })
+        .collect()
+}
+
+/// The digest of a unit: its package, target, profile and features, and the same of its dependencies.
+fn digest(units: &[Value], index: usize, digests: &mut [Option<u64>]) -> u64 {
+    if let Some(known) = digests[index] {
+        return known;
+    }
+    let unit = &units[index];
+    let mut hasher = DefaultHasher::new();
+    for field in ["pkg_id", "target", "profile", "platform", "mode", "features"] {
+        unit[field].to_string().hash(&mut hasher);
+    }
+    let dependencies = unit["dependencies"].as_array().unwrap().iter();
+    let mut of_dependencies: Vec<_> = dependencies
+        .map(|dependency| digest(units, dependency["index"].as_u64().unwrap() as usize, digests))
+        .collect();
+    of_dependencies.sort_unstable();
+    of_dependencies.hash(&mut hasher);
+    *digests[index].insert(hasher.finish())
+}
+
+#[test]
+fn make_test_compiles_nothing_of_the_demo_a_second_time() {
+    let demo = units(&["build", "-p", "gristmill-tests", "--bin", "gristmill-under-test"]);
+    let tests = units(&["test", "--workspace"]);
+    assert!(demo.len() > 400 && tests.len() > demo.len(), "{} and {}", demo.len(), tests.len());
+    let twice: Vec<_> = demo
+        .iter()
+        .filter(|(digest, _)| !tests.contains_key(digest))
+        .map(|(_, name)| name)
+        .collect();
+    assert!(
+        twice.is_empty(),
+        "select the features of these crates in tests/Cargo.toml: {twice:#?}"
+    );
+}
