@@ -52,6 +52,6 @@ pub use keys::{KeyRequest, Keys};
 pub use live::{EndpointValues, Live, LiveValues};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
-pub use sessions::{SecretText, Session, Sessions};
+pub use sessions::{SecretText, Session, SessionId, Sessions};
 pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
 pub use volumes::{NewVolume, VolumePatch, Volumes};
