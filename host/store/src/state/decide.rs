@@ -6,7 +6,7 @@ use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStat
 use gristmill_core::payload::Json;
 use gristmill_core::record::{AttemptEnd, Chunk, Lease, Outcome, TIMED_OUT_ERROR};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::Metered;
+use gristmill_core::usage::{JobUsage, Metered};
 
 use crate::failure;
 use crate::format::pages::stored_bytes;
@@ -128,15 +128,19 @@ impl Index {
         let job = self.jobs.get_mut(key)?;
         let change = &mut job.pending.as_mut()?.change;
         change.reserved += reserved;
-        if let Some(metered) = metered {
+        let used = metered.map(|metered| {
             let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
-            let sum = metered.over(now.millis_since(started_at.unwrap_or(now)));
-            change.bills.add(metered.template, &sum);
-        }
+            let used = JobUsage::of(&metered, now.millis_since(started_at.unwrap_or(now)));
+            change.bills.add(metered.template, &used.billed);
+            used
+        });
         let output_bytes = end.output.as_ref().map_or(0, |output| output.len() as u64);
         change.output = end.output;
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
+        if let Some(used) = used {
+            attempt.past = attempt.past.with_usage(&used);
+        }
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.disk_usage.add_result_of_ended(output_bytes);
         }

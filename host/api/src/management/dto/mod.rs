@@ -14,7 +14,7 @@ mod release;
 pub(crate) mod template;
 mod volume;
 
-pub(crate) use billing::billing_record;
+pub(crate) use billing::{amount, billing_record};
 pub(crate) use delivery::delivery;
 pub(crate) use endpoint::{endpoint, endpoint_patch, endpoint_with_secret, new_endpoint};
 pub(crate) use handler::handler;
