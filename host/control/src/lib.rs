@@ -37,7 +37,9 @@ pub use access::Access;
 pub use backup::{Backup, Backups};
 pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
 pub use bounds::check_text;
-pub use charts::{Chart, Charts, ChartsDamaged, Point, Quantiles, SAMPLE_INTERVAL, Window};
+pub use charts::{
+    Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
+};
 pub use complete::complete;
 pub use control::{Control, Parts};
 pub use deployed::Extent;

@@ -33,7 +33,9 @@ pub use log::LogLine;
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};
 pub use release::{Release, Rollback};
 pub use secrets::RotatedSecrets;
-pub use series::{EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries};
+pub use series::{
+    EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
+};
 pub use system::{Disk, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
