@@ -130,6 +130,7 @@ impl Things {
             .replace("{templateId}", self.template)
             .replace("{endpoint}", self.endpoint)
             .replace("{job}", &self.job)
+            .replace("{version}", "1")
             .replace("{reference}", self.handler)
             .replace("{rest}", "v1/chat/completions");
         assert!(!filled.contains('{'), "{path}: what does the placeholder name?");
