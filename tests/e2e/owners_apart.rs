@@ -61,6 +61,7 @@ fn access(operation: &str) -> Access {
         | "ReadLogs"
         | "GetSeries"
         | "ListReleases"
+        | "GetRelease"
         | "RollBackEndpoint"
         | "RotateWebhookSecret"
         | "ListDeliveries"

@@ -4,8 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::file::Charts;
-use super::ring::{Buckets, MostWorkers, Point, Quantiles, Ring, Step};
+use super::ring::{Buckets, MostWorkers, Point, Quantiles, Ring, Rings, Step};
 use super::window::Window;
 
 /// The mark of their files.
@@ -41,7 +40,7 @@ struct EarlierRing {
 type EarlierCharts = HashMap<String, [EarlierRing; Window::ALL.len()]>;
 
 /// The charts of the content of such a file.
-pub(super) fn decode(content: &[u8]) -> Option<Charts> {
+pub(super) fn decode(content: &[u8]) -> Option<HashMap<String, Rings>> {
     let charts: EarlierCharts = postcard::from_bytes(content).ok()?;
     Some(charts.into_iter().map(|(name, rings)| (name, rings.map(EarlierRing::ring))).collect())
 }
