@@ -74,6 +74,7 @@ pub(crate) fn management_routes() -> Vec<Route> {
         manage(Method::GET, "/v1/endpoints/no-such-endpoint/deliveries", None),
         manage(Method::GET, "/v1/endpoints/no-such-endpoint/logs", None),
         manage(Method::GET, "/v1/endpoints/no-such-endpoint/releases", None),
+        manage(Method::GET, "/v1/endpoints/no-such-endpoint/releases/1", None),
         manage(Method::POST, "/v1/endpoints/no-such-endpoint/rollback", None),
         manage(Method::GET, "/v1/networkvolumes", None),
         manage(Method::POST, "/v1/networkvolumes", volume()),

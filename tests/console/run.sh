@@ -18,8 +18,8 @@ if ! cmp -s "$here/package-lock.json" "$here/node_modules/installed"; then
   cp "$here/package-lock.json" "$here/node_modules/installed"
 fi
 
-[ -n "${GRISTMILL_SCREENSHOTS:-}" ] || suite types 'error' "$here/node_modules/.bin/tsc" --project "$here"
-[ -n "${GRISTMILL_SCREENSHOTS:-}" ] || suite files '^# (tests|pass|fail) ' node --test --test-reporter=tap "$here/json.test.js" "$here/files.test.js"
+[ -n "${GRISTMILL_SCREENSHOTS:-}${GRISTMILL_CONSOLE_IDLE:-}" ] || suite types 'error' "$here/node_modules/.bin/tsc" --project "$here"
+[ -n "${GRISTMILL_SCREENSHOTS:-}${GRISTMILL_CONSOLE_IDLE:-}" ] || suite files '^# (tests|pass|fail) ' node --test --test-reporter=tap "$here/json.test.js" "$here/files.test.js"
 
 GRISTMILL_CHROMIUM=${GRISTMILL_CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
 export GRISTMILL_CHROMIUM
@@ -36,6 +36,11 @@ GRISTMILL=$gristmill
 export GRISTMILL GRISTMILL_ADMIN_KEY GRISTMILL_COMPONENTS
 if [ -n "${GRISTMILL_SCREENSHOTS:-}" ]; then
   node "$here/screenshots.js" "$GRISTMILL_SCREENSHOTS" "${GRISTMILL_SCREENSHOTS_SECONDS:-240}"
+  finish
+fi
+if [ -n "${GRISTMILL_CONSOLE_IDLE:-}" ]; then
+  logged deploy "$gristmill" deploy "$guests/echo.wasm" --name echo
+  node "$here/idle.js" "$host_pid" "$GRISTMILL_CONSOLE_IDLE"
   finish
 fi
 deploy() { file=$1; shift; logged deploy "$gristmill" deploy "$guests/$file.wasm" --name "$@"; }

@@ -43,8 +43,9 @@ export async function deploy() {
   }
   if (known.size === 0) await api('POST', 'v1/networkvolumes', { name: 'models', size: 20 });
 }
-/** A second release of one of them. */
+/** A second release of one of them, with other settings. */
 export async function release() {
+  await api('PATCH', 'v1/endpoints/invoices', { memoryMib: 384, executionTimeoutMs: 120_000, allowedHosts: ['tax.example', 'ledger.example:8443'], env: { LEDGER_REGION: 'eu', TAX_TABLE: '2026' } });
   // A custom section of the component changes its hash and nothing else.
   await upload('invoices:1.5.0', Buffer.concat([readFileSync(component('playground')), Buffer.from([0, 2, 1, 120])]));
   await api('PATCH', 'v1/templates/invoices', { imageName: 'invoices:1.5.0' });

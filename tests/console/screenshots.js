@@ -43,6 +43,7 @@ for (const [name, dark, width] of [['light', false, 1280], ['dark', true, 1280],
       await page.locator('h2', { hasText: 'Answer' }).locator('..').getByText('Completed').waitFor();
     }
     if (what === 'chat') { await page.getByRole('button', { name: 'Send' }).click(); await page.getByText('First chunk after').waitFor(); }
+    if (what === 'endpoint-releases') for (const box of await page.getByLabel(/^Compare version/).all()) await box.check();
     // Charts and counts are drawn when their answers are there.
     await page.mouse.move(1, 1);
     await page.waitForTimeout(what === 'overview' || what === 'endpoint' ? 1600 : 500);

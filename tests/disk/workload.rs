@@ -71,6 +71,7 @@ pub(crate) fn metered(endpoint: &str) -> Metered {
         bytes_in: 7,
         bytes_out: 11,
         chunks: 0,
+        egress_bytes: 0,
     }
 }
 

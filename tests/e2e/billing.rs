@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use gristmill_tests::{Answer, Client, TestHost, eventually, guests, shared_host};
+use gristmill_tests::{Answer, Client, PATIENCE, TestHost, eventually, guests, shared_host};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -24,6 +24,63 @@ fn price_table(lines: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(lines.as_bytes()).unwrap();
     file
+}
+
+/// The usage in the timeline of a job; null without one.
+async fn usage(client: &Client, endpoint: &str, job: &str) -> Value {
+    let timeline = client.get(&client.path(endpoint, &format!("timeline/{job}"))).await.ok();
+    timeline["usage"].clone()
+}
+
+#[tokio::test]
+async fn a_job_shows_the_usage_and_the_cost_of_all_its_attempts_and_a_kill_loses_nothing() {
+    let prices = price_table("job = 0.25\nwall-second = 0.001\ngiga-fuel = 0.5\n");
+    let mut host = TestHost::start_with(&["--prices", prices.path().to_str().unwrap()]);
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "metered", json!({})).await;
+    let input = json!({ "op": "fail", "message": "no flour" });
+    let job = client.submit(&endpoint, input.clone()).await;
+    let run_ms = number(&client.until(&endpoint, &job, "FAILED").await, "executionTime");
+    let first = usage(&client, &endpoint, &job).await;
+    assert_eq!((number(&first, "attempts"), number(&first, "timeBilledMs")), (1, run_ms));
+    assert_eq!(number(&first, "bytesIn"), input.to_string().len() as u64);
+    assert!(number(&first, "fuel") > 1_000, "{first}");
+    assert!(number(&first, "memoryBytesPeak") > 1 << 16, "{first}");
+    assert!(first["cpuMs"].as_f64().unwrap() > 0.0, "{first}");
+    assert_eq!((number(&first, "egressBytes"), number(&first, "chunks")), (0, 0));
+
+    client.retry(&endpoint, &job).await.ok();
+    client.until(&endpoint, &job, "FAILED").await;
+    let both = usage(&client, &endpoint, &job).await;
+    assert_eq!(number(&both, "attempts"), 2);
+    for field in ["fuel", "bytesIn"] {
+        assert_eq!(number(&both, field), 2 * number(&first, field), "{field}");
+    }
+    // The only job: its cost is the bill.
+    let bill = only(&client, "bucketSize=year").await;
+    for field in ["amount", "fuel", "timeBilledMs", "memoryBytesPeak", "memoryMibMs", "bytesIn"] {
+        assert_eq!(both[field], bill[field], "{field}");
+    }
+    assert!(both["amount"].as_f64().unwrap() > 0.5, "{both}");
+
+    // A job that has not run has none; nor has one that was cancelled while it ran.
+    client.patch("/v1/endpoints/metered", &json!({ "workersMax": 0 })).await.ok();
+    let waiting = client.submit(&endpoint, json!({ "op": "echo" })).await;
+    client.cancel(&endpoint, &waiting).await.ok();
+    assert_eq!(usage(&client, &endpoint, &waiting).await, Value::Null);
+    host.kill9();
+    host.start_again();
+    let client = host.client();
+    assert_eq!(usage(&client, &endpoint, &job).await, both, "the journal has it");
+    host.ask_to_end();
+    host.wait(PATIENCE);
+    host.start_again();
+    let client = host.client();
+    assert_eq!(usage(&client, &endpoint, &job).await, both, "the tables have it");
+    client.patch("/v1/endpoints/metered", &json!({ "workersMax": 1 })).await.ok();
+    client.retry(&endpoint, &job).await.ok();
+    client.until(&endpoint, &job, "FAILED").await;
+    assert_eq!(number(&usage(&client, &endpoint, &job).await, "attempts"), 3);
 }
 
 fn number(document: &Value, field: &str) -> u64 {

@@ -1,7 +1,8 @@
 //! The web console: its files, its login, and what a session may do.
 
-use gristmill_tests::{Answer, Client, TestHost, guests, shared_host};
-use reqwest::{Method, RequestBuilder};
+use futures::future::join_all;
+use gristmill_tests::{Answer, Client, PATIENCE, TestHost, guests, shared_host};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
 const MARK: (&str, &str) = ("x-gristmill-console", "1");
@@ -226,6 +227,82 @@ async fn a_session_and_its_waiting_calls_end_with_the_key() {
     follow.text().await.unwrap();
     page.get("/v1/endpoints").await.refused(401);
     page.get("/console/session").await.refused(401);
+}
+
+/// Streams of a page. Without an end of the session they would go on for ever.
+async fn open_streams(page: &Page, echo: &str, waiting: &str) -> Vec<Response> {
+    let events = [SAME, MARK, ("accept", "text/event-stream")];
+    let paths = [
+        format!("/v1/endpoints/{echo}/logs"),
+        format!("/v1/events?topics=overview,endpoint:{echo},job:{echo}/{waiting}"),
+        format!("/v2/{echo}/stream/{waiting}"),
+    ];
+    let mut open = vec![];
+    for path in paths {
+        let answer = page.request(Method::GET, &path, &events).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        open.push(answer);
+    }
+    open
+}
+
+/// Completes when all streams have ended.
+async fn all_end(streams: Vec<Response>, why: &str) {
+    let whole = join_all(streams.into_iter().map(Response::text));
+    let ended = tokio::time::timeout(PATIENCE, whole).await;
+    for text in ended.unwrap_or_else(|_| panic!("a stream goes on after {why}")) {
+        text.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_streams_of_a_session_end_with_it_and_those_of_other_sessions_go_on() {
+    let host = TestHost::start();
+    let client = host.client();
+    let paused = json!({ "workersMax": 0 });
+    let echo = host.deploy(&guests::echo(), "logged-out", paused).await;
+    let waiting = client.submit(&echo, json!({})).await;
+    let login = json!({ "key": host.admin_key() });
+    let (page, other) =
+        (Page::login_with(&host, &login).await, Page::login_with(&host, &login).await);
+    let (streams, mut others) =
+        (open_streams(&page, &echo, &waiting).await, open_streams(&other, &echo, &waiting).await);
+    let path = format!("/v2/{echo}/status-sync/{waiting}?wait=300000");
+    let call = page.request(Method::GET, &path, &[SAME, MARK]).send();
+    let logout = async {
+        let ended = page.call(Method::DELETE, "/console/session", None).await;
+        assert_eq!(ended.status, 204, "{ended:?}");
+        all_end(streams, "a logout").await;
+    };
+    let (answer, ()) = tokio::join!(call, logout);
+    assert_eq!(answer.unwrap().status(), 401);
+    // The other session has the same key, and its streams bring news after that.
+    client.cancel(&echo, &waiting).await.ok();
+    let text = others.pop().unwrap().text().await.unwrap();
+    assert!(text.contains("CANCELLED"), "{text}");
+    let ended = other.call(Method::DELETE, "/console/session", None).await;
+    assert_eq!(ended.status, 204, "{ended:?}");
+    all_end(others, "the second logout").await;
+}
+
+#[tokio::test]
+async fn the_streams_of_a_session_end_with_its_time_and_with_that_of_its_key() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let paused = json!({ "workersMax": 0 });
+    let echo = host.deploy(&guests::echo(), "run-out", paused).await;
+    let week = json!({ "ttl": 7 * 24 * 3_600_000 });
+    let waiting = client.submit_with(&echo, json!({}), week).await;
+    let new = json!({ "name": "k", "scopes": ["manage", "read"], "expiresInSeconds": 3_600 });
+    let brief = client.post("/v1/keys", &new).await.ok();
+    let page = Page::login_with(&host, &json!({ "key": brief["key"] })).await;
+    let streams = open_streams(&page, &echo, &waiting).await;
+    host.advance(3_600_000);
+    all_end(streams, "the end of the key").await;
+    let page = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
+    let streams = open_streams(&page, &echo, &waiting).await;
+    host.advance(12 * 3_600_000);
+    all_end(streams, "twelve hours without a call").await;
 }
 
 #[tokio::test]

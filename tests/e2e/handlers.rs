@@ -132,6 +132,62 @@ async fn a_running_job_keeps_a_component_that_no_release_keeps() {
     .await;
 }
 
+/// A release has the settings with which it began, after a restart too, and shows no value of a variable.
+#[tokio::test]
+async fn a_release_has_the_settings_with_which_it_began() {
+    let mut host = TestHost::start();
+    let client = host.client();
+    host.upload("mill:1", echo("one")).await.ok();
+    let settings = json!({ "memoryMib": 64, "env": { "MODEL": "secret-one", "KEEP": "same" } });
+    host.deploy_image("mill:1", "mill", settings).await;
+    let changes = json!({ "memoryMib": 96, "allowedHosts": ["grain.example"],
+        "rateLimits": { "run": { "callsPer10s": 7 } },
+        "env": { "MODEL": "secret-two", "KEEP": "same", "NEW": "secret-three" } });
+    client.patch("/v1/endpoints/mill", &changes).await.ok();
+    host.upload("mill:1", echo("two")).await.ok();
+    client.patch("/v1/endpoints/mill", &json!({ "memoryMib": 128 })).await.ok();
+    let release = async |client: &Client, version: u32| {
+        let answer = client.get(&format!("/v1/endpoints/mill/releases/{version}")).await;
+        assert!(!answer.text.contains("secret"), "{answer:?}");
+        answer.ok()
+    };
+    let (first, second) = (release(&client, 1).await, release(&client, 3).await);
+    let listed = client.get("/v1/endpoints/mill/releases").await.ok();
+    for (of, shown) in [(&first, &listed[1]), (&second, &listed[0])] {
+        for field in ["version", "releasedAt", "image", "sha256"] {
+            assert_eq!(of[field], shown[field], "{field}");
+        }
+    }
+    let (old, new) = (&first["settings"], &second["settings"]);
+    assert_eq!(
+        (&old["memoryMib"], &new["memoryMib"]),
+        (&json!(64), &json!(96)),
+        "not the present ones"
+    );
+    assert_eq!(
+        (&old["allowedHosts"], &new["allowedHosts"]),
+        (&json!([]), &json!(["grain.example"]))
+    );
+    assert_eq!(new["rateLimits"]["run"]["callsPer10s"], 7);
+    let present = client.get("/v1/endpoints/mill").await.ok();
+    for (field, value) in new.as_object().unwrap() {
+        let is_changed = ["memoryMib", "env"].contains(&field.as_str());
+        assert!(is_changed || present[field] == *value, "{field}: {value} and {}", present[field]);
+    }
+    assert_eq!(old["env"]["KEEP"], new["env"]["KEEP"]);
+    assert_ne!(old["env"]["MODEL"], new["env"]["MODEL"]);
+    assert_eq!((old["env"].get("NEW"), new["env"]["NEW"].as_str().unwrap().len()), (None, 16));
+    for version in ["2", "9", "-1", "x", "01", "99999999999999999999"] {
+        let path = format!("/v1/endpoints/mill/releases/{version}");
+        assert!(client.get(&path).await.refused(404).contains(version), "{version}");
+    }
+    client.get("/v1/endpoints/no-such-one/releases/1").await.refused(404);
+    host.kill9();
+    host.start_again();
+    let client = host.client();
+    assert_eq!((release(&client, 1).await, release(&client, 3).await), (first, second));
+}
+
 #[tokio::test]
 async fn leftovers_of_a_crashed_upload_are_deleted_at_the_next_start() {
     let mut host = TestHost::start();

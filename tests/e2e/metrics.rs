@@ -34,6 +34,46 @@ impl Samples {
     }
 }
 
+/// A job expires while it waits and while it runs. A ttl that ends after the job, a purge and the deletion of an
+/// endpoint are no expiry.
+#[tokio::test]
+async fn jobs_that_expire_are_counted() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "expiring", json!({ "workersMax": 1 })).await;
+    let expired = async || {
+        let name = format!(r#"gristmill_jobs_expired_total{{endpoint="{endpoint}"}}"#);
+        Samples::read(&client).await.get(&name)
+    };
+    let brief = json!({ "ttl": 20_000, "executionTimeout": 600_000 });
+    let submit =
+        async |op: &str| client.submit_with(&endpoint, json!({ "op": op }), brief.clone()).await;
+    let is_deleted = async |job: &str| {
+        eventually("the end of the job", async || {
+            (client.status(&endpoint, job).await.status == 404).then_some(())
+        })
+        .await;
+    };
+    let done = submit("echo").await;
+    client.until(&endpoint, &done, "COMPLETED").await;
+    let running = submit("sleep_forever").await;
+    client.until(&endpoint, &running, "IN_PROGRESS").await;
+    let waiting = submit("echo").await;
+    assert_eq!(expired().await, 0.0);
+    host.advance(20_000);
+    for job in [&done, &running, &waiting] {
+        is_deleted(job).await;
+    }
+    eventually("both counts", async || (expired().await == 2.0).then_some(())).await;
+    client.patch("/v1/endpoints/expiring", &json!({ "workersMax": 0 })).await.ok();
+    submit("echo").await;
+    client.purge(&endpoint).await.ok();
+    let last = submit("echo").await;
+    host.advance(20_000);
+    is_deleted(&last).await;
+    eventually("its count", async || (expired().await == 3.0).then_some(())).await;
+}
+
 #[tokio::test]
 async fn each_endpoint_has_counters_gauges_and_histograms() {
     let host = TestHost::start();

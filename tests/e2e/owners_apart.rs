@@ -61,6 +61,7 @@ fn access(operation: &str) -> Access {
         | "ReadLogs"
         | "GetSeries"
         | "ListReleases"
+        | "GetRelease"
         | "RollBackEndpoint"
         | "RotateWebhookSecret"
         | "ListDeliveries"
@@ -130,6 +131,7 @@ impl Things {
             .replace("{templateId}", self.template)
             .replace("{endpoint}", self.endpoint)
             .replace("{job}", &self.job)
+            .replace("{version}", "1")
             .replace("{reference}", self.handler)
             .replace("{rest}", "v1/chat/completions");
         assert!(!filled.contains('{'), "{path}: what does the placeholder name?");

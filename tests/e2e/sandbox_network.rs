@@ -31,6 +31,16 @@ async fn a_listed_host_is_reached_and_redirects_are_returned() {
     let document = host.client.finish(&endpoint, input).await;
     let expected = json!({ "status": 200, "length": 17, "body": "hello from /grain" });
     assert_eq!(document["output"], expected, "{document}");
+    // The job shows the bytes of the answer's body, and so does the metric.
+    let path = format!("timeline/{}", document["id"].as_str().unwrap());
+    let timeline = host.client.get(&host.client.path(&endpoint, &path)).await.ok();
+    assert_eq!(timeline["usage"]["egressBytes"], 17, "{timeline}");
+    let metrics = host.client.get("/metrics").await.text;
+    for (direction, bytes) in [("sent", 0), ("received", 17)] {
+        let of = format!("{{endpoint=\"network-listed\",direction=\"{direction}\"}}");
+        let line = format!("gristmill_outgoing_bytes_total{of} {bytes}\n");
+        assert!(metrics.contains(&line), "{line}");
+    }
     let input = json!({ "op": "fetch", "url": server.url("/redirect") });
     let document = host.client.finish(&endpoint, input).await;
     assert_eq!(document["output"]["status"], 302, "{document}");

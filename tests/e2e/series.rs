@@ -30,7 +30,7 @@ async fn with_submissions(host: &TestHost, endpoint: &str, window: &str, jobs: u
 async fn a_series_has_the_jobs_of_its_endpoint_and_survives_a_restart() {
     let mut host = TestHost::start_with_clock::<&str>(&[]);
     let client = host.client();
-    let endpoint = host.deploy(&guests::playground(), "series", json!({})).await;
+    let endpoint = host.deploy(&guests::playground(), "series", json!({ "workersMin": 2 })).await;
     let empty = series(&client, &endpoint, "15m").await;
     assert_eq!((&empty["points"], &empty["stepMs"]), (&json!([]), &json!(10_000)));
     for _ in 0..3 {
@@ -44,6 +44,9 @@ async fn a_series_has_the_jobs_of_its_endpoint_and_survives_a_restart() {
     assert!(first["runMs"]["p99"].as_f64().unwrap() > 0.0, "{first}");
     assert!(first["delayMs"]["p50"].as_f64().unwrap() > 0.0, "{first}");
     assert_eq!(points[0]["at"], found["from"]);
+    let idle = points.iter().map(|point| point["workers"]["idle"].as_u64().unwrap()).max();
+    assert!((1..=2).contains(&idle.unwrap()), "the workers that are kept wait: {found}");
+    assert_eq!(points[0]["workers"]["unhealthy"], 0);
     for pair in points.windows(2) {
         assert_eq!(pair[1]["at"].as_u64().unwrap() - pair[0]["at"].as_u64().unwrap(), 10_000);
     }

@@ -34,9 +34,16 @@ impl Authority {
     }
 
     pub(crate) fn sign(&self) -> Signed {
+        self.sign_until(4_000)
+    }
+
+    /// A certificate that is valid until the first of January of this year.
+    pub(crate) fn sign_until(&self, year: i32) -> Signed {
         let key = KeyPair::generate().unwrap();
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let cert = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let cert = params.signed_by(&key, &self.issuer).unwrap();
         Signed { cert: cert.pem(), key: key.serialize_pem(), der: cert.der().clone() }
     }
 

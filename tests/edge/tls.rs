@@ -121,6 +121,37 @@ async fn a_new_certificate_drops_no_call() {
     }
 }
 
+/// The metric has the end of the certificate that the host uses, whatever is in the file.
+#[tokio::test]
+async fn the_metric_of_the_expiry_follows_the_certificate() {
+    let authority = Authority::new();
+    authority.write(&authority.sign_until(2_030));
+    let host = start(&authority);
+    let expiry = async || {
+        let text = host.client().get("/metrics").await.text;
+        let name = "gristmill_certificate_expiry_timestamp_seconds ";
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{text}")).parse::<u64>().unwrap()
+    };
+    assert_eq!(expiry().await, 1_893_456_000);
+    let next = authority.sign_until(2_031);
+    authority.write(&next);
+    hang_up(&host);
+    eventually("the new certificate", async || (expiry().await == 1_924_992_000).then_some(()))
+        .await;
+    let (cert, _) = authority.files();
+    fs::write(cert, "no certificate").unwrap();
+    hang_up(&host);
+    eventually("the error in the log", async || {
+        host.log().contains("the new TLS certificate cannot be used").then_some(())
+    })
+    .await;
+    assert_eq!(expiry().await, 1_924_992_000, "the previous one stays");
+    let without = TestHost::start();
+    let text = without.client().get("/metrics").await.text;
+    assert!(text.contains("gristmill_certificate_expiry_timestamp_seconds 0\n"), "{text}");
+}
+
 #[tokio::test]
 async fn a_broken_certificate_leaves_the_one_before() {
     let authority = Authority::new();

@@ -47,6 +47,7 @@ GRISTMILL_ADMIN_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
 export GRISTMILL_ADMIN_KEY
 logged deploy "$gristmill" deploy "$guests/echo.wasm" --name echo
 logged deploy "$gristmill" deploy "$guests/fetch.wasm" --name fetch
+logged deploy "$gristmill" deploy "$guests/echo.wasm" --name paused --workers-max 0
 suite spans '^(Ran|OK|FAILED|FAIL:|ERROR:)' "$python" "$here/test_spans.py"
 
 finish

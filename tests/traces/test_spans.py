@@ -11,13 +11,25 @@ import urllib.request
 def submit(path, document, sampled):
     """Submits a job in a new trace; returns the numbers of the trace and of the caller's span."""
     trace, caller = secrets.token_hex(16), secrets.token_hex(8)
+    call(path, document, [("traceparent", f"00-{trace}-{caller}-{'01' if sampled else '00'}")])
+    return trace, caller
+
+
+def call(path, document, headers=()):
     request = urllib.request.Request(os.environ["GRISTMILL_URL"] + path, json.dumps(document).encode())
     request.add_header("authorization", "Bearer " + os.environ["GRISTMILL_ADMIN_KEY"])
     request.add_header("content-type", "application/json")
-    request.add_header("traceparent", f"00-{trace}-{caller}-{'01' if sampled else '00'}")
+    for name, value in headers:
+        request.add_header(name, value)
     with urllib.request.urlopen(request, timeout=60) as answer:
-        answer.read()
-    return trace, caller
+        return json.load(answer)
+
+
+def submit_waiting(path, document):
+    """Submits a job in a new sampled trace; returns the number of the trace and the job's id."""
+    trace = secrets.token_hex(16)
+    parent = ("traceparent", f"00-{trace}-{secrets.token_hex(8)}-01")
+    return trace, call(path, document, [parent])["id"]
 
 
 def spans_of(trace, names):
@@ -68,6 +80,19 @@ class Spans(unittest.TestCase):
         trace, _ = submit("/v2/fetch/runsync", {"input": {"url": 1}}, True)
         found = spans_of(trace, {"job", "attempt"})
         self.assertEqual(found["attempt"]["status"]["code"], "STATUS_CODE_ERROR")
+
+
+    def test_a_job_that_ends_while_it_waits_has_a_span(self):
+        for how in ("cancel", "purge-queue"):
+            trace, job = submit_waiting("/v2/paused/run", {"input": {}})
+            found = spans_of(trace, {"POST /v2/{endpoint}/run"})
+            self.assertNotIn("job", found, "it waits still")
+            call("/v2/paused/cancel/" + job if how == "cancel" else "/v2/paused/purge-queue", {})
+            found = spans_of(trace, {"job"})
+            self.assertEqual(found["job"]["parent"], found["POST /v2/{endpoint}/run"]["id"])
+            self.assertNotIn("attempt", found)
+            self.assertEqual(found["job"]["status"]["code"], "STATUS_CODE_ERROR")
+            self.assertIn("cancelled" if how == "cancel" else "purged", found["job"]["status"]["message"])
 
 
 if __name__ == "__main__":

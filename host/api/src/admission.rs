@@ -18,6 +18,7 @@ use axum::routing::Route;
 use axum::routing::future::RouteFuture;
 use bytes::Bytes;
 use futures::FutureExt as _;
+use gristmill_control::SessionId;
 use gristmill_core::endpoint::Deployment;
 use gristmill_core::endpoint_metrics::RefusedFor;
 use gristmill_core::id::{EndpointId, JobId};
@@ -26,7 +27,7 @@ use gristmill_core::trace::{OpenSpan, TraceContext};
 use hyper::body::{Frame, SizeHint};
 use tower::{Layer, Service};
 
-use crate::auth::{self, Form};
+use crate::auth::{self, Form, Identity, KeyCheck};
 use crate::error::{ApiError, ErrorCode};
 use crate::rate_limit::{ConcurrencyPermit, Operation};
 use crate::state::ApiState;
@@ -36,6 +37,8 @@ use crate::state::ApiState;
 pub(crate) struct Call {
     /// The caller's key.
     pub(crate) key: Arc<ApiKey>,
+    /// Its session of the console, if the key itself is not in the head.
+    session: Option<SessionId>,
     /// The endpoint in the path.
     pub(crate) deployment: Arc<Deployment>,
     /// The scope that the key was found to have on the endpoint.
@@ -47,6 +50,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// The check of the caller for a call that outlasts its beginning.
+    pub(crate) fn key_check(&self, state: &ApiState) -> KeyCheck {
+        KeyCheck::new(state, &Identity { key: self.key.clone(), session: self.session })
+    }
+
     /// The job in the path. Ids are opaque to clients, so a text that is not an id gives "not
     /// found".
     pub(crate) fn job(&self) -> Result<JobId, ApiError> {
@@ -67,7 +75,7 @@ impl AdmissionLayer {
     fn admit(&self, request: Request) -> Result<Admission, ApiError> {
         let Self { state, operation } = self;
         let (mut parts, body) = request.into_parts();
-        let key = auth::identify(&parts, state, Form::BearerOrBare)?;
+        let Identity { key, session } = auth::identify(&parts, state, Form::BearerOrBare)?;
         let path = RawPathParams::from_request_parts(&mut parts, &()).now_or_never();
         let path = path.and_then(Result::ok);
         let path = path.ok_or_else(|| ApiError::not_found("the path is not UTF-8"))?;
@@ -92,7 +100,7 @@ impl AdmissionLayer {
             false => (None, None),
         };
         let span = span.map(|span| CallSpan { span, operation: *operation, endpoint: id });
-        parts.extensions.insert(Call { key, deployment, scope, trace, job });
+        parts.extensions.insert(Call { key, session, deployment, scope, trace, job });
         Ok(Admission { request: Request::from_parts(parts, body), permit, span })
     }
 }

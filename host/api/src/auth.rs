@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gristmill_control::SessionId;
 use gristmill_core::id::EndpointId;
 use gristmill_core::key::{ApiKey, Scope};
 use tokio::time::Instant;
@@ -55,25 +56,33 @@ pub(crate) fn require_operator(key: &ApiKey) -> Result<(), ApiError> {
     }
 }
 
-/// Interval at which a waiting call checks that its key is still valid.
+/// The key of a call, and the session of the console that stands for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    pub(crate) key: Arc<ApiKey>,
+    /// `None`: the key itself is in the head of the call.
+    pub(crate) session: Option<SessionId>,
+}
+
+/// Interval at which a waiting call checks that its key and its session are still valid.
 pub(crate) const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The key of a call, which must stay valid while the call waits or its answer is being sent.
-/// `None`: the host requires no keys.
+/// The key of a call, which must stay valid while the call waits or its answer is being sent, as must its
+/// session if it has one. `None`: the host requires no keys.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyCheck(Option<CheckedKey>);
 
 #[derive(Debug, Clone)]
 struct CheckedKey {
     state: ApiState,
-    key: Arc<ApiKey>,
+    identity: Identity,
 }
 
 impl KeyCheck {
-    /// The key of a call, whose scope and endpoints were checked when the call began.
-    pub(crate) fn new(state: &ApiState, key: &Arc<ApiKey>) -> Self {
+    /// The caller, whose scope and endpoints were checked when the call began.
+    pub(crate) fn new(state: &ApiState, identity: &Identity) -> Self {
         let is_needed = state.control.keys.access().key_of_all().is_none();
-        Self(is_needed.then(|| CheckedKey { state: state.clone(), key: key.clone() }))
+        Self(is_needed.then(|| CheckedKey { state: state.clone(), identity: identity.clone() }))
     }
 
     /// A call that needs no key.
@@ -82,21 +91,26 @@ impl KeyCheck {
         Self(None)
     }
 
-    /// Refuses the call if the key was revoked or has expired. Its scope and endpoints are those of
-    /// the first check: a key with other ones would be another key.
+    /// Refuses the call if the key was revoked or has expired, or if the session has ended, such as by a
+    /// logout. Its scope and endpoints are those of the first check: a key with other ones would be
+    /// another key.
     ///
     /// # Errors
     /// 401.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
-        let Some(CheckedKey { state, key }) = &self.0 else { return Ok(()) };
-        check_again(key, state)
+        let Some(CheckedKey { state, identity }) = &self.0 else { return Ok(()) };
+        check_again(&identity.key, state)?;
+        match identity.session {
+            Some(session) if !state.control.sessions.goes_on(session) => Err(session_ended()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Calls `look` until it has found enough or `wait` is over. `look` gets a part of the time,
     /// and returns its findings and whether they are enough.
     ///
     /// # Errors
-    /// Errors of `look`, and 401 when the key is no longer valid.
+    /// Errors of `look`, and 401 when the key or the session is no longer valid.
     pub(crate) async fn wait<T, F>(
         &self,
         wait: Duration,
@@ -119,20 +133,16 @@ impl KeyCheck {
     }
 }
 
-/// The key of the call.
+/// The key of the call, and its session.
 ///
 /// # Errors
 /// 401 without a valid key; 429 when too many such calls come from one address, and when the owner
 /// of the key has too many connections.
-pub(crate) fn identify(
-    call: &Parts,
-    state: &ApiState,
-    form: Form,
-) -> Result<Arc<ApiKey>, ApiError> {
+pub(crate) fn identify(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, ApiError> {
     match valid_key(call, state, form) {
-        Ok(key) => {
-            show_key(&call.extensions, &key)?;
-            Ok(key)
+        Ok(identity) => {
+            show_key(&call.extensions, &identity.key)?;
+            Ok(identity)
         }
         Err(refusal) => {
             if let Some(origin) = call.extensions.get::<Arc<CallOrigin>>() {
@@ -159,7 +169,7 @@ pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError
 /// 429 when too many such calls come from one address.
 pub(crate) fn count_unauthenticated(call: &Parts, state: &ApiState) -> Result<(), ApiError> {
     match valid_key(call, state, Form::BearerOrBare) {
-        Ok(key) => show_key(&call.extensions, &key),
+        Ok(identity) => show_key(&call.extensions, &identity.key),
         Err(_) => state.unauthenticated.admit(&call.extensions),
     }
 }
@@ -174,10 +184,11 @@ pub(crate) fn show_key(extensions: &Extensions, key: &ApiKey) -> Result<(), ApiE
     Ok(origin.record_key(key)?)
 }
 
-fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
+fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, ApiError> {
+    let of_head = |key| Identity { key, session: None };
     // A key in the call is ignored: some clients always send one.
     if let Some(key) = state.control.keys.access().key_of_all() {
-        return Ok(key.clone());
+        return Ok(of_head(key.clone()));
     }
     let Some(header) = call.headers.get(header::AUTHORIZATION) else {
         return key_of_session(call, state, form);
@@ -197,7 +208,7 @@ fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, 
             return Err(unauthorized("the Authorization header must be `Bearer <API key>`"));
         }
     };
-    key_of_text(&text, state).ok_or_else(wrong)
+    key_of_text(&text, state).map(of_head).ok_or_else(wrong)
 }
 
 /// The valid key with this text. The answer is the same for every wrong key, so that it does not
@@ -208,14 +219,18 @@ pub(crate) fn key_of_text(text: &str, state: &ApiState) -> Option<Arc<ApiKey>> {
 }
 
 /// The key of a call without one in its head: that of its session, if it is a call of the console.
-fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Arc<ApiKey>, ApiError> {
+fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, ApiError> {
     let none = || unauthorized("no API key: send the header `Authorization: Bearer <API key>`");
     // The registry is for programs.
     let is_for_programs = form == Form::BasicOrBearer;
     let token = session_cookie::token(call).filter(|_| !is_for_programs).ok_or_else(none)?;
     session_cookie::check_site(call)?;
-    let ended = || unauthorized("this session of the console has ended; log in again");
-    Ok(state.control.sessions.find(token).ok_or_else(ended)?.key)
+    let found = state.control.sessions.find(token).ok_or_else(session_ended)?;
+    Ok(Identity { key: found.key, session: Some(found.id) })
+}
+
+fn session_ended() -> ApiError {
+    unauthorized("this session of the console has ended; log in again")
 }
 
 /// The password of `user:password` in base64.

@@ -15,12 +15,12 @@ use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use bytes::Bytes;
-use gristmill_control::Sessions;
+use gristmill_control::{SessionId, Sessions};
 use gristmill_core::id::KeyId;
 use gristmill_core::key::{ApiKey, Scope};
 
 use crate::admission::Call;
-use crate::auth::{self, Form};
+use crate::auth::{self, Form, Identity};
 use crate::error::{ApiError, ErrorCode};
 use crate::rate_limit::ConcurrencyPermit;
 use crate::session_cookie;
@@ -83,6 +83,8 @@ pub(crate) struct Caller<P> {
     pub(crate) state: ApiState,
     /// The caller's key.
     pub(crate) key: Arc<ApiKey>,
+    /// Its session of the console, if the key itself is not in the head.
+    pub(crate) session: Option<SessionId>,
     _permit: Option<ConcurrencyPermit>,
     _permission: PhantomData<P>,
 }
@@ -94,13 +96,14 @@ impl<P: Permission> FromRequestParts<Guarded> for Caller<P> {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let key = auth::identify(parts, state, Form::Bearer)?;
+        let Identity { key, session } = auth::identify(parts, state, Form::Bearer)?;
         let permit = state.limiter.enter_management(&key)?;
         auth::require(&key, P::SCOPE, None)?;
         if P::IS_OPERATORS {
             auth::require_operator(&key)?;
         }
-        Ok(Self { state: state.clone(), key, _permit: permit, _permission: PhantomData })
+        let state = state.clone();
+        Ok(Self { state, key, session, _permit: permit, _permission: PhantomData })
     }
 }
 
@@ -123,7 +126,7 @@ impl FromRequestParts<Guarded> for RegistryCaller {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let key = auth::identify(parts, state, Form::BasicOrBearer)?;
+        let Identity { key, .. } = auth::identify(parts, state, Form::BasicOrBearer)?;
         auth::require(&key, Scope::Manage, None)?;
         let permit = state.limiter.enter_management(&key)?;
         Ok(Self { state: state.clone(), key, _permit: permit })
@@ -178,7 +181,7 @@ impl FromRequestParts<Guarded> for KeyHolder {
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
         session_cookie::remove(&mut parts.headers);
-        let key = auth::identify(parts, state, Form::Bearer)?;
+        let Identity { key, .. } = auth::identify(parts, state, Form::Bearer)?;
         state.limiter.enter_management(&key)?;
         Ok(Self { sessions: state.control.sessions.clone(), key })
     }

@@ -47,7 +47,7 @@ mod wire_time;
 pub use answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
 pub use call_origin::{CallOrigin, PeerAddress};
 pub use connection_shares::{ConnectionAuth, ConnectionShares, OwnerAtShare};
-pub use host_facts::HostFacts;
+pub use host_facts::{CertificateExpiry, HostFacts};
 pub use rate_limit::RateLimits;
 pub use router::{Api, response_over_budget};
 pub use state::{ApiState, Services};

@@ -226,6 +226,7 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(job_actions::list, job_actions::begin))
         .routes(routes!(job_actions::get, job_actions::abort))
         .routes(routes!(releases::list))
+        .routes(routes!(releases::get))
         .routes(routes!(releases::roll_back))
         .routes(routes!(webhooks::rotate_secret))
         .routes(routes!(webhooks::deliveries))

@@ -16,7 +16,7 @@ use gristmill_core::trace::Tracer;
 
 use crate::body::BodyReader;
 use crate::checks::{Checks, Pages};
-use crate::host_facts::{HostFacts, Started};
+use crate::host_facts::{CertificateExpiry, HostFacts, Started};
 use crate::in_flight::InFlight;
 use crate::metrics::http::HttpMetrics;
 use crate::rate_limit::{RateLimiter, RateLimits};
@@ -49,6 +49,7 @@ pub struct Parts {
     pub(crate) tracer: Tracer,
     pub(crate) brand: Box<str>,
     pub(crate) facts: HostFacts,
+    pub(crate) certificate: CertificateExpiry,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Started,
 }
@@ -72,14 +73,16 @@ pub struct Services {
     pub tracer: Tracer,
     /// What the host is.
     pub facts: HostFacts,
+    /// When its certificate expires.
+    pub certificate: CertificateExpiry,
 }
 
 impl ApiState {
     /// Combines the parts. `brand` completes the names of the template field and query flag for
     /// platform templates: `is<Brand>`, `include<Brand>Templates`.
     pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
-        let Services { clock, control, jobs, disk_space, secrets, receivers, tracer, facts } =
-            services;
+        let Services { clock, control, jobs, disk_space, .. } = services;
+        let Services { secrets, receivers, tracer, facts, certificate, .. } = services;
         let started = Started { at: clock.now(), elapsed: clock.elapsed() };
         Self(Arc::new(Parts {
             control,
@@ -98,6 +101,7 @@ impl ApiState {
             tracer,
             brand: brand.into(),
             facts,
+            certificate,
             clock,
             started,
         }))

@@ -14,8 +14,8 @@ use crate::wire::id::{EndpointId, OwnerId, TemplateId};
 use crate::wire::management::{
     BillingRecord, BucketSize, Delivery, Endpoint, EndpointInput, EndpointWithSecret, Grouping,
     Handler, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput,
-    NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release, Rollback,
-    RotatedSecrets, Template, TemplateInput,
+    NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release,
+    ReleaseWithSettings, Rollback, RotatedSecrets, Template, TemplateInput,
 };
 use crate::wire::{ConsoleLink, JobStatus};
 use crate::{Answer, Client, ClientError, EventStream, LogStream};
@@ -226,6 +226,9 @@ calls! {
     /// The handlers that an endpoint has run, the newest first.
     releases(endpoint: &str) -> Answer<Vec<Release>> =
         list(&["v1", ENDPOINTS, endpoint, "releases"], &[]);
+    /// A handler that an endpoint has run, with its settings at that time.
+    release(endpoint: &str, version: u32) -> Answer<ReleaseWithSettings> =
+        get(&["v1", ENDPOINTS, endpoint, "releases", &version.to_string()], &[]);
     /// Rolls back to the previous handler, or to that of a version.
     roll_back(endpoint: &str, to: &Rollback) -> Answer<Release> =
         send_json(Method::POST, &["v1", ENDPOINTS, endpoint, "rollback"], to);

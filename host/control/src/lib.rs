@@ -37,7 +37,9 @@ pub use access::Access;
 pub use backup::{Backup, Backups};
 pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
 pub use bounds::check_text;
-pub use charts::{Chart, Charts, ChartsDamaged, Point, Quantiles, SAMPLE_INTERVAL, Window};
+pub use charts::{
+    Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
+};
 pub use complete::complete;
 pub use control::{Control, Parts};
 pub use deployed::Extent;
@@ -52,6 +54,6 @@ pub use keys::{KeyRequest, Keys};
 pub use live::{EndpointValues, Live, LiveValues};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
-pub use sessions::{SecretText, Session, Sessions};
+pub use sessions::{SecretText, Session, SessionId, Sessions};
 pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
 pub use volumes::{NewVolume, VolumePatch, Volumes};

@@ -64,6 +64,7 @@ mod tests {
     use crate::id::{EndpointId, JobId, ShardId, Submission};
     use crate::job::{Claim, JobStatus};
     use crate::tags::Tags;
+    use crate::usage::JobUsage;
 
     #[test]
     fn a_webhook_carries_the_status_the_payloads_and_its_own_address() {
@@ -86,6 +87,7 @@ mod tests {
             result_bytes: 0,
             chunks_delivered: 0,
             past_attempts: Vec::new(),
+            usage: JobUsage::default(),
             tags: None,
             trace: None,
             purge_at: Timestamp::NEVER,

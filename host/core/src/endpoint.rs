@@ -6,8 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use gristmill_wire::bounds;
+use gristmill_wire::management::{
+    self as wire, EndpointRetention, RateLimit, ReleaseSettings, ScalerType,
+};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 pub use gristmill_wire::Metering;
 
@@ -23,6 +28,12 @@ use crate::template::Template;
 use crate::time::Timestamp;
 use crate::volume::Volume;
 use crate::webhook::WebhookSecrets;
+
+/// Most variables of a release's settings.
+const FINGERPRINTS_MAX: usize = 64;
+
+/// Bytes of the fingerprint of a variable's value.
+const FINGERPRINT_BYTES: usize = 8;
 
 /// A serverless endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,11 +114,60 @@ impl Endpoint {
         if endpoint.owner == template.owner {
             for release in template.releases.iter().filter(|release| release.version > counted) {
                 let version = endpoint.version.saturating_add(release.version - counted);
-                endpoint.releases.push_new(Release { version, ..release.clone() });
+                let settings = Some(Arc::new(endpoint.settings()));
+                endpoint.releases.push_new(Release { version, settings, ..release.clone() });
             }
         }
         endpoint.version = endpoint.version.saturating_add(newer);
         endpoint.template_revision = template.revision;
+    }
+
+    /// Its present settings, with fingerprints in place of the values of its environment.
+    pub fn settings(&self) -> ReleaseSettings {
+        let Scaling { workers_min, workers_max, idle_timeout_s, scaler } = self.scaling;
+        let Reuse { jobs_max, idle_s } = self.reuse;
+        let limits = self.rate_limits.iter().map(|(operation, limit)| {
+            let OperationLimit { calls_per_10s, concurrent, calls_per_worker } = *limit;
+            (operation.clone(), RateLimit { calls_per_10s, concurrent, calls_per_worker })
+        });
+        let env = self.env.iter().take(FINGERPRINTS_MAX);
+        ReleaseSettings {
+            template_id: self.template.clone(),
+            workers_min,
+            workers_max,
+            idle_timeout: idle_timeout_s,
+            scaler_type: match scaler {
+                Scaler::QueueDelay(_) => ScalerType::QueueDelay,
+                Scaler::RequestCount(_) => ScalerType::RequestCount,
+            },
+            scaler_value: scaler.value(),
+            max_waiting_jobs: self.waiting_jobs_max,
+            rate_limits: limits.collect(),
+            execution_timeout_ms: self.execution_timeout_ms,
+            retention: EndpointRetention {
+                completed: self.retention.completed_ms,
+                failed: self.retention.failed_ms,
+                cancelled: self.retention.cancelled_ms,
+                max_jobs: self.history_max.jobs,
+                max_mib: self.history_max.bytes.map(|bytes| bytes >> 20),
+            },
+            memory_mib: self.limits.memory_bytes_max >> 20,
+            metering: self.limits.metering,
+            reuse: wire::Reuse { max_jobs: jobs_max, max_idle: idle_s },
+            allowed_hosts: self.allowed_hosts.patterns().to_vec(),
+            propagate_traces: self.propagates_traces,
+            env: env.map(|(name, value)| (name.clone(), self.fingerprint(name, value))).collect(),
+            network_volume_id: self.network_volume.clone(),
+            max_fuel: self.limits.fuel_max,
+        }
+    }
+
+    /// Shows whether the value of a variable has changed. The digest includes a random number of the endpoint
+    /// that no answer shows, so that a value cannot be guessed from it.
+    fn fingerprint(&self, name: &str, value: &str) -> String {
+        let digest = Sha256::new().chain_update(self.incarnation.to_be_bytes());
+        let digest = digest.chain_update(name).chain_update([0]).chain_update(value).finalize();
+        HEXLOWER.encode(digest.get(..FINGERPRINT_BYTES).unwrap_or_default())
     }
 
     /// The operations that have rate limits.

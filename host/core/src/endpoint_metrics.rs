@@ -17,9 +17,12 @@ pub struct EndpointMetrics {
     finished: [Counter; FinishedAs::ALL.len()],
     requeued: Counter,
     cancelled: Counter,
+    expired: Counter,
     webhooks: [Counter; WebhookEnd::ALL.len()],
     requests: [Counter; RequestEnd::ALL.len()],
     request: Durations,
+    sent_bytes: Counter,
+    received_bytes: Counter,
     chunks: Counter,
     log_lines_dropped: Counter,
     wait: Durations,
@@ -168,6 +171,10 @@ pub struct AttemptValues {
     pub run_us: u64,
     /// Microseconds in which the handler held a processor.
     pub cpu_us: u64,
+    /// Bytes of the bodies of its requests.
+    pub sent_bytes: u64,
+    /// Bytes of the bodies of their answers.
+    pub received_bytes: u64,
     /// Chunks emitted.
     pub chunks: u64,
     /// Log lines beyond the bound of an attempt.
@@ -195,6 +202,8 @@ impl EndpointMetrics {
         self.start.record(values.start_us);
         self.run.record(values.run_us);
         self.cpu.record(values.cpu_us);
+        self.sent_bytes.add(values.sent_bytes);
+        self.received_bytes.add(values.received_bytes);
         self.chunks.add(values.chunks);
         self.log_lines_dropped.add(values.log_lines_dropped);
     }
@@ -212,6 +221,11 @@ impl EndpointMetrics {
     /// Counts jobs that calls have cancelled or purged.
     pub fn cancelled(&self, jobs: u64) {
         self.cancelled.add(jobs);
+    }
+
+    /// Counts a job whose ttl was over before it had a result.
+    pub fn expired(&self) {
+        self.expired.add(1);
     }
 
     /// Counts an attempt to send a webhook.
@@ -233,9 +247,12 @@ impl EndpointMetrics {
             finished: self.finished.each_ref().map(Counter::get),
             requeued: self.requeued.get(),
             cancelled: self.cancelled.get(),
+            expired: self.expired.get(),
             webhooks: self.webhooks.each_ref().map(Counter::get),
             requests: self.requests.each_ref().map(Counter::get),
             request: self.request.totals(),
+            sent_bytes: self.sent_bytes.get(),
+            received_bytes: self.received_bytes.get(),
             chunks: self.chunks.get(),
             log_lines_dropped: self.log_lines_dropped.get(),
             wait: self.wait.totals(),
@@ -259,12 +276,18 @@ pub struct EndpointTotals {
     pub requeued: u64,
     /// Jobs that calls have cancelled or purged.
     pub cancelled: u64,
+    /// Jobs whose ttl was over before they had a result.
+    pub expired: u64,
     /// Attempts to send a webhook, in the order of [`WebhookEnd::ALL`].
     pub webhooks: [u64; WebhookEnd::ALL.len()],
     /// Requests of handlers, in the order of [`RequestEnd::ALL`].
     pub requests: [u64; RequestEnd::ALL.len()],
     /// Time of each request until the head of its answer.
     pub request: DurationTotals,
+    /// Bytes of the bodies of those requests.
+    pub sent_bytes: u64,
+    /// Bytes of the bodies of their answers.
+    pub received_bytes: u64,
     /// Chunks of streams.
     pub chunks: u64,
     /// Log lines beyond the bound of an attempt.
@@ -287,9 +310,12 @@ impl EndpointTotals {
         add_all(&mut self.finished, &other.finished);
         self.requeued += other.requeued;
         self.cancelled += other.cancelled;
+        self.expired += other.expired;
         add_all(&mut self.webhooks, &other.webhooks);
         add_all(&mut self.requests, &other.requests);
         self.request.add(&other.request);
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
         self.chunks += other.chunks;
         self.log_lines_dropped += other.log_lines_dropped;
         self.wait.add(&other.wait);
@@ -305,9 +331,12 @@ impl EndpointTotals {
         subtract_all(&mut self.finished, &earlier.finished);
         self.requeued = self.requeued.saturating_sub(earlier.requeued);
         self.cancelled = self.cancelled.saturating_sub(earlier.cancelled);
+        self.expired = self.expired.saturating_sub(earlier.expired);
         subtract_all(&mut self.webhooks, &earlier.webhooks);
         subtract_all(&mut self.requests, &earlier.requests);
         self.request.subtract(&earlier.request);
+        self.sent_bytes = self.sent_bytes.saturating_sub(earlier.sent_bytes);
+        self.received_bytes = self.received_bytes.saturating_sub(earlier.received_bytes);
         self.chunks = self.chunks.saturating_sub(earlier.chunks);
         self.log_lines_dropped = self.log_lines_dropped.saturating_sub(earlier.log_lines_dropped);
         self.wait.subtract(&earlier.wait);
@@ -334,6 +363,7 @@ mod tests {
         metrics.started(7);
         metrics.requeued();
         metrics.cancelled(4);
+        metrics.expired();
         for (end, times) in WebhookEnd::ALL.into_iter().zip([3, 1, 2]) {
             (0..times).for_each(|_| metrics.webhook_ended(end));
         }
@@ -344,6 +374,8 @@ mod tests {
             start_us: 30,
             run_us: 300,
             cpu_us: 200,
+            sent_bytes: 11,
+            received_bytes: 12,
             chunks: 5,
             log_lines_dropped: 2,
         });
@@ -363,7 +395,8 @@ mod tests {
         assert_eq!(totals.requests, [1, 2, 3, 4, 5]);
         assert_eq!((totals.request.count(), totals.request.sum_us), (15, 150));
         assert_eq!((totals.chunks, totals.log_lines_dropped, totals.requeued), (5, 2, 1));
-        assert_eq!(totals.cancelled, 4);
+        assert_eq!((totals.cancelled, totals.expired), (4, 1));
+        assert_eq!((totals.sent_bytes, totals.received_bytes), (11, 12));
         assert_eq!((totals.wait.sum_us, totals.run.sum_us, totals.cpu.sum_us), (7, 300, 200));
         assert_eq!((totals.start.sum_us, totals.start.count()), (30, 1));
         let mut twice = totals.clone();

@@ -13,6 +13,7 @@ use crate::retention::Retention;
 use crate::tags::Tags;
 use crate::time::Timestamp;
 use crate::trace::TraceContext;
+use crate::usage::JobUsage;
 
 /// A submission that was checked and may be stored.
 #[derive(Debug, Clone)]
@@ -270,6 +271,9 @@ pub struct JobRecord {
     /// The attempts before the last one, or before the next one while none has begun since the job
     /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest first.
     pub past_attempts: Vec<PastAttempt>,
+    /// The sum of its attempts that ended with a result. Zero for a job of an older host, which did not keep
+    /// it.
+    pub usage: JobUsage,
     /// Those of its submission.
     pub tags: Option<Tags>,
     /// Its position in a distributed trace.

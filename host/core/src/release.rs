@@ -1,11 +1,13 @@
 //! The handlers that a template or an endpoint has run, so that an endpoint can go back to one of them.
 //!
-//! **Bounds.** [`Releases::KEPT_MAX`] releases; the oldest is removed. Without its image, a stored release
-//! has about 130 bytes, and an image that is the same as in the release before it is stored once.
+//! **Bounds.** [`Releases::KEPT_MAX`] releases; the oldest is removed. Without its image and its settings, a
+//! stored release has about 130 bytes; those that are the same as in the release before it are stored once.
+//! Settings have some 500 bytes, and 20 for each of at most 64 variables, with their names.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
+use gristmill_wire::management::ReleaseSettings;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::ComponentDigest;
@@ -22,6 +24,9 @@ pub struct Release {
     pub image: Arc<str>,
     /// The component.
     pub component: ComponentDigest,
+    /// The endpoint's settings at that time; `None` for releases of a template, and for those of an older
+    /// host.
+    pub settings: Option<Arc<ReleaseSettings>>,
 }
 
 /// The newest releases, the newest last; at most [`Releases::KEPT_MAX`].
@@ -70,16 +75,23 @@ struct StoredRelease {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     image: Option<Arc<str>>,
     component: ComponentDigest,
+    /// `None`: those of the release before it, if it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    settings: Option<Arc<ReleaseSettings>>,
 }
 
 impl From<Releases> for Vec<StoredRelease> {
     fn from(Releases(releases): Releases) -> Self {
         let mut earlier: Option<Arc<str>> = None;
+        let mut earlier_settings = None;
         let stored = releases.into_iter().map(|release| {
-            let Release { version, released_at, image, component } = release;
+            let Release { version, released_at, image, component, settings } = release;
             let is_new = earlier.as_ref() != Some(&image);
             earlier = Some(image.clone());
-            StoredRelease { version, released_at, image: is_new.then_some(image), component }
+            let image = is_new.then_some(image);
+            let new_settings = settings.clone().filter(|_| settings != earlier_settings);
+            earlier_settings = settings;
+            StoredRelease { version, released_at, image, component, settings: new_settings }
         });
         stored.collect()
     }
@@ -89,10 +101,13 @@ impl From<Vec<StoredRelease>> for Releases {
     fn from(stored: Vec<StoredRelease>) -> Self {
         let mut releases = Self::default();
         let mut image: Arc<str> = Arc::from("");
+        let mut settings = None;
         for release in stored {
-            image = release.image.unwrap_or(image);
             let StoredRelease { version, released_at, component, .. } = release;
-            releases.push(Release { version, released_at, image: image.clone(), component });
+            image = release.image.unwrap_or(image);
+            settings = release.settings.or(settings);
+            let (image, settings) = (image.clone(), settings.clone());
+            releases.push(Release { version, released_at, image, component, settings });
         }
         releases
     }
@@ -108,6 +123,7 @@ mod tests {
             released_at: Timestamp::from_millis(u64::from(version)),
             image: image.into(),
             component: ComponentDigest::of(&version.to_be_bytes()),
+            settings: None,
         }
     }
 
@@ -131,6 +147,28 @@ mod tests {
             record["image"] = image.into();
         }
         assert_eq!(serde_json::from_value::<Releases>(old).unwrap(), releases);
+    }
+
+    #[test]
+    fn settings_are_stored_once_in_a_row() {
+        let settings = |memory_mib: u64| {
+            let text = format!(
+                r#"{{"templateId":"t","workersMin":0,"workersMax":1,"idleTimeout":5,"scalerType":"REQUEST_COUNT",
+                "scalerValue":1,"executionTimeoutMs":1,"retention":{{}},"memoryMib":{memory_mib},
+                "metering":"fuel","reuse":{{"maxJobs":1,"maxIdle":1}}}}"#
+            );
+            Some(Arc::new(serde_json::from_str::<ReleaseSettings>(&text).unwrap()))
+        };
+        let mut releases = Releases::default();
+        for (version, of) in (1..).zip([None, None, Some(8), Some(8), Some(9), Some(8)]) {
+            let settings = of.and_then(settings);
+            releases.push(Release { settings, ..release(version, "a:1") });
+        }
+        let stored = serde_json::to_value(&releases).unwrap();
+        let kept: Vec<_> =
+            stored.as_array().unwrap().iter().map(|one| one.get("settings").is_some()).collect();
+        assert_eq!(kept, [false, false, true, false, true, true]);
+        assert_eq!(serde_json::from_value::<Releases>(stored).unwrap(), releases);
     }
 
     #[test]

@@ -252,6 +252,10 @@ pub struct Usage {
     pub fuel: Option<u64>,
     /// Greatest sum of all its memories, in bytes.
     pub memory_bytes_peak: u64,
+    /// Bytes of the bodies of requests that it made.
+    pub sent_bytes: u64,
+    /// Bytes of the bodies of their answers.
+    pub received_bytes: u64,
     /// Chunks emitted.
     pub chunks: u64,
     /// Log lines beyond the cap, which were dropped.

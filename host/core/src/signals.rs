@@ -13,11 +13,54 @@ use tokio::sync::Notify;
 
 use crate::id::{EndpointId, JobId};
 use crate::job_event_notice::{JobEventNotice, JobListener};
+use crate::trace::TraceContext;
 
-/// Receives a notification when a job can be claimed. Must be quick and must not block.
+/// Receives a notification when a job can be claimed, and when one ended that no worker has claimed. Must be
+/// quick and must not block.
 pub trait ReadyListener: Send + Sync {
     /// A job waits on the endpoint. `may_start_worker` is false for a low-priority job.
     fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool);
+
+    /// A job has ended without a result.
+    fn job_ended_early(&self, _end: &EarlyEnd) {}
+}
+
+/// The end of a job without a result: by its ttl, or before its first attempt. The store sends it as soon as
+/// it has decided; a crash may undo a decision, and the next process sends it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlyEnd {
+    /// The job's endpoint.
+    pub endpoint: EndpointId,
+    /// The job.
+    pub job: JobId,
+    /// Why.
+    pub cause: EarlyEndCause,
+    /// How long it has waited for a worker, in milliseconds; `None`: it ran.
+    pub waited_ms: Option<u64>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
+}
+
+/// Why a job has ended without a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlyEndCause {
+    /// Its ttl is over.
+    Expired,
+    /// A call cancelled it while it waited.
+    Cancelled,
+    /// A call purged the queue.
+    Purged,
+}
+
+impl EarlyEndCause {
+    /// The cause in one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+            Self::Purged => "purged",
+        }
+    }
 }
 
 /// The exchange between the store and its listeners.
@@ -69,6 +112,14 @@ impl Signals {
         self.notify_job_event(endpoint, job, JobEventNotice::Queued);
         if let Some(listener) = self.ready.get() {
             listener.job_ready(endpoint, may_start_worker);
+        }
+    }
+
+    /// Called by the store for a job that has ended without a result: whenever a ttl is over, and else for
+    /// jobs in sampled traces only.
+    pub fn ended_early(&self, end: &EarlyEnd) {
+        if let Some(listener) = self.ready.get() {
+            listener.job_ended_early(end);
         }
     }
 

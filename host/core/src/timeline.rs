@@ -147,6 +147,7 @@ mod tests {
     use crate::id::{EndpointId, JobId, ShardId, Submission};
     use crate::job::Claim;
     use crate::record::PastAttempt;
+    use crate::usage::JobUsage;
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(ms)
@@ -171,6 +172,7 @@ mod tests {
             chunks_delivered: 0,
             purge_at: at(1_000),
             past_attempts,
+            usage: JobUsage::default(),
             tags: None,
             trace: None,
         }

@@ -73,6 +73,8 @@ pub struct Metered {
     pub bytes_out: u64,
     /// Chunks emitted.
     pub chunks: u64,
+    /// Bytes of the bodies of its requests and of their answers.
+    pub egress_bytes: u64,
 }
 
 impl Metered {
@@ -86,6 +88,7 @@ impl Metered {
             bytes_in,
             bytes_out,
             chunks: usage.chunks,
+            egress_bytes: usage.sent_bytes.saturating_add(usage.received_bytes),
         }
     }
 
@@ -103,6 +106,28 @@ impl Metered {
             bytes_out: self.bytes_out,
             chunks: self.chunks,
         }
+    }
+}
+
+/// The usage of one job: the sum of its attempts with a result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobUsage {
+    /// The quantities that have a price.
+    pub billed: UsageSum,
+    /// Bytes of the bodies of its requests and of their answers.
+    pub egress_bytes: u64,
+}
+
+impl JobUsage {
+    /// The usage of one attempt that ran for `wall_ms`.
+    pub fn of(metered: &Metered, wall_ms: u64) -> Self {
+        Self { billed: metered.over(wall_ms), egress_bytes: metered.egress_bytes }
+    }
+
+    /// Adds that of a further attempt.
+    pub fn add(&mut self, more: &Self) {
+        self.billed.add(&more.billed);
+        self.egress_bytes = self.egress_bytes.saturating_add(more.egress_bytes);
     }
 }
 
@@ -144,6 +169,41 @@ pub struct UsageSum {
 }
 
 impl UsageSum {
+    /// Its numbers in the order of the fields, as stores write them.
+    pub fn to_numbers(&self) -> [u64; 9] {
+        let Self { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = *self;
+        let Self { bytes_in, bytes_out, chunks, .. } = *self;
+        let memory = [memory_bytes_peak, memory_mib_ms];
+        [jobs, wall_ms, cpu_us, fuel, memory[0], memory[1], bytes_in, bytes_out, chunks]
+    }
+
+    /// The inverse of [`to_numbers`](Self::to_numbers).
+    pub fn from_numbers(
+        [
+            jobs,
+            wall_ms,
+            cpu_us,
+            fuel,
+            memory_bytes_peak,
+            memory_mib_ms,
+            bytes_in,
+            bytes_out,
+            chunks,
+        ]: [u64; 9],
+    ) -> Self {
+        Self {
+            jobs,
+            wall_ms,
+            cpu_us,
+            fuel,
+            memory_bytes_peak,
+            memory_mib_ms,
+            bytes_in,
+            bytes_out,
+            chunks,
+        }
+    }
+
     /// Adds another sum.
     pub fn add(&mut self, more: &Self) {
         let sum = |a: &mut u64, b: u64| *a = a.saturating_add(b);
@@ -253,7 +313,11 @@ mod tests {
             bytes_in: 3,
             bytes_out: 4,
             chunks: 1,
+            egress_bytes: 5,
         };
+        let mut of_job = JobUsage::of(&metered, 10);
+        of_job.add(&JobUsage::of(&metered, 1));
+        assert_eq!((of_job.billed.wall_ms, of_job.egress_bytes), (11, 10));
         let mut sum = metered.over(10);
         assert_eq!(sum.memory_mib_ms, 30, "a part of a MiB counts as one");
         let smaller = Metered { memory_bytes_peak: 1 << 20, ..metered };
@@ -270,6 +334,8 @@ mod tests {
             chunks: 2,
         };
         assert_eq!(sum, expected);
+        let numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9];
+        assert_eq!(UsageSum::from_numbers(numbers).to_numbers(), numbers);
         sum.add(&UsageSum { fuel: u64::MAX, ..UsageSum::default() });
         assert_eq!(sum.fuel, u64::MAX);
     }

@@ -15,8 +15,8 @@ use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
-    Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed,
+    SourceLocation, StackCall, Usage,
 };
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::trace::TraceId;
@@ -77,10 +77,7 @@ pub(crate) async fn run(
     );
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
-    let Usage { instantiate_us, run_us, cpu_us, chunks, log_lines_dropped, .. } = report.usage;
-    let start_us = instantiate_us;
-    let values = AttemptValues { start_us, run_us, cpu_us, chunks, log_lines_dropped };
-    sink.incarnation.metrics().ended(values);
+    sink.incarnation.metrics().ended(measured(&report.usage));
     log_end(&endpoint, job.attempt, lease, &report);
     if let Some(spans) = spans {
         let ended = EndedAttempt { endpoint: &endpoint, lease, number: job.attempt, waited_us };
@@ -121,6 +118,21 @@ pub(crate) async fn run(
     if let Some(metered) = unwanted {
         let wall_ms = shared.store.now().millis_since(began);
         bill(shared, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
+    }
+}
+
+fn measured(usage: &Usage) -> AttemptValues {
+    let Usage { run_us, cpu_us, sent_bytes, received_bytes, chunks, log_lines_dropped, .. } =
+        *usage;
+    let start_us = usage.instantiate_us;
+    AttemptValues {
+        start_us,
+        run_us,
+        cpu_us,
+        sent_bytes,
+        received_bytes,
+        chunks,
+        log_lines_dropped,
     }
 }
 
@@ -248,6 +260,25 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
     );
 }
 
+/// Most calls of a stack in the log: the innermost ones.
+const STACK_CALLS_MAX: usize = 32;
+
+/// The stack of a trap as log lines, the innermost call first; none for a component without names.
+fn stack_lines(stack: &[StackCall]) -> Vec<String> {
+    let named = stack.iter().filter_map(|StackCall { function, location }| {
+        // Exports have the name of the interface, which says nothing.
+        let function = function.as_deref().filter(|name| !name.contains('#'))?;
+        Some(match location {
+            Some(SourceLocation { file, line: Some(line) }) => {
+                format!("trap: at {function} ({file}:{line})")
+            }
+            Some(SourceLocation { file, line: None }) => format!("trap: at {function} ({file})"),
+            None => format!("trap: at {function}"),
+        })
+    });
+    named.take(STACK_CALLS_MAX).collect()
+}
+
 /// Receives chunks, progress and log lines of the sandbox during the attempt.
 struct Sink {
     shared: Arc<Shared>,
@@ -340,6 +371,38 @@ impl AttemptSink for Sink {
 
     fn trapped(&self, stack: Vec<StackCall>) {
         let Self { shared, endpoint, lease, .. } = self;
+        // Beside the job's error, which has one sentence: the console shows the lines of a job.
+        for line in stack_lines(&stack) {
+            let now = shared.clock.now();
+            shared.logs.add(&self.incarnation, now, lease.job, LogLevel::Error, &line);
+        }
         shared.signals.notify_job_event(endpoint, lease.job, JobEventNotice::Trapped(&stack));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_has_a_line_for_each_call_with_a_name() {
+        let call = |function: Option<&str>, location: Option<(&str, Option<u32>)>| StackCall {
+            function: function.map(str::to_owned),
+            location: location.map(|(file, line)| SourceLocation { file: file.to_owned(), line }),
+        };
+        let stack = [
+            call(Some("core::panicking::panic"), None),
+            call(None, Some(("src/lib.rs", Some(3)))),
+            call(Some("count"), Some(("src/lib.rs", Some(7)))),
+            call(Some("main"), Some(("src/main.rs", None))),
+            call(Some("gristmill:handler/run@0.1.0#handle"), None),
+        ];
+        let expected = [
+            "trap: at core::panicking::panic",
+            "trap: at count (src/lib.rs:7)",
+            "trap: at main (src/main.rs)",
+        ];
+        assert_eq!(stack_lines(&stack), expected);
+        assert_eq!(stack_lines(&vec![stack[0].clone(); 900]).len(), STACK_CALLS_MAX);
     }
 }

@@ -1,10 +1,11 @@
 //! The spans of an attempt in a sampled trace: `job`, from the moment when the job was queued, and its child
 //! `attempt`, from the claim. A job that runs again has both for each attempt. Both are made at the end of the
-//! attempt: an attempt whose host dies has none.
+//! attempt: an attempt whose host dies has none. A job that ends while it waits has the span `job` alone.
 
-use gristmill_core::id::{EndpointId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, WorkerId};
 use gristmill_core::record::Lease;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
+use gristmill_core::signals::EarlyEnd;
 use gristmill_core::trace::{Attributes, OpenSpan, SpanKind, TraceContext, Tracer};
 
 /// Longest error in a span.
@@ -66,18 +67,34 @@ impl AttemptSpans {
     }
 }
 
+/// Records the span of a job that has ended while it waited, if its trace is recorded. A job that expires
+/// while it runs has the spans of its attempt.
+pub(crate) fn record_early_end(tracer: &Tracer, end: &EarlyEnd) {
+    let Some(waited_ms) = end.waited_ms else { return };
+    let Some(span) = tracer.child(end.trace, SpanKind::Consumer) else { return };
+    let cause = end.cause.as_str();
+    let mut attributes = attributes_of(&end.endpoint, end.job);
+    attributes.push(("error.type", cause.into()));
+    let error = format!("the job was {cause} while it waited");
+    span.end_after(waited_ms.saturating_mul(1_000), "job".to_owned(), attributes, Some(error));
+}
+
 impl EndedAttempt<'_> {
     fn attributes(&self, error: Option<&'static str>) -> Attributes {
-        let mut attributes: Attributes = vec![
-            ("messaging.system", "gristmill".into()),
-            ("messaging.operation.type", "process".into()),
-            ("messaging.destination.name", self.endpoint.as_str().into()),
-            ("messaging.message.id", self.lease.job.to_string().into()),
-            ("gristmill.attempt", self.number.into()),
-        ];
+        let mut attributes = attributes_of(self.endpoint, self.lease.job);
+        attributes.push(("gristmill.attempt", self.number.into()));
         attributes.extend(error.map(|error| ("error.type", error.into())));
         attributes
     }
+}
+
+fn attributes_of(endpoint: &EndpointId, job: JobId) -> Attributes {
+    vec![
+        ("messaging.system", "gristmill".into()),
+        ("messaging.operation.type", "process".into()),
+        ("messaging.destination.name", endpoint.as_str().into()),
+        ("messaging.message.id", job.to_string().into()),
+    ]
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use gristmill_core::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::{Runtime, SandboxShortage};
-use gristmill_core::signals::{ReadyListener, Signals};
+use gristmill_core::signals::{EarlyEnd, EarlyEndCause, ReadyListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use crate::shared::Shared;
 use crate::starter::Starter;
 use crate::worker_set::{Demand, WorkerSet};
-use crate::{expiry, history, scaler};
+use crate::{attempt_spans, expiry, history, scaler};
 
 /// The parts of a dispatcher.
 #[derive(Debug)]
@@ -127,6 +127,16 @@ impl ReadyListener for Dispatcher {
             }
             Demand::Nothing => {}
         }
+    }
+
+    fn job_ended_early(&self, end: &EarlyEnd) {
+        let shared = &self.starter.shared;
+        if end.cause == EarlyEndCause::Expired
+            && let Some(deployment) = shared.catalog.deployment(&end.endpoint)
+        {
+            deployment.incarnation.metrics().expired();
+        }
+        attempt_spans::record_early_end(&shared.tracer, end);
     }
 }
 

@@ -34,12 +34,15 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     let log_lines_dropped = log.finish();
     let instantiate = ready.map_or(ran, |at| at - started);
     let state = instance.state();
+    let (sent_bytes, received_bytes) = state.egress.traffic();
     let usage = Usage {
         instantiate_us: micros(instantiate),
         run_us: micros(ran.saturating_sub(instantiate)),
         cpu_us: micros(cpu),
         fuel: instance.fuel(),
         memory_bytes_peak: state.limiter.memory_bytes_peak(),
+        sent_bytes,
+        received_bytes,
         chunks: state.chunks,
         log_lines_dropped,
     };

@@ -326,6 +326,7 @@ async fn serve(
         receivers: sender,
         tracer,
         facts: settings.facts(),
+        certificate: tls.as_ref().map(|tls| tls.expiry().clone()).unwrap_or_default(),
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);

@@ -11,16 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use gristmill_api::CertificateExpiry;
 use parking_lot::RwLock;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::client::verify_server_cert_signed_by_trust_anchor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{Error, ServerConfig};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use tracing::{error, info};
 
@@ -62,14 +65,13 @@ impl TlsFiles {
         Ok(Content { cert: read("TLS certificate", &self.cert)?, key: read("TLS key", &self.key)? })
     }
 
-    fn config(&self, content: &Content) -> anyhow::Result<ServerConfig> {
+    fn usable(&self, content: &Content) -> anyhow::Result<Usable> {
         let (cert, key) = (self.cert.display(), self.key.display());
         let chain = CertificateDer::pem_slice_iter(&content.cert)
             .collect::<Result<Vec<_>, _>>()
             .with_context(|| format!("{cert} is not PEM"))?;
-        if chain.is_empty() {
-            bail!("{cert} holds no certificate");
-        }
+        let Some(first) = chain.first() else { bail!("{cert} holds no certificate") };
+        let expires_at_s = expires_at_s(first).unwrap_or(0);
         let private = PrivateKeyDer::from_pem_slice(&content.key)
             .with_context(|| format!("{key} holds no private key"))?;
         let mut config = ServerConfig::builder_with_provider(aws_lc_rs::default_provider().into())
@@ -83,7 +85,7 @@ impl TlsFiles {
                 error => anyhow::anyhow!("cannot use {cert} with {key}: {error}"),
             })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(config)
+        Ok(Usable { config, expires_at_s })
     }
 }
 
@@ -91,6 +93,29 @@ impl TlsFiles {
 pub(crate) struct Tls {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
+    expiry: CertificateExpiry,
+}
+
+/// A usable certificate with its key.
+struct Usable {
+    config: ServerConfig,
+    /// When the certificate expires, in seconds since 1970; 0 if that cannot be read.
+    expires_at_s: u64,
+}
+
+/// The end of a certificate's validity, in seconds since 1970. The library shows it only to a verifier to which
+/// the certificate has expired, so it is verified for a time after all certificates.
+fn expires_at_s(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let certificate = ParsedCertificate::try_from(certificate).ok()?;
+    let late = UnixTime::since_unix_epoch(Duration::from_secs(u64::from(u32::MAX) * 100));
+    let (roots, algorithms) = (RootCertStore::empty(), aws_lc_rs::default_provider());
+    let algorithms = algorithms.signature_verification_algorithms.all;
+    match verify_server_cert_signed_by_trust_anchor(&certificate, &roots, &[], late, algorithms) {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Some(not_after.as_secs())
+        }
+        Ok(()) | Err(_) => None,
+    }
 }
 
 impl std::fmt::Debug for Tls {
@@ -106,11 +131,18 @@ impl Tls {
     /// When one of them cannot be read or used.
     pub(crate) fn start(files: TlsFiles) -> anyhow::Result<Arc<Self>> {
         let content = files.read()?;
-        let config = RwLock::new(Arc::new(files.config(&content)?));
+        let Usable { config, expires_at_s } = files.usable(&content)?;
+        let (config, expiry) = (RwLock::new(Arc::new(config)), CertificateExpiry::default());
+        expiry.set_seconds(expires_at_s);
         let hang_ups = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
-        let tls = Arc::new(Self { files, config });
+        let tls = Arc::new(Self { files, config, expiry });
         tokio::spawn(tls.clone().follow(content, hang_ups));
         Ok(tls)
+    }
+
+    /// When the certificate in use expires.
+    pub(crate) fn expiry(&self) -> &CertificateExpiry {
+        &self.expiry
     }
 
     /// Uses the content of the files whenever it has changed.
@@ -133,7 +165,7 @@ impl Tls {
                 Ok(found) => {
                     content = found;
                     is_reported = false;
-                    self.files.config(&content)
+                    self.files.usable(&content)
                 }
                 Err(_) if is_reported && !is_asked => continue,
                 Err(error) => {
@@ -142,8 +174,9 @@ impl Tls {
                 }
             };
             match used {
-                Ok(config) => {
+                Ok(Usable { config, expires_at_s }) => {
                     *self.config.write() = Arc::new(config);
+                    self.expiry.set_seconds(expires_at_s);
                     info!("the TLS certificate was read from {}", self.files.cert.display());
                 }
                 Err(error) => error!(

@@ -146,11 +146,13 @@ impl Shared {
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,
     ) -> Result<T, StoreError> {
-        let answer = {
+        let (answer, early_ends) = {
             let mut index = self.open_index()?;
-            change(&mut index, self.clock.now())
+            let answer = change(&mut index, self.clock.now());
+            (answer, index.take_early_ends())
         };
         self.wake_writer();
+        early_ends.iter().for_each(|end| self.signals.ended_early(end));
         Ok(answer)
     }
 

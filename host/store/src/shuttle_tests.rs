@@ -79,6 +79,7 @@ fn metered() -> Metered {
         bytes_in: 3,
         bytes_out: 4,
         chunks: 0,
+        egress_bytes: 0,
     }
 }
 

@@ -68,22 +68,46 @@ test('logs of two endpoints come in one list, and long lines wrap', async () => 
   await end();
 });
 
-test('two releases are compared by what they are made of', async () => {
+test('a job shows its usage, all attempts together, and its cost', async () => {
+  const job = await run('playground', { op: 'fail', message: 'no flour' });
+  await until('it has failed', async () => (await api('GET', `v2/playground/status/${job.id}`)).status === 'FAILED');
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to(`#/jobs/playground/${job.id}`);
+  const usage = page.locator('section', { has: page.getByRole('heading', { name: 'Usage and cost' }) });
+  await usage.getByText('one attempt').waitFor();
+  const fact = (name) => usage.locator('.facts > div', { hasText: name }).locator('dd').innerText();
+  assert.match(await fact('Cost'), /^0 credits$/);
+  assert.match(await fact('Processor'), /ms$/);
+  assert.match(await fact('Peak memory'), /[KM]iB$/);
+  await page.getByRole('button', { name: 'Retry' }).click();
+  await usage.getByText('2 attempts together').waitFor();
+  await check();
+  await end();
+});
+
+test('two releases are compared by what they are made of and by their settings', async () => {
   await upload('shift:1', component('echo'));
   await api('POST', 'v1/templates', { id: 'shift', name: 'shift', imageName: 'shift:1', category: 'CPU', isServerless: true });
   await api('POST', 'v1/endpoints', { id: 'shift', name: 'shift', templateId: 'shift' });
+  await api('PATCH', 'v1/endpoints/shift', { memoryMib: 96, env: { SHIFT_TOKEN: 'do-not-show' }, allowedHosts: ['grain.example'] });
   await upload('shift:2', component('playground'));
   await api('PATCH', 'v1/templates/shift', { imageName: 'shift:2' });
   const { page, login, to, check, end } = await open();
   await login((await key()).text);
   await to('#/endpoints/shift/releases');
   await page.getByLabel('Compare version 1').check();
-  await page.getByLabel('Compare version 2').check();
+  await page.getByLabel('Compare version 3').check();
   const both = page.getByRole('region', { name: 'Differences' });
   await both.getByText('+ gristmill:handler/log').waitFor();
   await both.getByText('shift:1').waitFor();
   assert.equal(await both.locator('tr.differs', { hasText: 'Imports' }).count(), 1);
   assert.equal(await both.locator('tr.differs', { hasText: 'Exports' }).count(), 0);
+  assert.match(await both.locator('tr.differs', { hasText: 'Memory of a job' }).innerText(), /256\s+96/);
+  await both.getByText('+ grain.example').waitFor();
+  await both.getByText('+ SHIFT_TOKEN').waitFor();
+  assert.equal(await both.getByText('do-not-show').count(), 0);
+  assert.equal(await both.locator('tr.differs', { hasText: 'Most workers' }).count(), 0, 'it is the same');
   await check();
   await end();
 });

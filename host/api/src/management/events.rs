@@ -34,7 +34,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck};
+use crate::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::caller::{Caller, Read};
 use crate::error::ApiError;
 use crate::openapi::parameters::Topics;
@@ -70,7 +70,7 @@ const JOB_INTERVAL: Duration = Duration::from_millis(250);
     ),
 )]
 pub(crate) async fn follow(
-    Caller { state, key, .. }: Caller<Read>,
+    Caller { state, key, session, .. }: Caller<Read>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let query = Query(query.as_deref().unwrap_or_default());
@@ -84,7 +84,7 @@ pub(crate) async fn follow(
     }
     let permit = state.limiter.enter_events(&key)?;
     let mut reader = Reader {
-        key_check: KeyCheck::new(&state, &key),
+        key_check: KeyCheck::new(&state, &Identity { key: key.clone(), session }),
         values: None,
         overview: None,
         endpoints: vec![],
@@ -208,8 +208,8 @@ impl Reader {
         Ok(found.ok_or_else(missing)?.incarnation.clone())
     }
 
-    /// The next events, or a comment when there were none for a while. `None`: the key is not valid any
-    /// more, the host is stopping, or the stream has lasted long enough.
+    /// The next events, or a comment when there were none for a while. `None`: the key or the session is not
+    /// valid any more, the host is stopping, or the stream has lasted long enough.
     async fn next(&mut self) -> Option<Bytes> {
         let comment_at = Instant::now() + COMMENT_INTERVAL;
         loop {

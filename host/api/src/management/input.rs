@@ -31,6 +31,21 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
+/// The values of the two placeholders of a management path.
+#[derive(Debug)]
+pub(crate) struct NamedPart(pub(crate) Named, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamedPart {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path((of, part))) => Ok(Self(Named(of), part)),
+            Err(_) => Err(ApiError::bad_request("the path is not UTF-8")),
+        }
+    }
+}
+
 impl Named {
     /// The value as an id.
     ///

@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 
 use super::dto;
 use super::input::Named;
-use crate::auth::{KEY_CHECK_INTERVAL, KeyCheck};
+use crate::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
 use crate::openapi::parameters::LogFilter;
@@ -45,7 +45,7 @@ use crate::state::ApiState;
     responses((status = 200, description = "The newest", body = Vec<wire::LogLine<'_>>), Mistaken, Missing),
 )]
 pub(crate) async fn read(
-    Caller { state, key, .. }: Caller<Manage>,
+    Caller { state, key, session, .. }: Caller<Manage>,
     named: Named,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -68,7 +68,7 @@ pub(crate) async fn read(
     }
     if is_stream {
         let reader = Reader {
-            key: KeyCheck::new(&state, &key),
+            key: KeyCheck::new(&state, &Identity { key: key.clone(), session }),
             caller: key,
             follower: logs.follow(),
             state,
@@ -133,7 +133,8 @@ fn follow(reader: Reader, query: LogQuery) -> Response {
 impl Reader {
     /// The present lines, or those that arrive within [`COMMENT_INTERVAL`]; empty after that time. The
     /// query continues after them. `None`: the endpoint was deleted, and its id may have another owner
-    /// now; the key is not valid any more; or the host is stopping.
+    /// now; the key or the session is not valid any more; or the host is
+    /// stopping.
     async fn next_lines(&self, query: &mut LogQuery) -> Option<Vec<Arc<LogLine>>> {
         let comment_at = Instant::now() + COMMENT_INTERVAL;
         loop {

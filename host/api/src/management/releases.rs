@@ -3,11 +3,12 @@
 
 use axum::Json;
 use axum::extract::Request;
+use gristmill_core::id::EndpointId;
 use gristmill_core::release::Release;
-use gristmill_wire::management::{self as wire, Rollback};
+use gristmill_wire::management::{self as wire, ReleaseWithSettings, Rollback};
 
 use super::dto;
-use super::input::{self, Named};
+use super::input::{self, Named, NamedPart};
 use super::page::{Page, Paged};
 use crate::caller::{Caller, Manage};
 use crate::error::ApiError;
@@ -30,6 +31,27 @@ pub(crate) async fn list(
     // There are at most 20 releases.
     let cursor_position = |release: &&Release| format!("{:010}", u32::MAX - release.version);
     page.of(&releases, cursor_position, dto::release)
+}
+
+/// One of these handlers, with the settings of the endpoint when it began to run it.
+///
+/// Of the environment the host keeps names and fingerprints of values.
+#[utoipa::path(
+    get, path = "/endpoints/{id}/releases/{version}", operation_id = "GetRelease", tag = tag::ENDPOINTS,
+    responses((status = 200, description = "The release", body = ReleaseWithSettings), Mistaken, Missing),
+)]
+pub(crate) async fn get(
+    Caller { state, key, .. }: Caller<Manage>,
+    NamedPart(named, version): NamedPart,
+) -> Result<Json<ReleaseWithSettings>, ApiError> {
+    let id = named.id::<EndpointId>()?;
+    let releases = state.control.endpoints.releases(&key, &id)?;
+    let missing = || {
+        let version: String = version.chars().take(100).collect();
+        ApiError::not_found(format!("endpoint `{id}` has no release `{version}`"))
+    };
+    let found = releases.iter().find(|release| release.version.to_string() == version);
+    Ok(Json(dto::release_with_settings(found.ok_or_else(missing)?)))
 }
 
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.

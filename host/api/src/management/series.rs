@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::RawQuery;
 use axum::response::{IntoResponse as _, Response};
-use gristmill_control::{Chart, Point, Quantiles, Window};
+use gristmill_control::{Chart, MostWorkers, Point, Quantiles, Window};
 use gristmill_core::id::EndpointId;
 use gristmill_wire::management::{
-    EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries,
+    EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
 };
 
 use super::input::Named;
@@ -70,7 +70,7 @@ fn window(query: Option<&str>) -> Result<Window, ApiError> {
 
 fn shown(at: u64, point: &Point) -> SeriesPoint {
     let Point { submitted, completed, failed, cancelled, timed_out, .. } = *point;
-    let Point { waiting, running, delay, run, .. } = *point;
+    let Point { waiting, running, workers, delay, run, .. } = *point;
     SeriesPoint {
         at,
         submitted,
@@ -80,9 +80,15 @@ fn shown(at: u64, point: &Point) -> SeriesPoint {
         timed_out,
         waiting,
         running,
+        workers: shown_workers(workers),
         delay_ms: quantiles(delay),
         run_ms: quantiles(run),
     }
+}
+
+fn shown_workers(most: MostWorkers) -> SeriesWorkers {
+    let MostWorkers { idle, initializing, running, throttled, unhealthy } = most;
+    SeriesWorkers { idle, initializing, running, throttled, unhealthy }
 }
 
 /// `None` without any duration.

@@ -91,8 +91,23 @@ impl Endpoints {
             |one, at| one.totals.requests.get(at).copied(),
             count,
         )?;
-        let plain: [Plain; 4] = [
+        let bytes = [[("direction", "sent")], [("direction", "received")]];
+        self.dimension(
+            encoder,
+            (
+                "outgoing_bytes",
+                "Bytes of the bodies of requests that handlers made, and of their answers",
+                MetricType::Counter,
+            ),
+            &bytes.map(Vec::from),
+            |one, at| [one.totals.sent_bytes, one.totals.received_bytes].get(at).copied(),
+            count,
+        )?;
+        let plain: [Plain; 5] = [
             ("jobs_cancelled", "Jobs that calls cancelled or purged", |one| one.totals.cancelled),
+            ("jobs_expired", "Jobs whose ttl was over before they had a result", |one| {
+                one.totals.expired
+            }),
             ("job_retries", "Jobs that were queued again", |one| one.totals.requeued),
             ("stream_chunks", "Chunks of streams", |one| one.totals.chunks),
             ("log_lines_dropped", "Log lines beyond the bound of an attempt", |one| {

@@ -74,7 +74,7 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
     let text = apart(turn, move || {
         let host = &state.control.host;
         let counters = host.counters();
-        let mut registry = registry(&counters, &state.disk_space);
+        let mut registry = registry(&counters, &state.disk_space, state.certificate.seconds());
         registry.register_collector(Box::new(HostDurations {
             commit: counters.store.commit,
             compile: counters.compiles,
@@ -88,7 +88,11 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
 }
 
 /// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
-fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
+fn registry(
+    counters: &HostCounters,
+    disk: &DiskSpaceGauge,
+    certificate_expires_at_s: u64,
+) -> Registry {
     let HostCounters { store, lost_log_lines, load, endpoints, backed_up_at_ms, .. } = counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
@@ -129,6 +133,11 @@ fn registry(counters: &HostCounters, disk: &DiskSpaceGauge) -> Registry {
         "last_backup_timestamp_seconds",
         "When the last backup was complete, in seconds since 1970; 0 before the first one of this process",
         backed_up_at_ms / 1_000,
+    );
+    gauge(
+        "certificate_expiry_timestamp_seconds",
+        "When the TLS certificate expires, in seconds since 1970; 0 without TLS",
+        certificate_expires_at_s,
     );
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
@@ -238,7 +247,7 @@ mod tests {
             compiles: DurationTotals::default(),
             backed_up_at_ms: 9_999,
         };
-        let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default())));
+        let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default()), 7));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\
             # TYPE gristmill_store_commits counter\n\
@@ -269,6 +278,7 @@ mod tests {
             "gristmill_disk_reserve_inodes",
             "gristmill_endpoints",
             "gristmill_last_backup_timestamp_seconds",
+            "gristmill_certificate_expiry_timestamp_seconds",
             "gristmill_sandboxes_running",
             "gristmill_sandboxes_idle",
             "gristmill_sandboxes_waiting",
@@ -279,6 +289,7 @@ mod tests {
             [
                 "gristmill_endpoints 4",
                 "gristmill_last_backup_timestamp_seconds 9",
+                "gristmill_certificate_expiry_timestamp_seconds 7",
                 "gristmill_sandboxes_running 5",
                 "gristmill_sandboxes_idle 6",
                 "gristmill_sandboxes_waiting 7"

@@ -35,6 +35,7 @@ fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
         "endpoint" => (schema::EndpointId::schema(), "The endpoint's id"),
         "job" => (schema::JobId::schema(), "The job's id, as the submission returned it"),
         "rest" => (schema::OpenAiRoute::schema(), "OpenAI's path, such as `v1/models`"),
+        "version" => (u32::schema(), "The version of a release"),
         "templateId" => (schema::Id::schema(), "The template's id"),
         "reference" => (schema::HandlerName::schema(), "The handler's name"),
         _ => (schema::Id::schema(), "The id"),

@@ -33,14 +33,15 @@ function Charts({ id, window, releases }) {
     const line = (label, color, f, more = {}) => ({ label, color, values: pick(f), ...more });
     const busy = (x) => x.completed + x.failed + (x.timedOut ?? 0) > 0;
     const times = (name) => [line('p50', '--soft', (x) => busy(x) ? x[name]?.p50 : null), line('p95', '--run', (x) => busy(x) ? x[name]?.p95 : null, { dash: [6, 3] }), line('p99', '--late', (x) => busy(x) ? x[name]?.p99 : null, { dash: [2, 3] })];
-    return { at: p.map((x, i) => at(x, data, i)), from: last - WINDOW[window], to: last, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
+    return { at: p.map((x, i) => at(x, data, i)), from: last - WINDOW[window], to: last, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], workers: [line('running', '--run', (x) => x.workers?.running, { fill: true }), line('idle', '--wait', (x) => x.workers?.idle), line('held up', '--late', (x) => x.workers && x.workers.initializing + x.workers.throttled + x.workers.unhealthy)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
   }, [data]);
   const marks = useMemo(() => (releases ?? []).map((r) => ({ at: Date.parse(r.releasedAt), text: `v${r.version}` })).reverse(), [releases]);
   if (error && !data) return html`<${Trouble} error=${error}/>`;
-  if (!made) return html`<div class="charts">${[1, 2, 3, 4].map((i) => html`<div class="chart" key=${i}><div class="plot"></div><${Loading} rows=${2}/></div>`)}</div>`;
+  if (!made) return html`<div class="charts">${[1, 2, 3, 4, 5].map((i) => html`<div class=${`chart ${i === 5 ? 'wide' : ''}`} key=${i}><div class="plot"></div><${Loading} rows=${2}/></div>`)}</div>`;
   const common = { at: made.at, from: made.from, to: made.to, marks };
   return html`<div class="charts"><${Chart} title=${`Jobs in ${duration(made.step)}`} unit=${short} whole lines=${made.jobs} ...${common}/><${Chart} title="Queue" unit=${short} whole lines=${made.queue} ...${common}/>
-    <${Chart} title="Time waited" unit=${duration} lines=${made.delay} ...${common}/><${Chart} title="Time run" unit=${duration} lines=${made.run} ...${common}/></div>`;
+    <${Chart} title="Time waited" unit=${duration} lines=${made.delay} ...${common}/><${Chart} title="Time run" unit=${duration} lines=${made.run} ...${common}/>
+    <${Chart} wide title="Workers" unit=${short} whole lines=${made.workers} ...${common}/></div>`;
 }
 
 const WORKERS = [['running', 'running', 'run'], ['idle', 'idle', 'wait'], ['initializing', 'starting', 'soft'], ['throttled', 'throttled', 'late'], ['unhealthy', 'unhealthy', 'bad']];
@@ -65,7 +66,7 @@ function Releases({ id, releases, reload }) {
     say(`The endpoint runs the handler of version ${version} again.`);
     await reload();
   };
-  return html`${chosen.length === 2 && html`<${Compare} newer=${chosen[0]} older=${chosen[1]} onClose=${() => setPair([])}/>`}
+  return html`${chosen.length === 2 && html`<${Compare} endpoint=${id} newer=${chosen[0]} older=${chosen[1]} onClose=${() => setPair([])}/>`}
     <section class="panel">${releases.length > 1 && html`<header><h2>Releases</h2><span class="faint" role="status">${chosen.length === 1 ? `Version ${chosen[0].version} and …: choose another one` : 'Choose two to compare them.'}</span></header>`}<${Table} label="Releases" head=${[...(releases.length > 1 ? [[html`<span class="off-screen">Compare</span>`, 'check-cell']] : []), 'Version', 'Released', 'Image', 'Digest', ['', 'n']]}>${releases.map((r, i) => html`<tr key=${r.version} class=${pair.includes(r.version) ? 'picked' : ''}>${releases.length > 1 && html`<td class="check-cell"><label><span class="off-screen">Compare version ${r.version}</span><input type="checkbox" checked=${pair.includes(r.version)} onChange=${() => choose(r.version)}/></label></td>`}<td><b>${r.version}</b>${i === 0 && html` <span class="tag">runs now</span>`}</td><td><${Time} at=${r.releasedAt} show=${brief}/><span class="sub-line">${ago(r.releasedAt)}</span></td><td class="mono" title=${r.image}>${shortImage(r.image)}</td>
       <td><span class="mono" title=${r.sha256}>${r.sha256?.slice(0, 12)}</span>${r.sha256 === releases[0].sha256 && i > 0 && html`<span class="sub-line">same as now</span>`}</td><td class="n">${i > 0 && r.sha256 && r.sha256 !== releases[0].sha256 && html`<${Button} small onClick=${() => back(r.version)}>Roll back</${Button}>`}</td></tr>`)}</${Table}></section>`;
 }

@@ -1,5 +1,5 @@
 // One job on one page: what happened when, its input, its output or its chunks as they arrive, its error
-// with the trap's stack, its log lines, and a call that makes it again.
+// with the trap's stack, its usage and cost, its log lines, and a call that makes it again.
 import { html, useEffect, useMemo, useState, useRef } from '../lib/html.js';
 import { text, json, seg, query as queryOf, hostUrl } from '../lib/api.js';
 import { member } from '../lib/json.js';
@@ -8,7 +8,7 @@ import { useTopics } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
-import { duration, clockMs, num, bytes, brief } from '../lib/format.js';
+import { duration, clockMs, num, short, bytes, brief } from '../lib/format.js';
 import { visible } from '../lib/text.js';
 import { Head, Status, Facts, Trouble, Loading, Button, Copy, Tags, Command, Time, ended } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
@@ -68,11 +68,16 @@ function Chunks({ endpoint, id, onEnd, onSome }) {
   return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(chunks.length)} · ${state}</span></header><div class="chunks" ref=${box} tabindex="0" role="region" aria-label="Chunks">${words ? visible(chunks.map((c) => JSON.parse(c)).join('')) : chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c.length > 4000 ? `${c.slice(0, 4000)}…` : c)}</span>`)}</div></section>`;
 }
 
-/** An error: its sentence, and below it the stack of a trap, folded when it is long. @param {{ text: string }} props */
-function Trap({ text }) {
-  const [said, ...stack] = text.split('\n');
+/** An error: its sentence, and below it the stack of a trap, folded when it is long. `calls`: the stack, if the
+ * host explains traps, as `gristmill dev` does. @param {{ text: string, calls: string[] }} props */
+function Trap({ text, calls }) {
+  const [said, ...rest] = text.split('\n');
+  const stack = [...rest, ...calls];
   return html`<div class="trap" tabindex="0" role="region" aria-label="Error"><p>${visible(said)}</p>${stack.length > 0 && html`<details open=${stack.length <= 3}><summary>Stack, ${num(stack.length)} ${stack.length === 1 ? 'line' : 'lines'}</summary><pre>${visible(stack.join('\n'))}</pre></details>`}</div>`;
 }
+
+/** What the job has used, and what that costs at the present prices. @param {{ of: any }} props */
+const Usage = ({ of: u }) => html`<section class="panel"><header><h2>Usage and cost</h2><span class="faint">${u.attempts === 1 ? 'one attempt' : `${num(u.attempts)} attempts together`}</span></header><div class="body"><${Facts} pairs=${[['Cost', html`<b>${u.amount}</b> <small class="faint">credits</small>`], ['Ran', duration(u.timeBilledMs)], ['Processor', duration(u.cpuMs)], ['Fuel', u.fuel > 0 && short(u.fuel)], ['Peak memory', bytes(u.memoryBytesPeak)], ['Input', bytes(u.bytesIn)], ['Output', bytes(u.bytesOut)], ['Chunks', u.chunks > 0 && num(u.chunks)], ['Own requests', u.egressBytes > 0 && bytes(u.egressBytes)]]}/></div></section>`;
 
 function Again({ endpoint, input, onClose }) {
   const [value, setValue] = useState(input ?? '{}');
@@ -85,6 +90,8 @@ function Again({ endpoint, input, onClose }) {
   return html`<${Dialog} wide title=${`Run ${endpoint} again`} onClose=${onClose}>${!input && html`<p class="faint">The host no longer keeps the input of this job, or does not show it: type one.</p>`}<${Editor} label="Input" value=${value} onInput=${setValue} onSubmit=${() => send().catch((e) => say(e.message, 'bad'))}/><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" onClick=${send}>Run as a new job</${Button}></footer></${Dialog}>`;
 }
 
+/** The beginning of log lines that are calls on the stack of a trap. */
+const TRAP = 'trap: ';
 const quote = (t) => `'${t.replaceAll("'", "'\\''")}'`;
 
 /** @param {{ path: string[] }} props */
@@ -105,7 +112,8 @@ export function Page({ path: [, endpoint, id] }) {
   useEffect(() => { if (done || !doc) return; const t = setInterval(reload, 3000); return () => clearInterval(t); }, [done, !doc]);
   const output = raw && member(raw, 'output');
   const input = raw && member(raw, 'input');
-  const usage = doc?.usage ?? timeline.data?.events?.findLast?.((e) => e.usage)?.usage;
+  const usage = timeline.data?.usage;
+  const calls = (logs.data ?? []).filter((l) => l.level === 'error' && l.line.startsWith(TRAP)).map((l) => l.line.slice(TRAP.length));
   const failed = doc && (doc.status === 'FAILED' || doc.status === 'TIMED_OUT');
   const created = timeline.data?.events?.[0]?.at;
   const act = (name) => async () => { await json(`${base}/${name}/${seg(id)}`, { method: 'POST' }); reload(); };
@@ -120,11 +128,11 @@ export function Page({ path: [, endpoint, id] }) {
     <${Trouble} error=${status.error} retry=${reload}/>
     ${!doc ? status.error ? null : html`<${Loading}/>` : html`
     ${doc.reason && html`<p class="note">${doc.reason}</p>`}
-    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`], ['CPU', usage?.cpuMs !== undefined && duration(usage.cpuMs)], ['Peak memory', usage?.memoryBytesPeak && bytes(usage.memoryBytesPeak)], ['Cost', usage?.amount !== undefined && `${usage.amount} credits`]]}/></div></section>
-    ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error}/></section>`}
+    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`]]}/></div></section>
+    ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error} calls=${calls}/></section>`}
     <${Chunks} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
     <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>
-    <section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && (!streams || asJson) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? html`${done ? 'The chunks are the output.' : 'The chunks arrive.'}${output !== undefined && html` <${Button} small kind="quiet" onClick=${() => setAsJson(true)}>Show them as JSON</${Button}>`}` : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section></div>
+    <div><section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && (!streams || asJson) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? html`${done ? 'The chunks are the output.' : 'The chunks arrive.'}${output !== undefined && html` <${Button} small kind="quiet" onClick=${() => setAsJson(true)}>Show them as JSON</${Button}>`}` : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section>${usage && html`<${Usage} of=${usage}/>`}</div></div>
     ${input !== undefined && html`<section class="panel"><header><h2>Input</h2></header><${Json} text=${input} label="Input"/></section>`}
     ${can('manage') && html`<section class="panel"><header><h2>Log lines</h2><a href=${link(['logs'], { endpoint, job: id })}>Follow in Logs</a></header><${LogView} lines=${logs.data ?? []} stick=${!done} job=${false} fit empty=${html`<p class="faint">${done ? 'The handler wrote no line.' : 'No line yet.'}</p>`}/></section>`}
     <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input ?? '{}'}${doc.tags ? `,"tags":${JSON.stringify(doc.tags)}` : ''}}`)} \\\n  ${hostUrl}/v2/${seg(endpoint)}/run`}/></div></section>`}

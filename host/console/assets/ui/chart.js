@@ -32,10 +32,10 @@ const color = (name, alpha = 1) => {
 
 /**
  * @typedef {{ label: string, color: string, values: (number | null)[], fill?: boolean, dash?: number[] }} Line
- * `whole`: the values are counts, so the axis has whole numbers only.
- * @param {{ title: string, unit: (v: number) => string, whole?: boolean, at: number[], lines: Line[], marks?: { at: number, text: string }[], from: number, to: number }} props
+ * `whole`: the values are counts, so the axis has whole numbers only. `wide`: it takes the whole row.
+ * @param {{ title: string, unit: (v: number) => string, whole?: boolean, wide?: boolean, at: number[], lines: Line[], marks?: { at: number, text: string }[], from: number, to: number }} props
  */
-export function Chart({ title, unit, whole, at, lines, marks = [], from, to }) {
+export function Chart({ title, unit, whole, wide, at, lines, marks = [], from, to }) {
   const host = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const [scheme, setScheme] = useState(dark.matches);
@@ -103,7 +103,7 @@ export function Chart({ title, unit, whole, at, lines, marks = [], from, to }) {
   };
   useEffect(() => show(plot.current?.cursor.idx));
   const rows = at.map((t, i) => ({ t, v: lines.map((l) => l.values[i]) })).filter((r) => r.v.some((v) => v)).slice(-20).reverse();
-  return html`<section class="chart"><header><h3>${title}</h3><div class="legend" ref=${legend}>${lines.map((l) => html`<span key=${l.label}><i class=${l.color.slice(2)}></i>${l.label} <b></b></span>`)}<time></time></div></header>
+  return html`<section class=${`chart ${wide ? 'wide' : ''}`}><header><h3>${title}</h3><div class="legend" ref=${legend}>${lines.map((l) => html`<span key=${l.label}><i class=${l.color.slice(2)}></i>${l.label} <b></b></span>`)}<time></time></div></header>
     <div class="plot" ref=${host} aria-hidden="true"></div>
     <details class="numbers"><summary>The numbers</summary>${rows.length ? html`<table><thead><tr><th scope="col">Time</th>${lines.map((l) => html`<th scope="col" class="n" key=${l.label}>${l.label}</th>`)}</tr></thead><tbody>${rows.map((r) => html`<tr key=${r.t}><td>${clockMs(r.t).slice(0, 8)}</td>${r.v.map((v, i) => html`<td class="n" key=${i}>${v === null || v === undefined ? '–' : unit(v)}</td>`)}</tr>`)}</tbody></table>` : html`<p class="faint">Nothing happened in this time.</p>`}</details></section>`;
 }

@@ -8,14 +8,14 @@ import { say } from './toast.js';
 import { duration } from '../lib/format.js';
 
 /** @type {[string, string, string, [number, number] | string[], number?][]} name, label, hint, bounds or values, unit in ms */
-const FIELDS = [
+export const FIELDS = [
   ['workersMin', 'Workers kept', 'without any job', [0, 1000]], ['workersMax', 'Most workers', '0 pauses the endpoint', [0, 1000]],
   ['idleTimeout', 'A worker waits (s)', 'for another job, then it ends', [1, 3600]], ['scalerType', 'Start a worker by', '', ['REQUEST_COUNT', 'QUEUE_DELAY']], ['scalerValue', 'Scaler value', 'jobs for each worker, or seconds of waiting', [1, 3600]],
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
   ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
   ['retention.completed', 'Keep completed (ms)', 'empty: 30 min for run', [0, 2592000000]], ['retention.failed', 'Keep failed (ms)', '', [0, 2592000000]], ['retention.cancelled', 'Keep cancelled (ms)', '', [0, 2592000000]],
 ];
-const get = (o, name) => name.split('.').reduce((v, k) => v?.[k], o);
+export const get = (o, name) => name.split('.').reduce((v, k) => v?.[k], o);
 
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {

@@ -131,6 +131,7 @@ mod tests {
                 bytes_in: 0,
                 bytes_out: 0,
                 chunks: 0,
+                egress_bytes: 0,
             };
             let endpoint = EndpointId::new("e").unwrap();
             let bill = Bill { endpoint, owner: owner(who), wall_ms: 40_000, metered };

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
+use super::earlier;
 use super::ring::Rings;
 use super::window::Window;
 
 /// Most endpoints with charts.
 pub(super) const CHARTS_MAX: usize = 1_000;
 
-const MARK: &[u8; 8] = b"gmchart1";
+const MARK: &[u8; 8] = b"gmchart2";
 
 const HASH_BYTES: usize = 32;
 
@@ -40,13 +41,19 @@ pub(super) fn encode(charts: &HashMap<&str, &Rings>) -> Vec<u8> {
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Charts, ChartsDamaged> {
-    let rest = bytes.strip_prefix(MARK).ok_or(ChartsDamaged::Unknown)?;
+    let is_earlier = bytes.starts_with(earlier::MARK);
+    let mark = if is_earlier { earlier::MARK } else { MARK };
+    let rest = bytes.strip_prefix(mark).ok_or(ChartsDamaged::Unknown)?;
     let (hash, content) = rest.split_at_checked(HASH_BYTES).ok_or(ChartsDamaged::Changed)?;
     let found: [u8; HASH_BYTES] = Sha256::digest(content).into();
     if bytes.len() > BYTES_MAX || found != *hash {
         return Err(ChartsDamaged::Changed);
     }
-    let charts: Charts = postcard::from_bytes(content).map_err(|_| ChartsDamaged::Changed)?;
+    let charts = match is_earlier {
+        true => earlier::decode(content),
+        false => postcard::from_bytes(content).ok(),
+    };
+    let charts: Charts = charts.ok_or(ChartsDamaged::Changed)?;
     let is_sound =
         |rings: &Rings| rings.iter().zip(Window::ALL).all(|(ring, window)| ring.is_sound(window));
     match charts.len() <= CHARTS_MAX && charts.values().all(is_sound) {

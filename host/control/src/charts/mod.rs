@@ -4,11 +4,12 @@
 //! path of a job. The host writes the charts to a file now and then, so that they survive a restart; samples
 //! since the last write are lost with the process.
 //!
-//! **Bounds.** [`CHARTS_MAX`] endpoints have charts, of 14 KiB each: an endpoint gets one with its first job,
+//! **Bounds.** [`CHARTS_MAX`] endpoints have charts, of 16 KiB each: an endpoint gets one with its first job,
 //! and at the bound it takes the place of the one that was inactive for longest, if that was for
 //! [`INACTIVE_AFTER_MS`].
 //! **Cost.** Some microseconds for each endpoint and sample.
 
+mod earlier;
 mod file;
 mod ring;
 mod window;
@@ -23,11 +24,12 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::key::ApiKey;
 use gristmill_core::record::JobCounts;
 use gristmill_core::store::StoreError;
+use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
 
 use self::file::CHARTS_MAX;
 pub use self::file::ChartsDamaged;
-pub use self::ring::{Point, Quantiles};
+pub use self::ring::{MostWorkers, Point, Quantiles};
 use self::ring::{Ring, Rings, Sample};
 pub use self::window::Window;
 use crate::deployed::Deployed;
@@ -67,6 +69,15 @@ struct Kept {
     was_full: bool,
 }
 
+/// The counters of an endpoint, and its present state.
+#[derive(Debug)]
+struct Observed {
+    incarnation: EndpointIncarnation,
+    totals: EndpointTotals,
+    jobs: JobCounts,
+    workers: WorkerCounts,
+}
+
 #[derive(Debug)]
 struct Entry {
     rings: Rings,
@@ -85,13 +96,14 @@ impl Charts {
     /// # Errors
     /// When the store is closed.
     pub async fn sample(&self) -> Result<(), StoreError> {
-        let Deployed { store, .. } = &*self.0.deployed;
+        let Deployed { store, workers, .. } = &*self.0.deployed;
         let view = self.0.deployed.view();
         let mut samples = Vec::with_capacity(view.deployments.len());
         for (id, deployment) in &view.deployments {
             let incarnation = deployment.incarnation.clone();
             let totals = incarnation.metrics().totals();
-            samples.push((incarnation, totals, store.counts(id).await?));
+            let (jobs, workers) = (store.counts(id).await?, workers.counts(id));
+            samples.push(Observed { incarnation, totals, jobs, workers });
         }
         self.0.kept.lock().add(self.0.deployed.now().as_millis(), &samples);
         Ok(())
@@ -151,16 +163,17 @@ impl Charts {
 }
 
 impl Kept {
-    fn add(&mut self, now_ms: u64, samples: &[(EndpointIncarnation, EndpointTotals, JobCounts)]) {
+    fn add(&mut self, now_ms: u64, samples: &[Observed]) {
         let exist: HashSet<_> =
-            samples.iter().map(|(incarnation, ..)| incarnation.name_on_disk()).collect();
+            samples.iter().map(|observed| observed.incarnation.name_on_disk()).collect();
         self.charts.retain(|name, _| exist.contains(name.as_str()));
-        for (incarnation, totals, counts) in samples {
+        for observed in samples {
+            let Observed { incarnation, totals, jobs, .. } = observed;
             let name = incarnation.name_on_disk();
             let is_known = self.charts.contains_key(name);
             if !is_known {
-                let is_active = counts.in_queue + counts.in_progress > 0
-                    || *totals != EndpointTotals::default();
+                let is_active =
+                    jobs.in_queue + jobs.in_progress > 0 || *totals != EndpointTotals::default();
                 if !is_active || !self.make_room(now_ms) {
                     continue;
                 }
@@ -170,7 +183,7 @@ impl Kept {
                 self.charts.insert(name.to_owned(), Entry { rings, seen, active_at_ms: now_ms });
             }
             if let Some(entry) = self.charts.get_mut(name) {
-                entry.add(now_ms, totals, *counts);
+                entry.add(now_ms, observed);
             }
         }
     }
@@ -197,9 +210,9 @@ impl Kept {
 }
 
 impl Entry {
-    fn add(&mut self, now_ms: u64, totals: &EndpointTotals, counts: JobCounts) {
+    fn add(&mut self, now_ms: u64, Observed { totals, jobs, workers, .. }: &Observed) {
         let since = totals.clone().since(&self.seen);
-        if *totals != self.seen || counts.in_queue + counts.in_progress > 0 {
+        if *totals != self.seen || jobs.in_queue + jobs.in_progress > 0 {
             self.active_at_ms = now_ms;
         }
         self.seen.clone_from(totals);
@@ -211,8 +224,9 @@ impl Entry {
             failed: number(failed.iter().sum()),
             cancelled: number(since.cancelled),
             timed_out: number(timed_out),
-            waiting: number(counts.in_queue),
-            running: number(counts.in_progress),
+            waiting: number(jobs.in_queue),
+            running: number(jobs.in_progress),
+            workers: (*workers).into(),
             ..Point::default()
         };
         let sample = Sample { numbers, delay: since.wait, run: since.run };

@@ -1,10 +1,11 @@
 //! The values of one endpoint over one window: closed steps, and the step that is filled now.
 //!
-//! **Bounds.** As many closed steps as the window has; a step takes 52 bytes, and the open one 200.
+//! **Bounds.** As many closed steps as the window has; a step takes 64 bytes, and the open one 220.
 
 use std::collections::VecDeque;
 
 use gristmill_core::metrics::{DURATION_BOUNDS_US, DurationTotals};
+use gristmill_core::workers::WorkerCounts;
 use serde::{Deserialize, Serialize};
 
 use super::window::Window;
@@ -12,7 +13,7 @@ use super::window::Window;
 const BUCKETS: usize = DURATION_BOUNDS_US.len() + 1;
 
 /// Durations by bucket.
-type Buckets = [u32; BUCKETS];
+pub(super) type Buckets = [u32; BUCKETS];
 
 /// The events between two samples, and the state at the second one.
 #[derive(Debug, Clone, Default)]
@@ -40,10 +41,54 @@ pub struct Point {
     pub waiting: u32,
     /// Most jobs that ran at one time.
     pub running: u32,
+    /// Most workers of each state at one time.
+    pub workers: MostWorkers,
     /// The times that jobs waited.
     pub delay: Quantiles,
     /// The times that attempts ran.
     pub run: Quantiles,
+}
+
+/// Most workers of each state at one time. The states of one step can have different times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MostWorkers {
+    /// They wait for a job.
+    pub idle: u16,
+    /// They load the component.
+    pub initializing: u16,
+    /// They run a job.
+    pub running: u16,
+    /// They wait for a sandbox.
+    pub throttled: u16,
+    /// They cannot run the component.
+    pub unhealthy: u16,
+}
+
+impl From<WorkerCounts> for MostWorkers {
+    /// An endpoint has at most [`WORKERS`](gristmill_wire::bounds::WORKERS).
+    fn from(counts: WorkerCounts) -> Self {
+        let number = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
+        let WorkerCounts { idle, initializing, running, throttled, unhealthy } = counts;
+        Self {
+            idle: number(idle),
+            initializing: number(initializing),
+            running: number(running),
+            throttled: number(throttled),
+            unhealthy: number(unhealthy),
+        }
+    }
+}
+
+impl MostWorkers {
+    fn max(self, other: Self) -> Self {
+        Self {
+            idle: self.idle.max(other.idle),
+            initializing: self.initializing.max(other.initializing),
+            running: self.running.max(other.running),
+            throttled: self.throttled.max(other.throttled),
+            unhealthy: self.unhealthy.max(other.unhealthy),
+        }
+    }
 }
 
 /// Durations that half, 95 and 99 of 100 did not exceed, in microseconds; zeros without any. They are
@@ -91,10 +136,10 @@ fn quantile(buckets: &Buckets, percent: u64) -> u32 {
 
 /// The step that is filled now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Step {
-    numbers: Point,
-    delay: Buckets,
-    run: Buckets,
+pub(super) struct Step {
+    pub(super) numbers: Point,
+    pub(super) delay: Buckets,
+    pub(super) run: Buckets,
 }
 
 impl Step {
@@ -111,6 +156,7 @@ impl Step {
         }
         sum.waiting = sum.waiting.max(numbers.waiting);
         sum.running = sum.running.max(numbers.running);
+        sum.workers = sum.workers.max(numbers.workers);
         for (sums, added) in [(&mut self.delay, delay), (&mut self.run, run)] {
             for (sum, added) in sums.iter_mut().zip(added.buckets) {
                 *sum = sum.saturating_add(u32::try_from(added).unwrap_or(u32::MAX));
@@ -130,10 +176,10 @@ pub(super) type Rings = [Ring; Window::ALL.len()];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ring {
     /// The number of the open step.
-    now: u64,
-    open: Step,
+    pub(super) now: u64,
+    pub(super) open: Step,
     /// The closed steps before it, the oldest first.
-    closed: VecDeque<Point>,
+    pub(super) closed: VecDeque<Point>,
 }
 
 impl Ring {
@@ -192,8 +238,10 @@ mod tests {
     const STEP: u64 = 10_000;
 
     fn sample(submitted: u32) -> Sample {
+        let counts = WorkerCounts { idle: submitted.into(), ..WorkerCounts::default() };
+        let workers = counts.into();
         Sample {
-            numbers: Point { submitted, waiting: submitted, ..Point::default() },
+            numbers: Point { submitted, waiting: submitted, workers, ..Point::default() },
             ..Sample::default()
         }
     }
@@ -214,6 +262,10 @@ mod tests {
         assert_eq!(submitted(&ring), (100, vec![3, 4, 0, 0]));
         let most = ring.points(WINDOW).1[0].waiting;
         assert_eq!(most, 2, "of a state it has the largest value");
+        let idle = |ring: &Ring| {
+            ring.points(WINDOW).1.iter().map(|at| at.workers.idle).collect::<Vec<_>>()
+        };
+        assert_eq!(idle(&ring), [2, 4, 0, 0]);
         ring.add(WINDOW, 10_000 * STEP, &sample(0));
         assert_eq!(submitted(&ring), (10_000 - 90, vec![0; 90]));
         ring.add(WINDOW, u64::MAX, &sample(0));

@@ -27,7 +27,7 @@ pub(super) struct Bounds {
 }
 
 /// The hash of a secret. A lookup by it takes no time that depends on the secret.
-type Hash = [u8; 32];
+pub(super) type Hash = [u8; 32];
 
 /// The valid secrets. All times are those of a monotonic clock.
 #[derive(Debug)]
@@ -94,6 +94,11 @@ impl Issued {
         Some(Found { key: entry.key.clone(), left: entry.left(bounds, now) })
     }
 
+    /// Whether the secret with this hash is valid. The look does not count as its use.
+    pub(super) fn has(&self, hash: &Hash, now: Duration) -> bool {
+        self.entries.get(hash).is_some_and(|entry| !entry.left(self.bounds, now).is_zero())
+    }
+
     /// Removes a secret, and returns it if it was valid.
     pub(super) fn take(&mut self, text: &str, now: Duration) -> Option<Found> {
         let found = self.find(text, now);
@@ -115,7 +120,7 @@ impl Entry {
     }
 }
 
-fn hash(text: &str) -> Hash {
+pub(super) fn hash(text: &str) -> Hash {
     Sha256::digest(text).into()
 }
 
@@ -167,6 +172,17 @@ mod tests {
                 assert_eq!(issued.find(&text, at(*now)).is_some(), *expected, "{uses:?} at {now}");
             }
         }
+    }
+
+    #[test]
+    fn a_look_at_a_secret_is_no_use_of_it() {
+        let mut issued = Issued::new(BOUNDS);
+        let text = issued.issue(key("a"), at(0));
+        let looks = [1, 9, 10].map(|now| issued.has(&hash(&text), at(now)));
+        assert_eq!(looks, [true, true, false], "it ends ten seconds after it was issued");
+        assert!(!issued.has(&hash("x"), at(1)));
+        issued.take(&text, at(1)).unwrap();
+        assert!(!issued.has(&hash(&text), at(1)));
     }
 
     #[test]

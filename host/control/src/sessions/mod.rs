@@ -19,7 +19,7 @@ use gristmill_core::key::ApiKey;
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 
-use self::issued::{Bounds, Found, Issued};
+use self::issued::{Bounds, Found, Hash, Issued, hash};
 use crate::deployed::Deployed;
 
 /// A session ends after this time without a call.
@@ -64,8 +64,20 @@ impl fmt::Debug for SecretText {
 pub struct Session {
     /// The key that it stands for.
     pub key: Arc<ApiKey>,
+    /// Its name.
+    pub id: SessionId,
     /// When it ends unless it is used again.
     pub expires_at: Timestamp,
+}
+
+/// Names a session without its token, for calls that outlast their beginning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SessionId(Hash);
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionId(redacted)")
+    }
 }
 
 /// The sessions and links of all keys.
@@ -101,18 +113,26 @@ impl Sessions {
     /// Begins a session of a valid key, and returns its token.
     pub fn begin(&self, key: Arc<ApiKey>) -> (SecretText, Session) {
         let token = self.0.sessions.lock().issue(key.clone(), self.0.clock.elapsed());
-        let session = self.shown(Found { key, left: SESSION_IDLE });
-        (SecretText(token), session)
+        let expires_at = self.end_of(&Found { key: key.clone(), left: SESSION_IDLE });
+        let id = SessionId(hash(&token));
+        (SecretText(token), Session { key, id, expires_at })
     }
 
     /// The session with this token, if it and its key are valid. The call counts as its use.
     pub fn find(&self, token: &str) -> Option<Session> {
         let found = self.0.sessions.lock().find(token, self.0.clock.elapsed())?;
         if self.is_valid(&found.key) {
-            return Some(self.shown(found));
+            let expires_at = self.end_of(&found);
+            return Some(Session { key: found.key, id: SessionId(hash(token)), expires_at });
         }
         self.end(token);
         None
+    }
+
+    /// Whether the session has not ended. The question does not count as its use, and does not look at its
+    /// key.
+    pub fn goes_on(&self, SessionId(hash): SessionId) -> bool {
+        self.0.sessions.lock().has(&hash, self.0.clock.elapsed())
     }
 
     /// Ends the session with this token.
@@ -123,8 +143,8 @@ impl Sessions {
     /// A new link of a valid key, and when it ends.
     pub fn create_link(&self, key: &Arc<ApiKey>) -> (SecretText, Timestamp) {
         let link = self.0.links.lock().issue(key.clone(), self.0.clock.elapsed());
-        let session = self.shown(Found { key: key.clone(), left: LINK_LIFE });
-        (SecretText(link), session.expires_at)
+        let expires_at = self.end_of(&Found { key: key.clone(), left: LINK_LIFE });
+        (SecretText(link), expires_at)
     }
 
     /// The key of a link, which is not valid any more then.
@@ -138,10 +158,10 @@ impl Sessions {
         deployed.check_key(key, &deployed.view()).is_ok()
     }
 
-    fn shown(&self, Found { key, left }: Found) -> Session {
+    /// When a secret ends, at the latest with its key.
+    fn end_of(&self, Found { key, left }: &Found) -> Timestamp {
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         let end = self.0.deployed.now().plus_millis(left_ms);
-        let expires_at = key.expires_at.map_or(end, |of_key| of_key.min(end));
-        Session { key, expires_at }
+        key.expires_at.map_or(end, |of_key| of_key.min(end))
     }
 }

@@ -134,7 +134,9 @@ impl Step {
         }
         if let Some(component) = component.filter(|_| component != ran) {
             let (version, image) = (template.revision, template.image.as_str().into());
-            template.releases.push(Release { version, released_at: now, image, component });
+            let settings = None;
+            let release = Release { version, released_at: now, image, component, settings };
+            template.releases.push(release);
         }
         self.write(CatalogChange::Put(CatalogEntry::Template(template)));
     }
@@ -161,7 +163,8 @@ impl Step {
                 && let Some(component) = self.view.component_for(&endpoint, template)
             {
                 let (version, image) = (endpoint.version, template.image.as_str().into());
-                let release = Release { version, released_at: now, image, component };
+                let settings = Some(Arc::new(endpoint.settings()));
+                let release = Release { version, released_at: now, image, component, settings };
                 endpoint.releases.push_new(release);
             }
         }

@@ -7,6 +7,7 @@
 //! **Cost.** An uncontended lock for each piece of a body, and one for each request.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -25,9 +26,34 @@ use super::{HTTP_BODY_BYTES_MAX, REQUESTS_PER_JOB_MAX, Slot};
 /// A body as `wasi:http` has it.
 pub(super) type WasiBody = UnsyncBoxBody<Bytes, Error>;
 
+/// The bytes of the bodies that a job has sent and received.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Traffic {
+    /// Counts bytes of a request.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of an answer.
+    pub(super) fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Those of requests, and those of answers.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
+    }
+}
+
 /// The calls of one job.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    pub(super) traffic: Arc<Traffic>,
     ended: CancellationToken,
     /// The bodies that still exist.
     open: Mutex<Vec<Weak<Mutex<Open>>>>,
@@ -93,12 +119,14 @@ impl Calls {
         }
         let pause = Box::pin(tokio::time::sleep(pause_max));
         let room = HTTP_BODY_BYTES_MAX;
-        Capped { open, is_response, room, pause_max, pause }.boxed_unsync()
+        let traffic = self.traffic.clone();
+        Capped { open, traffic, is_response, room, pause_max, pause }.boxed_unsync()
     }
 }
 
 struct Capped {
     open: Arc<Mutex<Open>>,
+    traffic: Arc<Traffic>,
     is_response: bool,
     room: usize,
     pause_max: Duration,
@@ -137,6 +165,10 @@ impl Body for Capped {
             })));
         };
         self.room = room;
+        match self.is_response {
+            false => self.traffic.sent(bytes),
+            true => self.traffic.received(bytes),
+        }
         let next = Instant::now() + self.pause_max;
         self.pause.as_mut().reset(next);
         Poll::Ready(Some(Ok(frame)))

@@ -135,6 +135,17 @@ impl JobEgress {
         self.calls.end();
     }
 
+    /// The bytes of bodies that the attempt has sent, and those that it has received.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        self.calls.traffic.totals()
+    }
+
+    /// Counts the bytes of bodies that were whole in memory.
+    pub(crate) fn count_traffic(&self, sent: usize, received: usize) {
+        self.calls.traffic.sent(sent);
+        self.calls.traffic.received(received);
+    }
+
     /// How many requests of the job hold a slot.
     #[cfg(test)]
     fn open_requests(&self) -> usize {

@@ -12,9 +12,11 @@ use crate::state::State;
 impl Host for State {
     async fn send(&mut self, request: Request) -> Result<Response, HttpError> {
         let asked = request.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
+        let sent_bytes = request.body.len();
         let request = outgoing(request)?;
         let exchange = async {
             let (response, _slot) = self.egress.send(request).await?;
+            self.egress.count_traffic(sent_bytes, 0);
             let status = response.status().as_u16();
             let headers = response
                 .headers()
@@ -26,6 +28,7 @@ impl Host for State {
                 })
                 .collect();
             let body = read_body(response).await?;
+            self.egress.count_traffic(0, body.len());
             Ok(Response { status, headers, body })
         };
         // The attempt's own deadline ends the wait in any case.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gristmill_client::wire::JobStatus;
-use gristmill_client::wire::queue::{QueueCause, Timeline, TimelineEvent};
+use gristmill_client::wire::queue::{JobUsage, QueueCause, Timeline, TimelineEvent};
 
 use super::job::JobArgs;
 use crate::cli::output;
@@ -14,14 +14,32 @@ pub(crate) async fn timeline(args: JobArgs) -> anyhow::Result<ExitCode> {
         output::result(answer.text())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Timeline { events, attempts_omitted, .. } = answer.read()?;
+    let Timeline { events, attempts_omitted, usage, .. } = answer.read()?;
     for line in table(&events) {
         output::result(line)?;
     }
     if attempts_omitted > 0 {
         output::note(format_args!("{attempts_omitted} earlier attempts are not known any more"));
     }
+    if let Some(usage) = usage {
+        output::note(usage_line(&usage));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The usage of the job, on one line.
+fn usage_line(usage: &JobUsage) -> String {
+    let JobUsage { attempts, time_billed_ms, cpu_ms, fuel, memory_bytes_peak, .. } = usage;
+    let attempts =
+        if *attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
+    format!(
+        "usage of {attempts}: ran {time_billed_ms} ms, cpu {cpu_ms:.3} ms, fuel {}, peak memory {}, \
+         requests {}, cost {}",
+        output::grouped(*fuel),
+        output::size(*memory_bytes_peak),
+        output::size(usage.egress_bytes),
+        usage.amount.as_str(),
+    )
 }
 
 fn table(events: &[TimelineEvent]) -> Vec<String> {
@@ -64,5 +82,11 @@ mod tests {
         ];
         let timeline: Timeline = serde_json::from_str(answer).unwrap();
         assert_eq!(table(&timeline.events), expected);
+        assert_eq!(timeline.usage, None);
+        let usage = r#"{"attempts":2,"timeBilledMs":31,"cpuMs":1.5,"fuel":12345,"memoryBytesPeak":1572864,
+            "memoryMibMs":62,"bytesIn":2,"bytesOut":3,"chunks":0,"egressBytes":4,"amount":0.000250}"#;
+        let expected = "usage of 2 attempts: ran 31 ms, cpu 1.500 ms, fuel 12 345, peak memory 1.5 MiB, \
+                        requests 4 bytes, cost 0.000250";
+        assert_eq!(usage_line(&serde_json::from_str(usage).unwrap()), expected);
     }
 }

@@ -139,7 +139,7 @@ mod tests {
             fuel: Some(1_234_567),
             memory_bytes_peak: 3 << 19,
             chunks: 2,
-            log_lines_dropped: 0,
+            ..Usage::default()
         };
         let expected = "ran 12.3 ms, cpu 1.000 ms, start 0.090 ms, fuel 1 234 567, \
                         peak memory 1.5 MiB, chunks 2";

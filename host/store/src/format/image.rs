@@ -228,7 +228,7 @@ pub(crate) struct RowImage<'a> {
     #[n(8)]
     #[cbor(skip_if = "is_default")]
     pub(crate) result_bytes: u64,
-    /// The attempts before this one, as [`past`](crate::format::past) writes them.
+    /// The attempts before this one, and the usage of all, as [`past`](crate::format::past) writes them.
     #[b(9)]
     #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
     pub(crate) past: Option<&'a [u8]>,

@@ -1,19 +1,20 @@
-//! The earlier attempts of a job that was queued again, in the encoding of the disk.
+//! The earlier attempts of a job that was queued again, and the usage of all its attempts with a result, in
+//! the encoding of the disk: a list of attempts, and behind it the sum, unless that is zero. A host that
+//! does not know the sum reads the list alone.
 //!
-//! **Bounds.** The newest [`PAST_ATTEMPTS_MAX`] attempts, some 20 bytes for each. **Cost.** A job
-//! without an earlier attempt has 8 bytes more in memory, and none on disk. Another attempt copies
-//! the list.
-
-use std::sync::Arc;
+//! **Bounds.** The newest [`PAST_ATTEMPTS_MAX`] attempts, some 20 bytes for each, and about 30 bytes of
+//! usage. **Cost.** A job that has not ended for the first time has 16 bytes more in memory, and none on disk.
+//! Another attempt and another result copy the bytes.
 
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::record::{AttemptEnd, PastAttempt};
 use gristmill_core::time::Timestamp;
-use minicbor::{Decode, Encode};
+use gristmill_core::usage::{JobUsage, UsageSum};
+use minicbor::{Decode, Decoder, Encode};
 
-/// The earlier attempts, oldest first.
+/// The earlier attempts, oldest first, and the usage of all attempts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct PastAttempts(Option<Arc<Vec<u8>>>);
+pub(crate) struct PastAttempts(Option<Box<[u8]>>);
 
 #[derive(Encode, Decode)]
 struct PastImage {
@@ -27,24 +28,45 @@ struct PastImage {
     end: u8,
 }
 
+/// A further quantity gets the next number.
+#[derive(Default, Encode, Decode)]
+struct UsedImage {
+    /// As [`UsageSum::to_numbers`] has them.
+    #[n(0)]
+    billed: [u64; 9],
+    #[n(1)]
+    egress_bytes: u64,
+}
+
+impl UsedImage {
+    fn of(usage: &JobUsage) -> Self {
+        Self { billed: usage.billed.to_numbers(), egress_bytes: usage.egress_bytes }
+    }
+
+    fn usage(&self) -> JobUsage {
+        let billed = UsageSum::from_numbers(self.billed);
+        JobUsage { billed, egress_bytes: self.egress_bytes }
+    }
+}
+
 impl PastAttempts {
     /// The list of these bytes.
     ///
     /// # Errors
-    /// When the bytes are no such list.
+    /// When the bytes are no such list and no such sum.
     pub(crate) fn of(bytes: Option<&[u8]>) -> Result<Self, String> {
         let Some(bytes) = bytes else { return Ok(Self::default()) };
         decode(bytes).ok_or("the earlier attempts of a job are invalid")?;
-        Ok(Self(Some(Arc::new(bytes.to_vec()))))
+        Ok(Self(Some(bytes.into())))
     }
 
-    /// The bytes on disk; `None` without any attempt.
+    /// The bytes on disk; `None` without any attempt and any usage.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
-        self.0.as_ref().map(|bytes| bytes.as_slice())
+        self.0.as_deref()
     }
 
-    /// The attempts, oldest first.
-    pub(crate) fn to_vec(&self) -> Vec<PastAttempt> {
+    /// The attempts, oldest first, and the sum of those that ended with a result.
+    pub(crate) fn read(&self) -> (Vec<PastAttempt>, JobUsage) {
         // The bytes were checked when the list was made.
         self.bytes().and_then(decode).unwrap_or_default()
     }
@@ -52,18 +74,39 @@ impl PastAttempts {
     /// The list with a further attempt.
     #[must_use]
     pub(crate) fn with(&self, ended: PastAttempt) -> Self {
-        let mut attempts = self.to_vec();
+        let (mut attempts, usage) = self.read();
         attempts.push(ended);
         let dropped = attempts.len().saturating_sub(PAST_ATTEMPTS_MAX);
-        let images: Vec<_> = attempts.iter().skip(dropped).map(PastImage::of).collect();
-        let bytes = minicbor::to_vec(images).expect("a vector takes all bytes");
-        Self(Some(Arc::new(bytes)))
+        attempts.drain(..dropped);
+        Self::encode(&attempts, &usage)
+    }
+
+    /// The list with the usage of a further attempt.
+    #[must_use]
+    pub(crate) fn with_usage(&self, used: &JobUsage) -> Self {
+        let (attempts, mut usage) = self.read();
+        usage.add(used);
+        Self::encode(&attempts, &usage)
+    }
+
+    fn encode(attempts: &[PastAttempt], usage: &JobUsage) -> Self {
+        let images: Vec<_> = attempts.iter().map(PastImage::of).collect();
+        let mut bytes = minicbor::to_vec(images).expect("a vector takes all bytes");
+        if *usage != JobUsage::default() {
+            let image = UsedImage::of(usage);
+            minicbor::encode(image, &mut bytes).expect("a vector takes all bytes");
+        }
+        Self(Some(bytes.into()))
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<Vec<PastAttempt>> {
-    let images: Vec<PastImage> = minicbor::decode(bytes).ok()?;
-    images.iter().map(PastImage::attempt).collect()
+fn decode(bytes: &[u8]) -> Option<(Vec<PastAttempt>, JobUsage)> {
+    let mut decoder = Decoder::new(bytes);
+    let images: Vec<PastImage> = decoder.decode().ok()?;
+    let attempts = images.iter().map(PastImage::attempt).collect::<Option<_>>()?;
+    let is_end = decoder.position() == bytes.len();
+    let image = if is_end { UsedImage::default() } else { decoder.decode().ok()? };
+    Some((attempts, image.usage()))
 }
 
 impl PastImage {
@@ -120,19 +163,31 @@ mod tests {
         })
     }
 
+    fn any_usage() -> impl Strategy<Value = JobUsage> {
+        any::<([u64; 9], u64)>()
+            .prop_map(|(billed, egress_bytes)| UsedImage { billed, egress_bytes }.usage())
+    }
+
     proptest! {
         #[test]
-        fn the_newest_attempts_are_kept(attempts in prop::collection::vec(any_attempt(), 0..20)) {
-            let list = attempts.iter().fold(PastAttempts::default(), |list, next| list.with(*next));
+        fn the_newest_attempts_are_kept_and_all_usage(
+            attempts in prop::collection::vec((any_attempt(), any_usage()), 0..20),
+        ) {
+            let (mut list, mut sum) = (PastAttempts::default(), JobUsage::default());
+            for (attempt, used) in &attempts {
+                list = list.with_usage(used).with(*attempt);
+                sum.add(used);
+            }
             let newest = &attempts[attempts.len().saturating_sub(PAST_ATTEMPTS_MAX)..];
-            prop_assert_eq!(list.to_vec(), newest);
+            let newest: Vec<_> = newest.iter().map(|(attempt, _)| *attempt).collect();
+            prop_assert_eq!(list.read(), (newest, sum));
             prop_assert_eq!(PastAttempts::of(list.bytes()).unwrap(), list);
         }
 
         #[test]
         fn other_bytes_are_refused_or_a_list(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Ok(list) = PastAttempts::of(Some(&bytes)) {
-                prop_assert_eq!(decode(&bytes).unwrap(), list.to_vec());
+                prop_assert_eq!(decode(&bytes).unwrap(), list.read());
             }
         }
     }
@@ -150,5 +205,19 @@ mod tests {
         let list = PastAttempts::default().with(attempt);
         assert_eq!(list.bytes().unwrap(), [0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3]);
         assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, 4])).is_err(), "an unknown end");
+        let used = UsedImage { billed: [1, 2, 3, 4, 5, 6, 7, 8, 9], egress_bytes: 10 }.usage();
+        let first = PastAttempts::default().with_usage(&used);
+        assert_eq!(first.bytes().unwrap(), [0x80, 0x82, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let both = list.with_usage(&used);
+        assert_eq!(
+            both.bytes().unwrap(),
+            [list.bytes().unwrap(), &first.bytes().unwrap()[1..]].concat()
+        );
+        // A host without sums reads the list.
+        assert_eq!(minicbor::decode::<Vec<PastImage>>(both.bytes().unwrap()).unwrap().len(), 1);
+        assert!(
+            PastAttempts::of(Some(&[0x80, 0x81, 0x88, 1, 2, 3, 4, 5, 6, 7, 8])).is_err(),
+            "too few"
+        );
     }
 }

@@ -27,7 +27,7 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::{Bill, Metered};
+use gristmill_core::usage::{Bill, JobUsage, Metered};
 use parking_lot::Mutex;
 
 use self::state::{ModelJob, Notifications, State, all_of};
@@ -138,8 +138,9 @@ impl ModelStore {
             let bill = metered.map(|metered| {
                 let wall_ms = now.millis_since(job.started_at.unwrap_or(now));
                 let new = &job.new;
-                let sum = metered.over(wall_ms);
-                (new.endpoint.clone(), metered.template, new.owner.clone(), sum)
+                let used = JobUsage::of(&metered, wall_ms);
+                job.usage.add(&used);
+                (new.endpoint.clone(), metered.template, new.owner.clone(), used.billed)
             });
             let verdict = outcome.verdict();
             let partial_output = outcome.partial_output().cloned();
@@ -227,6 +228,7 @@ impl JobStore for ModelStore {
                 chunks: Vec::new(),
                 chunks_delivered: 0,
                 past_attempts: Vec::new(),
+                usage: JobUsage::default(),
                 new,
             };
             let id = job.new.id;

@@ -19,7 +19,7 @@ use gristmill_core::record::{
 };
 use gristmill_core::stream::OutputList;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Hour, UsageKey, UsageSum};
+use gristmill_core::usage::{Hour, JobUsage, UsageKey, UsageSum};
 
 use crate::format::pages::stored_bytes;
 use crate::state::idempotency::IdempotencyIndex;
@@ -70,6 +70,7 @@ pub(super) struct ModelJob {
     pub(super) chunks: Vec<Chunk>,
     pub(super) chunks_delivered: u64,
     pub(super) past_attempts: Vec<PastAttempt>,
+    pub(super) usage: JobUsage,
 }
 
 impl ModelJob {
@@ -120,6 +121,7 @@ impl ModelJob {
             chunks_delivered: self.chunks_delivered,
             purge_at: self.purge_at(),
             past_attempts: self.past_attempts.clone(),
+            usage: self.usage,
             tags: self.new.tags.clone(),
             trace: self.new.trace,
         }

@@ -2,11 +2,13 @@
 //! the disk are added to the job's pending change.
 
 use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::id::EndpointId;
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
 use gristmill_core::payload::Json;
 use gristmill_core::record::{AttemptEnd, Chunk, Lease, Outcome, TIMED_OUT_ERROR};
+use gristmill_core::signals::{EarlyEnd, EarlyEndCause};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::Metered;
+use gristmill_core::usage::{JobUsage, Metered};
 
 use crate::failure;
 use crate::format::pages::stored_bytes;
@@ -16,6 +18,9 @@ use crate::state::disk_usage::{DiskUsage, ResultsFull};
 use crate::state::index::{Endpoint, Index, ReadyNotice};
 use crate::state::job::{Change, Job, Lifetime, Pending};
 use crate::state::slab::JobKey;
+
+/// Most notifications of jobs without a result that wait for the end of a change; further ones are not made.
+const EARLY_ENDS_MAX: usize = 10_000;
 
 impl Index {
     /// Applies an event. This is the only place where a job's state changes.
@@ -40,6 +45,9 @@ impl Index {
         let usage_before = DiskUsage::of(job);
         let is_waiting = |job: &Job| job.row.status == Some(JobStatus::InQueue);
         let waited = is_waiting(job);
+        if let Some(cause) = early_end_cause(job, event).filter(|_| waited) {
+            push(&mut self.early_ends, early_end(job, &endpoint.name, cause, now));
+        }
         let ended = AttemptEnd::of(event, job.row.status);
         // A claim is written no later than its result; no caller waits for the claim alone.
         let urgency = match event {
@@ -91,7 +99,14 @@ impl Index {
 
     /// Removes a job whose time is over.
     pub(crate) fn expire(&mut self, key: JobKey, now: Timestamp) {
-        let is_ttl_over = self.jobs.get(key).is_some_and(|job| job.row.ttl_at <= now);
+        let job = self.jobs.get(key);
+        let is_ttl_over = job.is_some_and(|job| job.row.ttl_at <= now);
+        let without_result = |job: &&Job| job.row.status.is_some_and(|status| !status.is_final());
+        if let Some(job) = job.filter(without_result)
+            && let Some(endpoint) = self.endpoints.get(&job.endpoint)
+        {
+            push(&mut self.early_ends, early_end(job, &endpoint.name, EarlyEndCause::Expired, now));
+        }
         let event = if is_ttl_over { JobEvent::TtlElapsed } else { JobEvent::RetentionElapsed };
         let expired = self.decide(key, event, now);
         debug_assert!(expired.is_ok(), "a job in the expiry can expire");
@@ -128,15 +143,19 @@ impl Index {
         let job = self.jobs.get_mut(key)?;
         let change = &mut job.pending.as_mut()?.change;
         change.reserved += reserved;
-        if let Some(metered) = metered {
+        let used = metered.map(|metered| {
             let started_at = job.row.attempt.as_ref().and_then(|attempt| attempt.started_at);
-            let sum = metered.over(now.millis_since(started_at.unwrap_or(now)));
-            change.bills.add(metered.template, &sum);
-        }
+            let used = JobUsage::of(&metered, now.millis_since(started_at.unwrap_or(now)));
+            change.bills.add(metered.template, &used.billed);
+            used
+        });
         let output_bytes = end.output.as_ref().map_or(0, |output| output.len() as u64);
         change.output = end.output;
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
+        if let Some(used) = used {
+            attempt.past = attempt.past.with_usage(&used);
+        }
         if let Some(endpoint) = self.endpoints.get_mut(&endpoint) {
             endpoint.disk_usage.add_result_of_ended(output_bytes);
         }
@@ -328,6 +347,36 @@ fn carry_out(
         }
     }
     notice
+}
+
+/// Adds an end, unless many wait for their notifications, as at the start after a long pause.
+fn push(early_ends: &mut Vec<EarlyEnd>, end: EarlyEnd) {
+    if early_ends.len() < EARLY_ENDS_MAX {
+        early_ends.push(end);
+    }
+}
+
+/// Why the event ends the job before its first attempt; `None` unless its trace is recorded. A job whose time
+/// is over is handled by [`Index::expire`], since the deletion of an endpoint has the same event.
+fn early_end_cause(job: &Job, event: JobEvent) -> Option<EarlyEndCause> {
+    let cause = match event {
+        JobEvent::CancelRequested => EarlyEndCause::Cancelled,
+        JobEvent::Purged => EarlyEndCause::Purged,
+        _ => return None,
+    };
+    job.trace().filter(|trace| trace.is_sampled).map(|_| cause)
+}
+
+/// The end of a job that has no result yet.
+fn early_end(job: &Job, endpoint: &EndpointId, cause: EarlyEndCause, now: Timestamp) -> EarlyEnd {
+    let is_waiting = job.row.status == Some(JobStatus::InQueue);
+    EarlyEnd {
+        endpoint: endpoint.clone(),
+        job: job.id,
+        cause,
+        waited_ms: is_waiting.then(|| now.millis_since(job.queued_at())),
+        trace: job.trace(),
+    }
 }
 
 /// Makes the job's next change part of the next batch, and keeps the present state visible until

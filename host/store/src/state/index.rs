@@ -19,6 +19,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobEvent, JobStatus};
 use gristmill_core::record::StreamPosition;
 use gristmill_core::record::{JobCounts, NewJob, StoreEpoch};
+use gristmill_core::signals::EarlyEnd;
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
@@ -103,6 +104,8 @@ pub(crate) struct Index {
     /// Idempotency records that were dropped before older ones; the next checkpoint deletes their
     /// rows. After a crash the next start drops them again.
     pub(super) dropped_records: Vec<u64>,
+    /// Jobs that have ended without a result, for the notifications after the lock is released.
+    pub(super) early_ends: Vec<EarlyEnd>,
     /// Dropped when the store has ended, so that callers that wait for the end are notified.
     pub(super) closers: Vec<Ack>,
     pub(super) last_seq: u64,
@@ -213,6 +216,7 @@ impl Index {
             idempotency_index: IdempotencyIndex::default(),
             dropped_records_up_to: None,
             dropped_records: Vec::new(),
+            early_ends: Vec::new(),
             closers: Vec::new(),
             last_seq: 0,
             last_queue_position: 0,
@@ -373,6 +377,11 @@ impl Index {
         self.ack_all(ack);
         // A dropped receiver means that the caller does not need the answer any more.
         let _ = answer.send(Purged { removed: 0, on_disk });
+    }
+
+    /// The jobs that have ended without a result since the last call.
+    pub(crate) fn take_early_ends(&mut self) -> Vec<EarlyEnd> {
+        std::mem::take(&mut self.early_ends)
     }
 
     /// Deletes up to `count_max` jobs in memory whose time is over, and as many idempotency records. Returns

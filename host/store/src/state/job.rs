@@ -185,7 +185,7 @@ pub(crate) struct Attempt {
     pub(crate) chunk_count: u64,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
-    /// The attempts before it.
+    /// The attempts before it, and the usage of all.
     pub(crate) past: PastAttempts,
 }
 
@@ -617,6 +617,7 @@ impl Job {
         let status = row.status?;
         let attempt = row.attempt.as_deref();
         let progress = self.rare.as_ref().and_then(|rare| rare.progress.clone());
+        let (past_attempts, usage) = attempt.map(|attempt| attempt.past.read()).unwrap_or_default();
         Some(JobRecord {
             id: self.id,
             endpoint: endpoint.clone(),
@@ -634,7 +635,8 @@ impl Job {
             result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
             chunks_delivered: self.chunks_delivered().unwrap_or(0),
             purge_at: row.purge_at(&self.times),
-            past_attempts: attempt.map(|attempt| attempt.past.to_vec()).unwrap_or_default(),
+            past_attempts,
+            usage,
             tags: self.tags.clone(),
             trace: self.trace(),
         })

@@ -215,16 +215,13 @@ impl UsageWrite {
     /// The row as it is written.
     pub(crate) fn image(&self) -> UsageImage<'_> {
         let Self { period, key, sum, .. } = self;
-        let UsageSum { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = *sum;
-        let UsageSum { bytes_in, bytes_out, chunks, .. } = *sum;
-        let memory = [memory_bytes_peak, memory_mib_ms];
         UsageImage {
             endpoint: key.endpoint.as_str(),
             template: key.template.as_str(),
             owner: key.owner.as_str(),
             hour: period.hour.0,
             run: period.run,
-            sum: [jobs, wall_ms, cpu_us, fuel, memory[0], memory[1], bytes_in, bytes_out, chunks],
+            sum: sum.to_numbers(),
         }
     }
 }

@@ -16,8 +16,8 @@
 //! * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 //!   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`
 //!   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
-//!   queued only once, by its submission. `past` has the attempts before the last one, in the
-//!   encoding of `format/past.rs`; null without one. `archived` is 1 when memory does not have the job
+//!   queued only once, by its submission. `past` has the attempts before the last one, and the
+//!   usage of all, in the encoding of `format/past.rs`; null without both. `archived` is 1 when memory does not have the job
 //!   any more; then `purge_at` is the time of its deletion, and `delivered` the number of chunks that a client
 //!   has read, null without a reader. In other rows both mean nothing.
 //!   `tags` has the lines of [`Tags`](gristmill_core::tags::Tags); null without one.

@@ -167,6 +167,7 @@ pub(crate) fn metered(template: &str) -> Metered {
         bytes_in: 10,
         bytes_out: 20,
         chunks: 2,
+        egress_bytes: 0,
     }
 }
 

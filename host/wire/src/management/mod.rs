@@ -31,9 +31,11 @@ pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, 
 pub use key::{Key, KeyWithText, NewKey};
 pub use log::LogLine;
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};
-pub use release::{Release, Rollback};
+pub use release::{Release, ReleaseSettings, ReleaseWithSettings, Rollback};
 pub use secrets::RotatedSecrets;
-pub use series::{EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries};
+pub use series::{
+    EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
+};
 pub use system::{Disk, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};

@@ -47,12 +47,31 @@ pub struct SeriesPoint {
     pub waiting: u32,
     /// Most jobs that ran at one time.
     pub running: u32,
+    /// Most workers of each state at one time.
+    #[serde(default)]
+    pub workers: SeriesWorkers,
     /// The times that jobs waited. Absent: no attempt began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<SeriesQuantiles>,
     /// The times that attempts ran. Absent: none ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<SeriesQuantiles>,
+}
+
+/// Most workers of each state at one time. The states of one step can have different times.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SeriesWorkers {
+    /// They wait for a job.
+    pub idle: u16,
+    /// They load the component.
+    pub initializing: u16,
+    /// They run a job.
+    pub running: u16,
+    /// They wait for a sandbox.
+    pub throttled: u16,
+    /// They cannot run the component.
+    pub unhealthy: u16,
 }
 
 /// Durations that a part did not exceed, in milliseconds: estimates.

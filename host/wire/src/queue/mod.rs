@@ -12,7 +12,7 @@ pub use requests::{RequestList, RequestSummary};
 pub use status::StatusDocument;
 pub use stream::{StreamChunk, StreamEnd, StreamMetrics, StreamPage, StreamRestart};
 pub use submission::{Policy, Retention, S3Config, Submission};
-pub use timeline::{QueueCause, Timeline, TimelineEvent, TimelineEventKind};
+pub use timeline::{JobUsage, QueueCause, Timeline, TimelineEvent, TimelineEventKind};
 
 use serde::{Deserialize, Serialize};
 

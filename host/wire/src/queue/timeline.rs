@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobStatus;
 use crate::id::WorkerId;
+use crate::management::Amount;
 #[cfg(feature = "openapi")]
 use crate::schema;
 
 /// What happened to a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Timeline {
@@ -27,6 +28,40 @@ pub struct Timeline {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub trace_id: Option<String>,
+    /// Absent while no attempt has ended with a result, and for jobs of a host that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub usage: Option<JobUsage>,
+}
+
+/// The usage of a job: the sum of its attempts that ended with a result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JobUsage {
+    /// Number of those attempts.
+    pub attempts: u64,
+    /// The sum of their `executionTime`.
+    pub time_billed_ms: u64,
+    /// Milliseconds of processor time, with thousandths.
+    pub cpu_ms: f64,
+    /// Fuel used.
+    pub fuel: u64,
+    /// The largest memory of one attempt.
+    pub memory_bytes_peak: u64,
+    /// Memory of the attempts, each in whole MiB, times their time in milliseconds.
+    pub memory_mib_ms: u64,
+    /// Bytes of the input, for each attempt.
+    pub bytes_in: u64,
+    /// Bytes of outputs and chunks.
+    pub bytes_out: u64,
+    /// Number of emitted chunks.
+    pub chunks: u64,
+    /// Bytes of the bodies of requests that the handler made, and of their answers.
+    pub egress_bytes: u64,
+    /// Credits, by the current prices; at most six digits after the decimal point.
+    #[cfg_attr(feature = "openapi", schema(value_type = f64))]
+    pub amount: Amount,
 }
 
 /// An event of a job.

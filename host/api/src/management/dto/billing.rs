@@ -8,7 +8,7 @@ use gristmill_wire::management::{Amount, BillingRecord};
 use crate::wire_time::rfc3339_shortest;
 
 /// Credits with all their digits.
-pub(super) fn amount(credits: Credits) -> Amount {
+pub(crate) fn amount(credits: Credits) -> Amount {
     Amount::new(credits.to_string()).expect("credits are written as a JSON number")
 }
 

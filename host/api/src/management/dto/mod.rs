@@ -14,7 +14,7 @@ mod release;
 pub(crate) mod template;
 mod volume;
 
-pub(crate) use billing::billing_record;
+pub(crate) use billing::{amount, billing_record};
 pub(crate) use delivery::delivery;
 pub(crate) use endpoint::{endpoint, endpoint_patch, endpoint_with_secret, new_endpoint};
 pub(crate) use handler::handler;
@@ -23,6 +23,6 @@ pub(crate) use job_action::job_action;
 pub(crate) use key::{key, key_with_text};
 pub(crate) use log::log_line;
 pub(crate) use registry_auth::registry_auth;
-pub(crate) use release::release;
+pub(crate) use release::{release, release_with_settings};
 pub(crate) use template::{new_template, template, template_patch};
 pub(crate) use volume::network_volume;

@@ -1,7 +1,7 @@
 //! The handlers that an endpoint has run.
 
 use gristmill_core::release;
-use gristmill_wire::management::Release;
+use gristmill_wire::management::{Release, ReleaseWithSettings};
 
 use crate::wire_time::rfc3339;
 
@@ -13,4 +13,10 @@ pub(crate) fn release(release: &release::Release) -> Release {
         image: release.image.to_string(),
         sha256: release.component.to_string(),
     }
+}
+
+/// The answer's form of a release with its settings.
+pub(crate) fn release_with_settings(of: &release::Release) -> ReleaseWithSettings {
+    let settings = of.settings.as_deref().cloned();
+    ReleaseWithSettings { release: release(of), settings }
 }

@@ -42,6 +42,7 @@ mod tests {
     use gristmill_core::record::JobRecord;
     use gristmill_core::tags::Tags;
     use gristmill_core::time::Timestamp;
+    use gristmill_core::usage::JobUsage;
     use gristmill_wire::queue::StatusDocument;
     use http_body_util::BodyExt as _;
 
@@ -66,6 +67,7 @@ mod tests {
             result_bytes: 0,
             chunks_delivered: 0,
             past_attempts: Vec::new(),
+            usage: JobUsage::default(),
             tags: (status == JobStatus::Failed).then(|| Tags::new([("a", "b")]).unwrap()).flatten(),
             purge_at: Timestamp::NEVER,
             trace: None,

@@ -1,14 +1,21 @@
 //! The timeline of a job.
 
+use gristmill_core::price::Prices;
 use gristmill_core::record::JobRecord;
 use gristmill_core::timeline::{self, TimelineEntry, TimelineEvent};
+use gristmill_core::usage::{JobUsage, UsageSum};
 use gristmill_wire::queue as wire;
 use gristmill_wire::queue::TimelineEventKind;
 
+use crate::management::dto::amount;
 use crate::wire_time::rfc3339;
 
 /// The answer's form of a timeline.
-pub(crate) fn timeline(record: &JobRecord, timeline: timeline::Timeline) -> wire::Timeline {
+pub(crate) fn timeline(
+    record: &JobRecord,
+    timeline: timeline::Timeline,
+    prices: &Prices,
+) -> wire::Timeline {
     let timeline::Timeline { entries, attempts_omitted } = timeline;
     wire::Timeline {
         id: record.id.to_string(),
@@ -16,7 +23,29 @@ pub(crate) fn timeline(record: &JobRecord, timeline: timeline::Timeline) -> wire
         events: entries.into_iter().map(event).collect(),
         attempts_omitted,
         trace_id: record.trace.map(|context| context.trace.to_string()),
+        usage: usage(&record.usage, prices),
     }
+}
+
+/// `None` without any attempt.
+fn usage(used: &JobUsage, prices: &Prices) -> Option<wire::JobUsage> {
+    let JobUsage { billed, egress_bytes } = *used;
+    let UsageSum { jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, memory_mib_ms, .. } = billed;
+    #[expect(clippy::cast_precision_loss, reason = "a sum above 285 years loses microseconds")]
+    let cpu_ms = cpu_us as f64 / 1_000.0;
+    (jobs > 0).then(|| wire::JobUsage {
+        attempts: jobs,
+        time_billed_ms: wall_ms,
+        cpu_ms,
+        fuel,
+        memory_bytes_peak,
+        memory_mib_ms,
+        bytes_in: billed.bytes_in,
+        bytes_out: billed.bytes_out,
+        chunks: billed.chunks,
+        egress_bytes,
+        amount: amount(prices.amount(&billed)),
+    })
 }
 
 fn event(TimelineEntry { at, event }: TimelineEntry) -> wire::TimelineEvent {

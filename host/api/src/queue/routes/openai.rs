@@ -8,7 +8,6 @@ use gristmill_core::jobs::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 use gristmill_core::policy::PolicyRequest;
 
-use crate::auth::KeyCheck;
 use crate::caller::{Admitted, Submit};
 use crate::error::{ApiError, ErrorCode};
 use crate::openapi::tag;
@@ -55,7 +54,7 @@ pub(crate) async fn openai(
         tags: None,
         trace: call.trace,
     };
-    let key = KeyCheck::new(&state, &call.key);
+    let key = call.key_check(&state);
     let memory = Memory::new(&state.results, &call.key.id);
     let job =
         OwnedJob::submit(state.jobs.clone(), key, memory, call.deployment, submission).await?;

@@ -8,7 +8,6 @@ use gristmill_core::jobs::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 use gristmill_wire::queue::{StatusDocument, Submission};
 
-use crate::auth::KeyCheck;
 use crate::caller::{Admitted, Submit};
 use crate::error::ApiError;
 use crate::openapi::parameters::{IdempotencyKey, Wait};
@@ -45,7 +44,7 @@ pub(crate) async fn run_sync(
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
-    let key = KeyCheck::new(&state, &call.key);
+    let key = call.key_check(&state);
     key.check()?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);

@@ -6,7 +6,7 @@ use gristmill_core::key::Scope;
 use gristmill_core::limits::WAIT_MS;
 use gristmill_wire::queue::StatusDocument;
 
-use crate::auth::{self, KeyCheck};
+use crate::auth;
 use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::parameters::{StatusQuery, Wait};
@@ -61,7 +61,7 @@ pub(crate) async fn status_sync(
     let id = call.job()?;
     let wait = Query(query.as_deref().unwrap_or_default()).wait(WAIT_MS)?;
     let endpoint = &call.deployment.endpoint.id;
-    let key = KeyCheck::new(&state, &call.key);
+    let key = call.key_check(&state);
     let record = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await?;
     results::document(&state, &call.key, record.ok_or_else(ApiError::job_not_found)?).await
 }

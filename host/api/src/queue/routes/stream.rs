@@ -9,7 +9,6 @@ use gristmill_core::id::JobId;
 use gristmill_core::limits::STREAM_WAIT_MS;
 use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::KeyCheck;
 use crate::caller::{Admitted, Read};
 use crate::error::ApiError;
 use crate::openapi::parameters::StreamPosition;
@@ -38,7 +37,7 @@ pub(crate) async fn stream(
     let query = Query(query.as_deref().unwrap_or_default());
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
-    let key = KeyCheck::new(&state, &call.key);
+    let key = call.key_check(&state);
     let resumed = sse::resume(&headers)?;
     if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);

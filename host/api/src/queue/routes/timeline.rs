@@ -11,7 +11,7 @@ use crate::openapi::tag;
 use crate::queue::dto;
 
 /// The events of the job, oldest first: when it was queued, started and ended, for each attempt,
-/// and the attempts to send its webhook.
+/// and the attempts to send its webhook; with the usage and the cost of the job.
 #[utoipa::path(
     get, path = "/{endpoint}/timeline/{job}", operation_id = "GetTimeline", tag = tag::JOBS,
     responses((status = 200, description = "Its events", body = Timeline), Mistaken),
@@ -23,5 +23,5 @@ pub(crate) async fn timeline(
     let endpoint = &call.deployment.endpoint.id;
     let record = state.jobs.record(endpoint, id).await?.ok_or_else(ApiError::job_not_found)?;
     let timeline = state.control.endpoints.timeline(&record).await?;
-    Ok(Json(dto::timeline(&record, timeline)))
+    Ok(Json(dto::timeline(&record, timeline, state.control.billing.prices())))
 }
