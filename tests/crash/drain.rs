@@ -1,6 +1,6 @@
 //! SIGTERM: running jobs end or wait for the next start, and every call gets an answer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gristmill_tests::{PATIENCE, TestHost, Wire, eventually, guests, parse_events};
 use reqwest::Method;
