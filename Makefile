@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload fuzz clients clients-go console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload hostile fuzz clients clients-go console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -43,6 +43,7 @@ docs: ## the API docs of every crate, warnings denied
 unit: guests ## all tests in Rust: crates, handlers, and the whole system through the real binary
 	cd handlers && $(CARGO) test $(LOCKED)
 	$(CARGO) test $(LOCKED) --workspace
+	$(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --ignored --test-threads 1
 	$(CARGO) test $(LOCKED) -p gristmill-store --features shuttle --lib shuttle_tests
 
 crash: N ?= 100
@@ -51,7 +52,11 @@ crash: guests ## kill -9 a host under load N times, and check that nothing ackno
 
 overload: SECONDS ?= 300
 overload: guests ## far more load than the host can handle, for SECONDS=300 at full size; some fifteen minutes
-	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --test-threads 1
+	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --ignored --test-threads 1
+
+hostile: CALLS ?= 200
+hostile: guests ## the times of calls beside each attack of a hostile handler, CALLS=200 for each; some ten minutes
+	HOSTILE_CALLS=$(CALLS) $(CARGO) test $(LOCKED) -p gristmill-tests --test e2e -- --nocapture an_innocent_endpoint
 
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)

@@ -57,6 +57,7 @@ async fn call_again_after_retry_after(client: &Client, route: &Route) -> Answer 
         return answer;
     }
     let seconds = answer.header("retry-after").unwrap().parse().unwrap();
+    // The subject: the time that the host asks for.
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     call(client, route).await
 }

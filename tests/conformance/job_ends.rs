@@ -1,8 +1,6 @@
 //! Our decisions where the contract is silent, about the ends of jobs and about jobs that have
 //! ended.
 
-use std::time::Duration;
-
 use gristmill_tests::{TestHost, eventually, guests};
 use serde_json::{Value, json};
 
@@ -122,8 +120,7 @@ async fn ttl_passes() {
             (endpoint.health().await["jobs"]["inQueue"] == 1).then_some(())
         })
         .await;
-        // The other calls were sent before; let them arrive.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        endpoint.client.calls_waiting(3).await;
         endpoint.host.advance(MINUTE);
         endpoint.assert_gone(&running).await;
     };
@@ -143,12 +140,14 @@ async fn delivery() {
     let endpoint = host.deploy(&guests::playground(), "delivery", one_worker()).await;
     let failed = host.client().finish(&endpoint, failing()).await;
     assert_eq!((&failed["status"], failed.get("retries")), (&json!("FAILED"), None));
-    let job = host.client().submit(&endpoint, forever()).await;
+    let stream = json!({ "op": "stream", "count": 10_000, "delay_ms": 100 });
+    let job = host.client().submit(&endpoint, stream).await;
     for crashes in 0..3 {
         let document = host.client().until(&endpoint, &job, "IN_PROGRESS").await;
         assert_eq!(document.get("retries").and_then(Value::as_u64).unwrap_or(0), crashes);
-        // A claim is on stable storage soon after it was made, not at once.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        // A claim is on stable storage soon after it was made, and before a chunk can be read.
+        let page = host.client().stream(&endpoint, &format!("{job}?from=0&wait=60000")).await.ok();
+        assert_ne!(page, json!([]));
         host.kill9();
         host.start_again();
     }

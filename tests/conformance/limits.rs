@@ -1,7 +1,6 @@
 //! Limits in combination: ttl with executionTimeout, and `wait` with the retention of results.
 
-use std::time::Duration;
-
+use gristmill_tests::eventually;
 use serde_json::json;
 
 use crate::support::{DAY, MINUTE, clocked, echo, forever, id, one_worker, paused, shared};
@@ -30,7 +29,12 @@ async fn execution_timeout_counts_execution_only() {
     let first = endpoint.running(forever()).await;
     let input = json!({ "op": "sleep", "ms": 3_000 });
     let job = endpoint.submit_with(input, json!({ "executionTimeout": 5_000 })).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    eventually("the second job to have waited for 3 s", async || {
+        let waiting = endpoint.status(&job).await.ok();
+        assert_eq!(waiting["status"], "IN_QUEUE", "{waiting}");
+        (waiting["delayTime"].as_u64() >= Some(3_000)).then_some(())
+    })
+    .await;
     endpoint.cancel(&first).await.ok();
     let done = endpoint.until(&job, "COMPLETED").await;
     assert!(done["delayTime"].as_u64() >= Some(3_000), "{done}");

@@ -142,7 +142,7 @@ async fn health() {
 /// call, and gives the reason. A normal job starts a worker, which runs both.
 #[tokio::test]
 async fn low_priority_without_a_worker_waits_and_says_why() {
-    let endpoint = shared("behaviour-low-alone", json!({})).await;
+    let endpoint = clocked("behaviour-low-alone", json!({})).await;
     let body = json!({ "input": echo(), "policy": { "lowPriority": true } });
     let begun = Instant::now();
     let waiting = endpoint.post("runsync?wait=1000", &body).await.ok();
@@ -154,7 +154,7 @@ async fn low_priority_without_a_worker_waits_and_says_why() {
     assert_eq!((&workers["idle"], &workers["running"]), (&json!(0), &json!(0)), "{workers}");
     let held = async { endpoint.post("runsync?wait=60000", &body).await.ok() };
     let normal = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        endpoint.client.calls_waiting(1).await;
         endpoint.finish(echo()).await
     };
     let (held, normal) = tokio::join!(held, normal);

@@ -6,7 +6,7 @@ use gristmill_tests::{Answer, guests, parse_events, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::{MIB, echo, forever, id, one_worker, shared};
+use crate::support::{MIB, clocked, echo, forever, id, one_worker, shared};
 
 fn chunks(answer: &Answer) -> Vec<Value> {
     answer.ok().as_array().unwrap_or_else(|| panic!("no array: {answer:?}")).clone()
@@ -123,7 +123,7 @@ async fn undelivered_only() {
 /// the status.
 #[tokio::test]
 async fn held_calls() {
-    let endpoint = shared("held", one_worker()).await;
+    let endpoint = clocked("held", one_worker()).await;
     let job = endpoint.running(forever()).await;
     let begun = Instant::now();
     let empty = endpoint.stream(&format!("{job}?wait=0")).await;
@@ -133,7 +133,7 @@ async fn held_calls() {
     assert!(held >= Duration::from_millis(3_900) && held < Duration::from_secs(10), "{held:?}");
     let path = format!("{job}?wait=300000");
     let cancelling = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        endpoint.client.calls_waiting(1).await;
         endpoint.cancel(&job).await.ok();
     };
     let (ended, ()) = tokio::join!(endpoint.stream(&path), cancelling);

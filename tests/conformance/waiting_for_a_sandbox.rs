@@ -1,7 +1,5 @@
 //! A host that runs its maximum of jobs: the state of further jobs until one of them ends.
 
-use std::time::Duration;
-
 use gristmill_tests::{Client, TestHost, eventually, guests};
 use serde_json::{Value, json};
 
@@ -54,9 +52,15 @@ async fn the_execution_timeout_does_not_run() {
     .await;
     assert_eq!(health["workers"]["running"], 0, "{health}");
     assert_eq!((&health["jobs"]["inQueue"], &health["jobs"]["inProgress"]), (&json!(1), &json!(0)));
-    tokio::time::sleep(Duration::from_millis(5_500)).await;
-    let waiting = full.client.status(&endpoint, &job).await.ok();
-    assert_eq!((&waiting["status"], &waiting["executionTime"]), (&json!("IN_QUEUE"), &json!(0)));
+    let waiting = eventually("the job to wait for longer than its executionTimeout", async || {
+        let waiting = full.client.status(&endpoint, &job).await.ok();
+        assert_eq!(
+            (&waiting["status"], &waiting["executionTime"]),
+            (&json!("IN_QUEUE"), &json!(0))
+        );
+        (waiting["delayTime"].as_u64() >= Some(5_500)).then_some(waiting)
+    })
+    .await;
     let reason = waiting["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("--max-running-jobs"), "{waiting}");
     full.release().await;

@@ -1,6 +1,6 @@
 //! SIGTERM: running jobs end or wait for the next start, and every call gets an answer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gristmill_tests::{PATIENCE, TestHost, Wire, eventually, guests, parse_events};
 use reqwest::Method;
@@ -35,7 +35,11 @@ async fn a_host_that_is_asked_to_end_drains() {
 
     let begun = Instant::now();
     host.ask_to_end();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    eventually("the host to drain", async || {
+        let request = client.request(Method::GET, "/readyz");
+        client.try_send(request).await.map_or(true, |answer| answer.status == 503).then_some(())
+    })
+    .await;
     // A client is asked to come back later, or cannot connect.
     let body = json!({ "input": { "op": "echo" } });
     let request = client.request(Method::POST, &client.path(&endpoint, "run")).json(&body);

@@ -128,6 +128,7 @@ impl Scenario {
     /// Kills the host now or soon, and checks everything.
     async fn kill(&mut self) {
         if self.random.one_in(2) {
+            // The subject, as below: a kill at a random time.
             tokio::time::sleep(self.random.ms(0, 5)).await;
         }
         self.host.kill9();

@@ -136,6 +136,7 @@ async fn a_ttl_elapses_while_the_host_is_down() {
         client.status(&endpoint, &format!("{job}?ttl=600")).await.ok();
     }
     host.kill9();
+    // The subject: the ttl of 600 ms passes while no process runs.
     tokio::time::sleep(Duration::from_millis(800)).await;
     host.start_again();
     let client = host.client();

@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Answer, Client, PATIENCE, TestHost, guests};
+use gristmill_tests::{Answer, Client, PATIENCE, TestHost, eventually, guests};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 const ENDPOINT: &str = "rolling";
 const RESTARTS: usize = 3;
 const CLIENTS: u64 = 8;
+
+/// Jobs that are submitted between two restarts, at least.
+const JOBS_BETWEEN: u64 = 3 * CLIENTS;
 
 /// The present address of the host, for its clients.
 #[derive(Clone)]
@@ -86,7 +89,11 @@ async fn a_rolling_restart_loses_no_job_and_repeats_none_that_ended() {
         .collect();
 
     for restart in 1..=RESTARTS {
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        let before = numbers.load(Ordering::Relaxed);
+        eventually("some jobs of each client", async || {
+            (numbers.load(Ordering::Relaxed) >= before + JOBS_BETWEEN).then_some(())
+        })
+        .await;
         host.ask_to_end();
         // A service manager tries until it succeeds. Before that, the start fails with a reason.
         let mut refused = 0;

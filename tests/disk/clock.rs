@@ -58,11 +58,19 @@ fn set_in(file: &Path, lead: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_while_the_host_runs_deletes_no_job() {
     let jumping = Jumping::start().await;
-    let job = jumping.host.client().submit("parked", json!({})).await;
+    let client = jumping.host.client();
+    let job = client.submit("parked", json!({})).await;
     for lead in [10 * DAY_S as i64, -(10 * DAY_S as i64)] {
         jumping.set(&lead.to_string());
-        // More than the time between two checks for expired jobs.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        // Another job expires after the jump, so the host has checked for expired jobs.
+        let brief = client.submit("parked", json!({})).await;
+        let two = client.metric("gristmill_jobs").await;
+        assert_eq!(two, 2);
+        client.status("parked", &format!("{brief}?ttl=500")).await.ok();
+        eventually("the other job to expire", async || {
+            (client.metric("gristmill_jobs").await == 1).then_some(())
+        })
+        .await;
         assert_eq!(jumping.status(&job).await, 200, "{lead}");
     }
     eventually("the jump to be reported, with the remedy", async || {

@@ -242,6 +242,7 @@ fn streams_leave_space_for_their_deletion() {
             is_disk_full(&client.run("works", json!({})).await).then_some(())
         })
         .await;
+        // The subject: the disk stays full over several looks of the host.
         tokio::time::sleep(4 * NEXT_LOOK).await;
         for job in &jobs {
             client.cancel("streams", job).await.ok();

@@ -7,13 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
-use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
-use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer, SubmitAnswer};
 use gristmill_core::tags::Tags;
@@ -21,6 +18,7 @@ use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::usage::Metered;
 use gristmill_store::{Settings, Store};
+use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -225,23 +223,12 @@ impl Caller {
         let kind = if is_sync { Submission::Sync } else { Submission::Async };
         let id = JobId::generate(kind, ShardId(7));
         let bytes = self.bytes();
-        let policy =
-            Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false };
         let job = NewJob {
             id,
-            endpoint: self.endpoint(),
-            owner: OwnerId::new("owner").unwrap(),
             input: payload(&id.to_string(), bytes),
-            policy,
-            retention: Retention::by_default(60_000),
-            webhook: None,
-            s3_config: None,
             may_linger: is_sync,
-            waiting_jobs_max: None,
-            idempotency: None,
-            incarnation: EndpointIncarnation::default(),
             tags: Tags::new([("job", id.to_string())]).unwrap(),
-            trace: None,
+            ..new_job(ShardId(7), OwnerId::new("owner").unwrap(), self.endpoint())
         };
         let operation = Operation::Submit { job: id.to_string(), bytes };
         self.note(false, &operation);

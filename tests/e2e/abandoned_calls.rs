@@ -19,6 +19,7 @@ fn abandon_delete(host: &TestHost, path: &str, later: Duration) {
     let head =
         format!("DELETE {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
+    // The subject: the time at which the client leaves.
     std::thread::sleep(later);
 }
 
@@ -76,6 +77,9 @@ async fn a_delete_that_its_client_abandons_deletes_the_jobs_too() {
     .await;
 }
 
+/// The interim answer with which the host asks for a body.
+const CONTINUE: &[u8; 25] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// A call with half of its body sent.
 struct HalfSent {
     stream: TcpStream,
@@ -93,12 +97,15 @@ impl HalfSent {
         let mut stream = TcpStream::connect(host.address()).unwrap();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
-             Content-Length: {}\r\n\r\n{first}",
+             Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
-        // Without an answer so far, the host has checked the head, or will do so below.
-        std::thread::sleep(Duration::from_millis(300));
+        // The host asks for the body once it has checked the head.
+        let mut interim = [0; CONTINUE.len()];
+        stream.read_exact(&mut interim).unwrap();
+        assert_eq!(&interim, CONTINUE);
+        stream.write_all(first.as_bytes()).unwrap();
         Self { stream, rest: rest.to_owned() }
     }
 

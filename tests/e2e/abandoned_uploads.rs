@@ -31,6 +31,7 @@ fn abandon_put(host: &TestHost, path: &str, body: &[u8], later: Duration) {
         body.len()
     );
     stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    // The subject: the time at which the client leaves.
     std::thread::sleep(later);
 }
 

@@ -1,11 +1,13 @@
 //! The permissions of scopes, and the information that a caller without a key can get.
 
+use std::cell::OnceCell;
+
 use gristmill_tests::{
     Answer, Client, PATIENCE, Shared, clocked_host, eventually, guests, shared_host,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 /// A client with a separate key.
 async fn with_scopes(host: &Shared, scopes: Value) -> Client {
@@ -107,9 +109,15 @@ async fn calls_of_a_key_that_ends(
 ) -> Ended {
     let path = |rest: &str| client.path(endpoint, rest);
     let (wait, sleeps) = ("wait=300000", json!({ "op": "sleep", "ms": 600_000 }));
+    let follows_log = OnceCell::new();
     let follow = async |path: String| {
         let request = client.request(Method::GET, &path).header("accept", "text/event-stream");
-        client.send(request).await
+        let response = request.send().await.unwrap();
+        if path.ends_with("/logs") {
+            follows_log.set(()).unwrap();
+        }
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Answer { call: path, status, headers, text: response.text().await.unwrap() }
     };
     let (status_path, stream_path) =
         (path(&format!("status-sync/{job}?{wait}")), path(&format!("stream/{job}?{wait}")));
@@ -125,13 +133,13 @@ async fn calls_of_a_key_that_ends(
         )
     };
     let ended = async {
-        // Two of the six calls run jobs beside `job`. The others cannot be seen; a loaded machine
-        // may need some seconds until they have arrived too.
+        // Two of the six calls run jobs beside `job`, and all but the one for the log wait for jobs.
         eventually("the jobs of the calls to run", async || {
             (client.health(endpoint).await["jobs"]["inProgress"] == 3).then_some(())
         })
         .await;
-        sleep(std::time::Duration::from_secs(5)).await;
+        client.calls_waiting(5).await;
+        eventually("the log to be followed", async || follows_log.get().copied()).await;
         end.await;
     };
     let calls = timeout(PATIENCE, calls);
@@ -155,7 +163,7 @@ fn assert_refused(ended: &Ended) {
 
 #[tokio::test]
 async fn revoking_a_key_ends_its_waiting_calls() {
-    let host = shared_host();
+    let host = clocked_host();
     let endpoint = host.deploy(&guests::playground(), "auth-revoked", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
     host.client.until(&endpoint, &job, "IN_PROGRESS").await;
@@ -176,6 +184,9 @@ async fn revoking_a_key_ends_its_waiting_calls() {
         (host.client.health(&endpoint).await["jobs"]["inProgress"] == 2).then_some(())
     })
     .await;
+    for job in [&*job, other] {
+        host.client.cancel(&endpoint, job).await.ok();
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, TestHost, guests, shared_host};
+use gristmill_tests::{Client, TestHost, clocked_host, guests, shared_host};
 use serde_json::json;
 
 /// Cancels a running job and returns the time until no worker runs, as health shows it.
@@ -62,14 +62,14 @@ async fn a_job_that_waits_for_ever_is_stopped() {
 
 #[tokio::test]
 async fn a_call_that_waits_for_the_end_returns_at_the_cancellation() {
-    let host = shared_host();
+    let host = clocked_host();
     let endpoint = host.deploy(&guests::playground(), "cancel-parked", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
     host.client.until(&endpoint, &job, "IN_PROGRESS").await;
     let path = host.client.path(&endpoint, &format!("status-sync/{job}?wait=60000"));
     let begun = Instant::now();
     let cancelling = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        host.client.calls_waiting(1).await;
         host.client.cancel(&endpoint, &job).await.ok();
     };
     let (answer, ()) = tokio::join!(host.client.get(&path), cancelling);
@@ -89,7 +89,8 @@ async fn cancelling_a_stream_ends_it_and_keeps_what_was_emitted() {
     let rest = host.client.stream(&endpoint, &job).await;
     assert_eq!(rest.header("x-job-status"), Some("CANCELLED"));
     let kept = rest.header("x-stream-next").unwrap().to_owned();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // No handler is left that could emit more.
+    host.client.workers_running(&endpoint, 0).await;
     let later = host.client.stream(&endpoint, &format!("{job}?from=0")).await;
     assert_eq!(later.header("x-stream-next"), Some(kept.as_str()));
     assert_eq!(later.ok().as_array().unwrap().len().to_string(), kept);

@@ -1,8 +1,8 @@
 //! Changes of versions and settings while an endpoint works.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use gristmill_tests::{TestHost, guests, shared_host};
+use gristmill_tests::{TestHost, eventually, guests, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ async fn jobs_flow_on_without_a_loss_while_versions_change() {
     upload(&host, "deploy-flow:latest", guests::playground()).await;
     let endpoint = host.deploy_image("deploy-flow:latest", "deploy-flow", json!({})).await;
     let input = json!({ "op": "echo", "value": 1 });
-    let is_over = AtomicBool::new(false);
+    let (is_over, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
     let flow = async {
         let (mut outputs, mut after) = (vec![], 0);
         // Through all changes, and some time longer.
@@ -56,12 +56,17 @@ async fn jobs_flow_on_without_a_loss_while_versions_change() {
             let output = document["output"].clone();
             assert_eq!(output == input, is_echo, "{document}");
             outputs.push(output);
+            ended.store(outputs.len(), Ordering::Relaxed);
         }
         outputs
     };
     let changes = async {
         for component in [guests::echo(), guests::playground(), guests::echo()] {
-            tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+            let before = ended.load(Ordering::Relaxed);
+            eventually("some jobs of this version", async || {
+                (ended.load(Ordering::Relaxed) >= before + 3).then_some(())
+            })
+            .await;
             upload(&host, "deploy-flow:latest", component).await;
         }
         is_over.store(true, Ordering::Relaxed);

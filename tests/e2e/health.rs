@@ -53,6 +53,7 @@ async fn the_least_number_of_workers_stays() {
         (host.client.health(&endpoint).await["jobs"]["completed"] == 6).then_some(())
     })
     .await;
+    // The subject: a time longer than the idleTimeout, after which further workers would leave.
     tokio::time::sleep(std::time::Duration::from_millis(1_300)).await;
     eventually("two workers to be left", is_warm).await;
 }

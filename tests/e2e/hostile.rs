@@ -6,8 +6,9 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, TestHost, guests, percentile, shared_host};
+use gristmill_tests::{Client, PATIENCE, TestHost, guests, percentile, shared_host};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 /// Jobs of one attack that run at one time.
 const ATTACKERS: usize = 4;
@@ -18,9 +19,9 @@ const MEMORY_MIB: u64 = 64;
 /// The pause between two calls of the innocent endpoint.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The p99 of the innocent endpoint's calls stays below this. The bound only excludes a hang, since
-/// the test's machine may be busy; the usual numbers are in the printed table.
-const P99_MAX: Duration = Duration::from_secs(10);
+/// The p99 of the innocent endpoint's calls stays below this in a run that measures, such as that of `make
+/// hostile`. Other runs only exclude a call without an answer.
+const P99_MAX: Duration = Duration::from_secs(3);
 
 /// The sum of the host's own buffers and caches, and the attackers' memories.
 const HOST_BYTES_MAX: u64 = (600 + ATTACKERS as u64 * MEMORY_MIB) << 20;
@@ -34,6 +35,7 @@ async fn attack(client: &Client, endpoint: &str, input: &Value, is_over: &Atomic
                 client.cancel(endpoint, &job).await.ok();
                 return;
             }
+            // The pace of the attack, within the limit on reads.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let document = client.status(endpoint, &job).await.ok();
             if !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS")) {
@@ -43,13 +45,18 @@ async fn attack(client: &Client, endpoint: &str, input: &Value, is_over: &Atomic
     }
 }
 
+/// The number of calls for each attack in a run that measures.
+fn measured_calls() -> Option<u32> {
+    std::env::var("HOSTILE_CALLS").ok().map(|calls| calls.parse().expect("HOSTILE_CALLS: a number"))
+}
+
 /// The durations of the innocent endpoint's calls: `HOSTILE_CALLS`, or 200.
 async fn innocent_calls(client: &Client, endpoint: &str) -> Vec<Duration> {
     let mut took = vec![];
-    let calls = std::env::var("HOSTILE_CALLS").map_or(200, |calls| calls.parse().unwrap());
-    for call in 0..calls {
+    for call in 0..measured_calls().unwrap_or(200) {
         let started = Instant::now();
-        let answer = client.run_sync(endpoint, "", json!({ "call": call })).await.ok();
+        let answer = client.run_sync(endpoint, "", json!({ "call": call }));
+        let answer = timeout(PATIENCE, answer).await.expect("an answer").ok();
         took.push(started.elapsed());
         assert_eq!(answer["output"], json!({ "call": call }), "{answer}");
         tokio::time::sleep(PAUSE).await;
@@ -105,8 +112,13 @@ fn row(name: &str, took: &mut [Duration], peak: u64) {
     println!("| {name} | {p50:.1} | {p99:.1} | {} |", peak >> 20);
 }
 
+fn assert_is_quick(attack: &str, took: &mut [Duration]) {
+    let p99 = percentile(took, 99);
+    assert!(measured_calls().is_none() || p99 < P99_MAX, "{attack}: {p99:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
+async fn an_innocent_endpoint_is_served_beside_each_attack() {
     let host = TestHost::start();
     let client = host.client();
     let innocent = host.deploy(&guests::echo(), "innocent", json!({ "workersMin": 1 })).await;
@@ -156,7 +168,7 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
     let calls = innocent_calls_beside(&client, &innocent, &is_over);
     let (count, mut took) = tokio::join!(uploads, calls);
     row(&format!("compiling, {count} components"), &mut took, host.peak_memory());
-    assert!(percentile(&mut took, 99) < P99_MAX, "{took:?}");
+    assert_is_quick("compiling", &mut took);
     let unauthenticated = OtherOwners::start();
     let mut took = innocent_calls(&client, &innocent).await;
     row("strangers", &mut took, host.peak_memory());
@@ -171,8 +183,7 @@ async fn an_innocent_endpoint_stays_quick_beside_each_attack() {
         let name = input.as_object().unwrap().iter().map(|(name, value)| format!("{name}={value}"));
         let name = format!("{endpoint}: {}", name.collect::<Vec<_>>().join(" "));
         row(&name, &mut took, peak);
-        let p99 = percentile(&mut took, 99);
-        assert!(p99 < P99_MAX, "{name}: {p99:?}");
+        assert_is_quick(&name, &mut took);
         assert!(peak < HOST_BYTES_MAX, "{name}: {} MiB", peak >> 20);
     }
     assert!(!host.log().contains("panicked"), "no attack reached a mistake of the host");

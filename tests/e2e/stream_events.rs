@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use gristmill_client::Event;
-use gristmill_tests::{Answer, Client, guests, parse_events, shared_host};
+use gristmill_tests::{Answer, Client, clocked_host, guests, parse_events, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ async fn a_reader_of_an_earlier_attempt_gets_the_next_one_from_its_start() {
 
 #[tokio::test]
 async fn an_event_stream_goes_on_with_the_next_attempt_of_a_job_that_waits() {
-    let host = shared_host();
+    let host = clocked_host();
     let endpoint = host.deploy(&guests::playground(), "sse-waits", json!({})).await;
     let job = failed_stream(&host.client, &endpoint).await;
     let settings = format!("/v1/endpoints/{endpoint}");
@@ -152,7 +152,7 @@ async fn an_event_stream_goes_on_with_the_next_attempt_of_a_job_that_waits() {
         let (client, endpoint, job) = (host.client.clone(), endpoint.clone(), job.clone());
         async move { resumed(&client, &endpoint, &job, Some("2")).await }
     });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    host.client.calls_waiting(1).await;
     host.client.patch(&settings, &json!({ "workersMax": 1 })).await.ok();
     let events = reader.await.unwrap();
     let restarts = events.iter().filter(|event| event.kind == "restart").count();

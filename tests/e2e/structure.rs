@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "host",
     "host/api",
     "host/client",
@@ -18,6 +18,7 @@ const CRATES: [&str; 15] = [
     "host/registry",
     "host/runtime",
     "host/store",
+    "host/test-support",
     "host/traces",
     "host/wire",
     "guest-sdk",

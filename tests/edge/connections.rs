@@ -270,6 +270,7 @@ async fn a_head_that_comes_too_slowly_ends_its_connection() {
         let (mut reader, mut writer) = stream.into_split();
         let trickle = tokio::spawn(async move {
             while writer.write_all(b"x: y\r\n").await.is_ok() {
+                // The subject: the pace of a slow client.
                 sleep(Duration::from_millis(200)).await;
             }
         });

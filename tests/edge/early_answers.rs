@@ -107,6 +107,7 @@ async fn a_short_rest_of_a_body_is_read_and_the_connection_stays_open() {
                 if shape == "apart" {
                     stream.write_all(&bytes).await.unwrap();
                     bytes.clear();
+                    // The subject: a body that comes after the answer.
                     sleep(Duration::from_millis(20)).await;
                 }
                 bytes.extend(&body);

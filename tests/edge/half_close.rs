@@ -53,6 +53,7 @@ async fn a_client_that_ends_its_side_later_has_left() {
     let mut wire = send(&host, &format!("/v2/{endpoint}/{OPENAI}"), &body).await;
     let running = async || host.client.health(&endpoint).await["jobs"]["inProgress"].clone();
     eventually("the job to run", async || (running().await == 1).then_some(())).await;
+    // The subject: an end within 100 ms of the call would not mean that the client has left.
     sleep(Duration::from_millis(500)).await;
     wire.writer.shutdown().await.unwrap();
     eventually("its cancel", async || (running().await == 0).then_some(())).await;

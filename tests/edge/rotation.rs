@@ -137,6 +137,7 @@ async fn a_host_that_is_killed_during_a_rotation_completes_it() {
                 tokio::task::yield_now().await;
             }
         }
+        // The subject: a kill at another time in each round.
         tokio::time::sleep(Duration::from_millis(round * 2)).await;
         host.kill9();
         let _ = rotating.await;

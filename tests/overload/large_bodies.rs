@@ -1,7 +1,7 @@
 //! Two hundred bodies of 20 MB at once.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_tests::{PATIENCE, TestHost, Wire, WireAnswer, guests, next_answer};
 use serde_json::json;
@@ -86,6 +86,7 @@ async fn taken(calls: Vec<JoinHandle<WireAnswer>>) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
 async fn large_bodies_at_once() {
     let scale = Scale::of_this_run();
     let host = Arc::new(TestHost::start());
@@ -127,6 +128,7 @@ async fn large_bodies_at_once() {
 
 /// Calls that announce a body and send nearly nothing delay no other call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
 async fn bodies_that_were_only_announced_hold_nothing() {
     let host = TestHost::start();
     let endpoint = host.deploy(&guests::playground(), "mill", json!({})).await;
@@ -142,13 +144,16 @@ async fn bodies_that_were_only_announced_hold_nothing() {
         }
         held.push(connection);
     }
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let input = json!({ "op": "echo", "ignored": "x".repeat(1 << 20) });
     for _ in 0..3 {
         host.client().run_sync(&endpoint, "", input.clone()).await.ok();
     }
-    // If announced bytes were reserved, the first call would wait for ten seconds or be refused.
+    // If announced bytes were reserved, the first call would wait for ten seconds and be refused.
     let took = begun.elapsed();
-    assert!(took < Duration::from_millis(9_500), "{took:?} for three bodies of a MiB");
+    println!("three bodies of a MiB took {took:?}");
+    if Scale::of_this_run().is_full {
+        assert!(took < Duration::from_millis(9_500), "{took:?} for three bodies of a MiB");
+    }
     drop(held);
 }

@@ -3,13 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, TestHost, guests, percentile};
+use gristmill_tests::{Client, PATIENCE, TestHost, guests, percentile};
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The longest time for an answer: half a minute, since the load and the tests share few cores.
+use crate::scale::Scale;
+
+/// The longest time for an answer at full size: half a minute, since the load and the tests share few cores.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// Pause between two rounds: four rounds in a second are below the limit of cancels.
@@ -83,7 +85,8 @@ impl Latencies {
 
 async fn timed<T>(into: &mut Vec<Duration>, what: &str, call: impl Future<Output = T>) -> T {
     let asked = Instant::now();
-    let answer = timeout(ANSWER_WAIT, call).await;
+    let longest = Scale::of_this_run().choose(PATIENCE, ANSWER_WAIT);
+    let answer = timeout(longest, call).await;
     into.push(asked.elapsed());
-    answer.unwrap_or_else(|_| panic!("{what} was not answered within {ANSWER_WAIT:?}"))
+    answer.unwrap_or_else(|_| panic!("{what} was not answered within {longest:?}"))
 }

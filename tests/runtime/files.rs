@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use gristmill_core::id::VolumeId;
-use gristmill_core::runtime::{AttemptEnd, Volumes as _};
+use gristmill_core::runtime::{AttemptEnd, Runtime as _, Volumes as _};
 use gristmill_tests::{eventually, guests};
 use serde_json::{Value, json};
 
@@ -333,7 +333,9 @@ async fn a_flood_of_file_operations_is_stopped_and_delays_no_other_job() {
         started.elapsed()
     };
     let innocent = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        while bench.sandbox().load().running == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let started = Instant::now();
         let mut run = bench.run(r#"{"op":"open","path":"/tmp"}"#);
         run.template.container_disk_gb = 1;

@@ -106,6 +106,7 @@ async fn lateness(bench: &Bench, input: &str, metering: Metering, by_deadline: b
     }
     let stop = run.stop.clone();
     tokio::spawn(async move {
+        // The subject: the time of the stop.
         tokio::time::sleep(after).await;
         if !by_deadline {
             stop.cancel();

@@ -198,6 +198,23 @@ impl Client {
         .await;
     }
 
+    /// The value of a metric of the whole host, such as `gristmill_jobs`.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let answer = self.get("/metrics").await;
+        let mut lines = answer.text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name}: {answer:?}")).parse().unwrap()
+    }
+
+    /// Waits until this many calls of the whole host wait for a change of a job. For a host that no
+    /// other test uses meanwhile.
+    pub async fn calls_waiting(&self, count: u64) {
+        eventually(&format!("{count} calls to wait for a job"), async || {
+            (self.metric("gristmill_calls_waiting").await == count).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until the job has this status, and returns its document.
     pub async fn until(&self, endpoint: &str, job: &str, status: &str) -> Value {
         eventually(&format!("job {job} to be {status}"), async || {

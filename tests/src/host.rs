@@ -137,6 +137,7 @@ impl TestHost {
     pub fn start_and_kill(&mut self, later: Duration) {
         self.process.kill9();
         let mut child = spawn(&[], &self.data_dir(), &self.log_path(), &self.arguments);
+        // The subject: the time of the kill.
         thread::sleep(later);
         child.kill().unwrap();
         child.wait().unwrap();

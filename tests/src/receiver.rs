@@ -125,6 +125,7 @@ async fn serve(mut connection: TcpStream, calls: &Mutex<Vec<ReceivedCall>>, answ
     };
     let answer = answers.get(count - 1).or_else(|| answers.last()).unwrap();
     if answer.is_empty() {
+        // A receiver that does not answer, for longer than the host waits.
         tokio::time::sleep(Duration::from_secs(60)).await;
     }
     let text = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");

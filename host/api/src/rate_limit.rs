@@ -23,7 +23,7 @@ use gristmill_core::endpoint::Endpoint;
 use gristmill_core::fair_share;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::key::{ApiKey, Scope};
-use gristmill_core::key_shares::{KeyShares, Position};
+use gristmill_core::key_shares::{KeyPosition, KeyShares};
 use gristmill_core::rate::{OperationLimit, RateVerdict, RateWindow};
 use gristmill_core::time::Clock;
 use parking_lot::Mutex;
@@ -517,7 +517,7 @@ impl Shard {
 
 impl Entry {
     /// Admits a concurrent call of the key, or returns the bound that is reached.
-    fn permit(&mut self, me: Position, waits: bool, cap: u32) -> Result<ConcurrencyPermit, u32> {
+    fn permit(&mut self, me: KeyPosition, waits: bool, cap: u32) -> Result<ConcurrencyPermit, u32> {
         // The shard's lock is held, so no other call can be added meanwhile.
         let kept = self.shares.permits_of_others(me, cap);
         let is_reached = |used: &AtomicU32, bound: u32| {
@@ -551,7 +551,7 @@ impl Entry {
 
     /// Counts a call of the key, unless there are `calls` already, or the rest is reserved for
     /// other keys.
-    fn admit(&mut self, me: Position, calls: u32, now_ms: u64) -> RateVerdict {
+    fn admit(&mut self, me: KeyPosition, calls: u32, now_ms: u64) -> RateVerdict {
         let kept = self.shares.calls_of_others(me, calls);
         self.window.admit(now_ms, calls.saturating_sub(kept))
     }

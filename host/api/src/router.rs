@@ -304,3 +304,20 @@ fn panicked(cause: &(dyn Any + Send)) -> Response<Body> {
     ApiError::new(ErrorCode::Internal, "internal error; the host's log has the details")
         .into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::http::ROUTES;
+
+    #[test]
+    fn each_management_route_is_counted_under_the_word_of_its_path() {
+        let routes = management_api();
+        let paths: Vec<_> = routes.get_openapi().paths.paths.keys().collect();
+        assert!(paths.len() > 20, "{paths:?}");
+        for path in paths {
+            let word = path.split('/').nth(1).unwrap();
+            assert_eq!(ROUTES[route_of(&format!("/v1{path}"))], word, "{path}");
+        }
+    }
+}

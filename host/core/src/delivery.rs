@@ -82,7 +82,7 @@ pub trait DeliveryStore: Send + Sync + std::fmt::Debug {
     async fn record_attempt(
         &self,
         id: DeliveryId,
-        report: AttemptReport,
+        report: DeliveryOutcome,
         next: AfterAttempt,
     ) -> Result<(), StoreError>;
 
@@ -108,8 +108,20 @@ pub trait WebhookReceivers: Send + Sync + std::fmt::Debug {
     /// be refused. The addresses of a name are known, and checked, only when a webhook is sent.
     ///
     /// # Errors
-    /// Why it is refused, and what permits it.
-    fn check(&self, url: &str) -> Result<(), String>;
+    /// [`ReceiverRefused`].
+    fn check(&self, url: &str) -> Result<(), ReceiverRefused>;
+}
+
+/// Why no webhook is sent to a URL, and what permits it. A repetition is refused as well, until the
+/// operator changes the settings of the host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReceiverRefused(pub String);
+
+impl From<String> for ReceiverRefused {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
 }
 
 /// Most added deliveries that one call of [`DeliveryStore::begin_attempts`] handles, so that it
@@ -149,7 +161,7 @@ pub struct Delivery {
     /// The same attempts, oldest first; without those that an earlier version of the host made.
     pub made: Vec<MadeAttempt>,
     /// The outcome of the last attempt.
-    pub last: AttemptReport,
+    pub last: DeliveryOutcome,
     /// The position of the job in a distributed trace.
     pub trace: Option<TraceContext>,
 }
@@ -170,7 +182,7 @@ impl Delivery {
             state: DeliveryState::Pending { due_at: created_at },
             attempts: 0,
             made: Vec::new(),
-            last: AttemptReport::default(),
+            last: DeliveryOutcome::default(),
             trace: record.trace,
         }
     }
@@ -178,7 +190,7 @@ impl Delivery {
     /// The same, given up without any attempt.
     #[must_use]
     pub fn refused(self, why: NotSent) -> Self {
-        let last = AttemptReport { status: None, error: Some(why.to_string()) };
+        let last = DeliveryOutcome { status: None, error: Some(why.to_string()) };
         Self { state: DeliveryState::GivenUp { at: self.created_at }, last, ..self }
     }
 
@@ -189,7 +201,7 @@ impl Delivery {
 
     /// The delivery after an attempt that ended at `now`.
     #[must_use]
-    pub fn after(&self, mut report: AttemptReport, next: AfterAttempt, now: Timestamp) -> Self {
+    pub fn after(&self, mut report: DeliveryOutcome, next: AfterAttempt, now: Timestamp) -> Self {
         if let Some(error) = &mut report.error {
             error.truncate(error.floor_char_boundary(DELIVERY_ERROR_BYTES_MAX));
         }
@@ -277,7 +289,7 @@ pub struct MadeAttempt {
 
 /// The outcome of one attempt; empty before the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AttemptReport {
+pub struct DeliveryOutcome {
     /// The status code of the answer, if there was one.
     pub status: Option<u16>,
     /// Why the receiver did not accept it.

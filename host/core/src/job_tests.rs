@@ -19,6 +19,18 @@ const STATES: [JobState; 7] = [
 
 fn events(by: Claim) -> Vec<JobEvent> {
     let finished = |verdict| JobEvent::Finished { by, verdict };
+    // A variant that is missing here is missing below as well.
+    let _: fn(JobEvent) = |event| match event {
+        JobEvent::Claimed { .. }
+        | JobEvent::Finished { .. }
+        | JobEvent::Released { .. }
+        | JobEvent::HostLost { .. }
+        | JobEvent::CancelRequested
+        | JobEvent::RetryRequested
+        | JobEvent::Purged
+        | JobEvent::TtlElapsed
+        | JobEvent::RetentionElapsed => {}
+    };
     vec![
         JobEvent::Claimed { claim: CURRENT.next() },
         finished(Verdict::Completed),

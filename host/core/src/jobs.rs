@@ -1,7 +1,7 @@
 //! The operations on jobs that clients call: the API's only way to the store of jobs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -132,6 +132,24 @@ pub struct Jobs {
     closing: CancellationToken,
     /// The same state as a flag, which a waiting call reads with one load.
     is_closing: AtomicBool,
+    /// Calls that wait for a change of a job.
+    waiting_calls: AtomicU64,
+}
+
+/// A call that waits; it is counted until this value is dropped.
+struct WaitingCall<'a>(&'a AtomicU64);
+
+impl<'a> WaitingCall<'a> {
+    fn begin(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for WaitingCall<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Jobs {
@@ -144,7 +162,8 @@ impl Jobs {
     ) -> Self {
         let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
         let is_closing = AtomicBool::new(false);
-        Self { store, signals, workers, strictness, draining, closing, is_closing }
+        let waiting_calls = AtomicU64::new(0);
+        Self { store, signals, workers, strictness, draining, closing, is_closing, waiting_calls }
     }
 
     /// Stores a job and returns its id; then the job is on stable storage, and may already run. A
@@ -322,6 +341,11 @@ impl Jobs {
         self.is_closing.load(Ordering::SeqCst)
     }
 
+    /// The calls that wait for a change of a job now.
+    pub fn waiting_calls(&self) -> u64 {
+        self.waiting_calls.load(Ordering::Relaxed)
+    }
+
     /// Resolves when calls do not wait any more.
     pub async fn closed(&self) {
         self.closing.cancelled().await;
@@ -337,6 +361,7 @@ impl Jobs {
         if self.is_closing() {
             return true;
         }
+        let _counted = WaitingCall::begin(&self.waiting_calls);
         tokio::select! {
             // A change at the time of the deadline still counts.
             biased;

@@ -47,12 +47,12 @@ struct Requested {
 
 /// One key among [`KeyShares`], until the next call of [`KeyShares::find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Position(usize);
+pub struct KeyPosition(usize);
 
 impl KeyShares {
     /// The key's position at `now_ms`, on any monotonic clock. Records a request for one more call,
     /// and for one more concurrent call.
-    pub fn find(&mut self, key: &KeyId, now_ms: u64) -> Position {
+    pub fn find(&mut self, key: &KeyId, now_ms: u64) -> KeyPosition {
         self.advance(now_ms / PERIOD_MS);
         let known = self.keys.iter().position(|sharer| sharer.key.as_ref() == Some(key));
         let position = known.unwrap_or_else(|| self.add(key));
@@ -61,7 +61,7 @@ impl KeyShares {
             sharer.now.calls = sharer.now.calls.saturating_add(1);
             sharer.now.permits = sharer.now.permits.max(held.saturating_add(1));
         }
-        Position(position)
+        KeyPosition(position)
     }
 
     fn add(&mut self, key: &KeyId) -> usize {
@@ -81,14 +81,14 @@ impl KeyShares {
     }
 
     /// Calls of `limit` in ten seconds that are reserved for other keys.
-    pub fn calls_of_others(&self, me: Position, limit: u32) -> u32 {
+    pub fn calls_of_others(&self, me: KeyPosition, limit: u32) -> u32 {
         self.of_others(me, limit, |sharer| {
             (sharer.now.calls.max(sharer.before.calls), sharer.admitted)
         })
     }
 
     /// Concurrent calls of `cap` that are reserved for other keys.
-    pub fn permits_of_others(&self, me: Position, cap: u32) -> u32 {
+    pub fn permits_of_others(&self, me: KeyPosition, cap: u32) -> u32 {
         self.of_others(me, cap, |sharer| {
             let requested = sharer.now.permits.max(sharer.before.permits);
             (requested, sharer.permits.load(Ordering::Relaxed))
@@ -96,7 +96,7 @@ impl KeyShares {
     }
 
     /// `of` returns how much a key has requested, and how much it has.
-    fn of_others(&self, me: Position, limit: u32, of: impl Fn(&Sharer) -> (u32, u32)) -> u32 {
+    fn of_others(&self, me: KeyPosition, limit: u32, of: impl Fn(&Sharer) -> (u32, u32)) -> u32 {
         if self.keys.len() == 1 {
             return 0;
         }
@@ -114,21 +114,21 @@ impl KeyShares {
     }
 
     /// The key's call was admitted.
-    pub fn admitted(&mut self, me: Position) {
+    pub fn admitted(&mut self, me: KeyPosition) {
         if let Some(sharer) = self.keys.get_mut(me.0) {
             sharer.admitted = sharer.admitted.saturating_add(1);
         }
     }
 
     /// The key was refused for the cap, and so wants one more than it requested.
-    pub fn permit_refused(&mut self, me: Position) {
+    pub fn permit_refused(&mut self, me: KeyPosition) {
         if let Some(sharer) = self.keys.get_mut(me.0) {
             sharer.now.permits = sharer.now.permits.saturating_add(1);
         }
     }
 
     /// The counter of the key's concurrent calls.
-    pub fn permits(&self, me: Position) -> Option<&Arc<AtomicU32>> {
+    pub fn permits(&self, me: KeyPosition) -> Option<&Arc<AtomicU32>> {
         self.keys.get(me.0).map(|sharer| &sharer.permits)
     }
 

@@ -290,12 +290,12 @@ pub struct PastAttempt {
     /// When it ended. For a crash: when the host started again.
     pub ended_at: Timestamp,
     /// Why it ended.
-    pub end: AttemptEnd,
+    pub end: RequeueCause,
 }
 
 /// The end of an attempt after which the job was queued again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptEnd {
+pub enum RequeueCause {
     /// The handler failed, and a client retried the job.
     Failed,
     /// The attempt reached its executionTimeout, and a client retried the job.
@@ -306,7 +306,7 @@ pub enum AttemptEnd {
     HostLost,
 }
 
-impl AttemptEnd {
+impl RequeueCause {
     /// The end of the attempt of a job with this `status` that an event queues again; `None` for
     /// any other event.
     pub fn of(event: JobEvent, status: Option<JobStatus>) -> Option<Self> {

@@ -31,8 +31,8 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// once after a start. Quick if this was done already. `perform` does the same if needed.
     ///
     /// # Errors
-    /// One sentence that says why the component cannot run here.
-    async fn prepare(&self, deployment: &Deployment) -> Result<(), String>;
+    /// [`CannotRun`]; a repetition is safe.
+    async fn prepare(&self, deployment: &Deployment) -> Result<(), CannotRun>;
 
     /// Reserves a sandbox for one attempt, if there is room now and no worker waits for it. Quick.
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation>;
@@ -67,6 +67,18 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
     ) -> AttemptReport;
+}
+
+/// One sentence that says why a deployment cannot run here. A repetition is safe, and succeeds once the
+/// cause is removed: workers try again every few seconds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CannotRun(pub String);
+
+impl From<String> for CannotRun {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
 }
 
 /// Room for one attempt of a job that is still to be claimed, so that no job is claimed before it

@@ -25,6 +25,11 @@ pub struct Tag {
     value: Box<str>,
 }
 
+/// A stored text is not that of [`Tags`]. A repetition reads the same text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the tags of a job are damaged")]
+pub struct DamagedTags;
+
 /// Why texts are not the tags of a job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTags {
@@ -143,12 +148,12 @@ impl Tags {
     /// The tags with this [text](Self::as_str).
     ///
     /// # Errors
-    /// When the text was not made by this type.
-    pub fn from_text(text: &str) -> Result<Self, String> {
+    /// [`DamagedTags`] when the text was not made by this type.
+    pub fn from_text(text: &str) -> Result<Self, DamagedTags> {
         let pairs = text.lines().map(|line| line.split_once('=').unwrap_or((line, "\n")));
         match Self::new(pairs) {
             Ok(Some(tags)) if tags.as_str() == text => Ok(tags),
-            _ => Err("the tags of a job are damaged".to_owned()),
+            _ => Err(DamagedTags),
         }
     }
 

@@ -9,7 +9,7 @@ pub use gristmill_wire::queue::QueueCause;
 use crate::delivery::{Delivery, DeliveryState};
 use crate::id::WorkerId;
 use crate::job::JobStatus;
-use crate::record::{AttemptEnd, JobRecord};
+use crate::record::{JobRecord, RequeueCause};
 use crate::time::Timestamp;
 
 /// One event of a job.
@@ -88,9 +88,9 @@ impl Timeline {
             add(ended.queued_at, TimelineEvent::Queued { cause });
             add(ended.started_at, TimelineEvent::Started { attempt, worker: None });
             let status = match ended.end {
-                AttemptEnd::Failed => Some(JobStatus::Failed),
-                AttemptEnd::TimedOut => Some(JobStatus::TimedOut),
-                AttemptEnd::Released | AttemptEnd::HostLost => None,
+                RequeueCause::Failed => Some(JobStatus::Failed),
+                RequeueCause::TimedOut => Some(JobStatus::TimedOut),
+                RequeueCause::Released | RequeueCause::HostLost => None,
             };
             if let Some(status) = status {
                 add(ended.ended_at, TimelineEvent::Ended { status, error: None });
@@ -132,18 +132,18 @@ fn add_delivery(delivery: &Delivery, add: &mut impl FnMut(Timestamp, TimelineEve
 }
 
 /// Why a job is queued again after an attempt that ended like this.
-fn cause_after(end: AttemptEnd) -> QueueCause {
+fn cause_after(end: RequeueCause) -> QueueCause {
     match end {
-        AttemptEnd::Failed | AttemptEnd::TimedOut => QueueCause::Retried,
-        AttemptEnd::Released => QueueCause::Released,
-        AttemptEnd::HostLost => QueueCause::HostLost,
+        RequeueCause::Failed | RequeueCause::TimedOut => QueueCause::Retried,
+        RequeueCause::Released => QueueCause::Released,
+        RequeueCause::HostLost => QueueCause::HostLost,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::{AfterAttempt, AttemptReport, DeliveryId};
+    use crate::delivery::{AfterAttempt, DeliveryId, DeliveryOutcome};
     use crate::id::{EndpointId, JobId, ShardId, Submission};
     use crate::job::Claim;
     use crate::record::PastAttempt;
@@ -197,7 +197,7 @@ mod tests {
         timeline.entries.iter().map(text).collect::<Vec<_>>().join(", ")
     }
 
-    fn past(from: u64, end: AttemptEnd) -> PastAttempt {
+    fn past(from: u64, end: RequeueCause) -> PastAttempt {
         let (queued_at, started_at, ended_at) = (at(from), at(from + 1), at(from + 2));
         PastAttempt { queued_at, started_at, ended_at, end }
     }
@@ -212,9 +212,9 @@ mod tests {
         (waiting.started_at, waiting.finished_at) = (None, None);
         assert_eq!(line(&Timeline::of(&waiting, &[])), "10 Submitted");
         let ends = [
-            past(10, AttemptEnd::HostLost),
-            past(20, AttemptEnd::TimedOut),
-            past(30, AttemptEnd::Released),
+            past(10, RequeueCause::HostLost),
+            past(20, RequeueCause::TimedOut),
+            past(30, RequeueCause::Released),
         ];
         let timeline = Timeline::of(&record(4, ends.to_vec()), &[]);
         assert_eq!(timeline.attempts_omitted, 0);
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn attempts_that_are_not_known_any_more_are_counted() {
-        let timeline = Timeline::of(&record(7, vec![past(30, AttemptEnd::Failed)]), &[]);
+        let timeline = Timeline::of(&record(7, vec![past(30, RequeueCause::Failed)]), &[]);
         assert_eq!(timeline.attempts_omitted, 5);
         assert_eq!(
             line(&timeline),
@@ -237,9 +237,9 @@ mod tests {
 
     #[test]
     fn webhooks_stand_between_the_attempts_of_the_job() {
-        let retried = record(2, vec![past(10, AttemptEnd::Failed)]);
+        let retried = record(2, vec![past(10, RequeueCause::Failed)]);
         let pending = |id| Delivery::pending(DeliveryId(id), &retried, "u".to_owned(), 1);
-        let report = |status| AttemptReport { status, error: Some("no".to_owned()) };
+        let report = |status| DeliveryOutcome { status, error: Some("no".to_owned()) };
         let again = AfterAttempt::TryAgain { after_ms: 1 };
         let given_up = pending(1).after(report(None), again, at(13)).after(
             report(Some(500)),
@@ -247,7 +247,7 @@ mod tests {
             at(105),
         );
         let delivered = pending(2).after(
-            AttemptReport { status: Some(200), error: None },
+            DeliveryOutcome { status: Some(200), error: None },
             AfterAttempt::Delivered,
             at(121),
         );

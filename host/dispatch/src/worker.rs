@@ -15,7 +15,7 @@ use std::time::Duration;
 use gristmill_core::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::record::ClaimedJob;
-use gristmill_core::runtime::Reservation;
+use gristmill_core::runtime::{CannotRun, Reservation};
 use tokio::sync::futures::Notified;
 use tracing::{debug, warn};
 
@@ -76,7 +76,7 @@ async fn step(
         set.retired();
         return Next::End;
     };
-    if let Err(reason) = prepared {
+    if let Err(CannotRun(reason)) = prepared {
         drop(reserved);
         // Each worker tries again every few seconds, so a reason is logged once.
         let (unhealthy, is_new) = set.unhealthy(reason.clone());
@@ -214,7 +214,7 @@ async fn prepare(
     shared: &Shared,
     deployment: &Deployment,
     set: &WorkerSet,
-) -> Option<Result<(), String>> {
+) -> Option<Result<(), CannotRun>> {
     let preparing = shared.runtime.prepare(deployment);
     let mut preparing = std::pin::pin!(preparing);
     // Usually the component is ready at once, and the worker is not counted as initializing.

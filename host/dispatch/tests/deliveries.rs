@@ -14,12 +14,9 @@ use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
 use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Endpoint, EndpointIncarnation};
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
-use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
+use gristmill_core::endpoint::Endpoint;
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::template::Template;
@@ -31,6 +28,7 @@ use gristmill_dispatch::{
 };
 use gristmill_egress::{AddressPolicy, Clients};
 use gristmill_store::ModelStore;
+use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -115,20 +113,8 @@ impl Fixture {
 
     async fn job_of(&self, endpoint: &EndpointId, webhook: &str) -> JobId {
         let job = NewJob {
-            id: JobId::generate(Submission::Async, ShardId(0)),
-            endpoint: endpoint.clone(),
-            owner: OwnerId::new("o").unwrap(),
-            input: Json::null(),
-            policy: Policy { execution_timeout_ms: 1_000, ttl_ms: 86_400_000, low_priority: false },
-            retention: Retention::by_default(60_000),
             webhook: Some(webhook.to_owned()),
-            s3_config: None,
-            may_linger: false,
-            waiting_jobs_max: None,
-            idempotency: None,
-            incarnation: EndpointIncarnation::default(),
-            tags: None,
-            trace: None,
+            ..new_job(ShardId(0), OwnerId::new("o").unwrap(), endpoint.clone())
         };
         let id = job.id;
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));

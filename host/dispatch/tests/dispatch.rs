@@ -14,16 +14,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation, Scaler, Scaling};
+use gristmill_core::endpoint::{Deployment, Endpoint, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, JobRecord, NewJob};
-use gristmill_core::retention::Retention;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, Reservation, Runtime,
-    RuntimeLoad, Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
+    Runtime, RuntimeLoad, Usage,
 };
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
@@ -33,6 +32,7 @@ use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
 use gristmill_store::ModelStore;
+use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -55,12 +55,16 @@ struct ScriptedRuntime {
 
 #[async_trait]
 impl Runtime for ScriptedRuntime {
-    async fn prepare(&self, _: &Deployment) -> Result<(), String> {
+    async fn prepare(&self, _: &Deployment) -> Result<(), CannotRun> {
         self.rounds.fetch_add(1, Ordering::SeqCst);
         if self.prepares_forever.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        if self.is_broken.load(Ordering::SeqCst) { Err("it is broken".into()) } else { Ok(()) }
+        if self.is_broken.load(Ordering::SeqCst) {
+            Err(CannotRun("it is broken".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
@@ -171,19 +175,9 @@ impl Bench {
         let input = Json::from_value(&serde_json::json!({ "do": script }));
         let job = NewJob {
             id,
-            endpoint: self.endpoint.clone(),
-            owner: OwnerId::new("o").unwrap(),
             input,
             policy,
-            retention: Retention::by_default(60_000),
-            webhook: None,
-            s3_config: None,
-            may_linger: false,
-            waiting_jobs_max: None,
-            idempotency: None,
-            incarnation: EndpointIncarnation::default(),
-            tags: None,
-            trace: None,
+            ..new_job(self.store.shard(), OwnerId::new("o").unwrap(), self.endpoint.clone())
         };
         assert_eq!(self.store.submit(job).await, Ok(SubmitAnswer::Queued));
         id

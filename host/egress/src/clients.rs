@@ -20,9 +20,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Clients {
     addresses: AddressPolicy,
     lookups: Lookups,
-    public: OnceLock<Result<Client, String>>,
-    any: OnceLock<Result<Client, String>>,
+    public: OnceLock<Result<Client, NoClient>>,
+    any: OnceLock<Result<Client, NoClient>>,
 }
+
+/// Why a client cannot be built. Nothing was sent; a repetition fails alike until the host is started again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoClient(String);
 
 impl Clients {
     /// Creates the clients. The one for [`AddressScope::PublicAddresses`] connects where
@@ -72,13 +77,14 @@ impl Clients {
     /// itself is checked by [`Clients::check`].
     ///
     /// # Errors
-    /// Why the client cannot be built.
-    pub fn get(&self, scope: AddressScope) -> Result<&Client, String> {
+    /// [`NoClient`].
+    pub fn get(&self, scope: AddressScope) -> Result<&Client, NoClient> {
         let cell = match scope {
             AddressScope::PublicAddresses => &self.public,
             AddressScope::AnyAddress => &self.any,
         };
-        let client = cell.get_or_init(|| self.build(scope).map_err(|error| error.to_string()));
+        let client =
+            cell.get_or_init(|| self.build(scope).map_err(|error| NoClient(error.to_string())));
         client.as_ref().map_err(Clone::clone)
     }
 

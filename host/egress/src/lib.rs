@@ -12,7 +12,7 @@ mod destination;
 mod resolver;
 
 pub use addresses::{AddressPolicy, AddressRefused, Reason};
-pub use clients::Clients;
+pub use clients::{Clients, NoClient};
 pub use destination::{Destination, InvalidDestination};
 pub use resolver::{Found, LookupError, LookupFn, refused_address};
 

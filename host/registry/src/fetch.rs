@@ -136,7 +136,8 @@ impl Fetcher {
     ) -> Result<Response, FetchError> {
         let address_scope =
             self.allowed.address_scope(url, &self.clients).map_err(FetchError::Refused)?;
-        let client = self.clients.get(address_scope).map_err(FetchError::Host)?;
+        let client =
+            self.clients.get(address_scope).map_err(|error| FetchError::Host(error.to_string()))?;
         let request = client.get(url.clone()).header(ACCEPT, accept).header(USER_AGENT, AGENT);
         let request = match authorization {
             Some(value) => request.header(AUTHORIZATION, value.clone()),

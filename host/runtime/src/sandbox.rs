@@ -16,7 +16,7 @@ use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::DurationTotals;
 use gristmill_core::runtime::{
-    AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, Components,
+    AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, CannotRun, Components,
     Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
 };
 use gristmill_core::tenancy::Tenancy;
@@ -346,7 +346,7 @@ enum Start {
 
 #[async_trait]
 impl Runtime for Sandbox {
-    async fn prepare(&self, deployment: &Deployment) -> Result<(), String> {
+    async fn prepare(&self, deployment: &Deployment) -> Result<(), CannotRun> {
         self.check_memory(deployment)?;
         self.loaded(deployment).await?;
         self.disks.prepare(deployment).await;

@@ -196,6 +196,8 @@ mod tests {
             "purge a",
             "health a --json",
             "requests a --status failed --limit 3 --cursor 9",
+            "jobs list --json",
+            "volumes list --json",
             "keys create --name n --scope submit,read --endpoint a --endpoint b",
             "console --url http://h:1",
             "templates list --json",
@@ -233,6 +235,22 @@ mod tests {
         for line in lines {
             let words = std::iter::once("gristmill").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let has_line = lines.iter().any(|line| line.split(' ').next() == Some(name));
+            assert!(has_line, "no line above tries `{name}`");
+        }
+    }
+
+    #[test]
+    fn the_readme_names_each_command() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+        let readme = std::fs::read_to_string(path).unwrap();
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            let names = [format!("`{name}`"), format!("`gristmill {name}")];
+            assert!(names.iter().any(|name| readme.contains(name)), "README.md lacks `{name}`");
         }
     }
 

@@ -15,12 +15,9 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::SystemClock;
@@ -180,19 +177,8 @@ async fn life(store: &Store, worker: &[WorkerId], payload: &Json) {
 fn new_job(store: &Store, payload: &Json) -> NewJob {
     NewJob {
         id: JobId::generate(Submission::Sync, store.shard()),
-        endpoint: endpoint(),
-        owner: OwnerId::new("owner").unwrap(),
         input: payload.clone(),
-        policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false },
-        retention: Retention::by_default(60_000),
-        webhook: None,
-        s3_config: None,
-        may_linger: false,
-        waiting_jobs_max: None,
-        idempotency: None,
-        incarnation: EndpointIncarnation::default(),
-        tags: None,
-        trace: None,
+        ..gristmill_test_support::new_job(store.shard(), OwnerId::new("owner").unwrap(), endpoint())
     }
 }
 

@@ -27,8 +27,8 @@ use gristmill_core::store::{
 use gristmill_core::stream::Position;
 use gristmill_core::tags::Tags;
 use gristmill_core::time::ManualClock;
-use gristmill_core::workers::{WorkerCounts, Workers};
 use gristmill_store::{OpenError, Settings, Store, check, repair};
+use gristmill_test_support::NoWorkers;
 
 /// The archived jobs that a closed directory has.
 fn archived_rows(t: &OnDisk) -> i64 {
@@ -97,21 +97,6 @@ async fn a_change_brings_an_archived_job_back() {
     t.store().mark_delivered(id, stream_position(2, 9)).await.unwrap();
     let record = t.store().job(&name, id).await.unwrap().unwrap();
     assert_eq!((record.chunks_delivered, t.store().archived_jobs()), (1, 0));
-}
-
-#[derive(Debug)]
-struct NoWorkers;
-
-impl Workers for NoWorkers {
-    fn refresh(&self, _: &EndpointId) {}
-
-    fn counts(&self, _: &EndpointId) -> WorkerCounts {
-        WorkerCounts::default()
-    }
-
-    fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
-        None
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
-use gristmill_core::record::{AttemptEnd, JobRecord, Outcome, PastAttempt};
+use gristmill_core::record::{JobRecord, Outcome, PastAttempt, RequeueCause};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -32,7 +32,7 @@ contract!(
 );
 
 /// The times in milliseconds since the start, and the end.
-fn times(attempts: &[PastAttempt]) -> Vec<([u64; 3], AttemptEnd)> {
+fn times(attempts: &[PastAttempt]) -> Vec<([u64; 3], RequeueCause)> {
     let since = |at: Timestamp| at.millis_since(START);
     let time = |it: &PastAttempt| [it.queued_at, it.started_at, it.ended_at].map(since);
     attempts.iter().map(|it| (time(it), it.end)).collect()
@@ -52,7 +52,7 @@ async fn earlier_attempts_are_recorded_with_their_ends(t: Fixture) {
         lease
     };
     assert_eq!(t.store.release(run().await).await, Ok(Fenced::Applied));
-    let mut expected = vec![([0, 10, 110], AttemptEnd::Released)];
+    let mut expected = vec![([0, 10, 110], RequeueCause::Released)];
     assert_eq!(past().await, expected);
     let lease = run().await;
     assert_eq!(past().await, expected, "a running attempt is the last one");
@@ -60,11 +60,11 @@ async fn earlier_attempts_are_recorded_with_their_ends(t: Fixture) {
     assert_eq!(past().await, expected, "an attempt that ended is the last one");
     t.clock.advance(1_000);
     assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
-    expected.push(([110, 120, 220], AttemptEnd::Failed));
+    expected.push(([110, 120, 220], RequeueCause::Failed));
     assert_eq!(past().await, expected, "the attempt ended before the retry");
     assert_eq!(t.store.finish(run().await, Outcome::TimedOut).await, Ok(Fenced::Applied));
     assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
-    expected.push(([1_220, 1_230, 1_330], AttemptEnd::TimedOut));
+    expected.push(([1_220, 1_230, 1_330], RequeueCause::TimedOut));
     assert_eq!(past().await, expected);
     t.store.cancel(&a, id).await.unwrap();
     assert_eq!(past().await, expected, "a wait is no attempt");
@@ -81,7 +81,7 @@ async fn the_newest_of_many_attempts_are_recorded(t: Fixture) {
     }
     let record = t.record("a", id).await.unwrap();
     assert_eq!(record.past_attempts.len(), PAST_ATTEMPTS_MAX);
-    assert_eq!(times(&record.past_attempts)[0], ([3_000; 3], AttemptEnd::Failed));
+    assert_eq!(times(&record.past_attempts)[0], ([3_000; 3], RequeueCause::Failed));
     assert_eq!(Timeline::of(&record, &[]).attempts_omitted, 3);
 }
 
@@ -303,9 +303,9 @@ async fn the_time_survives_a_kill_wherever_it_is_kept() {
         for _ in 0..3 {
             let past = disk.record(id).await.past_attempts;
             let expected = vec![
-                ([0, 0, 1_000], AttemptEnd::Failed),
-                ([6_000, 6_040, 7_040], AttemptEnd::Failed),
-                ([7_040, 7_040, 16_040], AttemptEnd::HostLost),
+                ([0, 0, 1_000], RequeueCause::Failed),
+                ([6_000, 6_040, 7_040], RequeueCause::Failed),
+                ([7_040, 7_040, 16_040], RequeueCause::HostLost),
             ];
             assert_eq!(times(&past), expected);
             for _ in 0..20 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::support;
 use crate::support::on_disk::OnDisk;
 use crate::support::{START, chunk, endpoint, job, json, submit, worker};
-use gristmill_core::delivery::{AfterAttempt, AttemptReport, DeliveryState, DeliveryStore};
+use gristmill_core::delivery::{AfterAttempt, DeliveryOutcome, DeliveryState, DeliveryStore};
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
@@ -446,7 +446,7 @@ async fn deliver_all(t: &OnDisk) {
         ended = due.iter().map(|delivery| delivery.id).collect();
         for id in &ended {
             let recorded =
-                t.store().record_attempt(*id, AttemptReport::default(), AfterAttempt::Delivered);
+                t.store().record_attempt(*id, DeliveryOutcome::default(), AfterAttempt::Delivered);
             recorded.await.unwrap();
         }
     }

@@ -11,7 +11,8 @@ use crate::support::{
 };
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryState, DeliveryStore, DueDeliveries,
+    AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryState, DeliveryStore,
+    DueDeliveries,
 };
 use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::job::JobStatus;
@@ -292,7 +293,7 @@ async fn attempts_are_counted_and_delivered_later(mut t: Fixture) {
     t.finish(Outcome::TimedOut).await;
     let first = t.due().await.remove(0);
     let body = t.body(&first).await;
-    let report = AttemptReport { status: Some(500), error: Some("answered 500".to_owned()) };
+    let report = DeliveryOutcome { status: Some(500), error: Some("answered 500".to_owned()) };
     let again = AfterAttempt::TryAgain { after_ms: 10_000 };
     t.store().record_attempt(first.id, report.clone(), again).await.unwrap();
     for wait_ms in [10_000, 9_000, 8_000] {
@@ -308,7 +309,7 @@ async fn attempts_are_counted_and_delivered_later(mut t: Fixture) {
     assert_eq!((second.attempts, &second.last), (1, &report));
     assert_eq!(second.webhook_id(), first.webhook_id());
     assert_eq!(t.body(&second).await, body);
-    let report = AttemptReport { status: Some(204), error: None };
+    let report = DeliveryOutcome { status: Some(204), error: None };
     t.store().record_attempt(first.id, report.clone(), AfterAttempt::Delivered).await.unwrap();
     t.crash();
     assert!(t.due().await.is_empty());
@@ -368,7 +369,7 @@ async fn deleting_an_endpoint_deletes_its_deliveries(mut t: Fixture) {
         assert_eq!(t.store().delivery_body(id).await.unwrap(), None);
         t.crash();
     }
-    t.store().record_attempt(id, AttemptReport::default(), AfterAttempt::GiveUp).await.unwrap();
+    t.store().record_attempt(id, DeliveryOutcome::default(), AfterAttempt::GiveUp).await.unwrap();
 }
 
 async fn the_next_endpoint_of_a_name_sends_no_webhook_of_a_deleted_one(mut t: Fixture) {

@@ -67,6 +67,7 @@ impl Deployer {
 
     /// One change, and a job that must run with it.
     async fn step(&mut self, session: &Session, random: &mut Random) -> Option<()> {
+        // Other states at each kill.
         tokio::time::sleep(random.ms(0, 100)).await;
         if random.one_in(3) {
             let path = format!("/v1/handlers/{IMAGE}");

@@ -1,4 +1,5 @@
-//! The parts of the load that have no state between kills.
+//! The parts of the load that have no state between kills. Their pauses are random, so that the
+//! kills meet other states in each round.
 
 use super::random::Random;
 use super::session::Session;

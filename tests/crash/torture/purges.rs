@@ -41,6 +41,7 @@ impl Purger {
                 return None;
             };
             self.waiting.push(answer.ok()["id"].as_str().unwrap().to_owned());
+            // Other states at each kill.
             tokio::time::sleep(random.ms(1, 20)).await;
         }
         let Some(answer) =

@@ -2,7 +2,6 @@
 //! tokio's paused clock and a manual clock, so no call takes time.
 
 use std::cell::OnceCell;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,37 +10,27 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_api::{AddressLimit, Api, ApiState, HostFacts, PeerAddress, RateLimits, Services};
 use gristmill_control::{Access, Control, Parts};
-use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
-use gristmill_core::delivery::WebhookReceivers;
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, VolumeId, WorkerId};
-use gristmill_core::image::RemoteImage;
+use gristmill_core::delivery::{ReceiverRefused, WebhookReceivers};
+use gristmill_core::endpoint::Endpoint;
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::jobs::Jobs;
 use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::policy::Strictness;
 use gristmill_core::price::Prices;
 use gristmill_core::rate::OperationLimit;
 use gristmill_core::record::ClaimedJob;
-use gristmill_core::registries::{FetchError, Registries};
-use gristmill_core::registry_auth::RegistryAuth;
-use gristmill_core::runtime::{
-    AddedComponent, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime,
-    RuntimeLoad, StageError, Staged, Volumes,
-};
 use gristmill_core::secrets::{RotateError, Rotated, SecretsStore};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
-use gristmill_core::workers::{WorkerCounts, Workers};
 use gristmill_store::ModelStore;
+use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, NoWorkers, RecordedFiles};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
-use tokio::io::AsyncRead;
 use tokio::runtime::Runtime as Tokio;
 
 /// Longer than the longest lifetime of a job.
@@ -50,69 +39,9 @@ const EIGHT_DAYS_MS: u64 = 8 * 86_400_000;
 /// The only endpoint.
 pub const ENDPOINT: &str = "e";
 
-#[derive(Debug)]
-struct NoWorkers;
-
-impl Workers for NoWorkers {
-    fn refresh(&self, _: &EndpointId) {}
-
-    fn counts(&self, _: &EndpointId) -> WorkerCounts {
-        WorkerCounts::default()
-    }
-
-    fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
-        Some("the endpoint has no workers".to_owned())
-    }
-}
-
-/// No target uploads a component by HTTP, lets a handler run, or takes a backup.
+/// No target rotates the key of secrets, and each may name any receiver.
 #[derive(Debug)]
 struct Nothing;
-
-#[async_trait]
-impl Components for Nothing {
-    async fn stage(&self, _: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
-        Err(StageError::Full)
-    }
-
-    async fn open_component(
-        &self,
-        _: ComponentDigest,
-    ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    async fn remove_components(&self, _: Vec<ComponentDigest>) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Registries for Nothing {
-    async fn fetch(
-        &self,
-        _: &RemoteImage,
-        _: Option<&RegistryAuth>,
-        _: &OwnerId,
-    ) -> Result<AddedComponent, FetchError> {
-        Err(FetchError::Full)
-    }
-}
-
-#[async_trait]
-impl Volumes for Nothing {
-    async fn mark_removal(&self, _: &VolumeId) -> io::Result<()> {
-        Ok(())
-    }
-
-    async fn unmark_removal(&self, _: &VolumeId) -> io::Result<()> {
-        Ok(())
-    }
-
-    async fn remove_volume(&self, _: &VolumeId) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[async_trait]
 impl SecretsStore for Nothing {
@@ -121,41 +50,9 @@ impl SecretsStore for Nothing {
     }
 }
 
-#[async_trait]
-impl BackupSource for Nothing {
-    async fn backup(&self, _: bool) -> Result<Vec<BackupFile>, BackupError> {
-        Err(BackupError::Closed)
-    }
-}
-
 impl WebhookReceivers for Nothing {
-    fn check(&self, _: &str) -> Result<(), String> {
+    fn check(&self, _: &str) -> Result<(), ReceiverRefused> {
         Ok(())
-    }
-}
-
-#[async_trait]
-impl Runtime for Nothing {
-    async fn prepare(&self, _: &Deployment) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
-        Some(Reservation::new(()))
-    }
-
-    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
-        Reservation::new(())
-    }
-
-    fn retire(&self, _: &EndpointId, _: Option<&Arc<Deployment>>) {}
-
-    fn load(&self) -> RuntimeLoad {
-        RuntimeLoad::default()
-    }
-
-    async fn perform(&self, _: Reservation, _: Attempt, _: Arc<dyn AttemptSink>) -> AttemptReport {
-        unreachable!("there are no workers")
     }
 }
 
@@ -218,22 +115,23 @@ impl Host {
             store.write_catalog(entries.map(CatalogChange::Put).into()).await.unwrap();
             Catalog::open(store.clone(), clock.clone()).await.unwrap()
         });
+        let files = Arc::new(RecordedFiles::default());
         let control = Control::new(Parts {
             access: Access::with_keys(),
             clock: clock.clone(),
             catalog: Arc::new(catalog),
             workers,
-            components: Arc::new(Nothing),
-            registries: Arc::new(Nothing),
-            runtime: Arc::new(Nothing),
-            volumes: Arc::new(Nothing),
+            components: files.clone(),
+            registries: Arc::new(NoRegistries),
+            runtime: Arc::new(NoRuntime),
+            volumes: files,
             store: store.clone(),
             logs: Arc::default(),
             actions: store.clone(),
             deliveries: store.clone(),
             usage: store.clone(),
             prices: Prices::default(),
-            backups: Arc::new(Nothing),
+            backups: Arc::new(NoBackup),
             metrics_endpoints_max: 10,
         });
         let services = Services {

@@ -12,19 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arbitrary::{Arbitrary, Unstructured};
-use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, OwnerId, ShardId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::JobStatus;
 use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, JobRecord, NewJob, Outcome, S3Config};
 use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Settings, Store, fuzzing};
+use gristmill_test_support::new_job;
 use tempfile::TempDir;
 
 /// Bytes of a segment: the journal below has several.
@@ -349,24 +348,9 @@ impl OpenStore {
 
     fn new_job(&self, input: &str) -> NewJob {
         NewJob {
-            id: JobId::generate(Submission::Async, ShardId(7)),
-            endpoint: self.endpoint.clone(),
-            owner: OwnerId::new("o").unwrap(),
             input: Json::parse(input.to_owned()).unwrap(),
-            policy: Policy {
-                execution_timeout_ms: 600_000,
-                ttl_ms: 86_400_000,
-                low_priority: false,
-            },
             retention: Retention::by_default(1_800_000),
-            webhook: None,
-            s3_config: None,
-            may_linger: false,
-            waiting_jobs_max: None,
-            idempotency: None,
-            incarnation: EndpointIncarnation::default(),
-            tags: None,
-            trace: None,
+            ..new_job(ShardId(7), OwnerId::new("o").unwrap(), self.endpoint.clone())
         }
     }
 

@@ -74,7 +74,9 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
     let text = apart(turn, move || {
         let host = &state.control.host;
         let counters = host.counters();
-        let mut registry = registry(&counters, &state.disk_space, state.certificate.seconds());
+        let waiting_calls = state.jobs.waiting_calls();
+        let certificate = state.certificate.seconds();
+        let mut registry = registry(&counters, waiting_calls, &state.disk_space, certificate);
         registry.register_collector(Box::new(HostDurations {
             commit: counters.store.commit,
             compile: counters.compiles,
@@ -90,6 +92,7 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
 /// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
 fn registry(
     counters: &HostCounters,
+    waiting_calls: u64,
     disk: &DiskSpaceGauge,
     certificate_expires_at_s: u64,
 ) -> Registry {
@@ -110,6 +113,7 @@ fn registry(
     };
     gauge("jobs", "Jobs that exist", store.jobs);
     gauge("jobs_archived", "Ended jobs that are only on disk", store.archived_jobs);
+    gauge("calls_waiting", "Calls that wait for a change of a job", waiting_calls);
     gauge("webhooks_waiting", "Webhooks that are still to be sent", store.waiting_webhooks);
     gauge(
         "store_checkpoint_backlog_bytes",
@@ -247,7 +251,7 @@ mod tests {
             compiles: DurationTotals::default(),
             backed_up_at_ms: 9_999,
         };
-        let text = text(&registry(&counters, &DiskSpaceGauge::new(Tenancy::default()), 7));
+        let text = text(&registry(&counters, 10, &DiskSpaceGauge::new(Tenancy::default()), 7));
         let expected = "\
             # HELP gristmill_store_commits Store transactions, one fsync each.\n\
             # TYPE gristmill_store_commits counter\n\
@@ -270,6 +274,7 @@ mod tests {
             "gristmill_log_lines_lost_total",
             "gristmill_jobs",
             "gristmill_jobs_archived",
+            "gristmill_calls_waiting",
             "gristmill_webhooks_waiting",
             "gristmill_store_checkpoint_backlog_bytes",
             "gristmill_disk_free_bytes",
@@ -284,8 +289,9 @@ mod tests {
             "gristmill_sandboxes_waiting",
         ];
         assert_eq!(names, all);
+        assert_eq!(samples[5], "gristmill_calls_waiting 10");
         assert_eq!(
-            samples[11..],
+            samples[12..],
             [
                 "gristmill_endpoints 4",
                 "gristmill_last_backup_timestamp_seconds 9",

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use gristmill_control::check_text;
-use gristmill_core::delivery::WebhookReceivers;
+use gristmill_core::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_core::id::OwnerId;
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::jobs::{SubmitMode, SubmitRequest};
@@ -42,7 +42,8 @@ impl Submission {
     /// 400 that names the address, and the option that permits it.
     pub(crate) fn check_receiver(&self, receivers: &dyn WebhookReceivers) -> Result<(), ApiError> {
         let Some(url) = &self.webhook else { return Ok(()) };
-        let refused = |reason| ApiError::bad_request(format!("`webhook`: {reason}"));
+        let refused =
+            |reason: ReceiverRefused| ApiError::bad_request(format!("`webhook`: {reason}"));
         receivers.check(url).map_err(refused)
     }
 

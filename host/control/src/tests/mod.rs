@@ -7,7 +7,6 @@ mod job_actions;
 mod keys;
 mod live;
 mod objects;
-mod parts;
 mod sessions;
 
 use std::sync::Arc;
@@ -28,8 +27,8 @@ use gristmill_core::signals::Signals;
 use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::ModelStore;
+use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};
 
-use self::parts::{Disk, NoBackup, NoRegistries, NoRuntime, SeenWorkers};
 use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};
 
 /// The services of a host without sandbox and network.
@@ -39,8 +38,8 @@ struct Bench {
     store: Arc<ModelStore>,
     jobs: Jobs,
     logs: Arc<Logs>,
-    workers: Arc<SeenWorkers>,
-    disk: Arc<Disk>,
+    workers: Arc<RecordedWorkers>,
+    disk: Arc<RecordedFiles>,
     clock: Arc<ManualClock>,
 }
 
@@ -71,8 +70,8 @@ impl Bench {
     async fn with(store: ModelStore, signals: Arc<Signals>, clock: Arc<ManualClock>) -> Self {
         let store = Arc::new(store);
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
-        let workers = Arc::new(SeenWorkers::default());
-        let (disk, logs) = (Arc::new(Disk::default()), Arc::new(Logs::default()));
+        let workers = Arc::new(RecordedWorkers::default());
+        let (disk, logs) = (Arc::new(RecordedFiles::default()), Arc::new(Logs::default()));
         let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
         let control = Control::new(Parts {
             access: Access::with_keys(),

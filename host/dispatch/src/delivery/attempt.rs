@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::delivery::{AfterAttempt, AttemptReport, Delivery, RETRY_INTERVAL_MS};
+use gristmill_core::delivery::{AfterAttempt, Delivery, DeliveryOutcome, RETRY_INTERVAL_MS};
 use gristmill_core::endpoint_metrics::WebhookEnd;
 use gristmill_core::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
@@ -103,7 +103,7 @@ fn record(span: OpenSpan, delivery: &Delivery, end: &CallEnd) {
 }
 
 /// Decides what follows an attempt's end, by the number of attempts so far.
-fn judge(end: CallEnd, attempts: u32) -> (AttemptReport, AfterAttempt) {
+fn judge(end: CallEnd, attempts: u32) -> (DeliveryOutcome, AfterAttempt) {
     let failed = if attempts < ATTEMPTS {
         AfterAttempt::TryAgain { after_ms: RETRY_INTERVAL_MS }
     } else {
@@ -111,18 +111,18 @@ fn judge(end: CallEnd, attempts: u32) -> (AttemptReport, AfterAttempt) {
     };
     match end {
         CallEnd::Answered(status @ 200..=299) => {
-            (AttemptReport { status: Some(status), error: None }, AfterAttempt::Delivered)
+            (DeliveryOutcome { status: Some(status), error: None }, AfterAttempt::Delivered)
         }
         CallEnd::Answered(status) => {
             let error = match status {
                 300..=399 => format!("answered {status}; redirects are not followed"),
                 _ => format!("answered {status}"),
             };
-            (AttemptReport { status: Some(status), error: Some(error) }, failed)
+            (DeliveryOutcome { status: Some(status), error: Some(error) }, failed)
         }
-        CallEnd::Failed(error) => (AttemptReport { status: None, error: Some(error) }, failed),
+        CallEnd::Failed(error) => (DeliveryOutcome { status: None, error: Some(error) }, failed),
         CallEnd::Refused(error) => {
-            (AttemptReport { status: None, error: Some(error) }, AfterAttempt::GiveUp)
+            (DeliveryOutcome { status: None, error: Some(error) }, AfterAttempt::GiveUp)
         }
     }
 }
@@ -139,7 +139,7 @@ fn count_outcome(parts: &DeliveryParts, delivery: &Delivery, next: AfterAttempt)
 }
 
 /// The URL may hold secrets, so the log has its host only.
-fn log_outcome(delivery: &Delivery, report: &AttemptReport, next: AfterAttempt) {
+fn log_outcome(delivery: &Delivery, report: &DeliveryOutcome, next: AfterAttempt) {
     let (job, target) = (delivery.job, delivery.target());
     let error = report.error.as_deref().unwrap_or_default();
     match next {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gristmill_core::delivery::WebhookReceivers;
+use gristmill_core::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_core::egress::{AllowedHosts, Permission};
 use gristmill_egress::{
     AGENT, AddressPolicy, AddressRefused, AddressScope, Clients, Destination, innermost_cause,
@@ -43,10 +43,10 @@ impl HttpSender {
     }
 
     /// The URL, and the addresses that a call of it may reach.
-    fn check(&self, url: &str) -> Result<(Url, Destination, AddressScope), String> {
+    fn check(&self, url: &str) -> Result<(Url, Destination, AddressScope), ReceiverRefused> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("the URL has a user name or a password".to_owned());
+            return Err(ReceiverRefused("the URL has a user name or a password".to_owned()));
         }
         let destination = Destination::of(&url).map_err(|error| error.to_string())?;
         let scope = match destination.permission(&self.allowed) {
@@ -68,7 +68,7 @@ fn refusal(refused: &AddressRefused, destination: &Destination) -> String {
 }
 
 impl WebhookReceivers for HttpSender {
-    fn check(&self, url: &str) -> Result<(), String> {
+    fn check(&self, url: &str) -> Result<(), ReceiverRefused> {
         self.check(url).map(drop)
     }
 }
@@ -78,11 +78,11 @@ impl WebhookSender for HttpSender {
     async fn send(&self, call: WebhookCall) -> CallEnd {
         let (url, destination, scope) = match self.check(&call.url) {
             Ok(checked) => checked,
-            Err(reason) => return CallEnd::Refused(reason),
+            Err(ReceiverRefused(reason)) => return CallEnd::Refused(reason),
         };
         let client = match self.clients.get(scope) {
             Ok(client) => client,
-            Err(error) => return CallEnd::Failed(error),
+            Err(error) => return CallEnd::Failed(error.to_string()),
         };
         let found = match self.clients.look_up(&destination, &call.owner, &call.endpoint).await {
             Ok(found) => found,
@@ -148,7 +148,7 @@ mod tests {
             Ok(AddressScope::PublicAddresses),
             "seen when resolved"
         );
-        let refused = scope("http://[::1]/").unwrap_err();
+        let refused = scope("http://[::1]/").unwrap_err().to_string();
         let option = "`serve --webhook-allow [::1]:80`";
         assert!(refused.contains("not public") && refused.contains(option), "{refused}");
         let allowed = AllowedHosts::new(vec!["[::1]:80".parse().unwrap()]);

@@ -26,6 +26,7 @@ use gristmill_core::usage::{UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
 use gristmill_store::ModelStore;
+use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::seq::{IndexedMutRandom as _, IndexedRandom as _};
@@ -316,19 +317,10 @@ impl Scenario {
         let policy = Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: 86_400_000, low_priority };
         let job = NewJob {
             id,
-            endpoint: endpoint(),
-            owner: OwnerId::new("o").unwrap(),
             input: Json::from_value(&script),
             policy,
             retention: Retention::by_default(86_400_000),
-            webhook: None,
-            s3_config: None,
-            may_linger: false,
-            waiting_jobs_max: None,
-            idempotency: None,
-            incarnation: gristmill_core::endpoint::EndpointIncarnation::default(),
-            tags: None,
-            trace: None,
+            ..new_job(ShardId(0), OwnerId::new("o").unwrap(), endpoint())
         };
         let late = host.late.clone();
         assert_eq!(late.submit(job).await, Ok(SubmitAnswer::Queued));

@@ -10,8 +10,8 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, Reservation, Runtime,
-    RuntimeLoad, SinkClosed, Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
+    Runtime, RuntimeLoad, SinkClosed, Usage,
 };
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -105,9 +105,9 @@ impl SimulatedRuntime {
 
 #[async_trait]
 impl Runtime for SimulatedRuntime {
-    async fn prepare(&self, _: &Deployment) -> Result<(), String> {
+    async fn prepare(&self, _: &Deployment) -> Result<(), CannotRun> {
         match *self.broken_until.lock() {
-            Some(until) if Instant::now() < until => Err("it is broken".to_owned()),
+            Some(until) if Instant::now() < until => Err(CannotRun("it is broken".to_owned())),
             _ => Ok(()),
         }
     }

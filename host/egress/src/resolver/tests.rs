@@ -67,7 +67,9 @@ async fn addresses_that_were_found_before_are_used_once_and_checked() {
 #[tokio::test]
 async fn hanging_lookups_delay_no_other_names() {
     static IS_OVER: AtomicBool = AtomicBool::new(false);
+    static HANGING: AtomicUsize = AtomicUsize::new(0);
     let lookups = Lookups::new(|host| {
+        HANGING.fetch_add(usize::from(host == "hangs.example"), Ordering::Relaxed);
         while host == "hangs.example" && !IS_OVER.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -81,7 +83,13 @@ async fn hanging_lookups_delay_no_other_names() {
             lookups.look_up("hangs.example", &owner, &endpoint).await.map(drop)
         }));
     }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // Each owner leaves a part free, so that some turns are left.
+    let taken = async {
+        while HANGING.load(Ordering::Relaxed) < LOOKUPS_MAX * 3 / 4 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), taken).await.unwrap();
     let others = async {
         for n in 0..40 {
             let (owner, endpoint) = ids("other", &format!("f{n}"));

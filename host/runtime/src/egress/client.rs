@@ -125,7 +125,7 @@ impl Egress {
 
     /// The client for a scope.
     pub(super) fn client(&self, address_scope: AddressScope) -> Result<&Client, EgressError> {
-        self.clients.get(address_scope).map_err(EgressError::Other)
+        self.clients.get(address_scope).map_err(|error| EgressError::Other(error.to_string()))
     }
 }
 

@@ -151,6 +151,7 @@ async fn ends_after(sandbox: &TestSandbox, run: &Run, at: Duration) -> (AttemptR
     let started = Instant::now();
     let stop = run.stop.clone();
     let stopping = async move {
+        // The subject: the time of the stop.
         tokio::time::sleep(at).await;
         stop.cancel();
     };
@@ -238,7 +239,9 @@ async fn a_deadline_does_not_run_while_its_job_waits_for_a_sandbox() {
         assert!(matches!((first.end, second.end), (AttemptEnd::Stopped, AttemptEnd::Stopped)));
     };
     let wait = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        while sandbox.sandbox.load().running < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         assert!(sandbox.sandbox.try_reserve(&waiting.deployment()).is_none());
         let stop = async {
             // Twice the deadline.
@@ -266,7 +269,7 @@ async fn all_sandboxes_share_one_budget_of_memory() {
     let held = sandbox.sandbox.try_reserve(&large).unwrap();
     assert!(sandbox.sandbox.try_reserve(&middle).is_none());
     drop(sandbox.sandbox.try_reserve(&small).expect("it fits beside"));
-    let refused = sandbox.sandbox.prepare(&huge).await.unwrap_err();
+    let refused = sandbox.sandbox.prepare(&huge).await.unwrap_err().to_string();
     assert!(refused.contains("memoryMib of 301") && refused.contains("300 MiB"), "{refused}");
     drop(held);
     // An idle instance has its memory, until another job needs it.

@@ -72,7 +72,7 @@ impl Bench {
             let deployment = Arc::new(deployment::local(settings, added.component.digest));
             records.put(added.component.clone());
             drop(added);
-            sandbox.prepare(&deployment).await.map_err(|error| anyhow!(error))?;
+            sandbox.prepare(&deployment).await?;
             anyhow::Ok(deployment)
         };
         let deployment = tokio::select! {

@@ -11,17 +11,15 @@ use gristmill_core::backup::{BackupError, BackupSource as _};
 use gristmill_core::catalog::Image;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, OwnerId, ShardId, WorkerId};
 use gristmill_core::listing::JobQuery;
 use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
 use gristmill_core::record::{NewJob, Outcome, S3Config};
-use gristmill_core::retention::Retention;
 use gristmill_core::secrets::{RotateError, Rotated, SecretsStore as _};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_test_support::new_job;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -57,20 +55,9 @@ fn secret(number: usize) -> S3Config {
 /// A job whose input has `bytes` bytes, with a secret.
 fn job(number: usize, bytes: usize) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, ShardId(0)),
-        owner: OwnerId::new("o").unwrap(),
-        endpoint: endpoint(),
         input: Json::parse(format!("\"{}\"", "x".repeat(bytes))).unwrap(),
-        webhook: None,
         s3_config: Some(secret(number)),
-        policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 1_000_000, low_priority: false },
-        retention: Retention::by_default(60_000),
-        may_linger: false,
-        waiting_jobs_max: None,
-        idempotency: None,
-        incarnation: EndpointIncarnation::default(),
-        tags: None,
-        trace: None,
+        ..new_job(ShardId(0), OwnerId::new("o").unwrap(), endpoint())
     }
 }
 

@@ -6,16 +6,16 @@ use std::sync::mpsc;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::delivery::{DeliveryState, DeliveryStore};
 use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, WorkerId};
 use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobStatus};
 use gristmill_core::payload::Json;
 use gristmill_core::policy::Policy;
 use gristmill_core::record::{Chunk, NewJob, Outcome};
-use gristmill_core::retention::Retention;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -93,22 +93,8 @@ fn workers() -> [WorkerId; 1] {
 }
 
 fn job() -> NewJob {
-    NewJob {
-        id: JobId::generate(Submission::Async, ShardId(1)),
-        endpoint: endpoint(),
-        owner: OwnerId::new("o").unwrap(),
-        input: Json::null(),
-        policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 10_000, low_priority: false },
-        retention: Retention::by_default(60_000),
-        webhook: None,
-        s3_config: None,
-        may_linger: false,
-        waiting_jobs_max: None,
-        idempotency: None,
-        incarnation: EndpointIncarnation::default(),
-        tags: None,
-        trace: None,
-    }
+    let policy = Policy { execution_timeout_ms: 5_000, ttl_ms: 10_000, low_priority: false };
+    NewJob { policy, ..new_job(ShardId(1), OwnerId::new("o").unwrap(), endpoint()) }
 }
 
 fn chunk(bytes: usize) -> Chunk {

@@ -7,7 +7,7 @@
 //! Another attempt and another result copy the bytes.
 
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
-use gristmill_core::record::{AttemptEnd, PastAttempt};
+use gristmill_core::record::{PastAttempt, RequeueCause};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{JobUsage, UsageSum};
 use minicbor::{Decode, Decoder, Encode};
@@ -134,18 +134,22 @@ impl PastImage {
 }
 
 /// The codes are on disk and must not change.
-fn end_code(end: AttemptEnd) -> u8 {
+fn end_code(end: RequeueCause) -> u8 {
     match end {
-        AttemptEnd::Failed => 0,
-        AttemptEnd::TimedOut => 1,
-        AttemptEnd::Released => 2,
-        AttemptEnd::HostLost => 3,
+        RequeueCause::Failed => 0,
+        RequeueCause::TimedOut => 1,
+        RequeueCause::Released => 2,
+        RequeueCause::HostLost => 3,
     }
 }
 
-fn end_of(code: u8) -> Option<AttemptEnd> {
-    let all =
-        [AttemptEnd::Failed, AttemptEnd::TimedOut, AttemptEnd::Released, AttemptEnd::HostLost];
+fn end_of(code: u8) -> Option<RequeueCause> {
+    let all = [
+        RequeueCause::Failed,
+        RequeueCause::TimedOut,
+        RequeueCause::Released,
+        RequeueCause::HostLost,
+    ];
     all.into_iter().find(|end| end_code(*end) == code)
 }
 
@@ -200,7 +204,7 @@ mod tests {
             queued_at: at(1_000),
             started_at: at(1_300),
             ended_at: at(1_301),
-            end: AttemptEnd::HostLost,
+            end: RequeueCause::HostLost,
         };
         let list = PastAttempts::default().with(attempt);
         assert_eq!(list.bytes().unwrap(), [0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3]);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use async_trait::async_trait;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
+    AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryStore, DueDeliveries, OwnerOf,
 };
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::payload::Json;
@@ -88,7 +88,7 @@ impl DeliveryStore for ModelStore {
     async fn record_attempt(
         &self,
         id: DeliveryId,
-        report: AttemptReport,
+        report: DeliveryOutcome,
         next: AfterAttempt,
     ) -> Result<(), StoreError> {
         self.change(|state, now, _| {

@@ -15,7 +15,7 @@ use gristmill_core::job_action::JobAction;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::payload::Json;
 use gristmill_core::record::{
-    AttemptEnd, Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob, PastAttempt, StoreEpoch,
+    Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob, PastAttempt, RequeueCause, StoreEpoch,
 };
 use gristmill_core::stream::OutputList;
 use gristmill_core::time::Timestamp;
@@ -128,7 +128,7 @@ impl ModelJob {
     }
 
     /// Adds the last attempt to the earlier ones.
-    fn end_attempt(&mut self, end: AttemptEnd, now: Timestamp) {
+    fn end_attempt(&mut self, end: RequeueCause, now: Timestamp) {
         let Some(started_at) = self.started_at else { return };
         self.past_attempts.push(PastAttempt {
             queued_at: self.queued_at,
@@ -196,7 +196,7 @@ impl State {
         notifications: &mut Notifications,
     ) -> bool {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
-        let ended = AttemptEnd::of(event, job.state.status());
+        let ended = RequeueCause::of(event, job.state.status());
         let Ok((state, effects)) = job.state.apply(event) else { return false };
         self.operations += 1;
         job.state = state;

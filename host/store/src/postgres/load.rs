@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use gristmill_core::catalog::CatalogEntry;
-use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState, MadeAttempt};
+use gristmill_core::delivery::{Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::record::JobCounts;
 use gristmill_core::time::Timestamp;
@@ -203,7 +203,7 @@ fn delivery(image: &DeliveryImage<'_>, endpoint: EndpointId) -> Result<Delivery,
         state,
         attempts: image.attempts,
         made: image.made.iter().map(made).collect(),
-        last: AttemptReport {
+        last: DeliveryOutcome {
             status: image.last_status,
             error: image.last_error.map(str::to_owned),
         },

@@ -5,7 +5,7 @@ use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
 use gristmill_core::payload::Json;
-use gristmill_core::record::{AttemptEnd, Chunk, Lease, Outcome, TIMED_OUT_ERROR};
+use gristmill_core::record::{Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
 use gristmill_core::signals::{EarlyEnd, EarlyEndCause};
 use gristmill_core::time::Timestamp;
 use gristmill_core::usage::{JobUsage, Metered};
@@ -48,7 +48,7 @@ impl Index {
         if let Some(cause) = early_end_cause(job, event).filter(|_| waited) {
             push(&mut self.early_ends, early_end(job, &endpoint.name, cause, now));
         }
-        let ended = AttemptEnd::of(event, job.row.status);
+        let ended = RequeueCause::of(event, job.row.status);
         // A claim is written no later than its result; no caller waits for the claim alone.
         let urgency = match event {
             JobEvent::Claimed { .. } => Urgency::Deferred,
@@ -305,7 +305,7 @@ fn carry_out(
     job: &mut Job,
     key: JobKey,
     endpoint: &mut Endpoint,
-    ended: Option<AttemptEnd>,
+    ended: Option<RequeueCause>,
     now: Timestamp,
 ) -> Option<ReadyNotice> {
     let mut notice = None;
@@ -407,7 +407,7 @@ fn lifetime(job: &mut Job) -> &mut Lifetime {
 
 /// Removes the results of the last attempt, which `ended` so: its chunks, and its stored output. A
 /// COMPLETED job is never queued again.
-fn clear_result(job: &mut Job, ended: Option<AttemptEnd>, now: Timestamp) {
+fn clear_result(job: &mut Job, ended: Option<RequeueCause>, now: Timestamp) {
     let had_result = job.row.chunk_count() > 0 || job.row.result_bytes() > 0;
     let past = ended.map(|end| job.row.past_after(end, job.created_at, now));
     job.row.attempt = None;

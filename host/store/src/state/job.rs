@@ -9,7 +9,7 @@ use gristmill_core::idempotency::Idempotency;
 use gristmill_core::job::{Claim, JobState, JobStatus};
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::payload::Json;
-use gristmill_core::record::{AttemptEnd, Chunk, JobRecord, PastAttempt};
+use gristmill_core::record::{Chunk, JobRecord, PastAttempt, RequeueCause};
 use gristmill_core::retention::{ChosenRetention, Retention};
 use gristmill_core::tags::Tags;
 use gristmill_core::time::Timestamp;
@@ -450,7 +450,7 @@ impl JobRow {
     /// The attempts before the next one, if the present one ends now.
     pub(crate) fn past_after(
         &self,
-        end: AttemptEnd,
+        end: RequeueCause,
         created_at: Timestamp,
         now: Timestamp,
     ) -> PastAttempts {
@@ -530,7 +530,7 @@ impl Job {
             low_priority: fixed.low_priority,
             input_bytes: *input_bytes,
             webhook: fixed.webhook.map(|url| Arc::new(url.into())),
-            tags: fixed.tags.map(Tags::from_text).transpose()?,
+            tags: fixed.tags.map(Tags::from_text).transpose().map_err(text)?,
             stored: Stored::default(),
             payload_locations: PayloadLocations::default(),
             segment: SegmentId(0),

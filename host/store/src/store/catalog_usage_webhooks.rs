@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
 use gristmill_core::delivery::{
-    AfterAttempt, AttemptReport, Delivery, DeliveryId, DeliveryStore, DueDeliveries, OwnerOf,
+    AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryStore, DueDeliveries, OwnerOf,
 };
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::payload::Json;
@@ -104,7 +104,7 @@ impl DeliveryStore for Store {
     async fn record_attempt(
         &self,
         id: DeliveryId,
-        report: AttemptReport,
+        report: DeliveryOutcome,
         next: AfterAttempt,
     ) -> Result<(), StoreError> {
         let reserved = self.shared.reserve(report.error.as_ref().map_or(0, String::len)).await?;

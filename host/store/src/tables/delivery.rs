@@ -1,7 +1,7 @@
 //! Webhooks in the database. The bytes to send are deleted when the delivery ends, and the row when
 //! it is too old for its endpoint's log.
 
-use gristmill_core::delivery::{AttemptReport, Delivery, DeliveryId, DeliveryState, MadeAttempt};
+use gristmill_core::delivery::{Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt};
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::UnknownStatus;
 use gristmill_core::payload::Json;
@@ -134,7 +134,7 @@ pub(crate) fn load(
             state,
             attempts: row.get(10)?,
             made: made(row.get_ref(13)?.as_blob_or_null()?)?,
-            last: AttemptReport { status: row.get(11)?, error: row.get(12)? },
+            last: DeliveryOutcome { status: row.get(11)?, error: row.get(12)? },
             trace: row.get_ref(14)?.as_blob_or_null()?.and_then(TraceContext::from_bytes),
         };
         take(endpoint, Ok(delivery));

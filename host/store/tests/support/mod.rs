@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
-use gristmill_core::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::Claim;
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
@@ -23,6 +22,7 @@ use gristmill_core::store::{JobStore, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::usage::{Metered, UsageFilter, UsageQuery};
 use gristmill_store::{Recovery, Settings, Store};
+use gristmill_test_support::new_job;
 use tempfile::TempDir;
 
 use self::postgres::Database;
@@ -125,20 +125,10 @@ pub(crate) fn stream_position(attempt: u32, index: u64) -> StreamPosition {
 
 pub(crate) fn job(endpoint: &str) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, ShardId(7)),
-        endpoint: self::endpoint(endpoint),
-        owner: OwnerId::new("owner").unwrap(),
         input: json(r#"{"n":1}"#),
         policy: Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: TTL_MS, low_priority: false },
         retention: Retention::by_default(RETENTION_ASYNC_MS),
-        webhook: None,
-        s3_config: None,
-        may_linger: false,
-        waiting_jobs_max: None,
-        idempotency: None,
-        incarnation: EndpointIncarnation::default(),
-        tags: None,
-        trace: None,
+        ..new_job(ShardId(7), OwnerId::new("owner").unwrap(), self::endpoint(endpoint))
     }
 }
 

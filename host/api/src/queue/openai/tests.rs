@@ -18,8 +18,8 @@ use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_core::workers::{WorkerCounts, Workers};
 use gristmill_store::ModelStore;
+use gristmill_test_support::NoWorkers;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
@@ -29,21 +29,6 @@ use crate::auth::KeyCheck;
 use crate::error::{ApiError, ErrorCode};
 use crate::in_flight::InFlight;
 use crate::queue::results::Memory;
-
-#[derive(Debug)]
-struct NoWorkers;
-
-impl Workers for NoWorkers {
-    fn refresh(&self, _: &EndpointId) {}
-
-    fn counts(&self, _: &EndpointId) -> WorkerCounts {
-        WorkerCounts::default()
-    }
-
-    fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
-        None
-    }
-}
 
 struct Bench {
     store: Arc<ModelStore>,

@@ -1,7 +1,7 @@
 //! The outbox by cases; `schedule/tests.rs` has the order of attempts by properties.
 
 use gristmill_core::delivery::{
-    ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, AfterAttempt, AttemptReport, NotSent,
+    ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, AfterAttempt, DeliveryOutcome, NotSent,
 };
 use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
@@ -47,7 +47,7 @@ impl Fixture {
             attempts: 0,
             made: Vec::new(),
             trace: None,
-            last: AttemptReport::default(),
+            last: DeliveryOutcome::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl Fixture {
     /// The attempt has been made.
     fn record(&mut self, id: DeliveryId, next: AfterAttempt) -> Vec<DeliveryId> {
         let now = self.now().wall;
-        let after = self.outbox.get(id).unwrap().after(AttemptReport::default(), next, now);
+        let after = self.outbox.get(id).unwrap().after(DeliveryOutcome::default(), next, now);
         self.ended.push(id);
         self.outbox.replace(after)
     }

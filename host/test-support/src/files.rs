@@ -1,0 +1,94 @@
+//! Components, volumes, registries and backups without files.
+
+use std::fmt::Display;
+use std::io;
+
+use async_trait::async_trait;
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
+use gristmill_core::digest::ComponentDigest;
+use gristmill_core::id::{OwnerId, VolumeId};
+use gristmill_core::image::RemoteImage;
+use gristmill_core::registries::{FetchError, Registries};
+use gristmill_core::registry_auth::RegistryAuth;
+use gristmill_core::runtime::{AddedComponent, Components, StageError, Staged, Volumes};
+use parking_lot::Mutex;
+use tokio::io::AsyncRead;
+
+/// The files of components and volumes: the names of the calls. Uploads are refused.
+#[derive(Debug, Default)]
+pub struct RecordedFiles(Mutex<Vec<String>>);
+
+impl RecordedFiles {
+    /// The calls since the last call of this.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    fn note(&self, call: &str, name: impl Display) {
+        self.0.lock().push(format!("{call} {name}"));
+    }
+}
+
+#[async_trait]
+impl Components for RecordedFiles {
+    async fn stage(&self, _: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
+        Err(StageError::Full)
+    }
+
+    async fn open_component(
+        &self,
+        _: ComponentDigest,
+    ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    async fn remove_components(&self, components: Vec<ComponentDigest>) -> io::Result<()> {
+        components.iter().for_each(|component| self.note("remove component", component));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Volumes for RecordedFiles {
+    async fn mark_removal(&self, volume: &VolumeId) -> io::Result<()> {
+        self.note("mark", volume);
+        Ok(())
+    }
+
+    async fn unmark_removal(&self, volume: &VolumeId) -> io::Result<()> {
+        self.note("unmark", volume);
+        Ok(())
+    }
+
+    async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()> {
+        self.note("remove", volume);
+        Ok(())
+    }
+}
+
+/// A network without registries.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoRegistries;
+
+#[async_trait]
+impl Registries for NoRegistries {
+    async fn fetch(
+        &self,
+        _: &RemoteImage,
+        _: Option<&RegistryAuth>,
+        _: &OwnerId,
+    ) -> Result<AddedComponent, FetchError> {
+        Err(FetchError::Refused("there is no network".to_owned()))
+    }
+}
+
+/// A host without files to copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoBackup;
+
+#[async_trait]
+impl BackupSource for NoBackup {
+    async fn backup(&self, _: bool) -> Result<Vec<BackupFile>, BackupError> {
+        Ok(vec![])
+    }
+}

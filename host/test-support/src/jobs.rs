@@ -1,0 +1,30 @@
+//! Builders of jobs.
+
+use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission};
+use gristmill_core::payload::Json;
+use gristmill_core::policy::Policy;
+use gristmill_core::record::NewJob;
+use gristmill_core::retention::Retention;
+
+/// A job with a new id, the input `null` and nothing that is optional, of `owner`. It may run for ten
+/// minutes, lives for a day, and is kept for a minute after its end. A test replaces the fields that it
+/// is about: `NewJob { input, ..new_job(shard, owner, endpoint) }`.
+pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
+    NewJob {
+        id: JobId::generate(Submission::Async, shard),
+        endpoint,
+        owner,
+        input: Json::null(),
+        policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false },
+        retention: Retention::by_default(60_000),
+        webhook: None,
+        s3_config: None,
+        may_linger: false,
+        waiting_jobs_max: None,
+        idempotency: None,
+        incarnation: EndpointIncarnation::default(),
+        tags: None,
+        trace: None,
+    }
+}

@@ -1,0 +1,18 @@
+//! Doubles of the host's parts and builders of its values, for the tests of several crates.
+//!
+//! A test uses the real part where it can: the store in memory, the sandbox, the binary. These doubles
+//! stand for the parts that a test does not examine, so each does nothing, or remembers its calls.
+//!
+//! *Invariant:* the crate depends on `core` alone and is a dev-dependency everywhere, so no test makes
+//! cargo compile a crate twice, and no shipped program contains it. A double that one crate alone uses
+//! stays in that crate.
+
+mod files;
+mod jobs;
+mod runtime;
+mod workers;
+
+pub use files::{NoBackup, NoRegistries, RecordedFiles};
+pub use jobs::new_job;
+pub use runtime::NoRuntime;
+pub use workers::{NoWorkers, RecordedWorkers};

@@ -1,0 +1,46 @@
+//! Workers that run no job.
+
+use gristmill_core::id::EndpointId;
+use gristmill_core::workers::{WorkerCounts, Workers};
+use parking_lot::Mutex;
+
+/// A host without workers.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoWorkers;
+
+impl Workers for NoWorkers {
+    fn refresh(&self, _: &EndpointId) {}
+
+    fn counts(&self, _: &EndpointId) -> WorkerCounts {
+        WorkerCounts::default()
+    }
+
+    fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
+        Some("the endpoint has no workers".to_owned())
+    }
+}
+
+/// Workers that remember the endpoints of which they were notified.
+#[derive(Debug, Default)]
+pub struct RecordedWorkers(Mutex<Vec<EndpointId>>);
+
+impl RecordedWorkers {
+    /// The endpoints since the last call of this.
+    pub fn take(&self) -> Vec<EndpointId> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+impl Workers for RecordedWorkers {
+    fn refresh(&self, endpoint: &EndpointId) {
+        self.0.lock().push(endpoint.clone());
+    }
+
+    fn counts(&self, endpoint: &EndpointId) -> WorkerCounts {
+        NoWorkers.counts(endpoint)
+    }
+
+    fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {
+        NoWorkers.waiting_reason(endpoint)
+    }
+}
