@@ -13,6 +13,7 @@ mod bench;
 mod files;
 mod hostile;
 mod locks;
+mod transfers;
 
 use std::time::{Duration, Instant};
 

@@ -15,6 +15,10 @@ use gristmill_core::runtime::{
     AddedComponent, Attempt, AttemptReport, AttemptSink, Components, Reservation, Runtime,
     RuntimeLoad, StageError, Staged, Volumes,
 };
+use gristmill_core::volume::Volume;
+use gristmill_core::volume_files::{
+    FileEntry, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
+};
 use gristmill_core::workers::{WorkerCounts, Workers};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
@@ -93,6 +97,42 @@ impl Volumes for Disk {
     async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()> {
         self.note("remove", volume);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl VolumeFiles for Disk {
+    async fn list_files(
+        &self,
+        volume: &Volume,
+        _: Option<&FilePath>,
+        _: Option<&str>,
+        _: usize,
+    ) -> Result<Vec<FileEntry>, VolumeFileError> {
+        self.note("list", &volume.id);
+        Ok(Vec::new())
+    }
+
+    async fn open_file(&self, _: &Volume, path: &FilePath) -> Result<OpenFile, VolumeFileError> {
+        Err(VolumeFileError::NotFound(path.to_string()))
+    }
+
+    async fn create_file(
+        &self,
+        _: &Volume,
+        path: &FilePath,
+        _: Option<u64>,
+    ) -> Result<Box<dyn NewFile>, VolumeFileError> {
+        Err(VolumeFileError::IsDirectory(path.to_string()))
+    }
+
+    async fn remove_file(
+        &self,
+        _: &Volume,
+        path: &FilePath,
+        _: bool,
+    ) -> Result<(), VolumeFileError> {
+        Err(VolumeFileError::NotFound(path.to_string()))
     }
 }
 

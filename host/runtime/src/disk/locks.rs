@@ -17,8 +17,9 @@ use std::sync::Arc;
 
 use gristmill_core::runtime::FileGuard;
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, Stat, flock, statat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Stat, flock, statat, unlinkat};
 
+use super::marks::is_marked_directory;
 use super::space::{FileKey, NODE_BYTES, Space};
 
 /// The end of the name of such a directory.
@@ -27,9 +28,6 @@ const SUFFIX: &str = ".lock";
 /// Most such directories of an instance at one time. SQLite attaches at most 10 databases to a
 /// connection.
 pub(crate) const LOCKS_MAX: usize = 32;
-
-/// The mark of such a directory; handlers cannot see or set it.
-pub(super) const MARK: Mode = Mode::SVTX;
 
 /// The directories of a mount by which instances hold locks.
 #[derive(Debug, Default)]
@@ -75,7 +73,7 @@ impl Locks {
     /// A directory was removed, or has another name now: it is no lock any more, and its number may
     /// become that of another directory.
     pub(super) fn forget(&self, stat: &Stat) {
-        if is_marked(stat) {
+        if is_marked_directory(stat) {
             self.0.lock().remove(&FileKey::of(stat));
         }
     }
@@ -85,7 +83,7 @@ impl Locks {
     pub(super) fn release(&self, holder: u64, space: &Space) {
         let released: Vec<_> = self.0.lock().extract_if(|_, held| held.holder == holder).collect();
         for (key, Held { parent, name, .. }) in released {
-            let is_same = |stat: Stat| FileKey::of(&stat) == key && is_marked(&stat);
+            let is_same = |stat: Stat| FileKey::of(&stat) == key && is_marked_directory(&stat);
             if statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_same) {
                 // A directory with content cannot be removed, and stays.
                 if unlinkat(&parent, &name, AtFlags::REMOVEDIR).is_ok() {
@@ -96,15 +94,9 @@ impl Locks {
     }
 }
 
-/// Whether this is a directory with the mark.
-pub(super) fn is_marked(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-        && Mode::from_raw_mode(stat.st_mode).contains(MARK)
-}
-
 /// Removes a directory that an earlier process has left behind. Returns whether it did.
 pub(super) fn remove_left(parent: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> bool {
-    is_marked(stat)
+    is_marked_directory(stat)
         && name.to_bytes().ends_with(SUFFIX.as_bytes())
         && unlinkat(parent, name, AtFlags::REMOVEDIR).is_ok()
 }

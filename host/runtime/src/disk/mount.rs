@@ -1,19 +1,22 @@
 //! One directory of the host that handlers see: a volume, or the scratch space of one attempt.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::disk_share::DiskAccount;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use gristmill_core::limits::VOLUME_TRANSFERS_MAX;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::locks::{self, Locks};
+use super::marks::remove_temporary;
 use super::path::DEPTH_MAX;
 use super::space::{Space, charge};
 use crate::files::create_private_dir;
@@ -33,6 +36,8 @@ pub(crate) struct Mount {
     pub(crate) change: Arc<Mutex<()>>,
     /// The directories by which instances lock files.
     pub(super) locks: Locks,
+    /// Permits for files that are read or written for callers outside of handlers.
+    pub(super) transfers: Arc<Semaphore>,
     is_volume: bool,
     /// The directory that is removed with the mount.
     wiped: OnceLock<PathBuf>,
@@ -40,8 +45,8 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// Opens a volume's directory, and creates it if it is missing. Counts its files in the account
-    /// of the volume's owner, which reads the metadata of each file, and removes the locks that an
-    /// earlier process left behind. Blocks on the disk.
+    /// of the volume's owner, which reads the metadata of each file, and removes the locks and
+    /// incomplete files that an earlier process left behind. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
@@ -72,6 +77,7 @@ impl Mount {
             space,
             change: Arc::default(),
             locks: Locks::default(),
+            transfers: Arc::new(Semaphore::new(VOLUME_TRANSFERS_MAX)),
             is_volume,
             wiped: OnceLock::new(),
         }
@@ -123,7 +129,12 @@ pub(crate) fn volume_bytes(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// What a count does with locks that carry the mark.
+/// Removes what carries the mark of things that end with their process. Returns whether it did.
+fn remove_left(at: BorrowedFd<'_>, name: &CStr, stat: &Stat, depth: usize) -> bool {
+    locks::remove_left(at, name, stat) || (depth == 0 && remove_temporary(at, name, stat))
+}
+
+/// What a count does with locks and incomplete files that carry the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Keep,
@@ -150,7 +161,7 @@ fn count(directory: OwnedFd, depth: usize, leftovers: Found) -> io::Result<u64> 
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
-        if leftovers == Found::Remove && locks::remove_left(entries.fd()?, name, &stat) {
+        if leftovers == Found::Remove && remove_left(entries.fd()?, name, &stat, depth) {
             continue;
         }
         sum = sum.saturating_add(charge(&stat));

@@ -25,7 +25,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::io_limits::{JobIoLimits, Slot};
-use super::locks::{MARK, is_lock, is_marked};
+use super::locks::is_lock;
+use super::marks::{MARK, is_marked_directory};
 use super::mount::Mount;
 use super::path::{DEPTH_MAX, Parts};
 use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, allocated, charge, file_charge, size};
@@ -322,7 +323,7 @@ impl Node {
                 // The error of a move to another file system: tools copy then.
                 return Err(ErrorCode::CrossDevice);
             }
-            if is_marked(&stat) {
+            if is_marked_directory(&stat) {
                 // Whatever its new name is: the handler uses it for something else.
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let lock = openat(&old_parent, old, flags, Mode::empty()).map_err(code)?;

@@ -36,7 +36,7 @@ pub use secrets::RotatedSecrets;
 pub use series::{EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, ShortSeries};
 pub use system::{Disk, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateInput};
-pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
+pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile, VolumeFileType};
 
 #[cfg(feature = "openapi")]
 pub use endpoint::NewEndpoint;
