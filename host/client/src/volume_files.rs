@@ -133,7 +133,7 @@ mod tests {
     fn each_name_is_a_part_of_the_url() {
         let client = Client::builder("http://h".parse().unwrap()).build().unwrap();
         let url = client.file_url("v", "a b/c?d#e/100%").unwrap();
-        assert_eq!(url.as_str(), "http://h/v1/networkvolumes/v/files/a%20b/c%3Fd%23e/100%");
+        assert_eq!(url.as_str(), "http://h/v1/networkvolumes/v/files/a%20b/c%3Fd%23e/100%25");
         for wrong in ["", "/", "a/", "a//b", "a/../b", "..", "."] {
             assert!(client.file_url("v", wrong).is_err(), "{wrong}");
         }
