@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload hostile fuzz clients clients-go console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo test check docs unit crash overload hostile fuzz clients clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -69,6 +69,10 @@ clients-go: guests ## Go's net/http against a real host; uses Debian's Go when t
 guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made with them; needs python3 and node
 	$(BUILD_UNDER_TEST)
 	sh tests/guests/run.sh $(UNDER_TEST) $(GUESTS)
+
+cpython-files: ## CPython's own tests of files, in a Python handler on a volume; some three minutes; needs python3, and apt-get for the tests
+	$(BUILD_UNDER_TEST)
+	python3 tests/guests/cpython/run.py $(UNDER_TEST)
 
 console: guests ## the web console in Chromium; needs node, and chromium for the tests in a browser
 	$(BUILD_UNDER_TEST)

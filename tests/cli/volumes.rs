@@ -1,8 +1,10 @@
 //! `gristmill volumes`, and how to give a volume to a handler.
 
+use std::fs;
+
 use gristmill_tests::{guests, shared_host};
 
-use crate::command::{on, run};
+use crate::command::{on, run, run_args};
 
 #[tokio::test]
 async fn a_volume_is_made_shown_used_and_deleted() {
@@ -32,4 +34,64 @@ async fn a_volume_is_made_shown_used_and_deleted() {
     run(on(&host), "volumes create --name grain --size 0")
         .failed_with_any_code(&["from 1 to 4000"]);
     run(on(&host), &format!("{deploy} --mount-path a")).failed_with_any_code(&["absolute"]);
+}
+
+#[tokio::test]
+async fn files_are_copied_to_a_volume_and_back() {
+    let host = shared_host();
+    let id = run(on(&host), "volumes create --name files --size 1").succeeded();
+    let id = id.line();
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name).display().to_string();
+    fs::create_dir_all(path("models/deep")).unwrap();
+    fs::write(path("models/a.bin"), vec![7; 700_000]).unwrap();
+    fs::write(path("models/deep/b c"), "rye").unwrap();
+    let cp = |from: &str, to: &str| run_args(on(&host), ["volumes", "cp", from, to], "");
+    let cp_all = |from: &str, to: &str| run_args(on(&host), ["volumes", "cp", "-r", from, to], "");
+
+    cp_all(&path("models"), &format!("{id}:")).succeeded();
+    cp(&path("models/a.bin"), &format!("{id}:copy")).succeeded();
+    cp(&path("models/a.bin"), &format!("{id}:sub/dir/")).succeeded();
+    run_args(on(&host), ["volumes", "cp", "-", &format!("{id}:from-stdin")], "oats").succeeded();
+    let listed = run(on(&host), &format!("volumes ls {id}")).succeeded();
+    let names: Vec<_> =
+        listed.stdout.lines().map(|line| line.split("  ").last().unwrap()).collect();
+    assert_eq!(names, ["NAME", "copy", "from-stdin", "models/", "sub/"]);
+    let json = run(on(&host), &format!("volumes ls {id}:models --json")).succeeded().json();
+    assert_eq!((&json[0]["name"], &json[0]["size"]), (&"a.bin".into(), &700_000.into()));
+
+    let shown = cp(&format!("{id}:from-stdin"), "-").succeeded();
+    assert_eq!(shown.stdout, "oats");
+    cp_all(&format!("{id}:models"), &path("back")).succeeded();
+    assert_eq!(fs::read(path("back/a.bin")).unwrap(), vec![7; 700_000]);
+    assert_eq!(fs::read_to_string(path("back/deep/b c")).unwrap(), "rye");
+    cp(&format!("{id}:sub/dir/a.bin"), &format!("{}/", path("new"))).succeeded();
+    assert_eq!(fs::metadata(path("new/a.bin")).unwrap().len(), 700_000);
+    // An existing file is replaced, and nothing else is left beside it.
+    cp(&format!("{id}:from-stdin"), &path("new/a.bin")).succeeded();
+    assert_eq!(fs::read_to_string(path("new/a.bin")).unwrap(), "oats");
+    assert_eq!(fs::read_dir(path("new")).unwrap().count(), 1);
+
+    for (from, to, words) in [
+        (path("none"), format!("{id}:x"), "cannot read"),
+        (format!("{id}:none"), path("x"), "no file or directory `none`"),
+        (format!("{id}:models"), path("x"), "is a directory"),
+        (path("models"), format!("{id}:x"), "--recursive"),
+        (path("models/a.bin"), format!("{id}:models"), "is a directory"),
+        (path("models/a.bin"), format!("{id}:a/../b"), "cannot have the part `..`"),
+        (path("models/a.bin"), path("x"), "must be on a volume"),
+        (format!("{id}:copy"), format!("{id}:x"), "must be on a volume"),
+        ("-".to_owned(), format!("{id}:"), "name the file"),
+        (path("models/a.bin"), "0123:x".to_owned(), "not found"),
+    ] {
+        cp(&from, &to).failed(1, &[words]);
+    }
+    assert!(!fs::exists(path("x")).unwrap());
+    let rm = |path: &str| run(on(&host), &format!("volumes rm {id}:{path}"));
+    rm("models").failed(1, &["not empty"]);
+    rm("").failed(1, &["name a file"]);
+    rm("copy").succeeded();
+    rm("copy").failed(1, &["no file or directory"]);
+    run(on(&host), &format!("volumes rm -r {id}:models")).succeeded();
+    run(on(&host), &format!("volumes ls {id}:models")).failed(1, &["no file or directory"]);
 }

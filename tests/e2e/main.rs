@@ -72,5 +72,6 @@ mod ttl;
 mod typed_client;
 mod unauthenticated;
 mod uploads;
+mod volume_files;
 mod volumes;
 mod webhooks;

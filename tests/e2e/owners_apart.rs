@@ -72,6 +72,10 @@ fn access(operation: &str) -> Access {
         | "GetNetworkVolume"
         | "UpdateNetworkVolume"
         | "DeleteNetworkVolume"
+        | "ListVolumeFiles"
+        | "ReadVolumeFile"
+        | "WriteVolumeFile"
+        | "DeleteVolumeFile"
         | "GetJobAction"
         | "AbortJobAction" => Access::Thing,
         "Run" | "RunSync" | "GetStatus" | "PostStatus" | "GetStatusSync" | "PostStatusSync"
@@ -133,7 +137,8 @@ impl Things {
             .replace("{job}", &self.job)
             .replace("{version}", "1")
             .replace("{reference}", self.handler)
-            .replace("{rest}", "v1/chat/completions");
+            .replace("{rest}", "v1/chat/completions")
+            .replace("{path}", "amaranth/grain.txt");
         assert!(!filled.contains('{'), "{path}: what does the placeholder name?");
         filled
     }
@@ -167,6 +172,9 @@ async fn populate(client: &Client) -> Things {
     let auth = id(client.post("/v1/containerregistryauth", &auth).await.ok());
     let volume =
         id(client.post("/v1/networkvolumes", &json!({ "name": MARK, "size": 1 })).await.ok());
+    let file = format!("/v1/networkvolumes/{volume}/files/amaranth/grain.txt");
+    let written = client.send(client.request(Method::PUT, &file).body(MARK)).await;
+    assert_eq!(written.status, 204, "{written:?}");
     let template = json!({
         "id": "a-template", "name": MARK, "imageName": "mill:v1", "readme": MARK,
         "env": { "SECRET": MARK }, "containerRegistryAuthId": auth,
@@ -205,7 +213,7 @@ async fn populate(client: &Client) -> Things {
 
 /// All documents that the owner can read, as far as they are constant.
 async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
-    let Things { endpoint, job, upload, .. } = things;
+    let Things { endpoint, job, upload, volume, .. } = things;
     let flags = "includeEndpointBoundTemplates=true&includePublicTemplates=true";
     let mut seen = vec![];
     for path in [
@@ -214,6 +222,8 @@ async fn snapshot(client: &Client, things: &Things) -> Vec<String> {
         "/v1/handlers".to_owned(),
         "/v1/containerregistryauth".to_owned(),
         "/v1/networkvolumes".to_owned(),
+        format!("/v1/networkvolumes/{volume}/files?path=amaranth"),
+        format!("/v1/networkvolumes/{volume}/files/amaranth/grain.txt"),
         "/v1/job-actions".to_owned(),
         format!("/v1/endpoints/{endpoint}/releases"),
         format!("/v1/endpoints/{endpoint}/deliveries"),

@@ -24,6 +24,7 @@ def deploy(name, *options):
 def setUpModule():
     global upstream
     upstream = Upstream()
+    volume = call("/v1/networkvolumes", {"name": "grain", "size": 1})
     at = f"http://{upstream.address}"
     allowed = ["--allow-host", upstream.address]
     deploy(
@@ -35,6 +36,8 @@ def setUpModule():
         "LOG_LEVEL=WARNING",
         "--scratch-gb",
         "1",
+        "--volume",
+        volume["id"],
     )
     deploy("python-llm-proxy", *allowed, "--env", f"UPSTREAM_URL={at}/v1")
 
@@ -120,6 +123,15 @@ class Sandbox(unittest.TestCase):
 
     def test_the_hosted_services_package_has_a_hint(self):
         self.assertIn("`import gristmill.runpod as runpod`", error(LIBRARIES, "runpod"))
+
+
+class Databases(unittest.TestCase):
+    def test_a_job_that_is_stopped_in_a_transaction_leaves_no_lock(self):
+        self.assertEqual(output(LIBRARIES, "sqlite"), 1)
+        stopped = run(LIBRARIES, {"op": "sqlite-spin"}, policy={"executionTimeout": 5000})
+        self.assertEqual(stopped["status"], "TIMED_OUT", stopped)
+        # The row of the stopped job is rolled back.
+        self.assertEqual(output(LIBRARIES, "sqlite"), 2)
 
 
 class Storage(unittest.TestCase):

@@ -124,7 +124,7 @@ impl Run<'_> {
         self.bench.sandbox.prepare(&self.deployment()).await.unwrap();
     }
 
-    fn deployment(&self) -> Arc<Deployment> {
+    pub(crate) fn deployment(&self) -> Arc<Deployment> {
         Arc::new(Deployment {
             endpoint: Arc::new(self.endpoint.clone()),
             template: Arc::new(self.template.clone()),
@@ -135,12 +135,16 @@ impl Run<'_> {
     }
 
     pub(crate) async fn perform(&self) -> Report {
-        let deployment = self.deployment();
-        let reservation = self.bench.sandbox.reserve(&deployment).await;
+        self.perform_on(&self.deployment()).await
+    }
+
+    /// The same on a deployment of an earlier run, whose idle instance is used again.
+    pub(crate) async fn perform_on(&self, deployment: &Arc<Deployment>) -> Report {
+        let reservation = self.bench.sandbox.reserve(deployment).await;
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, ShardId(0)),
             number: 1,
-            deployment,
+            deployment: deployment.clone(),
             input: self.input.clone(),
             s3_config: None,
             trace: None,

@@ -100,6 +100,31 @@ async fn a_volume_persists_and_is_used_like_any_directory() {
 }
 
 #[tokio::test]
+async fn times_and_errors_are_those_of_posix() {
+    let bench = Bench::open(&guests::playground()).await;
+    let none = json!({});
+    // The times of a new file are equal.
+    let later = file(&bench, "new_times", "new", &none).await.output();
+    assert_eq!(later, r#"{"done":0}"#);
+    // A descriptor for reading is enough to set the times of one's own file.
+    file(&bench, "touch", "new", &json!({ "bytes": 1_000_000_007 })).await.output();
+    let on_host = bench.data_dir().join("volumes/v/new");
+    let modified = fs::metadata(&on_host).unwrap().modified().unwrap();
+    let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(since, Duration::from_secs(1_000_000_007));
+    // An existing file that is truncated has changed, also an empty one.
+    file(&bench, "write", "new", &none).await.output();
+    assert!(fs::metadata(&on_host).unwrap().modified().unwrap() > modified);
+    // A file cannot have the name of a directory, whether there is one or not.
+    file(&bench, "make_dir", "there", &none).await.output();
+    for path in ["nowhere/", "there/", "new/"] {
+        let error = file(&bench, "create_error", path, &none).await.output();
+        assert!(error.contains("Is a directory"), "{path}: {error}");
+    }
+    assert!(!bench.data_dir().join("volumes/v/nowhere").exists());
+}
+
+#[tokio::test]
 async fn a_handler_without_mounts_has_no_files_and_makes_none() {
     let bench = Bench::open(&guests::playground()).await;
     for path in ["/workspace/a", "/tmp/a", "a"] {

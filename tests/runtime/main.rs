@@ -12,6 +12,8 @@
 mod bench;
 mod files;
 mod hostile;
+mod locks;
+mod transfers;
 
 use std::time::{Duration, Instant};
 
@@ -49,12 +51,12 @@ async fn failed_handlers_are_reported_in_a_sentence() {
         (
             r#"{"op":"exit","code":3}"#,
             FailureReason::Trap,
-            "handler exited with status 1 before returning a result",
+            "handler exited with a failure before returning a result",
         ),
         (
             r#"{"op":"exit","code":0}"#,
             FailureReason::Trap,
-            "handler exited with status 0 before returning a result",
+            "handler exited with success before returning a result",
         ),
         (r#"{"op":"fail","message":"no flour"}"#, FailureReason::Handler, "no flour"),
         (

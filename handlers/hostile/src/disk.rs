@@ -174,3 +174,11 @@ pub fn races(path: &str, count: usize) -> Result<usize, Error> {
     }
     Ok(refused)
 }
+
+/// Creates directories with the names of locks, and returns their number.
+pub fn locks(path: &str, count: usize) -> Result<usize, Error> {
+    for number in 0..count {
+        fs::create_dir(format!("{path}/{number}.lock")).map_err(Error::failed)?;
+    }
+    Ok(count)
+}

@@ -53,6 +53,7 @@ enum Op {
     Open,
     Churn,
     Races,
+    Locks,
 }
 
 #[derive(Serialize)]
@@ -89,6 +90,7 @@ fn attack(ctx: &Context, input: Input) -> Result<Output, Error> {
         Op::Open => Output::Done(disk::open(&path)?),
         Op::Churn => disk::churn(&path),
         Op::Races => Output::Done(disk::races(&path, count)?),
+        Op::Locks => Output::Done(disk::locks(&path, count)?),
     })
 }
 

@@ -2,11 +2,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::time::{Duration, UNIX_EPOCH};
 
 use gristmill_sdk::Error;
 use serde::Deserialize;
 
-use crate::Output;
+use crate::{Output, limits};
 
 /// The operation on `path`.
 #[derive(Clone, Copy, Deserialize)]
@@ -40,6 +41,17 @@ pub enum Do {
     Rename,
     /// Reads the number in it and writes the next one, `bytes` times.
     Count,
+    /// Creates a directory, as SQLite does to lock a database, and ends as `text` says: `spin` never,
+    /// `trap` with a trap, anything else by returning.
+    Lock,
+    /// Removes an empty directory.
+    Unlock,
+    /// Sets the time of its last change to `bytes` seconds, with a descriptor for reading.
+    Touch,
+    /// Creates a file, and returns how many nanoseconds its last change is after its last access.
+    NewTimes,
+    /// Creates a file, and returns the error.
+    CreateError,
 }
 
 /// One operation.
@@ -76,6 +88,21 @@ pub fn file(job: &Job) -> Result<Output, Error> {
         Do::RemoveDir => done(fs::remove_dir_all(path)),
         Do::Rename => done(fs::rename(path, to)),
         Do::Count => count(path, *bytes).map(|done| Output::Done { done }),
+        Do::Lock => {
+            let locked = fs::create_dir(path);
+            match text.as_str() {
+                "spin" if locked.is_ok() => limits::spin(),
+                "trap" if locked.is_ok() => limits::trap(),
+                _ => done(locked),
+            }
+        }
+        Do::Unlock => done(fs::remove_dir(path)),
+        Do::Touch => done(touch(path, *bytes)),
+        Do::NewTimes => new_times(path).map(|done| Output::Done { done }),
+        Do::CreateError => match fs::File::create(path) {
+            Ok(_) => Ok(Output::Nothing),
+            Err(error) => Ok(Output::Text(error.to_string())),
+        },
     };
     outcome.map_err(|error| Error::failed(format_args!("{path}: {error}")))
 }
@@ -97,6 +124,17 @@ fn tail(path: &str, bytes: u64) -> std::io::Result<String> {
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     Ok(text)
+}
+
+fn touch(path: &str, seconds: u64) -> std::io::Result<()> {
+    fs::File::open(path)?.set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn new_times(path: &str) -> std::io::Result<u64> {
+    let times = fs::File::create(path)?.metadata()?;
+    let later =
+        times.modified()?.duration_since(times.accessed()?).map_err(std::io::Error::other)?;
+    Ok(u64::try_from(later.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn fill(path: &str, bytes: u64) -> std::io::Result<u64> {

@@ -106,21 +106,53 @@ impl BodyReader {
 /// Like those of [`BodyReader::read`]; 503 when too many uploads are in progress.
 pub(crate) async fn stage(
     headers: &HeaderMap,
-    mut body: Body,
+    body: Body,
     bytes_max: usize,
     into: &dyn Staged,
 ) -> Result<(), ApiError> {
-    announced(headers, bytes_max)?;
-    let pace = Pace::start();
-    let mut bytes = 0;
-    while let Some(data) = next_data(&mut body, || pace.deadline(bytes)).await? {
-        bytes += data.len();
-        if bytes > bytes_max {
-            return Err(too_large(bytes_max));
-        }
-        into.write(data).await?;
+    let mut pieces = Pieces::new(headers, body, bytes_max)?;
+    while let Some(piece) = pieces.next().await? {
+        into.write(piece).await?;
     }
     Ok(())
+}
+
+/// A body, piece by piece. Nothing of it is held in memory.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    body: Body,
+    bytes_max: usize,
+    announced: Option<usize>,
+    bytes: usize,
+    pace: Pace,
+}
+
+impl Pieces {
+    /// # Errors
+    /// 413 when the announced length is over the limit; 415.
+    pub(crate) fn new(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Self, ApiError> {
+        let announced = announced(headers, bytes_max)?;
+        Ok(Self { body, bytes_max, announced, bytes: 0, pace: Pace::start() })
+    }
+
+    /// The length that the client announces.
+    pub(crate) fn announced(&self) -> Option<usize> {
+        self.announced
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// Like those of [`BodyReader::read`].
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        let Self { body, pace, bytes, .. } = self;
+        let Some(data) = next_data(body, || pace.deadline(*bytes)).await? else { return Ok(None) };
+        self.bytes = self.bytes.saturating_add(data.len());
+        match self.bytes > self.bytes_max {
+            true => Err(too_large(self.bytes_max)),
+            false => Ok(Some(data)),
+        }
+    }
 }
 
 /// The length that the client announces.
@@ -136,6 +168,7 @@ fn announced(headers: &HeaderMap, bytes_max: usize) -> Result<Option<usize>, Api
 }
 
 /// The required speed of a body.
+#[derive(Debug)]
 struct Pace(Instant);
 
 impl Pace {

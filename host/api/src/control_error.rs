@@ -5,9 +5,10 @@ use std::time::Duration;
 use gristmill_control::ControlError;
 use gristmill_core::backup::BackupError;
 use gristmill_core::image::RemoteImage;
-use gristmill_core::limits::UPLOADS_WAITING_MAX;
+use gristmill_core::limits::{UPLOADS_WAITING_MAX, VOLUME_TRANSFERS_MAX};
 use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::{AddComponentError, StageError};
+use gristmill_core::volume_files::VolumeFileError;
 use tracing::error;
 
 use crate::error::{ApiError, ErrorCode};
@@ -27,6 +28,7 @@ impl From<ControlError> for ApiError {
                 return not_fetched(&image, error);
             }
             ControlError::Backup(error) => return error.into(),
+            ControlError::VolumeFile(error) => return error.into(),
             ControlError::FilesStay => ErrorCode::Internal,
             ControlError::Stopping => ErrorCode::Unavailable,
         };
@@ -64,6 +66,34 @@ impl From<StageError> for ApiError {
                 Self::new(ErrorCode::Internal, "the upload could not be stored; see the host's log")
             }
         }
+    }
+}
+
+impl From<VolumeFileError> for ApiError {
+    fn from(error: VolumeFileError) -> Self {
+        let code = match &error {
+            VolumeFileError::NotFound(_) | VolumeFileError::VolumeDeleted(_) => ErrorCode::NotFound,
+            VolumeFileError::IsDirectory(_)
+            | VolumeFileError::NotDirectory(_)
+            | VolumeFileError::NotEmpty(_)
+            | VolumeFileError::Special(_) => ErrorCode::Conflict,
+            VolumeFileError::VolumeFull { .. } | VolumeFileError::OwnerDiskFull { .. } => {
+                ErrorCode::QuotaExceeded
+            }
+            VolumeFileError::NoSpace(_) => ErrorCode::DiskFull,
+            VolumeFileError::Busy => {
+                let max = u32::try_from(VOLUME_TRANSFERS_MAX).unwrap_or(u32::MAX);
+                let refusal = Refusal::at_one_time("files", max);
+                return Self::new(ErrorCode::ConcurrencyLimited, error.to_string())
+                    .with_refusal(refusal);
+            }
+            VolumeFileError::Io(_) => {
+                error!("{error}");
+                let sentence = "the file cannot be read or written; see the host's log";
+                return Self::new(ErrorCode::Internal, sentence);
+            }
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -210,9 +210,13 @@ fn openai_api(
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, endpoints, events, handlers, job_actions, jobs, keys, logs,
-        registry_auths, releases, secrets, series, system, templates, volumes, webhooks,
+        registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
+        webhooks,
     };
-    let (routes, document) = OpenApiRouter::new()
+    // Documented as one part of a path, since a document cannot express more.
+    let (schemas, file_paths, files) =
+        routes!(volume_files::read, volume_files::write, volume_files::delete);
+    let (routes, mut document) = OpenApiRouter::new()
         .routes(routes!(templates::list, templates::create))
         .routes(routes!(templates::get, templates::update, templates::delete))
         .routes(routes!(endpoints::list, endpoints::create))
@@ -236,13 +240,17 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(registry_auths::get, registry_auths::delete))
         .routes(routes!(volumes::list, volumes::create))
         .routes(routes!(volumes::get, volumes::update, volumes::delete))
+        .routes(routes!(volume_files::list))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(billing::endpoints))
         .routes(routes!(backup::backup))
         .routes(routes!(secrets::rotate))
         .split_for_parts();
+    document.paths.paths.extend(file_paths.paths);
+    document.components.get_or_insert_default().schemas.extend(schemas);
     let routes = routes
+        .route("/networkvolumes/{id}/files/{*path}", files)
         // Separate fallbacks, so that their refusals have a `message` too.
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .fallback(fallback::unknown_management_route)

@@ -41,6 +41,7 @@ mod queue;
 mod reconnect;
 mod retries;
 mod sse;
+mod volume_files;
 
 pub use answer::Answer;
 pub use backup::BackupStream;
@@ -55,6 +56,7 @@ pub use management::{
 pub use queue::RequestFilter;
 pub use retries::Retries;
 pub use sse::{Event, EventParser};
+pub use volume_files::FileDownload;
 
 /// The types of requests and answers.
 pub use gristmill_wire as wire;

@@ -6,6 +6,7 @@ use gristmill_core::key::Scope;
 use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::{AddComponentError, StageError};
 use gristmill_core::store::StoreError;
+use gristmill_core::volume_files::VolumeFileError;
 
 /// Why an operation was not carried out. Each variant is another situation for the caller; its text
 /// is one sentence for a person.
@@ -54,6 +55,9 @@ pub enum ControlError {
     /// There is no backup.
     #[error(transparent)]
     Backup(#[from] BackupError),
+    /// The operation on a file of a network volume was not carried out.
+    #[error(transparent)]
+    VolumeFile(#[from] VolumeFileError),
     /// The object is deleted, and its files are still there.
     #[error(
         "the volume is deleted, but its files cannot be removed before the host's next start; see its \

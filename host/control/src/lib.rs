@@ -31,6 +31,7 @@ mod sessions;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod volume_files;
 mod volumes;
 
 pub use access::Access;
@@ -56,4 +57,5 @@ pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
 pub use sessions::{SecretText, Session, SessionId, Sessions};
 pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
+pub use volume_files::{FileUpload, file_path};
 pub use volumes::{NewVolume, VolumePatch, Volumes};

@@ -6,7 +6,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{InvalidId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
-use gristmill_core::runtime::Volumes as VolumeFiles;
+use gristmill_core::runtime::Volumes as VolumeDirectories;
 use gristmill_core::volume::{MountPath, Volume};
 
 use crate::bounds::{bounded_u32, check_name, check_text};
@@ -18,8 +18,8 @@ use crate::owned::{Listed, find_owned, of_owner, random_id};
 /// The service for network volumes.
 #[derive(Debug, Clone)]
 pub struct Volumes {
-    deployed: Arc<Deployed>,
-    files: Arc<dyn VolumeFiles>,
+    pub(crate) deployed: Arc<Deployed>,
+    pub(crate) files: Arc<dyn VolumeDirectories>,
 }
 
 /// A network volume to create.
@@ -43,7 +43,7 @@ pub struct VolumePatch {
 }
 
 impl Volumes {
-    pub(crate) fn new(deployed: Arc<Deployed>, files: Arc<dyn VolumeFiles>) -> Self {
+    pub(crate) fn new(deployed: Arc<Deployed>, files: Arc<dyn VolumeDirectories>) -> Self {
         Self { deployed, files }
     }
 

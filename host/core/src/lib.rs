@@ -61,5 +61,6 @@ pub mod timeline;
 pub mod trace;
 pub mod usage;
 pub mod volume;
+pub mod volume_files;
 pub mod webhook;
 pub mod workers;

@@ -22,6 +22,7 @@ use crate::metrics::DurationTotals;
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
 use crate::trace::TraceContext;
+use crate::volume_files::VolumeFiles;
 
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]
@@ -392,7 +393,7 @@ pub fn is_no_space(error: &io::Error) -> bool {
 
 /// Manages the content of network volumes. Implemented by the sandbox.
 #[async_trait]
-pub trait Volumes: Send + Sync + std::fmt::Debug {
+pub trait Volumes: VolumeFiles {
     /// Notes on the disk that a volume's record is about to be deleted. If the host crashes after the
     /// deletion and before [`remove_volume`](Self::remove_volume), the next start removes the
     /// content.

@@ -134,9 +134,10 @@ fn sentence(failure: Failure) -> String {
 fn trapped(error: &wasmtime::Error, state: &State) -> Cause {
     let trap = |error| (FailureReason::Trap, error);
     if let Some(I32Exit(status)) = error.downcast_ref() {
-        return memory_limit(state).unwrap_or_else(|| {
-            trap(format!("handler exited with status {status} before returning a result"))
-        });
+        // Handlers can report only whether they succeeded: `exit` of WASI 0.2 has no number.
+        let how = if *status == 0 { "with success" } else { "with a failure" };
+        return memory_limit(state)
+            .unwrap_or_else(|| trap(format!("handler exited {how} before returning a result")));
     }
     let location = location(error);
     match error.downcast_ref() {

@@ -508,6 +508,8 @@ fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
     AttemptReport::failed("the host failed while it ran the handler".to_owned())
 }
 
+mod volume_files;
+
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

@@ -11,6 +11,10 @@ use gristmill_core::image::RemoteImage;
 use gristmill_core::registries::{FetchError, Registries};
 use gristmill_core::registry_auth::RegistryAuth;
 use gristmill_core::runtime::{AddedComponent, Components, StageError, Staged, Volumes};
+use gristmill_core::volume::Volume;
+use gristmill_core::volume_files::{
+    FileEntry, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
+};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
@@ -63,6 +67,42 @@ impl Volumes for RecordedFiles {
     async fn remove_volume(&self, volume: &VolumeId) -> io::Result<()> {
         self.note("remove", volume);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl VolumeFiles for RecordedFiles {
+    async fn list_files(
+        &self,
+        volume: &Volume,
+        _: Option<&FilePath>,
+        _: Option<&str>,
+        _: usize,
+    ) -> Result<Vec<FileEntry>, VolumeFileError> {
+        self.note("list", &volume.id);
+        Ok(Vec::new())
+    }
+
+    async fn open_file(&self, _: &Volume, path: &FilePath) -> Result<OpenFile, VolumeFileError> {
+        Err(VolumeFileError::NotFound(path.to_string()))
+    }
+
+    async fn create_file(
+        &self,
+        _: &Volume,
+        path: &FilePath,
+        _: Option<u64>,
+    ) -> Result<Box<dyn NewFile>, VolumeFileError> {
+        Err(VolumeFileError::IsDirectory(path.to_string()))
+    }
+
+    async fn remove_file(
+        &self,
+        _: &Volume,
+        path: &FilePath,
+        _: bool,
+    ) -> Result<(), VolumeFileError> {
+        Err(VolumeFileError::NotFound(path.to_string()))
     }
 }
 

@@ -180,6 +180,18 @@ pub const REUSE_IDLE_S: Bounds = Bounds { min: 1, default: 60, max: 3_600 };
 /// Size of a network volume, in gigabytes of 2^30 bytes.
 pub const VOLUME_GB: Bounds = Bounds { min: 1, default: 1, max: 4_000 };
 
+/// Longest path of a file on a volume, in bytes: 400.
+pub const VOLUME_PATH_BYTES_MAX: usize = 4 * KIB;
+
+/// Longest name of a file on a volume, in bytes: 400.
+pub const VOLUME_FILE_NAME_BYTES_MAX: usize = 255;
+
+/// Most levels of a path on a volume: 400.
+pub const VOLUME_LEVELS_MAX: usize = 64;
+
+/// Most files of a volume that calls read or write at one time: 429.
+pub const VOLUME_TRANSFERS_MAX: usize = 16;
+
 /// The operations whose rate limits an endpoint can choose.
 pub const RATE_LIMITED_OPERATIONS: [&str; 9] =
     ["run", "runsync", "openai", "status", "stream", "cancel", "retry", "purge-queue", "requests"];

@@ -18,8 +18,8 @@ use crate::bounds::{
     KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, PORTS_MAX,
     RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
     REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX, SCALER_VALUE, TAG_KEY_BYTES_MAX,
-    TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS, VOLUME_GB, WAITING_JOBS,
-    WEBHOOK_URL_BYTES_MAX, WORKERS,
+    TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS, VOLUME_GB, VOLUME_PATH_BYTES_MAX,
+    WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
 use crate::management::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -111,6 +111,10 @@ schemas! {
             .max_length(Some(HOST_PATTERN_BYTES_MAX));
     BackupBytes: "A tar archive" =>
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    FileBytes: "The content of a file" =>
+        text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
+    VolumeFilePath: "Names divided by `/`, none of them empty, `.` or `..`" =>
+        text().min_length(Some(1)).max_length(Some(VOLUME_PATH_BYTES_MAX));
     ComponentBytes: "A WebAssembly component" =>
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));

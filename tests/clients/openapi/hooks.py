@@ -36,6 +36,10 @@ schemathesis.openapi.format("host-pattern", st.sampled_from(HOSTS))
 REGISTRIES = ["docker.io", "registry.example:5000", "localhost", "[::1]:5000", "10.0.0.1"]
 schemathesis.openapi.format("registry-host", st.sampled_from(REGISTRIES))
 schemathesis.openapi.media_type("application/wasm", st.just(COMPONENT))
+schemathesis.openapi.media_type("application/octet-stream", st.binary(max_size=5_000))
+
+# Paths on volumes: none is both a file and a directory.
+FILES = ["a.txt", "models/b c.bin", "models/deep/ä%2f"]
 
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
 numbers = itertools.count()
@@ -104,6 +108,10 @@ def name_what_exists(case, path):
         if "job" in path and known and dice.random() < 0.9:
             path["job"] = dice.choice(known)
         return
+    if case.path.endswith("/files/{path}"):
+        path["path"] = dice.choice(FILES)
+    if case.path.endswith("/files") and case.query and case.query.get("path"):
+        case.query["path"] = "models"
     if path.get("id") == "":
         # With an empty id the path would be that of another operation.
         path["id"] = "unknown"

@@ -325,6 +325,8 @@ def _patch() -> None:
 
         return found
 
-    builtins.open = io.open = open
+    open.__module__ = "_io"
+    # As an attribute of a class, `open` must not become a method: it is no function in CPython.
+    builtins.open = io.open = staticmethod(open)
     os.listdir, os.scandir = listdir, scandir
     os.stat, os.lstat = stat_of(real_stat), stat_of(real_lstat)

@@ -23,5 +23,6 @@ pub(crate) mod secrets;
 pub(crate) mod series;
 pub(crate) mod system;
 pub(crate) mod templates;
+pub(crate) mod volume_files;
 pub(crate) mod volumes;
 pub(crate) mod webhooks;

@@ -37,6 +37,7 @@ fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
         "rest" => (schema::OpenAiRoute::schema(), "OpenAI's path, such as `v1/models`"),
         "version" => (u32::schema(), "The version of a release"),
         "templateId" => (schema::Id::schema(), "The template's id"),
+        "path" => (schema::VolumeFilePath::schema(), "The path of a file below the volume's root"),
         "reference" => (schema::HandlerName::schema(), "The handler's name"),
         _ => (schema::Id::schema(), "The id"),
     }
@@ -97,6 +98,16 @@ parameters! {
     PageOfList {
         "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
+    }
+    /// Parameters of the list of a volume's files.
+    DirectoryPage {
+        "path", Query, schema::VolumeFilePath::schema(), "The directory; without it, the volume's root";
+        "limit", Query, bounded(PAGE), "Most elements of a page";
+        "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
+    }
+    /// Parameters of the deletion of a volume's file.
+    Recursive {
+        "recursive", Query, flag(), "Delete the content of a directory too";
     }
     /// Parameters of the changes that can be checked alone.
     CheckOnly {

@@ -36,6 +36,10 @@ sets! {
     BodyRefused: BadRequest PayloadTooLarge UnsupportedMediaType RequestTimeout Unavailable;
     /// Too many uploads of the owner wait to be compiled.
     CompileRefused: ConcurrencyLimited;
+    /// Too many files of the volume are being read or written.
+    TransferRefused: ConcurrencyLimited;
+    /// The volume, the owner's share or the disk has no room, or a directory has the name.
+    VolumeRefused: Conflict QuotaExceeded DiskFull;
     /// Another backup is being made, or the host ends.
     BackupRefused: BadRequest Unavailable;
     /// The key of stored secrets is being replaced already, or its file cannot be replaced.

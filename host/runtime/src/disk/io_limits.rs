@@ -7,18 +7,23 @@
 //! Operations that change a mount run one after the other. A job may have [`SLOTS_MAX`] descriptors,
 //! streams and listings, all jobs together a quarter of the files that the process may open, with a
 //! share for each owner while the host has several owners. An operation that has begun continues
-//! after its attempt was ended: it holds its permit, and its mount, until it is done.
+//! after its attempt was ended: it holds its permit, and its mount, until it is done. After the last
+//! operation of an instance its [`locks`](super::locks) are released.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use gristmill_core::fair_permits::{FairPermits, FairShare};
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::tenancy::Tenancy;
+use rustix::fs::Stat;
 use rustix::process::{Resource, getrlimit};
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
+use super::locks::Held;
 use super::mount::Mount;
 use crate::permits::{Permit, Permits};
 
@@ -36,6 +41,7 @@ const OPEN_FILES_MAX: u64 = 1 << 16;
 pub(crate) struct IoLimits {
     operations: FairPermits,
     open_files: Permits,
+    jobs: AtomicU64,
 }
 
 impl IoLimits {
@@ -45,6 +51,7 @@ impl IoLimits {
         Self {
             operations: FairPermits::new(OPERATIONS_MAX),
             open_files: Permits::new(files, 0, tenancy),
+            jobs: AtomicU64::new(0),
         }
     }
 
@@ -57,6 +64,8 @@ impl IoLimits {
             open_files: self.open_files.clone(),
             owner: owner.clone(),
             was_full: AtomicBool::new(false),
+            number: self.jobs.fetch_add(1, Ordering::Relaxed),
+            locked_on: OnceLock::new(),
         })
     }
 }
@@ -70,6 +79,10 @@ pub(crate) struct JobIoLimits {
     open_files: Permits,
     owner: OwnerId,
     was_full: AtomicBool,
+    /// Identifies the instance.
+    number: u64,
+    /// The volume on which it has held a lock.
+    locked_on: OnceLock<Arc<Mount>>,
 }
 
 /// The right to have a descriptor, a stream or a listing open; returned when it is dropped.
@@ -96,6 +109,30 @@ impl JobIoLimits {
         let slot = one_of(&self.slots)?;
         let open_file = self.open_files.try_take(&self.owner, 0).ok_or(ErrorCode::Quota)?;
         Ok(Slot { _slot: slot, _open_file: Some(open_file) })
+    }
+
+    /// The right to hold one more lock on this mount; `None` beyond the limits, and on scratch space,
+    /// which ends with its instance.
+    pub(crate) fn lock_slot(&self, mount: &Mount) -> Option<Slot> {
+        if !mount.is_volume() || !mount.locks.admit(self.number) {
+            return None;
+        }
+        self.open_file().ok()
+    }
+
+    /// The instance has created this directory on the mount, with the mark of locks.
+    pub(crate) fn hold_lock(
+        &self,
+        mount: &Arc<Mount>,
+        stat: &Stat,
+        parent: Arc<File>,
+        name: &str,
+        slot: Slot,
+    ) {
+        let (name, open_file) = (name.to_owned(), Box::new(slot));
+        mount.locks.add(stat, Held { holder: self.number, parent, name, _open_file: open_file });
+        // An instance has one volume at most.
+        let _ = self.locked_on.set(mount.clone());
     }
 
     /// Whether an operation of the job found no space.
@@ -145,6 +182,25 @@ impl JobIoLimits {
             self.was_full.store(true, Ordering::Relaxed);
         }
         done
+    }
+}
+
+impl Drop for JobIoLimits {
+    fn drop(&mut self) {
+        let holder = self.number;
+        let Some(mount) = self.locked_on.take().filter(|mount| mount.locks.has(holder)) else {
+            return;
+        };
+        // Without a runtime the host is ending: the next process releases the locks.
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let alone = mount.change.clone().lock_owned().await;
+            let release = move || {
+                mount.locks.release(holder, &mount.space);
+                drop(alone);
+            };
+            tokio::task::spawn_blocking(release).await
+        });
     }
 }
 

@@ -4,20 +4,24 @@
 //!
 //! [`Disks`] has all mounts of the host. A [`mount`] is one directory with its [`space`]; a
 //! [`node`] is a file or directory that a handler opened by a [`path`]; [`io_limits`] decides when
-//! an operation may run; [`leftovers`] are the directories that earlier processes left behind, and
-//! [`unused`] counts the volumes that no job has used since the start.
+//! an operation may run; [`locks`] are directories that end with their instance; [`transfers`] serve
+//! the files to callers outside of handlers; [`leftovers`] are the directories that earlier
+//! processes left behind, and [`unused`] counts the volumes that no job has used since the start.
 //! Handlers call these through `host_fns::filesystem`.
 
 mod data_disk;
 mod io_limits;
 mod leftovers;
 mod listing;
+mod locks;
+mod marks;
 mod mount;
 mod node;
 mod path;
 mod removal;
 mod space;
 mod streams;
+mod transfers;
 mod unused;
 
 use std::collections::HashMap;

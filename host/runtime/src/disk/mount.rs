@@ -1,18 +1,22 @@
 //! One directory of the host that handlers see: a volume, or the scratch space of one attempt.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::disk_share::DiskAccount;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use gristmill_core::limits::VOLUME_TRANSFERS_MAX;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
+use super::locks::{self, Locks};
+use super::marks::remove_temporary;
 use super::path::DEPTH_MAX;
 use super::space::{Space, charge};
 use crate::files::create_private_dir;
@@ -30,21 +34,29 @@ pub(crate) struct Mount {
     pub(crate) space: Space,
     /// Held by the one operation that changes the mount, so that nothing else changes meanwhile.
     pub(crate) change: Arc<Mutex<()>>,
+    /// The directories by which instances lock files.
+    pub(super) locks: Locks,
+    /// Permits for files that are read or written for callers outside of handlers.
+    pub(super) transfers: Arc<Semaphore>,
+    is_volume: bool,
     /// The directory that is removed with the mount.
     wiped: OnceLock<PathBuf>,
 }
 
 impl Mount {
     /// Opens a volume's directory, and creates it if it is missing. Counts its files in the account
-    /// of the volume's owner, which reads the metadata of each file. Blocks on the disk.
+    /// of the volume's owner, which reads the metadata of each file, and removes the locks and
+    /// incomplete files that an earlier process left behind. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system.
     pub(crate) fn volume(path: &Path, bytes_max: u64, account: DiskAccount) -> io::Result<Self> {
         create_private_dir(path)?;
         let root = File::open(path)?;
-        let used = count(root.as_fd().try_clone_to_owned()?, 0)?;
-        Ok(Self::new(root, Space::new(used, bytes_max, account)))
+        let leftovers = if locks::is_alone(&root) { Found::Remove } else { Found::Keep };
+        let used = count(root.as_fd().try_clone_to_owned()?, 0, leftovers)?;
+        locks::show_use(&root);
+        Ok(Self::new(root, Space::new(used, bytes_max, account), true))
     }
 
     /// Creates an empty directory in an existing one; it is wiped with the mount. Blocks on the
@@ -54,13 +66,26 @@ impl Mount {
     /// Those of the file system; one is that the directory exists.
     pub(crate) fn scratch(path: PathBuf, bytes_max: u64, account: DiskAccount) -> io::Result<Self> {
         rustix::fs::mkdir(&path, Mode::RWXU)?;
-        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, account));
+        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, account), false);
         mount.wipe_at_end(path);
         Ok(mount)
     }
 
-    fn new(root: File, space: Space) -> Self {
-        Self { root: Arc::new(root), space, change: Arc::default(), wiped: OnceLock::new() }
+    fn new(root: File, space: Space, is_volume: bool) -> Self {
+        Self {
+            root: Arc::new(root),
+            space,
+            change: Arc::default(),
+            locks: Locks::default(),
+            transfers: Arc::new(Semaphore::new(VOLUME_TRANSFERS_MAX)),
+            is_volume,
+            wiped: OnceLock::new(),
+        }
+    }
+
+    /// Whether it outlasts the instances that use it.
+    pub(super) fn is_volume(&self) -> bool {
+        self.is_volume
     }
 
     /// Removes the mount's directory, `path`, after its last use.
@@ -98,14 +123,26 @@ pub(crate) fn wipe(path: &Path) {
 /// Those of the file system.
 pub(crate) fn volume_bytes(path: &Path) -> io::Result<u64> {
     match File::open(path) {
-        Ok(root) => count(root.into(), 0),
+        Ok(root) => count(root.into(), 0, Found::Keep),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(error),
     }
 }
 
+/// Removes what carries the mark of things that end with their process. Returns whether it did.
+fn remove_left(at: BorrowedFd<'_>, name: &CStr, stat: &Stat, depth: usize) -> bool {
+    locks::remove_left(at, name, stat) || (depth == 0 && remove_temporary(at, name, stat))
+}
+
+/// What a count does with locks and incomplete files that carry the mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Keep,
+    Remove,
+}
+
 /// The bytes that the content of a directory counts.
-fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
+fn count(directory: OwnedFd, depth: usize, leftovers: Found) -> io::Result<u64> {
     if depth > COUNTED_DEPTH_MAX {
         let sentence = format!("directories lie deeper than {COUNTED_DEPTH_MAX} levels");
         return Err(io::Error::other(sentence));
@@ -124,11 +161,14 @@ fn count(directory: OwnedFd, depth: usize) -> io::Result<u64> {
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
+        if leftovers == Found::Remove && remove_left(entries.fd()?, name, &stat, depth) {
+            continue;
+        }
         sum = sum.saturating_add(charge(&stat));
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let below = openat(entries.fd()?, name, flags, Mode::empty())?;
-            sum = sum.saturating_add(count(below, depth + 1)?);
+            sum = sum.saturating_add(count(below, depth + 1, leftovers)?);
         }
     }
     Ok(sum)

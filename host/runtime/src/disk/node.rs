@@ -4,7 +4,8 @@
 //! **Invariants.** Nothing grows before its space is taken, and below the disk's reserve no hole of
 //! a sparse file is filled either. Handlers can neither follow nor create symbolic links, and
 //! cannot create hard links: each file has one name, and counts once. A directory is renamed in its
-//! parent only, so that no directory gets deeper than [`DEPTH_MAX`].
+//! parent only, so that no directory gets deeper than [`DEPTH_MAX`]. Empty directories `*.lock` do not
+//! outlast the instance that created them ([`locks`](super::locks)).
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,8 +14,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timestamps, fstat, ftruncate, futimens,
-    mkdirat, openat, renameat, seek, statat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, Timestamps, fchmod, fstat, ftruncate,
+    futimens, mkdirat, openat, renameat, seek, statat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use tokio::runtime::Handle;
@@ -24,6 +25,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::io_limits::{JobIoLimits, Slot};
+use super::locks::is_lock;
+use super::marks::{MARK, is_marked_directory};
 use super::mount::Mount;
 use super::path::{DEPTH_MAX, Parts};
 use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, allocated, charge, file_charge, size};
@@ -119,8 +122,12 @@ impl Node {
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
         let only_directory = mode.open.contains(OpenFlags::DIRECTORY) || parts.is_directory;
         let creates = mode.open.contains(OpenFlags::CREATE);
-        if only_directory && (creates || mode.open.contains(OpenFlags::TRUNCATE)) {
+        let truncates = mode.open.contains(OpenFlags::TRUNCATE);
+        if mode.open.contains(OpenFlags::DIRECTORY) && (creates || truncates) {
             return Err(ErrorCode::Invalid);
+        }
+        if parts.is_directory && creates {
+            return Err(ErrorCode::IsDirectory);
         }
         let mut flags = access(mode) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A pipe or device, which the operator may have made, must not block the open.
@@ -129,12 +136,14 @@ impl Node {
             flags |= OFlags::DIRECTORY;
         }
         let is_exclusive = creates && mode.open.contains(OpenFlags::EXCLUSIVE);
+        let mut is_new = false;
         let file = match openat(&parent, name, flags, Mode::empty()) {
             Ok(_) if is_exclusive => return Err(ErrorCode::Exist),
             Ok(file) => file,
             Err(Errno::NOENT) if creates => {
                 check_depth(depth + parts.depth())?;
                 self.mount.space.take(NODE_BYTES).map_err(code)?;
+                is_new = true;
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
                 openat(&parent, name, flags, Mode::RUSR | Mode::WUSR).map_err(|error| {
                     self.mount.space.give_back(NODE_BYTES);
@@ -147,7 +156,8 @@ impl Node {
             Err(error) => return Err(code(error)),
         };
         let node = self.opened(file, depth + parts.depth(), mode.flags, slot)?;
-        if mode.open.contains(OpenFlags::TRUNCATE) {
+        // The times of a new file are equal, and it is empty.
+        if truncates && !is_new {
             node.set_size(0)?;
         }
         Ok(node)
@@ -251,11 +261,18 @@ impl Node {
         let parts = parts(path)?;
         check_depth(depth + parts.depth())?;
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        let slot = if is_lock(name) { self.io_limits.lock_slot(&self.mount) } else { None };
+        let mark = if slot.is_some() { MARK } else { Mode::empty() };
         self.mount.space.take(NODE_BYTES).map_err(code)?;
-        mkdirat(&parent, name, Mode::RWXU).map_err(|error| {
+        mkdirat(&parent, name, Mode::RWXU | mark).map_err(|error| {
             self.mount.space.give_back(NODE_BYTES);
             code(error)
-        })
+        })?;
+        if let (Some(slot), Ok(stat)) = (slot, statat(&parent, name, NO_FOLLOW)) {
+            let parent = parent.into_file(&self.file);
+            self.io_limits.hold_lock(&self.mount, &stat, parent, name, slot);
+        }
+        Ok(())
     }
 
     /// Removes a file. Changes the mount.
@@ -279,7 +296,11 @@ impl Node {
         self.depth()?;
         let parts = parts(path)?;
         let (parent, name) = parts.parent(self.file.as_fd()).map_err(code)?;
+        let lock = is_lock(name).then(|| statat(&parent, name, NO_FOLLOW));
         unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(code)?;
+        if let Some(Ok(stat)) = lock {
+            self.mount.locks.forget(&stat);
+        }
         self.mount.space.give_back(NODE_BYTES);
         Ok(())
     }
@@ -297,10 +318,17 @@ impl Node {
         let (new_parent, new) = path.parent(to.file.as_fd()).map_err(code)?;
         let stat = statat(&old_parent, old, NO_FOLLOW).map_err(code)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            let [old, new] = [fstat(&old_parent), fstat(&new_parent)];
-            if FileKey::of(&old.map_err(code)?) != FileKey::of(&new.map_err(code)?) {
+            let [before, after] = [fstat(&old_parent), fstat(&new_parent)];
+            if FileKey::of(&before.map_err(code)?) != FileKey::of(&after.map_err(code)?) {
                 // The error of a move to another file system: tools copy then.
                 return Err(ErrorCode::CrossDevice);
+            }
+            if is_marked_directory(&stat) {
+                // Whatever its new name is: the handler uses it for something else.
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let lock = openat(&old_parent, old, flags, Mode::empty()).map_err(code)?;
+                fchmod(lock, Mode::RWXU).map_err(code)?;
+                self.mount.locks.forget(&stat);
             }
         } else if from.is_directory || path.is_directory {
             return Err(ErrorCode::NotDirectory);
@@ -312,6 +340,7 @@ impl Node {
             if FileKey::of(&replaced) != FileKey::of(&stat) {
                 let (charge, allocated) = (charge(&replaced), allocated(&replaced));
                 self.mount.space.removed(FileKey::of(&replaced), charge, allocated);
+                self.mount.locks.forget(&replaced);
             }
         }
         Ok(())
@@ -338,11 +367,9 @@ impl Node {
         Ok(stat)
     }
 
-    /// Sets the times of this node.
+    /// Sets the times of this node. As in POSIX, the owner of a file may do that with a descriptor
+    /// for reading; handlers own all files of their mounts.
     pub(crate) fn set_times(&self, times: &Timestamps) -> Result<(), ErrorCode> {
-        if !self.flags.intersects(DescriptorFlags::WRITE | DescriptorFlags::MUTATE_DIRECTORY) {
-            return Err(ErrorCode::NotPermitted);
-        }
         futimens(&*self.file, times).map_err(code)
     }
 

@@ -4,7 +4,9 @@
 //! followed one directory at a time, each opened without following links. So no path leads out of
 //! the directory that it began in, whatever is on the disk or is renamed meanwhile.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -107,6 +109,16 @@ pub(crate) enum Parent<'d> {
     Same(BorrowedFd<'d>),
     /// A directory below it.
     Below(OwnedFd),
+}
+
+impl Parent<'_> {
+    /// The directory as a file: `start`, if the path begins in the directory itself.
+    pub(crate) fn into_file(self, start: &Arc<File>) -> Arc<File> {
+        match self {
+            Self::Same(_) => start.clone(),
+            Self::Below(directory) => Arc::new(directory.into()),
+        }
+    }
 }
 
 impl AsFd for Parent<'_> {

@@ -110,6 +110,23 @@ impl Space {
         }
     }
 
+    /// Whether so many more bytes could be taken now.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        let (used, max) = self.used_of();
+        used.checked_add(bytes).is_some_and(|used| used <= max) && self.admits(bytes)
+    }
+
+    /// The bytes in use, and their bound.
+    pub(crate) fn used_of(&self) -> (u64, u64) {
+        let counts = self.counts.lock();
+        (counts.used, counts.max)
+    }
+
+    /// The owner's account of the host's disk.
+    pub(crate) fn account(&self) -> &DiskAccount {
+        &self.account
+    }
+
     /// Whether the host's disk and the owner's share have room for further blocks, wherever in a
     /// file they are.
     pub(crate) fn disk_has_room(&self) -> bool {

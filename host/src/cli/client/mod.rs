@@ -25,6 +25,7 @@ pub(super) mod submit;
 pub(super) mod templates;
 pub(super) mod timeline;
 mod upload;
+mod volume_files;
 pub(super) mod volumes;
 
 pub(super) use connection::ConnectionArgs;

@@ -1,4 +1,4 @@
-//! `gristmill volumes`: creates, lists, shows and deletes network volumes.
+//! `gristmill volumes`: creates, lists, shows and deletes network volumes, and copies their files.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,11 @@ use gristmill_client::wire::management::{NetworkVolume, NewNetworkVolume};
 
 use super::connection::ConnectionArgs;
 use super::resource::{self, ListArgs, print};
+use super::volume_files::{self, CpArgs, LsArgs, RmArgs};
 use crate::cli::{output, parse};
 
-/// Create, list, show and delete network volumes: persistent directories for handlers.
+/// Create, list, show and delete network volumes: persistent directories for handlers; copy files to them
+/// and from them.
 #[derive(Debug, Args)]
 pub(crate) struct VolumesArgs {
     #[command(subcommand)]
@@ -26,6 +28,9 @@ enum VolumesCommand {
     List(ListArgs),
     Get(GetArgs),
     Delete(DeleteArgs),
+    Ls(LsArgs),
+    Cp(CpArgs),
+    Rm(RmArgs),
 }
 
 /// Create a network volume and print its id. An endpoint uses it with `deploy --volume`.
@@ -73,6 +78,9 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
         }
         VolumesCommand::Get(args) => get(args).await?,
         VolumesCommand::Delete(args) => delete(args).await?,
+        VolumesCommand::Ls(args) => volume_files::ls(args).await?,
+        VolumesCommand::Cp(args) => volume_files::cp(args).await?,
+        VolumesCommand::Rm(args) => volume_files::rm(args).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

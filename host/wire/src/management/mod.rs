@@ -38,7 +38,7 @@ pub use series::{
 };
 pub use system::{Disk, Sandboxes, System, Webhooks};
 pub use template::{Template, TemplateInput};
-pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
+pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile, VolumeFileType};
 
 #[cfg(feature = "openapi")]
 pub use endpoint::NewEndpoint;

@@ -59,3 +59,33 @@ pub struct NetworkVolume {
     /// `local`: this host.
     pub data_center_id: String,
 }
+
+/// A file or directory of a network volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeFile {
+    /// Its name in its directory.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: VolumeFileType,
+    /// The size of a file, in bytes; 0 for anything else.
+    pub size: u64,
+    /// When its content was changed last.
+    #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
+    pub modified_at: String,
+}
+
+/// The type of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeFileType {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link, a device or the like, which the operator of the host has created.
+    Other,
+}

@@ -7,6 +7,7 @@ import decimal
 import logging
 import os
 import socket
+import sqlite3
 import threading
 import urllib.request
 import uuid
@@ -181,6 +182,18 @@ def every_module() -> list[str]:
     return sorted(failed)
 
 
+def transaction(spins: bool) -> int:
+    """Adds a row to a database on the volume, or never ends the transaction."""
+    connection = sqlite3.connect("/workspace/grain.db", timeout=5, isolation_level=None)
+    connection.execute("create table if not exists sacks (number integer)")
+    connection.execute("begin immediate")
+    connection.execute("insert into sacks values (1)")
+    while spins:
+        pass
+    connection.execute("commit")
+    return connection.execute("select count(*) from sacks").fetchone()[0]
+
+
 def nested(depth: int) -> list[Any]:
     value: list[Any] = []
     for _ in range(depth):
@@ -201,6 +214,8 @@ def through_a_bucket(bucket: dict[str, str]) -> list[Any]:
 
 
 OPS = {
+    "sqlite": lambda: transaction(False),
+    "sqlite-spin": lambda: transaction(True),
     "requests": lambda: requests.post(upstream("/echo"), json={"a": 1}, timeout=60).json(),
     "urllib": lambda: urllib.request.urlopen(upstream("/echo"), data=b"abc").read().decode(),
     "httpx": lambda: httpx.post(upstream("/echo"), json={"a": 1}, timeout=60).json(),

@@ -25,4 +25,4 @@ pub(crate) use log::log_line;
 pub(crate) use registry_auth::registry_auth;
 pub(crate) use release::{release, release_with_settings};
 pub(crate) use template::{new_template, template, template_patch};
-pub(crate) use volume::network_volume;
+pub(crate) use volume::{network_volume, volume_file};

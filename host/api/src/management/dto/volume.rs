@@ -1,7 +1,10 @@
 //! Network volumes.
 
 use gristmill_core::volume;
-use gristmill_wire::management::NetworkVolume;
+use gristmill_core::volume_files::{FileEntry, FileKind};
+use gristmill_wire::management::{NetworkVolume, VolumeFile, VolumeFileType};
+
+use crate::wire_time::rfc3339;
 
 /// The only data center of volumes: this host.
 const DATA_CENTER: &str = "local";
@@ -14,4 +17,15 @@ pub(crate) fn network_volume(volume: &volume::Volume) -> NetworkVolume {
         size: volume.size_gb,
         data_center_id: DATA_CENTER.to_owned(),
     }
+}
+
+/// The answer's form of a file.
+pub(crate) fn volume_file(entry: FileEntry) -> VolumeFile {
+    let kind = match entry.kind {
+        FileKind::File => VolumeFileType::File,
+        FileKind::Directory => VolumeFileType::Directory,
+        FileKind::Other => VolumeFileType::Other,
+    };
+    let modified_at = rfc3339(entry.modified_at);
+    VolumeFile { name: entry.name, kind, size: entry.bytes, modified_at }
 }

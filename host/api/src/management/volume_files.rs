@@ -1,0 +1,139 @@
+//! `/v1/networkvolumes/{id}/files`: the files of network volumes.
+//!
+//! **Bounds.** The body of a file is written while it arrives, and read while its client takes it: some
+//! hundred KiB of it are in memory, whatever its size. The volume and the disk bound the size.
+//! **Safety.** Content that a handler or another client wrote is sent as an attachment of bytes, which no
+//! browser shows as a page of this host.
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use gristmill_control::file_path;
+use gristmill_core::id::{InvalidId, VolumeId};
+use gristmill_core::volume_files::{FileEntry, FilePath};
+
+use super::dto;
+use super::input::Named;
+use super::page::{Page, Paged};
+use crate::body::Pieces;
+use crate::caller::{Caller, Manage};
+use crate::error::ApiError;
+use crate::openapi::parameters::{DirectoryPage, Recursive};
+use crate::openapi::refusals::{BodyRefused, Missing, Mistaken, TransferRefused, VolumeRefused};
+use crate::openapi::tag;
+use crate::query::{self, Query};
+use gristmill_wire::management::VolumeFile;
+use gristmill_wire::schema::FileBytes;
+
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const ATTACHMENT: HeaderValue = HeaderValue::from_static("attachment");
+
+/// The volume and the path of a file, from the path of a call.
+#[derive(Debug)]
+pub(crate) struct FileOf {
+    id: VolumeId,
+    path: FilePath,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for FileOf {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let named = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let Ok(Path((id, path))) = named else {
+            return Err(ApiError::bad_request("the path is not UTF-8"));
+        };
+        let id = id.parse().map_err(|error: InvalidId| ApiError::bad_request(error.to_string()))?;
+        Ok(Self { id, path: file_path(&path)? })
+    }
+}
+
+/// The files and directories in a directory of a network volume, by name.
+///
+/// Transfers in progress are not listed. Each page is the present state of the directory.
+#[utoipa::path(
+    get, path = "/networkvolumes/{id}/files", operation_id = "ListVolumeFiles", tag = tag::VOLUMES,
+    params(DirectoryPage),
+    responses((status = 200, description = "By name", body = Vec<VolumeFile>), Mistaken, Missing),
+)]
+pub(crate) async fn list(
+    Caller { state, key, .. }: Caller<Manage>,
+    named: Named,
+    page: Page,
+    request: Request,
+) -> Result<Paged, ApiError> {
+    let query = Query(request.uri().query().unwrap_or_default());
+    let directory = query.text("path").filter(|path| !path.is_empty());
+    let directory = directory.map(|path| file_path(&path)).transpose()?;
+    let volumes = &state.control.volumes;
+    // One more than the page has shows that there is a next page.
+    let (id, count_max) = (named.id()?, page.count_max() + 1);
+    let listed = volumes.list_files(&key, &id, directory.as_ref(), page.after(), count_max).await?;
+    let position = |entry: &FileEntry| entry.name.clone();
+    page.make(&state, &key, move |page| page.of(listed, position, dto::volume_file)).await
+}
+
+/// The content of a file of a network volume.
+///
+/// The answer has the size that the file has now; if a handler makes the file shorter meanwhile, the
+/// answer breaks off.
+#[utoipa::path(
+    get, path = "/networkvolumes/{id}/files/{path}", operation_id = "ReadVolumeFile", tag = tag::VOLUMES,
+    responses((status = 200, description = "The content", body = FileBytes, content_type = "application/octet-stream"), Mistaken, Missing, TransferRefused),
+)]
+pub(crate) async fn read(
+    Caller { state, key, .. }: Caller<Manage>,
+    FileOf { id, path }: FileOf,
+) -> Result<Response, ApiError> {
+    let file = state.control.volumes.open_file(&key, &id, &path).await?;
+    let headers = [
+        (header::CONTENT_TYPE, BYTES),
+        (header::CONTENT_DISPOSITION, ATTACHMENT),
+        (header::CONTENT_LENGTH, HeaderValue::from(file.bytes)),
+    ];
+    Ok((headers, Body::from_stream(file.content)).into_response())
+}
+
+/// Writes a file of a network volume, and creates missing directories of its path.
+///
+/// The file appears when all of it is on stable storage, and replaces an older file in one step. If the
+/// call ends earlier, nothing changes.
+#[utoipa::path(
+    put, path = "/networkvolumes/{id}/files/{path}", operation_id = "WriteVolumeFile", tag = tag::VOLUMES,
+    request_body(content = FileBytes, content_type = "application/octet-stream", description = "The content"),
+    responses((status = 204, description = "Written"), BodyRefused, Missing, TransferRefused, VolumeRefused),
+)]
+pub(crate) async fn write(
+    Caller { state, key, .. }: Caller<Manage>,
+    FileOf { id, path }: FileOf,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let (parts, body) = request.into_parts();
+    // The room on the volume is the bound.
+    let mut pieces = Pieces::new(&parts.headers, body, usize::MAX)?;
+    let announced = pieces.announced().map(|bytes| bytes as u64);
+    let mut file = state.control.volumes.create_file(&key, id, &path, announced).await?;
+    while let Some(piece) = pieces.next().await? {
+        file.write(piece).await?;
+    }
+    file.finish().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deletes a file or an empty directory of a network volume, or a directory with its content.
+#[utoipa::path(
+    delete, path = "/networkvolumes/{id}/files/{path}", operation_id = "DeleteVolumeFile", tag = tag::VOLUMES,
+    params(Recursive),
+    responses((status = 204, description = "Deleted"), Mistaken, Missing),
+)]
+pub(crate) async fn delete(
+    Caller { state, key, .. }: Caller<Manage>,
+    FileOf { id, path }: FileOf,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    let recursive = query::flag(request.uri().query().unwrap_or_default(), &["recursive"])?;
+    state.control.volumes.remove_file(&key, &id, &path, recursive).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
