@@ -3,6 +3,7 @@
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod bindings;
+mod call;
 mod context;
 mod error;
 mod handler;
@@ -14,6 +15,7 @@ pub mod http;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
+pub use call::{CallError, FailedJob};
 pub use context::{Context, Level, S3Config};
 pub use error::{EmitError, Error, Failure};
 pub use handler::{Handler, RawJson};

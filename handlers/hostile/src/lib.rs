@@ -53,6 +53,8 @@ enum Op {
     Open,
     Churn,
     Races,
+    Circle,
+    Flood,
 }
 
 #[derive(Serialize)]
@@ -89,6 +91,8 @@ fn attack(ctx: &Context, input: Input) -> Result<Output, Error> {
         Op::Open => Output::Done(disk::open(&path)?),
         Op::Churn => disk::churn(&path),
         Op::Races => Output::Done(disk::races(&path, count)?),
+        Op::Circle => Output::Done(calls::circle(ctx, count)?),
+        Op::Flood => Output::Done(calls::flood(ctx, count, bytes)),
     })
 }
 

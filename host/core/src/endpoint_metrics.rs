@@ -35,6 +35,8 @@ pub enum SubmittedBy {
     Run,
     /// `/runsync`, and the OpenAI routes, which wait for their jobs too.
     RunSync,
+    /// The handler of another job.
+    Handler,
 }
 
 /// The limit that refused a submission.
@@ -143,7 +145,7 @@ macro_rules! labels {
     };
 }
 
-labels!(SubmittedBy { Run: "run", RunSync: "runsync" });
+labels!(SubmittedBy { Run: "run", RunSync: "runsync", Handler: "handler" });
 labels!(RefusedFor {
     RateLimited: "rate_limited",
     ConcurrencyLimited: "concurrency_limited",

@@ -4,14 +4,15 @@
 
 pub use gristmill_wire::bounds::{
     ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
-    CHUNK_BYTES_MAX, COMPONENT_BYTES_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX,
-    ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, FILTER_ENDPOINTS_MAX, FILTER_ERROR_BYTES_MAX,
-    HISTORY_JOBS, HISTORY_MIB, HOST_PATTERN_BYTES_MAX, IMAGE_NAME_CHARS_MAX, JSON_NESTING_MAX,
-    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, LIST_JOBS, LIST_LOGS, MANAGEMENT_BODY_BYTES_MAX,
-    NAME_BYTES_MAX, NAME_CHARS_MAX, OUTPUT_BYTES_MAX, PAGE, PORTS_MAX, README_CHARS_MAX,
-    REGISTRY_SECRET_BYTES_MAX, RETENTION_ASYNC_MS, RETENTION_MS, RETENTION_SYNC_MS_MIN,
-    RUN_BODY_BYTES_MAX, RUN_SYNC_BODY_BYTES_MAX, S3_FIELD_CHARS_MAX, STREAM_WAIT_MS,
-    TAG_KEY_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS, WAIT_MS, WEBHOOK_URL_BYTES_MAX,
+    CALL_ENDPOINTS_MAX, CHUNK_BYTES_MAX, COMPONENT_BYTES_MAX, ENV_NAME_CHARS_MAX,
+    ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX, EXECUTION_TIMEOUT_MS, FILTER_ENDPOINTS_MAX,
+    FILTER_ERROR_BYTES_MAX, HISTORY_JOBS, HISTORY_MIB, HOST_PATTERN_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, JSON_NESTING_MAX, KEY_ENDPOINTS_MAX,
+    KEY_LIFETIME_S, LIST_JOBS, LIST_LOGS, MANAGEMENT_BODY_BYTES_MAX, NAME_BYTES_MAX,
+    NAME_CHARS_MAX, OUTPUT_BYTES_MAX, PAGE, PORTS_MAX, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX,
+    RETENTION_ASYNC_MS, RETENTION_MS, RETENTION_SYNC_MS_MIN, RUN_BODY_BYTES_MAX,
+    RUN_SYNC_BODY_BYTES_MAX, S3_FIELD_CHARS_MAX, STREAM_WAIT_MS, TAG_KEY_BYTES_MAX, TAGS_MAX,
+    TIME_CHARS_MAX, TTL_MS, WAIT_MS, WEBHOOK_URL_BYTES_MAX,
 };
 
 const KIB: usize = 1 << 10;
@@ -49,6 +50,14 @@ pub const EMIT_TOTAL_BYTES_MAX: u64 = 4 << 30;
 /// Bytes that each emit counts in addition to its output, about the overhead of a chunk on disk:
 /// otherwise a handler could emit billions of empty chunks.
 pub const EMIT_OVERHEAD_BYTES: u64 = 64;
+
+/// Most jobs that the handler of one attempt may submit to other endpoints. Beyond it a call returns
+/// `limit-reached`. Each call waits for the disk, and queues and owners have their own bounds.
+pub const HANDLER_CALLS_MAX: u32 = 1_000;
+
+/// Milliseconds before the deadline of its attempt at which a handler's call stops to wait, so that the
+/// handler can still return an error that names the job.
+pub const HANDLER_CALL_MARGIN_MS: u64 = 250;
 
 /// Largest partial output of a failed attempt, in bytes. A larger one is left out. It is far below
 /// the size of payloads that stay in the journal, since the next attempt replaces it.

@@ -100,7 +100,11 @@ impl Deployable {
                 container_disk_in_gb: project.limits.given_scratch_gb(),
                 ..TemplateInput::default()
             },
-            endpoint: EndpointInput { allowed_hosts: Some(hosts), ..project.limits.document() },
+            endpoint: EndpointInput {
+                allowed_hosts: Some(hosts),
+                call_endpoints: Some(project.call_endpoints.clone()),
+                ..project.limits.document()
+            },
         }
     }
 
@@ -174,6 +178,7 @@ impl DeployArgs {
             max_fuel: options.max_fuel.or(endpoint.max_fuel),
             metering: options.metering.or(endpoint.metering),
             allowed_hosts: options.allowed_hosts.or(endpoint.allowed_hosts),
+            call_endpoints: options.call_endpoints.or(endpoint.call_endpoints),
             ..options
         };
         let deployable = Deployable { name, tag: self.tag, component, template, endpoint };
