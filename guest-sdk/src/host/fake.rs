@@ -166,7 +166,7 @@ impl Host {
     }
 }
 
-/// The next of several answers in order, the last of which repeats.
+/// The next answer of several in order; the last one repeats.
 fn next<T: Clone>(answers: &mut HashMap<String, VecDeque<T>>, name: &str) -> Option<T> {
     match answers.get_mut(name) {
         Some(answers) if answers.len() > 1 => answers.pop_front(),

@@ -353,7 +353,7 @@ mod tests {
             (0..times).for_each(|_| metrics.finished(status));
         }
         let totals = metrics.totals();
-        assert_eq!(totals.submitted, [1, 2]);
+        assert_eq!(totals.submitted, [1, 2, 0]);
         assert_eq!(totals.refused, [1, 2, 3, 4]);
         assert_eq!(totals.finished, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let labels = FinishedAs::ALL.map(|end| (end.status(), end.reason()));
