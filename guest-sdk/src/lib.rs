@@ -12,6 +12,8 @@ mod handler;
 #[cfg_attr(not(target_arch = "wasm32"), path = "host/fake.rs")]
 mod host;
 pub mod http;
+#[cfg(all(target_arch = "wasm32", any(feature = "log", feature = "tracing")))]
+mod logging;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 

@@ -16,6 +16,7 @@ use crate::{
 
 /// Runs one job: the body of the export that [`handler!`](crate::handler) writes.
 pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, run::Error> {
+    begin();
     let ctx = Context::new(job.id, Host);
     handler.handle(&ctx, job.input).map_err(|error| match error {
         Error::InvalidInput(failure) => run::Error::InvalidInput(lower_failure(failure)),
@@ -29,10 +30,17 @@ pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, 
 pub fn init(init: fn() -> Result<(), Error>) -> Result<(), String> {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.load(Ordering::Relaxed) {
+        begin();
         init().map_err(|error| error.to_string())?;
         IS_DONE.store(true, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Prepares the instance before the first line of the handler's own code runs.
+fn begin() {
+    #[cfg(any(feature = "log", feature = "tracing"))]
+    crate::logging::install();
 }
 
 fn lower_failure(failure: Failure) -> types::Failure {
