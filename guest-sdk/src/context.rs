@@ -4,15 +4,16 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::host::Host;
-use crate::{EmitError, Error, http};
+use crate::{CallError, EmitError, Error, http};
 
 /// The running attempt: its properties, and all calls from the handler to the host.
 ///
 /// Calls are cheap and return at once, except [`emit`](Self::emit) and
-/// [`emit_with_metrics`](Self::emit_with_metrics), which wait while the host's buffer is full, and
-/// [`http_send`](Self::http_send). Tests create a context with `testing::TestContext`.
+/// [`emit_with_metrics`](Self::emit_with_metrics), which wait while the host's buffer is full,
+/// [`http_send`](Self::http_send), [`submit`](Self::submit) and [`call`](Self::call). Tests create a context with `testing::TestContext`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};
@@ -253,6 +254,122 @@ impl Context {
     pub fn http_send(&self, request: http::Request) -> Result<http::Response, http::Error> {
         self.host.http_send(request)
     }
+
+    /// Submits a job to another endpoint of the same owner, and returns its id. The job is on stable
+    /// storage then. A handler can call only the endpoints in its endpoint's `callEndpoints`.
+    ///
+    /// If the host crashes, this attempt runs again and submits again: give a key with
+    /// [`submit_with_key`](Self::submit_with_key) to get the job of the first attempt.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::{CallError, testing::TestContext};
+    /// # use serde_json::json;
+    /// # let ctx = TestContext::new().with_call("resize", Ok(json!(null)));
+    /// let id = ctx.submit("resize", &json!({ "width": 80 }))?;
+    /// # assert_eq!(ctx.calls()[0].input, json!({ "width": 80 }));
+    /// # Ok::<(), CallError>(())
+    /// ```
+    pub fn submit(
+        &self,
+        endpoint: &str,
+        input: &(impl Serialize + ?Sized),
+    ) -> Result<String, CallError> {
+        self.host.submit(endpoint, &encode_input(input)?, None)
+    }
+
+    /// [`submit`](Self::submit) with an idempotency key: for 24 hours, a call with the same key and input
+    /// refers to the job of the first one.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::{CallError, testing::TestContext};
+    /// # use serde_json::json;
+    /// # let ctx = TestContext::new().with_call("resize", Ok(json!(null)));
+    /// for width in [80, 160] {
+    ///     let key = format!("{}-{width}", ctx.job_id());
+    ///     ctx.submit_with_key("resize", &json!({ "width": width }), &key)?;
+    /// }
+    /// # assert_eq!(ctx.calls()[1].idempotency_key.as_deref(), Some("test-job-160"));
+    /// # Ok::<(), CallError>(())
+    /// ```
+    pub fn submit_with_key(
+        &self,
+        endpoint: &str,
+        input: &(impl Serialize + ?Sized),
+        idempotency_key: &str,
+    ) -> Result<String, CallError> {
+        self.host.submit(endpoint, &encode_input(input)?, Some(idempotency_key))
+    }
+
+    /// Submits a job to another endpoint and waits for its output, until shortly before the end of this
+    /// attempt. The attempt keeps its worker and its sandbox meanwhile.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    ///
+    /// ```
+    /// use gristmill_sdk::{Context, Error};
+    /// use serde_json::json;
+    ///
+    /// fn words(ctx: &Context, text: String) -> Result<u64, Error> {
+    ///     let counted: serde_json::Value = ctx.call("count", &json!({ "text": text }))?;
+    ///     counted["words"].as_u64().ok_or_else(|| Error::failed("`count` returned no number"))
+    /// }
+    /// # let ctx = gristmill_sdk::testing::TestContext::new()
+    /// #     .with_call("count", Ok(json!({ "words": 6 })));
+    /// # assert_eq!(words(&ctx, "to be or not to be".to_owned()).unwrap(), 6);
+    /// ```
+    pub fn call<Output: DeserializeOwned>(
+        &self,
+        endpoint: &str,
+        input: &(impl Serialize + ?Sized),
+    ) -> Result<Output, CallError> {
+        decode_output(&self.host.call(endpoint, &encode_input(input)?, None)?)
+    }
+
+    /// [`call`](Self::call) with an idempotency key. After a [`submit_with_key`](Self::submit_with_key)
+    /// with the same key and input it waits for that job, so that several jobs can run at once.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    ///
+    /// ```
+    /// # use gristmill_sdk::{CallError, testing::TestContext};
+    /// # use serde_json::json;
+    /// # let ctx = TestContext::new().with_call("count", Ok(json!(6)));
+    /// let parts = [("a", json!({ "text": "to be" })), ("b", json!({ "text": "or not" }))];
+    /// for (key, input) in &parts {
+    ///     ctx.submit_with_key("count", input, key)?;
+    /// }
+    /// let mut words = 0;
+    /// for (key, input) in &parts {
+    ///     words += ctx.call_with_key::<u64>("count", input, key)?;
+    /// }
+    /// # assert_eq!(words, 12);
+    /// # Ok::<(), CallError>(())
+    /// ```
+    pub fn call_with_key<Output: DeserializeOwned>(
+        &self,
+        endpoint: &str,
+        input: &(impl Serialize + ?Sized),
+        idempotency_key: &str,
+    ) -> Result<Output, CallError> {
+        decode_output(&self.host.call(endpoint, &encode_input(input)?, Some(idempotency_key))?)
+    }
+}
+
+fn encode_input(input: &(impl Serialize + ?Sized)) -> Result<String, CallError> {
+    serde_json::to_string(input)
+        .map_err(|error| CallError::InvalidRequest(format!("the input has no JSON form: {error}")))
+}
+
+fn decode_output<Output: DeserializeOwned>(text: &str) -> Result<Output, CallError> {
+    serde_json::from_str(text).map_err(|error| CallError::InvalidOutput(error.to_string()))
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<String, EmitError> {

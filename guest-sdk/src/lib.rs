@@ -3,6 +3,7 @@
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod bindings;
+mod call;
 mod context;
 mod error;
 mod handler;
@@ -11,9 +12,12 @@ mod handler;
 #[cfg_attr(not(target_arch = "wasm32"), path = "host/fake.rs")]
 mod host;
 pub mod http;
+#[cfg(all(target_arch = "wasm32", any(feature = "log", feature = "tracing")))]
+mod logging;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
+pub use call::{CallError, FailedJob};
 pub use context::{Context, Level, S3Config};
 pub use error::{EmitError, Error, Failure};
 pub use handler::{Handler, RawJson};

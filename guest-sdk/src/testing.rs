@@ -31,13 +31,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::host::{Host, is_json};
-use crate::{Context, Error, Handler, Level, S3Config, http};
+use crate::{CallError, Context, Error, Handler, Level, S3Config, http};
 
 /// A [`Context`] with a fake host: prepare it with `with_…`, pass it to the handler as `&ctx`, then
 /// inspect what the handler did.
 ///
 /// By default it is attempt 1 of job `test-job` on endpoint `test-endpoint`, with 600 s
-/// left, no `s3Config`, no limit on chunks, and no host allowed for HTTP.
+/// left, no `s3Config`, no limit on chunks, and no host or other endpoint that it may call.
 ///
 /// ```
 /// use std::time::Duration;
@@ -229,6 +229,28 @@ impl TestContext {
         self.host.state().responses.entry(url.into()).or_default().push_back(answer);
         self
     }
+
+    /// Adds a result of [`Context::call`] of this endpoint. Results of the same endpoint are given in the
+    /// order of these calls, and the last one repeats. [`Context::submit`] uses up none. Any other
+    /// endpoint is [denied](CallError::Denied).
+    ///
+    /// ```
+    /// # use gristmill_sdk::CallError;
+    /// # use gristmill_sdk::testing::TestContext;
+    /// # use serde_json::json;
+    /// let ctx = TestContext::new()
+    ///     .with_call("count", Err(CallError::LimitReached("the queue is full".to_owned())))
+    ///     .with_call("count", Ok(json!(6)));
+    /// assert!(ctx.call::<u32>("count", &json!({})).is_err());
+    /// assert_eq!(ctx.call::<u32>("count", &json!({}))?, 6);
+    /// assert!(matches!(ctx.submit("other", &json!({})), Err(CallError::Denied(_))));
+    /// # Ok::<(), CallError>(())
+    /// ```
+    #[must_use]
+    pub fn with_call(self, endpoint: impl Into<String>, result: Result<Value, CallError>) -> Self {
+        self.host.state().call_results.entry(endpoint.into()).or_default().push_back(result);
+        self
+    }
 }
 
 /// Running handlers, and reading the results.
@@ -332,6 +354,41 @@ impl TestContext {
     /// ```
     pub fn requests(&self) -> Vec<http::Request> {
         self.host.state().requests.clone()
+    }
+
+    /// The calls of other endpoints, in order, refused ones included.
+    ///
+    /// ```
+    /// # use gristmill_sdk::testing::TestContext;
+    /// # use serde_json::json;
+    /// let ctx = TestContext::new();
+    /// assert!(ctx.submit("count", &json!({ "text": "rye" })).is_err());
+    /// assert_eq!(ctx.calls()[0].endpoint, "count");
+    /// assert_eq!(ctx.calls()[0].input, json!({ "text": "rye" }));
+    /// ```
+    pub fn calls(&self) -> Vec<Call> {
+        self.host.state().calls.clone()
+    }
+}
+
+/// A call of another endpoint, by `submit` or `call`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The endpoint's id.
+    pub endpoint: String,
+    /// The job's input.
+    pub input: Value,
+    /// The key that the handler gave.
+    pub idempotency_key: Option<String>,
+}
+
+impl Call {
+    pub(crate) fn new(endpoint: &str, input: &str, key: Option<&str>) -> Self {
+        Self {
+            endpoint: endpoint.to_owned(),
+            input: parse(input),
+            idempotency_key: key.map(str::to_owned),
+        }
     }
 }
 

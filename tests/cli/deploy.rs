@@ -43,6 +43,28 @@ async fn deploy_prints_the_urls_for_people_and_no_colours_into_a_pipe() {
 }
 
 #[tokio::test]
+async fn deploy_suggests_the_projects_own_input() {
+    let host = shared_host();
+    let project = crate::project::project("[endpoints]\ncall = [\"cli-other\"]\n");
+    let suggested = |more: &str| {
+        let words = format!("deploy {} --name cli-suggests {more}", project.path().display());
+        run(on(&host), &words).succeeded().stderr
+    };
+    assert!(suggested("").contains("--input '{}'"));
+    let shown = host.client.get("/v1/endpoints/cli-suggests").await.ok();
+    assert_eq!(shown["callEndpoints"], json!(["cli-other"]), "{shown}");
+    let input = project.path().join("test_input.json");
+    std::fs::write(&input, r#"{"input":{"op":"echo","value":7}}"#).unwrap();
+    let said = suggested("--call-endpoint cli-suggests");
+    assert!(said.contains(r#"--wait --input '{"op":"echo","value":7}'"#), "{said}");
+    let shown = host.client.get("/v1/endpoints/cli-suggests").await.ok();
+    assert_eq!(shown["callEndpoints"], json!(["cli-suggests"]), "{shown}");
+    let long = "x".repeat(200);
+    std::fs::write(&input, format!(r#"{{"input":{{"op":"echo","value":"{long}"}}}}"#)).unwrap();
+    assert!(suggested("").contains("--input @FILE"));
+}
+
+#[tokio::test]
 async fn deploy_refuses_files_that_are_no_handler() {
     let host = shared_host();
     let missing = host.scratch().join("not-there.wasm");

@@ -96,6 +96,58 @@ fn the_guide_leads_from_nothing_to_an_endpoint_in_rust() {
     assert_eq!(shown["executionTimeoutMs"], 60_000, "{shown}");
 }
 
+/// A handler that uses both crates for log lines.
+const LOGGING: &str = r#"
+use gristmill_sdk::{Context, Error, RawValue, handler};
+
+fn grind(ctx: &Context, _input: Box<RawValue>) -> Result<u32, Error> {
+    log::debug!("{} sacks", ctx.attempt());
+    log::trace!("unseen");
+    let _span = tracing::info_span!("stone", number = 2).entered();
+    tracing::error!(sacks = 3, "no water");
+    Ok(7)
+}
+
+handler!(grind);
+"#;
+
+#[test]
+fn lines_of_the_crates_log_and_tracing_are_in_the_jobs_log() {
+    let projects = RustProjects::new("logging");
+    run(inside(&projects.dir), "new mill --lang rust").succeeded();
+    let project = projects.dir.join("mill");
+    fs::write(project.join("src/lib.rs"), LOGGING).unwrap();
+    let manifest = fs::read_to_string(project.join("Cargo.toml")).unwrap();
+    let sdk = "gristmill-sdk = { path = \"vendor/gristmill-sdk\"";
+    assert!(manifest.contains(sdk), "{manifest}");
+    let features = format!(
+        "log = \"0.4\"\ntracing = {{ version = \"0.1\", default-features = false, features = [\"std\"] }}\n\
+         {sdk}, features = [\"log\", \"tracing\"]"
+    );
+    fs::write(project.join("Cargo.toml"), manifest.replace(sdk, &features)).unwrap();
+    let mut building = inside(&project);
+    projects.prepare(&mut building);
+    run_within(BUILD_PATIENCE, building, ["build"], "").succeeded();
+    let run_mill = |level: &str| {
+        let words = ["run", "--input", "{}", "--env", level];
+        run_args(inside(&project), words, "").succeeded()
+    };
+    let shown = run_mill("LOG_LEVEL=debug");
+    assert_eq!(shown.line(), "7");
+    assert!(shown.stderr.contains("log debug: mill_component: 1 sacks"), "{shown:?}");
+    assert!(!shown.stderr.contains("unseen"), "{shown:?}");
+    let error = shown.stderr.lines().find(|line| line.starts_with("log error: ")).unwrap();
+    for part in ["stone{number=2}", "mill_component", "no water", "sacks=3"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let shown = run_mill("LOG_LEVEL=");
+    assert!(!shown.stderr.contains("log debug"), "by default the lines begin with info: {shown:?}");
+    assert!(shown.stderr.contains("stone{number=2}"), "{shown:?}");
+    let shown = run_mill("LOG_LEVEL=error");
+    assert!(!shown.stderr.contains("log debug"), "{shown:?}");
+    assert!(shown.stderr.contains("no water"), "{shown:?}");
+}
+
 /// The code in the guide equals that of the templates, which the guides' commands test.
 #[test]
 fn the_guide_shows_the_code_of_the_templates() {

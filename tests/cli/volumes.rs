@@ -9,7 +9,7 @@ use crate::command::{on, run, run_args};
 #[tokio::test]
 async fn a_volume_is_made_shown_used_and_deleted() {
     let host = shared_host();
-    let id = run(on(&host), "volumes create --name grain --size 1").succeeded();
+    let id = run(on(&host), "volumes create grain --size 1").succeeded();
     let id = id.line();
     let shown = run(on(&host), &format!("volumes get {id} --json")).succeeded().json();
     assert_eq!((&shown["name"], &shown["size"]), (&"grain".into(), &1.into()));
@@ -31,6 +31,8 @@ async fn a_volume_is_made_shown_used_and_deleted() {
     run(on(&host), &format!("{deploy} --volume=")).succeeded();
     run(on(&host), &format!("volumes delete {id}")).succeeded();
     run(on(&host), &format!("volumes get {id}")).failed(1, &["not found"]);
+    run(on(&host), "volumes create --size 1").failed(2, &["<name>"]);
+    run(on(&host), "volumes create grain --name grain --size 1").failed(2, &["--name"]);
     run(on(&host), "volumes create --name grain --size 0")
         .failed_with_any_code(&["from 1 to 4000"]);
     run(on(&host), &format!("{deploy} --mount-path a")).failed_with_any_code(&["absolute"]);

@@ -25,6 +25,7 @@ mod durability;
 mod errors;
 mod events;
 mod fair_keys;
+mod handler_calls;
 mod handlers;
 mod health;
 mod hostile;

@@ -120,7 +120,7 @@ deploy() {
   seconds=$(($(date +%s) - began))
   [ $seconds -lt 5 ] || echo "deployed $name in $seconds s"
 }
-for file in "$built"/*.wasm; do deploy "$file" "$(basename "$file" .wasm)"; done
+for file in "$built"/*.wasm; do deploy "$file" "$(basename "$file" .wasm)" --call-endpoint rust-token-stream; done
 for file in "$built"/*-features.wasm; do deploy "$file" "$(basename "$file" .wasm)-reused" --workers-max 1 --reuse 100; done
 deploy "$guests/token_stream.wasm" rust-token-stream
 suite components '^(Ran|FAILED|ERROR|FAIL)' "$python" "$here/test_components.py"

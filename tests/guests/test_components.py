@@ -80,6 +80,24 @@ class Everywhere(unittest.TestCase):
                 self.facts(endpoint)
                 self.streams(endpoint)
                 self.fails(endpoint)
+                self.calls(endpoint)
+
+    def calls(self, endpoint):
+        called = "rust-token-stream"
+        value = {"prompt": "slow mills"}
+        expected = run(called, value)["output"]
+        self.assertEqual(output(endpoint, "call", endpoint=called, value=value), expected)
+        key = {"endpoint": called, "value": value, "key": endpoint}
+        self.assertEqual(output(endpoint, "call", **key), expected)
+        job = output(endpoint, "submit", endpoint=called, value=value)
+        self.assertRegex(job, "^call1-")
+        for wrong, kind, status in [
+            ({"endpoint": endpoint, "value": value}, "denied", None),
+            ({"endpoint": called, "value": 1}, "invalid-request", None),
+            ({"endpoint": called, "value": {"prompt": 5}}, "failed", "FAILED"),
+        ]:
+            refused = output(endpoint, "call", **wrong)
+            self.assertEqual(refused[:2], [kind, status], refused)
 
     def facts(self, endpoint):
         self.assertEqual(output(endpoint, "facts"), [True, endpoint, 1, True, False])

@@ -11,6 +11,7 @@ use gristmill_core::catalog::Component;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::handler_call::{CallError, HandlerCall};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, VolumeId};
 use gristmill_core::payload::Json;
 use gristmill_core::record::Chunk;
@@ -194,9 +195,15 @@ pub(crate) struct Sink {
     chunks: Mutex<Vec<Chunk>>,
     lines: Mutex<Vec<(LogLevel, String)>>,
     progress_values: AtomicUsize,
+    calls: Mutex<Vec<HandlerCall>>,
 }
 
 impl Sink {
+    /// The jobs that the handler submitted.
+    pub(crate) fn calls(&self) -> Vec<HandlerCall> {
+        self.calls.lock().clone()
+    }
+
     pub(crate) fn chunks(&self) -> Vec<Chunk> {
         self.chunks.lock().clone()
     }
@@ -220,6 +227,11 @@ impl AttemptSink for Sink {
 
     fn progress(&self, _: Json) {
         self.progress_values.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
+        self.calls.lock().push(call);
+        Ok(JobId::generate(Submission::Async, ShardId(0)))
     }
 
     fn log(&self, level: LogLevel, line: &str) {

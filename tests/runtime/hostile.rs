@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_core::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX, PROGRESS_BYTES_MAX};
+use gristmill_core::limits::{
+    HANDLER_CALLS_MAX, LOG_BYTES_MAX, LOG_LINE_BYTES_MAX, PROGRESS_BYTES_MAX,
+};
 use gristmill_core::runtime::AttemptEnd;
 use gristmill_tests::{LocalServer, guests};
 
@@ -70,8 +72,30 @@ async fn log_floods_are_cut_and_counted() {
         let kept: usize = lines.iter().map(|(_, line)| line.len()).sum();
         assert!(kept <= LOG_BYTES_MAX, "{kept}");
         assert!(lines.iter().all(|(_, line)| line.len() <= LOG_LINE_BYTES_MAX));
-        assert_eq!(lines.len() as u64 + report.usage.log_lines_dropped, count);
+        // One more line says that lines are dropped.
+        let notes = u64::from(report.usage.log_lines_dropped > 0);
+        assert_eq!(lines.len() as u64 - notes + report.usage.log_lines_dropped, count);
     }
+}
+
+#[tokio::test]
+async fn an_attempt_submits_a_thousand_jobs_at_most() {
+    let bench = bench().await;
+    for (count, done) in [(999, 999), (2_000, HANDLER_CALLS_MAX as usize)] {
+        let run = bench.run(&format!(r#"{{"op":"flood","count":{count}}}"#));
+        assert_eq!(run.perform().await.output(), format!(r#"{{"done":{done}}}"#));
+        assert_eq!(run.sink.calls().len(), done);
+    }
+}
+
+#[tokio::test]
+async fn inputs_of_submitted_jobs_are_bounded_like_those_of_clients() {
+    let bench = bench().await;
+    let run = bench.run(r#"{"op":"flood","count":2,"bytes":5000000}"#);
+    assert_eq!(run.perform().await.output(), r#"{"done":2}"#);
+    let run = bench.run(r#"{"op":"flood","count":2,"bytes":11000000}"#);
+    assert_eq!(run.perform().await.output(), r#"{"done":0}"#);
+    assert!(run.sink.calls().is_empty());
 }
 
 #[tokio::test]

@@ -163,6 +163,8 @@ async fn a_flood_on_standard_output_is_capped_and_counted() {
     assert_eq!(report.output(), r#"{"printed":4194304}"#);
     let lines = run.sink.lines();
     let kept: usize = lines.iter().map(|(_, line)| line.len() + 1).sum();
+    let (note, lines) = lines.split_last().unwrap();
+    assert!(note.0 == LogLevel::Warn && note.1.contains("is full (256 KiB)"), "{note:?}");
     assert!(kept <= LOG_BYTES_MAX && lines.iter().all(|(level, _)| *level == LogLevel::Info));
     assert_eq!(report.usage.log_lines_dropped + lines.len() as u64, 4_194_304 / 64);
 }

@@ -5,6 +5,7 @@
 // snapshot of the engine made after that.
 
 import * as wit from "gristmill:handler/context@0.1.0";
+import { call, submit } from "gristmill:handler/endpoints@0.1.0";
 import { send } from "gristmill:handler/http@0.1.0";
 import { write } from "gristmill:handler/log@0.1.0";
 import { emit, progress } from "gristmill:handler/output@0.1.0";
@@ -12,7 +13,7 @@ import { getEnvironment } from "wasi:cli/environment@0.2.0";
 
 import { install as installConsole } from "./console.js";
 import { Context } from "./context.js";
-import { Cancelled, EmitError, Failed, InvalidInput } from "./errors.js";
+import { CallError, Cancelled, EmitError, Failed, InvalidInput } from "./errors.js";
 import { failure, handle, of, servedBy } from "./handler.js";
 import { HttpError, Response } from "./http.js";
 import { readableText } from "./stack.js";
@@ -58,7 +59,19 @@ const host = {
       throw lift(HttpError, error, "too-large");
     }
   },
+  submit: (endpoint, input, key) => calling(submit, endpoint, input, key),
+  call: (endpoint, input, key) => calling(call, endpoint, input, key),
 };
+
+function calling(work, endpoint, input, key) {
+  try {
+    return work(endpoint.toWellFormed(), input.toWellFormed(), key?.toWellFormed() ?? null);
+  } catch (error) {
+    if (!error?.payload) throw error;
+    const { tag, val } = error.payload;
+    throw tag === "failed" ? new CallError(tag, undefined, val) : new CallError(tag, val);
+  }
+}
 
 /** The host's error as an error of the SDK; `limit` is the kind that has a number of bytes. */
 function lift(Kind, error, limit) {

@@ -1,6 +1,6 @@
 // The context of a job: its properties, and calls with which a handler sends data while it runs.
 
-import { Cancelled, EmitError } from "./errors.js";
+import { CallError, Cancelled, EmitError } from "./errors.js";
 import { encode } from "./values.js";
 
 const LEVELS = ["trace", "debug", "info", "warn", "error"];
@@ -106,6 +106,25 @@ export class Context {
   httpSend(request) {
     return this.#host.httpSend(request);
   }
+
+  // Asynchronous, although this host answers before it returns: so a later host can run calls at once.
+  async submit(endpoint, input, { idempotencyKey } = {}) {
+    return this.#host.submit(...callTexts(endpoint, input, idempotencyKey));
+  }
+
+  async call(endpoint, input, { idempotencyKey } = {}) {
+    return JSON.parse(this.#host.call(...callTexts(endpoint, input, idempotencyKey)));
+  }
+}
+
+function callTexts(endpoint, input, key) {
+  let text;
+  try {
+    text = encode(input);
+  } catch (error) {
+    throw new CallError("invalid-request", `the input has no JSON form: ${error.message}`);
+  }
+  return [String(endpoint), text, key === undefined ? undefined : String(key)];
 }
 
 let running;

@@ -37,3 +37,13 @@ export class EmitError extends Error {
     this.limitBytes = limitBytes;
   }
 }
+
+/** Why a call of another endpoint has no result. */
+export class CallError extends Error {
+  constructor(kind, why, job) {
+    super(job ? `job \`${job.id}\` is ${job.status}: ${job.error}` : why);
+    this.name = "CallError";
+    this.kind = kind;
+    this.job = job;
+  }
+}

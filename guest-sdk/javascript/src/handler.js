@@ -1,7 +1,7 @@
 // Turns a plain function into a component's export.
 
 import { runningAs } from "./context.js";
-import { EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
+import { CallError, EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
 import { HttpError } from "./http.js";
 import { describe, issuesOf, messageOf } from "./messages.js";
 import { encode } from "./values.js";
@@ -69,8 +69,8 @@ export function failure(error, log) {
   if (error instanceof GristmillError) return error;
   try {
     log(describe(error));
-    // The message of these two is enough without the error's name.
-    const isOwn = error instanceof EmitError || error instanceof HttpError;
+    // The message of these is enough without the error's name.
+    const isOwn = [CallError, EmitError, HttpError].some((Kind) => error instanceof Kind);
     return new Failed(isOwn ? error.message : messageOf(error));
   } catch (why) {
     // Such as a getter that throws.

@@ -34,7 +34,8 @@ export interface Job<Input = any> {
 /**
  * The running attempt: its properties, and all calls from the handler to the host.
  *
- * Calls return at once, except `emit`, which waits while the host's buffer is full, and `httpSend`.
+ * Calls return at once, except `emit`, which waits while the host's buffer is full, `httpSend`,
+ * `submit` and `call`.
  * Tests create a context with `TestContext` of `gristmill-sdk/testing`.
  */
 export class Context {
@@ -90,6 +91,28 @@ export class Context {
   error(message: unknown): void;
   /** Sends one HTTP request and waits for the whole answer; `http` has shorter forms. */
   httpSend(request: import("./http.js").Request): import("./http.js").Response;
+  /**
+   * Submits a job to another endpoint of the same owner, and resolves to its id. The job is on stable
+   * storage then. A handler can call only the endpoints in its endpoint's `callEndpoints`. Rejects
+   * with {@link CallError}.
+   */
+  submit(endpoint: string, input: object, options?: CallOptions): Promise<string>;
+  /**
+   * Submits a job to another endpoint and resolves to its output. It waits until shortly before the
+   * end of this attempt, and runs nothing else meanwhile: calls one after the other, even in
+   * `Promise.all`. Rejects with {@link CallError}.
+   */
+  call<Output = any>(endpoint: string, input: object, options?: CallOptions): Promise<Output>;
+}
+
+/** Options of `submit` and `call`. */
+export interface CallOptions {
+  /**
+   * Makes the call safe to repeat, for example when this attempt runs again after a crash of the
+   * host: for 24 hours, a call with the same key and input refers to the job of the first one. A
+   * `call` after a `submit` with the same key and input waits for that job.
+   */
+  idempotencyKey?: string;
 }
 
 /** The context of the running job, for code that does not have it as an argument. */
@@ -162,4 +185,26 @@ export class EmitError extends Error {
   constructor(kind: EmitError["kind"], why?: string, limitBytes?: number);
   readonly kind: "closed" | "invalid-json" | "quota-exceeded";
   readonly limitBytes?: number;
+}
+
+/** A job of another endpoint that ended without an output. */
+export interface FailedJob {
+  id: string;
+  status: "FAILED" | "TIMED_OUT" | "CANCELLED";
+  error: string;
+}
+
+/**
+ * Why a call of another endpoint has no result. `denied`: the endpoint's `callEndpoints` does not have
+ * the other endpoint, or this does not exist. `invalid-request`: the endpoint's id, the input or the key
+ * is malformed, or the key was used for another input. `limit-reached`: the attempt has made as many
+ * calls as it may, the chain of calls is too long, or the other endpoint's queue is full. `failed`: the
+ * job ended without an output. `timeout`: the attempt has no time left to wait; the job continues.
+ */
+export class CallError extends Error {
+  constructor(kind: CallError["kind"], why?: string, job?: FailedJob);
+  readonly kind:
+    "denied" | "invalid-request" | "limit-reached" | "failed" | "timeout" | "other";
+  /** The job, if it is `failed`. */
+  readonly job?: FailedJob;
 }

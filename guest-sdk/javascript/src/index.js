@@ -1,6 +1,6 @@
 // Write Gristmill handlers in JavaScript and TypeScript.
 
 export { Context, context } from "./context.js";
-export { Cancelled, EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
+export { CallError, Cancelled, EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
 export { Chunk, handler, serve, serveRaw } from "./handler.js";
 export * as http from "./http.js";

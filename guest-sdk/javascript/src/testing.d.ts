@@ -4,7 +4,7 @@
  */
 
 import { Context } from "./index.js";
-import type { Handler, JobHandler, Level, S3Config, http } from "./index.js";
+import type { CallError, Handler, JobHandler, Level, S3Config, http } from "./index.js";
 
 type Answer = http.Response | http.HttpError;
 
@@ -26,6 +26,11 @@ export interface TestOptions {
    * handler runs, `fetch` has these answers too; without this option it is that of Node.
    */
   http?: Record<string, Answer | Answer[]>;
+  /**
+   * Results of `ctx.call` by endpoint: a list has one for each call, and its last one repeats; so a
+   * result that is a list itself needs a list around it. Any other endpoint is denied.
+   */
+  endpoints?: Record<string, unknown>;
 }
 
 /** A context with prepared answers, which records what the handler sends. */
@@ -41,6 +46,8 @@ export class TestContext extends Context {
   readonly logs: [level: Level, message: string][];
   /** The HTTP requests that were sent. */
   readonly requests: http.Request[];
+  /** The calls of other endpoints, by `submit` and `call`. */
+  readonly calls: { endpoint: string; input: any; idempotencyKey?: string }[];
   /** Whether the handler asked the host to give its instance no further job. */
   readonly retired: boolean;
   /** Runs a handler as the platform does. Rejects with a `GristmillError` when the job fails. */

@@ -2,7 +2,7 @@
 // every progress value is kept, and nothing stops a handler that does not return.
 
 import { Context } from "./context.js";
-import { EmitError } from "./errors.js";
+import { CallError, EmitError } from "./errors.js";
 import { of, run } from "./handler.js";
 import { HttpError } from "./http.js";
 
@@ -12,6 +12,7 @@ export class TestContext extends Context {
   progressValues = [];
   logs = [];
   requests = [];
+  calls = [];
   retired = false;
   #answersFetch;
 
@@ -27,11 +28,20 @@ export class TestContext extends Context {
     emitQuota = Infinity,
     emitClosed = false,
     http,
+    endpoints = {},
   } = {}) {
     let emittedBytes = 0;
     const answers = Object.fromEntries(
       Object.entries(http ?? {}).map(([url, answer]) => [url, [answer].flat()]),
     );
+    const results = new Map(
+      Object.entries(endpoints).map(([id, result]) => [id, Array.isArray(result) ? result : [result]]),
+    );
+    const record = (endpoint, input, idempotencyKey) => {
+      this.calls.push({ endpoint, input: JSON.parse(input), ...(idempotencyKey && { idempotencyKey }) });
+      if (results.has(endpoint)) return results.get(endpoint);
+      throw new CallError("denied", `endpoint \`${endpoint}\`: the test has no answer for it`);
+    };
     super(jobId, {
       endpoint: () => endpoint,
       attempt: () => attempt,
@@ -64,6 +74,16 @@ export class TestContext extends Context {
         if (more.length) answers[request.url] = more;
         if (answer instanceof HttpError) throw answer;
         return answer;
+      },
+      submit: (...call) => {
+        record(...call);
+        return `test-job-${this.calls.length}`;
+      },
+      call: (...call) => {
+        const results = record(...call);
+        const result = results.length > 1 ? results.shift() : results[0];
+        if (result instanceof CallError) throw result;
+        return JSON.stringify(result);
       },
     });
     this.#answersFetch = http !== undefined;

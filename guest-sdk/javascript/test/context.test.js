@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Cancelled, http } from "gristmill-sdk";
+import { CallError, Cancelled, http } from "gristmill-sdk";
 import { TestContext } from "gristmill-sdk/testing";
 
 const URL = "https://example.com/";
@@ -67,6 +67,36 @@ test("HTTP answers come in their order, and the last repeats", async () => {
 
 test("an unknown URL is denied", () => {
   assert.throws(() => new TestContext().httpSend({ method: "GET", url: URL }), { kind: "denied" });
+});
+
+test("results of other endpoints come in their order, and the last repeats", async () => {
+  const job = { id: "call1-a", status: "FAILED", error: "no flour" };
+  const count = [new CallError("failed", undefined, job), { words: 6 }];
+  const ctx = new TestContext({ endpoints: { count } });
+  const output = await ctx.run(async (_job, ctx) => {
+    await assert.rejects(ctx.call("count", { text: "rye" }), {
+      kind: "failed",
+      job,
+      message: "job `call1-a` is FAILED: no flour",
+    });
+    const id = await ctx.submit("count", { text: "oat" }, { idempotencyKey: "k" });
+    return [id, await ctx.call("count", {}), await ctx.call("count", {})];
+  }, 1);
+  assert.deepEqual(output, ["test-job-2", { words: 6 }, { words: 6 }]);
+  assert.deepEqual(ctx.calls[1], {
+    endpoint: "count",
+    input: { text: "oat" },
+    idempotencyKey: "k",
+  });
+});
+
+test("an unknown endpoint is denied with the job's error", async () => {
+  const ctx = new TestContext();
+  await assert.rejects(ctx.run((_job, ctx) => ctx.submit("count", {}), 1), {
+    name: "Failed",
+    message: "endpoint `count`: the test has no answer for it",
+  });
+  await assert.rejects(ctx.call("count", { n: NaN }), { kind: "invalid-request" });
 });
 
 test("fetch has the prepared answers while the handler runs", async () => {

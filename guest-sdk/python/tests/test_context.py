@@ -2,8 +2,8 @@
 
 import unittest
 
-from gristmill import Cancelled, EmitError, S3Config, context, http
-from gristmill.testing import TestContext
+from gristmill import CallError, Cancelled, EmitError, Failed, FailedJob, S3Config, context, http
+from gristmill.testing import Call, TestContext
 
 URL = "https://example.com/"
 
@@ -87,6 +87,33 @@ class Http(unittest.TestCase):
         with self.assertRaises(http.Error) as caught:
             TestContext().http_send(http.Request("GET", URL))
         self.assertEqual(caught.exception.kind, "denied")
+
+
+class Endpoints(unittest.TestCase):
+    def test_results_come_in_their_order_and_the_last_repeats(self) -> None:
+        job = FailedJob("call1-a", "FAILED", "no flour")
+        ctx = TestContext(endpoints={"count": [CallError("failed", job=job), {"words": 6}]})
+
+        def words(job):
+            ctx = context()
+            try:
+                ctx.call("count", {"text": "rye"})
+            except CallError as error:
+                assert (error.kind, error.job and error.job.error) == ("failed", "no flour")
+                assert str(error) == "job `call1-a` is FAILED: no flour"
+            id = ctx.submit("count", {"text": "oat"}, idempotency_key="k")
+            return [id, ctx.call("count", {}), ctx.call("count", {})]
+
+        self.assertEqual(ctx.run(words, 1), ["test-job-2", {"words": 6}, {"words": 6}])
+        self.assertEqual(ctx.calls[1], Call("count", {"text": "oat"}, "k"))
+
+    def test_an_unknown_endpoint_is_denied_with_the_job_error(self) -> None:
+        ctx = TestContext()
+        with self.assertRaisesRegex(Failed, "^endpoint `count`: the test has no answer for it$"):
+            ctx.run(lambda job: context().submit("count", {}), 1)
+        with self.assertRaises(CallError) as caught:
+            ctx.call("count", {"x": object()})
+        self.assertEqual(caught.exception.kind, "invalid-request")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::bindings::exports::gristmill::handler::run::{self, Job};
-use crate::bindings::gristmill::handler::{context, http as wit_http, log, output, types};
-use crate::{Context, EmitError, Error, Failure, Handler, Level, S3Config, http};
+use crate::bindings::gristmill::handler::{
+    context, endpoints, http as wit_http, log, output, types,
+};
+use crate::{
+    CallError, Context, EmitError, Error, FailedJob, Failure, Handler, Level, S3Config, http,
+};
 
 /// Runs one job: the body of the export that [`handler!`](crate::handler) writes.
 pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, run::Error> {
+    begin();
     let ctx = Context::new(job.id, Host);
     handler.handle(&ctx, job.input).map_err(|error| match error {
         Error::InvalidInput(failure) => run::Error::InvalidInput(lower_failure(failure)),
@@ -25,10 +30,17 @@ pub fn handle<Shape>(handler: &impl Handler<Shape>, job: Job) -> Result<String, 
 pub fn init(init: fn() -> Result<(), Error>) -> Result<(), String> {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.load(Ordering::Relaxed) {
+        begin();
         init().map_err(|error| error.to_string())?;
         IS_DONE.store(true, Ordering::Relaxed);
     }
     Ok(())
+}
+
+/// Prepares the instance before the first line of the handler's own code runs.
+fn begin() {
+    #[cfg(any(feature = "log", feature = "tracing"))]
+    crate::logging::install();
 }
 
 fn lower_failure(failure: Failure) -> types::Failure {
@@ -113,5 +125,35 @@ impl Host {
                 wit_http::HttpError::Other(what) => http::Error::Other(what),
             }),
         }
+    }
+    pub(crate) fn submit(
+        &self,
+        endpoint: &str,
+        input: &str,
+        key: Option<&str>,
+    ) -> Result<String, CallError> {
+        endpoints::submit(endpoint, input, key).map_err(lift_call_error)
+    }
+
+    pub(crate) fn call(
+        &self,
+        endpoint: &str,
+        input: &str,
+        key: Option<&str>,
+    ) -> Result<String, CallError> {
+        endpoints::call(endpoint, input, key).map_err(lift_call_error)
+    }
+}
+
+fn lift_call_error(error: endpoints::CallError) -> CallError {
+    match error {
+        endpoints::CallError::Denied(why) => CallError::Denied(why),
+        endpoints::CallError::InvalidRequest(why) => CallError::InvalidRequest(why),
+        endpoints::CallError::LimitReached(why) => CallError::LimitReached(why),
+        endpoints::CallError::Failed(endpoints::FailedJob { id, status, error }) => {
+            CallError::Failed(FailedJob { id, status, error })
+        }
+        endpoints::CallError::Timeout(why) => CallError::Timeout(why),
+        endpoints::CallError::Other(why) => CallError::Other(why),
     }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::testing::Chunk;
-use crate::{EmitError, Level, S3Config, http};
+use crate::testing::{Call, Chunk};
+use crate::{CallError, EmitError, Level, S3Config, http};
 
 pub(crate) type HttpResult = Result<http::Response, http::Error>;
+
+pub(crate) type CallResult = Result<Value, CallError>;
 
 /// Shared between a `Context` and the `TestContext` around it.
 #[derive(Debug, Clone, Default)]
@@ -29,12 +31,15 @@ pub(crate) struct State {
     pub(crate) emit_closed: bool,
     /// Answers by URL, in order; the last one repeats.
     pub(crate) responses: HashMap<String, VecDeque<HttpResult>>,
+    /// Answers by endpoint, in the same way.
+    pub(crate) call_results: HashMap<String, VecDeque<CallResult>>,
 
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) chunk_bytes: u64,
     pub(crate) progress: Vec<Value>,
     pub(crate) logs: Vec<(Level, String)>,
     pub(crate) requests: Vec<http::Request>,
+    pub(crate) calls: Vec<Call>,
     pub(crate) retired: bool,
 }
 
@@ -50,11 +55,13 @@ impl Default for State {
             emit_limit_bytes: None,
             emit_closed: false,
             responses: HashMap::new(),
+            call_results: HashMap::new(),
             chunks: Vec::new(),
             chunk_bytes: 0,
             progress: Vec::new(),
             logs: Vec::new(),
             requests: Vec::new(),
+            calls: Vec::new(),
             retired: false,
         }
     }
@@ -125,15 +132,51 @@ impl Host {
 
     pub(crate) fn http_send(&self, request: http::Request) -> HttpResult {
         let mut state = self.state();
-        let answer = match state.responses.get_mut(&request.url) {
-            Some(answers) if answers.len() > 1 => answers.pop_front(),
-            Some(answers) => answers.front().cloned(),
-            None => None,
-        };
+        let answer = next(&mut state.responses, &request.url);
         let url = request.url.clone();
         state.requests.push(request);
         answer.unwrap_or(Err(http::Error::Denied(url)))
     }
+
+    /// Uses up no answer: those are the results of `call`.
+    pub(crate) fn submit(
+        &self,
+        endpoint: &str,
+        input: &str,
+        key: Option<&str>,
+    ) -> Result<String, CallError> {
+        let mut state = self.state();
+        state.calls.push(Call::new(endpoint, input, key));
+        match state.call_results.contains_key(endpoint) {
+            true => Ok(format!("test-job-{}", state.calls.len())),
+            false => Err(not_prepared(endpoint)),
+        }
+    }
+
+    pub(crate) fn call(
+        &self,
+        endpoint: &str,
+        input: &str,
+        key: Option<&str>,
+    ) -> Result<String, CallError> {
+        let mut state = self.state();
+        state.calls.push(Call::new(endpoint, input, key));
+        let answer = next(&mut state.call_results, endpoint);
+        answer.unwrap_or_else(|| Err(not_prepared(endpoint))).map(|output| output.to_string())
+    }
+}
+
+/// The next answer of several in order; the last one repeats.
+fn next<T: Clone>(answers: &mut HashMap<String, VecDeque<T>>, name: &str) -> Option<T> {
+    match answers.get_mut(name) {
+        Some(answers) if answers.len() > 1 => answers.pop_front(),
+        Some(answers) => answers.front().cloned(),
+        None => None,
+    }
+}
+
+fn not_prepared(endpoint: &str) -> CallError {
+    CallError::Denied(format!("endpoint `{endpoint}`: the test has no answer for it"))
 }
 
 /// Like the host for a handler's output: one JSON value, or the job fails.

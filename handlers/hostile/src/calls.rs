@@ -1,6 +1,7 @@
 //! Floods of calls that the host must answer, and calls that never end.
 
 use gristmill_sdk::{Context, Error};
+use serde::Serialize;
 use wasip2::cli::stderr::get_stderr;
 use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::io::poll::{Pollable, poll};
@@ -54,4 +55,23 @@ pub fn emit(ctx: &Context, count: usize, bytes: usize) -> Result<usize, Error> {
         ctx.emit(&value)?;
     }
     Ok(count)
+}
+
+/// The input of a further job of this handler.
+#[derive(Serialize)]
+struct Next {
+    op: &'static str,
+    count: usize,
+    path: String,
+}
+
+pub fn circle(ctx: &Context, count: usize) -> Result<usize, Error> {
+    let next = Next { op: "circle", count: count + 1, path: String::new() };
+    ctx.submit(&ctx.endpoint(), &next)?;
+    Ok(count)
+}
+
+pub fn flood(ctx: &Context, count: usize, bytes: usize) -> usize {
+    let next = Next { op: "log", count: 0, path: "x".repeat(bytes) };
+    (0..count).take_while(|_| ctx.submit(&ctx.endpoint(), &next).is_ok()).count()
 }

@@ -54,6 +54,8 @@ enum Op {
     Churn,
     Races,
     Locks,
+    Circle,
+    Flood,
 }
 
 #[derive(Serialize)]
@@ -91,6 +93,8 @@ fn attack(ctx: &Context, input: Input) -> Result<Output, Error> {
         Op::Churn => disk::churn(&path),
         Op::Races => Output::Done(disk::races(&path, count)?),
         Op::Locks => Output::Done(disk::locks(&path, count)?),
+        Op::Circle => Output::Done(calls::circle(ctx, count)?),
+        Op::Flood => Output::Done(calls::flood(ctx, count, bytes)),
     })
 }
 

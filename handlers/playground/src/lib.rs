@@ -22,6 +22,8 @@ struct Input {
     message: Option<String>,
     name: Option<String>,
     url: Option<String>,
+    endpoint: Option<String>,
+    key: Option<String>,
     ms: Option<u64>,
     delay_ms: Option<u64>,
     count: Option<u64>,
@@ -56,6 +58,8 @@ enum Op {
     Args,
     Sha256,
     Fetch,
+    Submit,
+    Call,
     Remember,
     S3,
     Trace,
@@ -148,6 +152,14 @@ fn play(ctx: &Context, mut input: Input) -> Result<Output, Error> {
         Op::Args => Ok(Output::Args { args: std::env::args().collect() }),
         Op::Sha256 => Ok(ops::sha256(input.rounds.unwrap_or(1))),
         Op::Fetch => ops::fetch(ctx, required("url", input.url)?),
+        Op::Submit | Op::Call => {
+            let endpoint = required("endpoint", input.endpoint)?;
+            let job = ops::Job { input: required("value", input.value)?, key: input.key };
+            match input.op {
+                Some(Op::Submit) => ops::submit(ctx, &endpoint, &job),
+                _ => ops::call(ctx, &endpoint, &job),
+            }
+        }
         Op::Remember => Ok(ops::remember(input.value)),
         Op::S3 => Ok(ops::s3(ctx)),
         Op::Trace => Ok(Output::Trace { trace_parent: ctx.trace_parent() }),

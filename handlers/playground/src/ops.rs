@@ -110,6 +110,26 @@ pub fn fetch(ctx: &Context, url: String) -> Result<Output, Error> {
     })
 }
 
+/// A job for another endpoint.
+pub struct Job {
+    pub input: Box<RawValue>,
+    pub key: Option<String>,
+}
+
+pub fn submit(ctx: &Context, endpoint: &str, Job { input, key }: &Job) -> Result<Output, Error> {
+    Ok(Output::Text(match key {
+        Some(key) => ctx.submit_with_key(endpoint, input, key)?,
+        None => ctx.submit(endpoint, input)?,
+    }))
+}
+
+pub fn call(ctx: &Context, endpoint: &str, Job { input, key }: &Job) -> Result<Output, Error> {
+    Ok(Output::Bare(match key {
+        Some(key) => ctx.call_with_key(endpoint, input, key)?,
+        None => ctx.call(endpoint, input)?,
+    }))
+}
+
 /// Returns the value that an earlier job left here: none, if every job has its own instance.
 pub fn remember(value: Option<Box<RawValue>>) -> Output {
     static MEMORY: Mutex<Option<Box<RawValue>>> = Mutex::new(None);

@@ -101,6 +101,19 @@ fn fetch_answers_status_and_body() {
     assert_eq!(error.message(), "missing field `url`");
 }
 
+#[test]
+fn other_endpoints_are_called() {
+    let ctx = TestContext::new().with_call("other", Ok(json!({ "words": 2 })));
+    let call = r#"{"op":"call","endpoint":"other","value":{"n":9007199254740993},"key":"k"}"#;
+    assert_eq!(ctx.run_json(play, call).unwrap(), r#"{"words":2}"#);
+    let submit = r#"{"op":"submit","endpoint":"other","value":{}}"#;
+    assert_eq!(ctx.run_json(play, submit).unwrap(), r#""test-job-2""#);
+    let keys = ctx.calls().into_iter().map(|call| call.idempotency_key);
+    assert_eq!(keys.collect::<Vec<_>>(), [Some("k".to_owned()), None]);
+    let error = ctx.run_json(play, r#"{"op":"call","endpoint":"other"}"#).unwrap_err();
+    assert_eq!(error.message(), "missing field `value`");
+}
+
 /// Natively both calls share one memory; on the platform the second would answer null as well.
 #[test]
 fn remember_answers_what_was_left() {

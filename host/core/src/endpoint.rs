@@ -90,6 +90,9 @@ pub struct Endpoint {
     /// have no value.
     #[serde(default)]
     pub propagates_traces: bool,
+    /// The endpoints that its handlers may submit jobs to. Records of older hosts have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub call_endpoints: Vec<EndpointId>,
     /// Environment variables; they override those of the template.
     pub env: BTreeMap<String, String>,
     /// The network volume that its handlers see. Records of older hosts have none.
@@ -203,6 +206,7 @@ impl Endpoint {
             rate_limits: BTreeMap::new(),
             allowed_hosts: AllowedHosts::default(),
             propagates_traces: false,
+            call_endpoints: Vec::new(),
             env: BTreeMap::new(),
             network_volume: None,
             webhook_secrets: WebhookSecrets::generate(),

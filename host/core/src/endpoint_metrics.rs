@@ -38,6 +38,8 @@ pub enum SubmittedBy {
     Run,
     /// `/runsync`, and the OpenAI routes, which wait for their jobs too.
     RunSync,
+    /// The handler of another job.
+    Handler,
 }
 
 /// The limit that refused a submission.
@@ -146,7 +148,7 @@ macro_rules! labels {
     };
 }
 
-labels!(SubmittedBy { Run: "run", RunSync: "runsync" });
+labels!(SubmittedBy { Run: "run", RunSync: "runsync", Handler: "handler" });
 labels!(RefusedFor {
     RateLimited: "rate_limited",
     ConcurrencyLimited: "concurrency_limited",
@@ -383,7 +385,7 @@ mod tests {
             (0..times).for_each(|_| metrics.finished(status));
         }
         let totals = metrics.totals();
-        assert_eq!(totals.submitted, [1, 2]);
+        assert_eq!(totals.submitted, [1, 2, 0]);
         assert_eq!(totals.refused, [1, 2, 3, 4]);
         assert_eq!(totals.finished, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let labels = FinishedAs::ALL.map(|end| (end.status(), end.reason()));

@@ -25,21 +25,83 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// Names a job: `[sync-]<uuidv7>-<shard>`. The id shows the operation that submitted the job.
+/// Names a job: `[sync-|call<depth>-]<uuidv7>-<shard>`. The id shows how the job was submitted, so that
+/// the depth of a handler's job is wherever its id is, also after a crash or a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId {
     uuid: Uuid,
     shard: ShardId,
-    is_sync: bool,
+    submission: Submission,
 }
 
 /// How a job was submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Submission {
     /// By `/run`: the client fetches the result later.
     Async,
     /// By `/runsync`: the client waits for the result.
     Sync,
+    /// By the handler of another job.
+    Handler(CallDepth),
+}
+
+/// The number of handlers between a job and the client that caused it: 1 for a job that was submitted by
+/// the handler of a client's job, up to [`CallDepth::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallDepth(u8);
+
+impl CallDepth {
+    /// The greatest depth. It ends handlers that call each other in a circle.
+    pub const MAX: u8 = 8;
+
+    /// The depth of a job that the handler of a job with this submission submits; `None` beyond the
+    /// greatest depth.
+    pub fn below(caller: Submission) -> Option<Self> {
+        match caller {
+            Submission::Async | Submission::Sync => Some(Self(1)),
+            Submission::Handler(Self(depth)) => Self::new(depth.saturating_add(1)),
+        }
+    }
+
+    fn new(depth: u8) -> Option<Self> {
+        (1..=Self::MAX).contains(&depth).then_some(Self(depth))
+    }
+
+    /// The depth as a number.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl Submission {
+    /// The byte of a stored id.
+    fn code(self) -> u8 {
+        match self {
+            Self::Async => 0,
+            Self::Sync => 1,
+            Self::Handler(CallDepth(depth)) => depth.saturating_add(1),
+        }
+    }
+
+    fn of_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Async),
+            1 => Some(Self::Sync),
+            code => CallDepth::new(code.saturating_sub(1)).map(Self::Handler),
+        }
+    }
+
+    /// Splits the text of an id, or its beginning, into the way of its submission and the rest.
+    fn split(text: &str) -> (Self, &str) {
+        if let Some(rest) = text.strip_prefix("sync-") {
+            return (Self::Sync, rest);
+        }
+        let of_handler = || {
+            let (depth, rest) = text.strip_prefix("call")?.split_once('-')?;
+            Some((Self::Handler(CallDepth::new(depth.parse().ok()?)?), rest))
+        };
+        of_handler().unwrap_or((Self::Async, text))
+    }
 }
 
 /// The error for a text that is not a job id. Job ids are opaque to clients, so the answer is
@@ -51,12 +113,17 @@ pub struct InvalidJobId;
 impl JobId {
     /// A new id, later than every id made before it in this shard.
     pub fn generate(submission: Submission, shard: ShardId) -> Self {
-        Self { uuid: Uuid::now_v7(), shard, is_sync: submission == Submission::Sync }
+        Self { uuid: Uuid::now_v7(), shard, submission }
     }
 
     /// How the job was submitted.
     pub fn submission(self) -> Submission {
-        if self.is_sync { Submission::Sync } else { Submission::Async }
+        self.submission
+    }
+
+    /// The beginning of an id's text without the part that shows how the job was submitted.
+    pub fn without_submission(text: &str) -> &str {
+        Submission::split(text).1
     }
 
     /// The id as 19 bytes, for storage; [`JobId::from_bytes`] is the inverse.
@@ -64,9 +131,9 @@ impl JobId {
         let mut bytes = [0; 19];
         let (uuid, rest) = bytes.split_at_mut(16);
         uuid.copy_from_slice(self.uuid.as_bytes());
-        let (shard, is_sync) = rest.split_at_mut(2);
+        let (shard, submission) = rest.split_at_mut(2);
         shard.copy_from_slice(&self.shard.0.to_be_bytes());
-        is_sync.copy_from_slice(&[u8::from(self.is_sync)]);
+        submission.copy_from_slice(&[self.submission.code()]);
         bytes
     }
 
@@ -76,19 +143,21 @@ impl JobId {
     /// [`InvalidJobId`] for any other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidJobId> {
         let (uuid, rest) = bytes.split_first_chunk::<16>().ok_or(InvalidJobId)?;
-        let [shard_high, shard_low, is_sync @ (0 | 1)] = *rest else { return Err(InvalidJobId) };
+        let [shard_high, shard_low, submission] = *rest else { return Err(InvalidJobId) };
         Ok(Self {
             uuid: Uuid::from_bytes(*uuid),
             shard: ShardId(u16::from_be_bytes([shard_high, shard_low])),
-            is_sync: is_sync == 1,
+            submission: Submission::of_code(submission).ok_or(InvalidJobId)?,
         })
     }
 }
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_sync {
-            f.write_str("sync-")?;
+        match self.submission {
+            Submission::Async => {}
+            Submission::Sync => f.write_str("sync-")?,
+            Submission::Handler(CallDepth(depth)) => write!(f, "call{depth}-")?,
         }
         write!(f, "{}-{}", self.uuid.hyphenated(), self.shard)
     }
@@ -98,10 +167,7 @@ impl FromStr for JobId {
     type Err = InvalidJobId;
 
     fn from_str(text: &str) -> Result<Self, InvalidJobId> {
-        let (is_sync, rest) = match text.strip_prefix("sync-") {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
+        let (submission, rest) = Submission::split(text);
         let (uuid, shard) = rest.rsplit_once('-').ok_or(InvalidJobId)?;
         if uuid.len() != 36 || !is_lower_hex(shard.as_bytes(), 4) {
             return Err(InvalidJobId);
@@ -109,7 +175,7 @@ impl FromStr for JobId {
         let id = Self {
             uuid: Uuid::try_parse(uuid).map_err(|_| InvalidJobId)?,
             shard: ShardId(u16::from_str_radix(shard, 16).map_err(|_| InvalidJobId)?),
-            is_sync,
+            submission,
         };
         // Only the exact spelling of the host names the job.
         if id.to_string() == text { Ok(id) } else { Err(InvalidJobId) }
@@ -128,14 +194,30 @@ mod tests {
 
     #[test]
     fn job_ids_survive_text_and_bytes() {
-        for submission in [Submission::Async, Submission::Sync] {
+        let depths = (1..=CallDepth::MAX).map(|depth| Submission::Handler(CallDepth(depth)));
+        for submission in [Submission::Async, Submission::Sync].into_iter().chain(depths) {
             let id = JobId::generate(submission, ShardId(0xa0f));
             let text = id.to_string();
             assert_eq!(text.parse(), Ok(id));
             assert_eq!(JobId::from_bytes(&id.to_bytes()), Ok(id));
             assert_eq!(id.submission(), submission);
             assert_eq!(text.starts_with("sync-"), submission == Submission::Sync);
+            assert_eq!(text.starts_with("call"), matches!(submission, Submission::Handler(_)));
+            assert_eq!(JobId::without_submission(&text).len(), 41);
             assert!(text.ends_with("-0a0f"));
+        }
+    }
+
+    #[test]
+    fn a_chain_of_calls_ends() {
+        let depths = std::iter::successors(CallDepth::below(Submission::Sync), |depth| {
+            CallDepth::below(Submission::Handler(*depth))
+        });
+        assert_eq!(depths.map(CallDepth::get).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        let mut bytes = JobId::generate(Submission::Sync, ShardId(1)).to_bytes();
+        for code in [10, 255] {
+            bytes[18] = code;
+            assert_eq!(JobId::from_bytes(&bytes), Err(InvalidJobId));
         }
     }
 
@@ -149,6 +231,11 @@ mod tests {
             id.to_uppercase().replace("0001", "000A"),
             format!("{id}0"),
             format!("sync-sync-{id}"),
+            format!("call0-{id}"),
+            format!("call9-{id}"),
+            format!("call01-{id}"),
+            format!("call-{id}"),
+            format!("call1-sync-{id}"),
             id.replace("-0001", "-+001"),
             id.chars().filter(|c| *c != '-').collect(),
         ];

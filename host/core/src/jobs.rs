@@ -8,95 +8,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::endpoint::Deployment;
-use crate::endpoint_metrics::{RefusedFor, SubmittedBy};
-use crate::id::{EndpointId, JobId, OwnerId, Submission};
-use crate::idempotency::Idempotency;
+use crate::id::{EndpointId, JobId};
 use crate::job::JobStatus;
 use crate::job_filter::JobSearch;
-use crate::limits::{
-    OUTPUT_BYTES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN, STREAM_PAGE_BYTES_MAX,
-    STREAM_PAGE_CHUNKS_MAX,
-};
+use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use crate::listing::{JobPage, JobQuery};
 use crate::payload::Json;
-use crate::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
-use crate::record::{JobCounts, JobRecord, NewJob, S3Config, StreamPosition};
-use crate::retention::Retention;
+use crate::policy::Strictness;
+use crate::record::{JobCounts, JobRecord, StreamPosition};
 use crate::signals::{JobWatch, Signals};
-use crate::store::{JobStore, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
-use crate::stream::{Position, StreamPage, list_of_outputs};
-use crate::tags::Tags;
+use crate::store::{JobStore, RetryAnswer, StoreError};
+use crate::stream::{Position, StreamPage, output_of};
+use crate::submissions::submit;
+pub use crate::submissions::{SubmitError, SubmitMode, SubmitRequest, Submitted};
 use crate::time::Timestamp;
-use crate::trace::TraceContext;
 use crate::workers::{WorkerCounts, Workers};
-
-/// A request of `/run` or `/runsync`.
-#[derive(Debug, Clone)]
-pub struct SubmitRequest {
-    /// The owner of the calling key.
-    pub owner: OwnerId,
-    /// The handler's input.
-    pub input: Json,
-    /// Timeout, ttl and priority, if given.
-    pub policy: PolicyRequest,
-    /// The URL to call when the job ends.
-    pub webhook: Option<String>,
-    /// Object-storage settings for the handler.
-    pub s3_config: Option<S3Config>,
-    /// The operation, and how long its result is kept.
-    pub mode: SubmitMode,
-    /// The hashes by which a duplicate of the submission is recognised.
-    pub idempotency: Option<Idempotency>,
-    /// By which clients find the job.
-    pub tags: Option<Tags>,
-    /// Its position in a distributed trace.
-    pub trace: Option<TraceContext>,
-}
-
-/// The limit that an error of the store reports; `None` for another error.
-fn refused_for(error: &StoreError) -> Option<RefusedFor> {
-    match error {
-        StoreError::Full(StoreFull::Disk(_)) => Some(RefusedFor::DiskFull),
-        StoreError::Full(_) => Some(RefusedFor::QueueFull),
-        _ => None,
-    }
-}
-
-/// An accepted submission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Submitted {
-    /// Its job.
-    pub id: JobId,
-    /// Whether the submission is a duplicate; then its job may have been deleted since.
-    pub is_repeated: bool,
-}
-
-/// The operation that submits a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubmitMode {
-    /// `/run`.
-    Async,
-    /// `/runsync`.
-    Sync {
-        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the
-        /// call, or 0 without one.
-        kept_ms: u64,
-    },
-}
-
-/// Why a submission was not accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// A number of the policy is outside its bounds.
-    #[error(transparent)]
-    Policy(#[from] PolicyOutOfBounds),
-    /// The store did not accept the job.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The Idempotency-Key was used for another submission.
-    #[error("this Idempotency-Key was sent before with another operation or body")]
-    KeyReused,
-}
 
 /// A job as a client sees it.
 #[derive(Debug, Clone)]
@@ -179,51 +105,7 @@ impl Jobs {
         if !self.is_accepting() {
             return Err(StoreError::Closed.into());
         }
-        let default_timeout_ms = deployment.endpoint.execution_timeout_ms;
-        let policy = request.policy.resolve(default_timeout_ms, self.strictness)?;
-        let chosen = request.policy.resolve_retention(self.strictness)?;
-        let (submission, default_ms) = match request.mode {
-            SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
-            SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
-        };
-        let id = JobId::generate(submission, self.store.shard());
-        let metrics = deployment.incarnation.metrics();
-        let submitted = self
-            .store
-            .submit(NewJob {
-                id,
-                endpoint: deployment.endpoint.id.clone(),
-                owner: request.owner,
-                input: request.input,
-                policy,
-                retention: Retention {
-                    default_ms,
-                    chosen: chosen.or(deployment.endpoint.retention),
-                },
-                webhook: request.webhook,
-                s3_config: request.s3_config,
-                may_linger: submission == Submission::Sync,
-                waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
-                idempotency: request.idempotency,
-                incarnation: deployment.incarnation.clone(),
-                tags: request.tags,
-                trace: request.trace,
-            })
-            .await;
-        if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
-            metrics.refused(why);
-        }
-        match submitted? {
-            SubmitAnswer::Queued => {
-                metrics.submitted(match request.mode {
-                    SubmitMode::Async => SubmittedBy::Run,
-                    SubmitMode::Sync { .. } => SubmittedBy::RunSync,
-                });
-                Ok(Submitted { id, is_repeated: false })
-            }
-            SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),
-            SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
-        }
+        submit(&*self.store, deployment, request, self.strictness).await
     }
 
     /// The job's record. `None`: it is unknown, deleted, or another endpoint's.
@@ -254,7 +136,7 @@ impl Jobs {
     pub async fn document(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
-            JobStatus::Completed => self.output(&record).await?,
+            JobStatus::Completed => output_of(&*self.store, &record).await?,
             JobStatus::Failed => self.store.output(record.id).await?,
             JobStatus::InProgress => record.progress.clone(),
             JobStatus::InQueue => {
@@ -272,16 +154,6 @@ impl Jobs {
     /// Those of the store.
     pub async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {
         self.store.input(id).await
-    }
-
-    async fn output(&self, record: &JobRecord) -> Result<Option<Json>, StoreError> {
-        let returned = self.store.output(record.id).await?;
-        match returned {
-            Some(value) if value.is_null() && record.chunk_count > 0 => {
-                list_of_outputs(&*self.store, record).await
-            }
-            other => Ok(other),
-        }
     }
 
     /// Waits until the job has ended or `wait` is over, and returns its record at that time.

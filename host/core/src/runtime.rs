@@ -16,6 +16,7 @@ use crate::digest::ComponentDigest;
 use crate::disk_space::Shortage;
 use crate::endpoint::Deployment;
 pub use crate::failure_reason::FailureReason;
+use crate::handler_call::{CallError, HandlerCall};
 use crate::id::{EndpointId, JobId, OwnerId, VolumeId};
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::metrics::DurationTotals;
@@ -166,9 +167,32 @@ pub trait AttemptSink: Send + Sync {
     /// runtime has limited its length and the attempt's total, and removed control characters.
     fn log(&self, level: LogLevel, line: &str);
 
+    /// Submits a job of the handler, and returns its id once it is on stable storage.
+    ///
+    /// # Errors
+    /// [`CallError`]. A sink without a host refuses every call.
+    async fn submit(&self, _call: HandlerCall) -> Result<JobId, CallError> {
+        Err(no_host())
+    }
+
+    /// Submits a job of the handler and waits for its output, until shortly before the attempt's
+    /// deadline.
+    ///
+    /// # Errors
+    /// [`CallError`]. A sink without a host refuses every call.
+    async fn call(&self, _call: HandlerCall) -> Result<Json, CallError> {
+        Err(no_host())
+    }
+
     /// Receives the handler's stack at the time of its trap, the innermost frame first. Called only
     /// by a runtime that is configured to explain traps.
     fn trapped(&self, _stack: Vec<StackCall>) {}
+}
+
+fn no_host() -> CallError {
+    let error = "this handler runs without a host, so that there are no other endpoints to call; deploy it, \
+                 or answer the call in a native test with `TestContext`";
+    CallError::Denied(error.to_owned())
 }
 
 /// One call on a handler's stack.

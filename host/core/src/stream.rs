@@ -40,6 +40,23 @@ pub struct StreamPage {
 /// milliseconds, by a thread that may block.
 const JOIN_INLINE_BYTES_MAX: u64 = 256 << 10;
 
+/// The output of a COMPLETED job: the value that its handler returned, or the list of the outputs of its
+/// chunks in place of `null`. `None` if the job was deleted, or the list would be too large.
+///
+/// # Errors
+/// Those of the store.
+pub async fn output_of(
+    store: &dyn JobStore,
+    record: &JobRecord,
+) -> Result<Option<Json>, StoreError> {
+    match store.output(record.id).await? {
+        Some(value) if value.is_null() && record.chunk_count > 0 => {
+            list_of_outputs(store, record).await
+        }
+        other => Ok(other),
+    }
+}
+
 /// The outputs of all chunks of a job as one JSON list, in order. `None` when the list would be
 /// larger than an output may be, while the chunks themselves can still be read, or when the job was
 /// deleted meanwhile.

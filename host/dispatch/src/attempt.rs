@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use gristmill_core::endpoint::{Deployment, EndpointIncarnation};
 use gristmill_core::endpoint_metrics::{AttemptValues, FinishedAs};
-use gristmill_core::id::EndpointId;
+use gristmill_core::handler_call::{CallError, HandlerCall};
+use gristmill_core::handler_calls::Caller;
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job_event_notice::JobEventNotice;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::payload::Json;
@@ -49,11 +51,20 @@ pub(crate) async fn run(
     let spans = AttemptSpans::open(&shared.tracer, job.trace);
     let trace = spans.as_ref().map_or(job.trace, |spans| Some(spans.context()));
     let stop = CancellationToken::new();
+    let deadline = Instant::now() + Duration::from_millis(timeout_ms);
+    let caller = Caller {
+        job: lease.job,
+        owner: job.owner.clone(),
+        deployment: deployment.clone(),
+        trace,
+        deadline,
+    };
     let sink = Arc::new(Sink {
         shared: shared.clone(),
         lease,
         endpoint: endpoint.clone(),
         incarnation: deployment.incarnation.clone(),
+        caller,
         trace: job.trace.map(|trace| trace.trace),
         progress: Mutex::default(),
         has_progress: Notify::new(),
@@ -67,7 +78,7 @@ pub(crate) async fn run(
         s3_config: job.s3_config,
         trace,
         timeout_ms,
-        deadline: Instant::now() + Duration::from_millis(timeout_ms),
+        deadline,
         stop: stop.clone(),
     };
     shared.signals.notify_job_event(
@@ -285,6 +296,8 @@ struct Sink {
     lease: Lease,
     endpoint: EndpointId,
     incarnation: EndpointIncarnation,
+    /// The attempt, for the calls of its handler.
+    caller: Caller,
     /// The trace of the job, for its log lines.
     trace: Option<TraceId>,
     progress: Mutex<Progress>,
@@ -367,6 +380,14 @@ impl AttemptSink for Sink {
             LogLevel::Warn => write!(warn),
             LogLevel::Error => write!(error),
         }
+    }
+
+    async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
+        self.shared.handler_calls.submit(&self.caller, call).await
+    }
+
+    async fn call(&self, call: HandlerCall) -> Result<Json, CallError> {
+        self.shared.handler_calls.call(&self.caller, call).await
     }
 
     fn trapped(&self, stack: Vec<StackCall>) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::catalog::Catalog;
+use gristmill_core::handler_calls::HandlerCalls;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime;
 use gristmill_core::signals::Signals;
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn JobStore>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) handler_calls: HandlerCalls,
     pub(crate) signals: Arc<Signals>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) logs: Arc<Logs>,
@@ -36,10 +38,12 @@ impl Shared {
         logs: Arc<Logs>,
         tracer: Tracer,
     ) -> Self {
+        let handler_calls = HandlerCalls::new(store.clone(), catalog.clone(), signals.clone());
         Self {
             store,
             catalog,
             runtime,
+            handler_calls,
             signals,
             clock,
             logs,

@@ -9,6 +9,8 @@ wasmtime::component::bindgen!({
     imports: {
         "gristmill:handler/output.emit": async | tracing | verbose_tracing,
         "gristmill:handler/http.send": async | tracing | verbose_tracing,
+        "gristmill:handler/endpoints.submit": async | tracing | verbose_tracing,
+        "gristmill:handler/endpoints.call": async | tracing | verbose_tracing,
         default: tracing | verbose_tracing,
     },
     exports: { default: async },

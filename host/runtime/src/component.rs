@@ -35,7 +35,7 @@ const NAME_BYTES_MAX: usize = 256;
 /// All packages and interfaces that a component may import. The list is only for the wording of
 /// refusals; the linker decides about its entries.
 const PROVIDED: [(&str, &str, &[&str]); 8] = [
-    ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http"]),
+    ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http", "endpoints"]),
     ("wasi:io", "0.2", &["error", "poll", "streams"]),
     ("wasi:clocks", "0.2", &["monotonic-clock", "wall-clock"]),
     ("wasi:random", "0.2", &["random", "insecure", "insecure-seed"]),

@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 /// The end of a line that was cut.
 const CUT_MARK: &str = "…";
 
+/// The line in place of the first one that is dropped. The cap leaves room for it.
+const FULL: &str = "the log of this attempt is full (256 KiB): lines that do not fit are dropped";
+
 /// Bytes of standard error that are kept for the error of a handler that ends abnormally.
 const STDERR_TAIL_BYTES_MAX: usize = 1_024;
 
@@ -121,8 +124,11 @@ impl AttemptLog {
         }
         // One more byte for the line break, so that empty lines count too.
         let bytes = state.bytes + line.len() + 1;
-        if bytes > LOG_BYTES_MAX {
+        if bytes > LOG_BYTES_MAX - FULL.len() {
             state.lines_dropped += 1;
+            if state.lines_dropped == 1 {
+                state.sink.log(LogLevel::Warn, FULL);
+            }
             return;
         }
         state.bytes = bytes;
@@ -233,7 +239,9 @@ mod tests {
         let dropped = log.finish();
         let kept: usize = sink.lines().iter().map(|(_, line)| line.len()).sum();
         assert!(kept <= LOG_BYTES_MAX && kept > LOG_BYTES_MAX - 64 * 1024, "{kept}");
-        assert_eq!(dropped + sink.lines().len() as u64, lines);
+        let (_, last) = sink.lines().pop().unwrap();
+        assert_eq!(last, FULL);
+        assert_eq!(dropped + sink.lines().len() as u64 - 1, lines);
     }
 
     #[test]

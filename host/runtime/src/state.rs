@@ -48,6 +48,8 @@ pub(crate) struct State {
     /// Chunks emitted, and their bytes.
     pub(crate) chunks: u64,
     pub(crate) emitted_bytes: u64,
+    /// Calls of other endpoints.
+    pub(crate) calls: u32,
     /// Whether the handler requested that its instance runs no further job.
     pub(crate) retired: bool,
     pub(crate) table: ResourceTable,
@@ -80,6 +82,7 @@ impl State {
             watch,
             chunks: 0,
             emitted_bytes: 0,
+            calls: 0,
             retired: false,
             table,
             http,
@@ -99,7 +102,7 @@ impl State {
             files.begin();
         }
         self.log.begin(sink.clone());
-        (self.chunks, self.emitted_bytes) = (0, 0);
+        (self.chunks, self.emitted_bytes, self.calls) = (0, 0, 0);
         self.attempt = attempt;
         self.sink = sink;
         self.watch = watch;

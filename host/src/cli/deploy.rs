@@ -14,7 +14,7 @@ use serde_json::json;
 use super::client::{ConnectionArgs, EndpointOptions, given, upload};
 use super::local::ComponentSource;
 use super::project::Project;
-use super::{domain_values, output, parse};
+use super::{domain_values, output, parse, test_input};
 
 /// The exit code of an invalid command line that clap cannot detect before files are read.
 const WRONG_COMMAND_LINE: u8 = 2;
@@ -100,7 +100,11 @@ impl Deployable {
                 container_disk_in_gb: project.limits.given_scratch_gb(),
                 ..TemplateInput::default()
             },
-            endpoint: EndpointInput { allowed_hosts: Some(hosts), ..project.limits.document() },
+            endpoint: EndpointInput {
+                allowed_hosts: Some(hosts),
+                call_endpoints: Some(project.call_endpoints.clone()),
+                ..project.limits.document()
+            },
         }
     }
 
@@ -174,6 +178,7 @@ impl DeployArgs {
             max_fuel: options.max_fuel.or(endpoint.max_fuel),
             metering: options.metering.or(endpoint.metering),
             allowed_hosts: options.allowed_hosts.or(endpoint.allowed_hosts),
+            call_endpoints: options.call_endpoints.or(endpoint.call_endpoints),
             ..options
         };
         let deployable = Deployable { name, tag: self.tag, component, template, endpoint };
@@ -194,7 +199,7 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     if as_json {
         output::result(report(&client, &name, &upload, &deployed))?;
     } else {
-        show(&client, &name, &upload, &deployed)?;
+        show(&client, &name, &upload, &deployed, &first_input(&chosen))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -233,6 +238,7 @@ fn show(
     name: &EndpointId,
     upload: &Handler,
     deployed: &DeployedEndpoint,
+    input: &str,
 ) -> anyhow::Result<()> {
     let verb = match deployed {
         DeployedEndpoint::Created { .. } => "created",
@@ -256,8 +262,18 @@ fn show(
             "\nits webhooks are signed with the secret {webhook_secret}, which is not shown again"
         ));
     }
-    output::note(format_args!("\ntry it:\n  gristmill submit {name} --wait --input '{{}}'"));
+    output::note(format_args!("\ntry it:\n  gristmill submit {name} --wait --input {input}"));
     Ok(())
+}
+
+/// The input of a first job as a word of a shell: the project's own one, if a line has room for it.
+fn first_input(chosen: &ComponentSource) -> String {
+    const BYTES_MAX: usize = 120;
+    let own = chosen.project.as_ref().and_then(|project| test_input::beside(&project.dir).ok());
+    let Some(input) = own else { return "'{}'".to_owned() };
+    let text = output::one_line(input.as_str());
+    let has_room = text.len() <= BYTES_MAX && !text.contains('\'');
+    if has_room { format!("'{text}'") } else { "@FILE".to_owned() }
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod project;
 mod run;
 pub mod serve;
 mod test;
+mod test_input;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

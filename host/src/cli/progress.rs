@@ -1,4 +1,5 @@
-//! Progress of slow operations on a terminal. Elsewhere nothing is drawn.
+//! Progress of slow operations: drawn on a terminal. Elsewhere, such as in the log of a build server, a
+//! slow operation is one line.
 
 use std::time::Duration;
 
@@ -8,6 +9,22 @@ use super::output;
 
 /// Interval at which a spinner turns.
 const TURN: Duration = Duration::from_millis(100);
+
+/// Time after which an operation is slow enough for a line.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Does some work. Without a terminal, prints `line` once the work has taken a second.
+pub(crate) async fn noted<T>(line: &str, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    if !output::is_terminal() {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = tokio::time::sleep(SLOW) => output::note(line),
+        }
+    }
+    work.await
+}
 
 /// A bar that fills up with `len` bytes.
 pub(crate) fn bytes_bar(len: u64, what: &str) -> ProgressBar {
@@ -42,6 +59,17 @@ fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_is_done_whether_it_is_quick_or_slow() {
+        for seconds in [0, 5] {
+            let work = async {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                seconds
+            };
+            assert_eq!(noted("compiling", work).await, seconds);
+        }
+    }
 
     #[test]
     fn the_templates_are_valid() {

@@ -48,6 +48,8 @@ pub(crate) struct Project {
     pub(crate) env: BTreeMap<String, String>,
     /// Hosts that the handler may call.
     pub(crate) allowed_hosts: Vec<HostPattern>,
+    /// Endpoints that the handler may call.
+    pub(crate) call_endpoints: Vec<EndpointId>,
 }
 
 /// The table `[handler]`.
@@ -86,6 +88,8 @@ struct Document {
     env: BTreeMap<String, String>,
     #[serde(default)]
     network: Network,
+    #[serde(default)]
+    endpoints: Endpoints,
 }
 
 /// The table `[network]`.
@@ -93,6 +97,13 @@ struct Document {
 #[serde(deny_unknown_fields, default)]
 struct Network {
     allow: Vec<HostPattern>,
+}
+
+/// The table `[endpoints]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Endpoints {
+    call: Vec<EndpointId>,
 }
 
 impl Project {
@@ -111,7 +122,7 @@ impl Project {
     }
 
     fn parse(dir: &Path, text: &str) -> anyhow::Result<Self> {
-        let Document { handler, limits, env, network } = toml::from_str(text)?;
+        let Document { handler, limits, env, network, endpoints } = toml::from_str(text)?;
         if let Err(wrong) = limits.check() {
             bail!("in [limits], {wrong}");
         }
@@ -120,7 +131,14 @@ impl Project {
                 bail!("in [env], {wrong}");
             }
         }
-        Ok(Self { dir: dir.to_owned(), handler, limits, env, allowed_hosts: network.allow })
+        Ok(Self {
+            dir: dir.to_owned(),
+            handler,
+            limits,
+            env,
+            allowed_hosts: network.allow,
+            call_endpoints: endpoints.call,
+        })
     }
 
     /// The path of the built component.

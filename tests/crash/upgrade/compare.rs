@@ -71,6 +71,9 @@ const MAY_DIFFER: &[MayDiffer] = &[
     // Endpoints did not propagate traces.
     change(WITHOUT_TRACES, "/v1/endpoints", "/body/*/propagateTraces", "nothing", "false"),
     change(WITHOUT_TRACES, "/v1/endpoints/*", "/body/propagateTraces", "nothing", "false"),
+    // No endpoint could call another one.
+    change(ALL, "/v1/endpoints", "/body/*/callEndpoints", "nothing", "[]"),
+    change(ALL, "/v1/endpoints/*", "/body/callEndpoints", "nothing", "[]"),
     // The hosts of version 6 had one owner, and did not name the attempt of a stream.
     change(&[6], "/v1/keys", "/body/*/owner", "nothing", "\"default\""),
     change(&[6], "/v2/*/stream/*", "/headers/x-stream-attempt", "nothing", "*"),

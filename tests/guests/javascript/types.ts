@@ -1,6 +1,6 @@
 // Uses that the SDK's type declarations must accept or refuse: only compiled, never run.
 
-import { Chunk, type Context, type Job, handler, http, serve, serveRaw } from "gristmill-sdk";
+import { CallError, Chunk, type Context, type Job, handler, http, serve, serveRaw } from "gristmill-sdk";
 import { readFile } from "node:fs/promises";
 import { TestContext } from "gristmill-sdk/testing";
 
@@ -28,6 +28,14 @@ handler((ctx) => ctx.log("fatal", "x"));
 handler((ctx) => ctx.emit("x", 1));
 // @ts-expect-error: text in, text out
 serveRaw((_ctx, text) => text.length);
+
+handler(async (ctx) => {
+  const { words } = await ctx.call<{ words: number }>("count", { text: "rye" });
+  const id: string = await ctx.submit("count", { words }, { idempotencyKey: ctx.jobId });
+  return new CallError("denied", id).job?.status === "FAILED";
+});
+// @ts-expect-error: the input is an object
+handler((ctx) => ctx.call("count", "rye"));
 
 // The globals of a component, and no others.
 const upper = new TransformStream<string, string>({

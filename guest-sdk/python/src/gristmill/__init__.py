@@ -17,17 +17,19 @@ A handler is a function; ``python -m gristmill.build`` compiles it to a WebAssem
 
 from . import http, serverless
 from ._context import Context, Level, S3Config, context
-from ._errors import Cancelled, EmitError, Error, Failed, InvalidInput
+from ._errors import CallError, Cancelled, EmitError, Error, Failed, FailedJob, InvalidInput
 from ._handler import Chunk, handler, init
 from ._values import RawJson
 
 __all__ = [
+    "CallError",
     "Cancelled",
     "Chunk",
     "Context",
     "EmitError",
     "Error",
     "Failed",
+    "FailedJob",
     "InvalidInput",
     "Level",
     "RawJson",

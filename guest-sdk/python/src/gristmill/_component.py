@@ -27,6 +27,7 @@ from typing import Any
 from componentize_py_types import Err
 from wit_world import exports
 from wit_world.imports import context as wit_context
+from wit_world.imports import endpoints as wit_endpoints
 from wit_world.imports import http as wit_http
 from wit_world.imports import log as wit_log
 from wit_world.imports import output as wit_output
@@ -34,7 +35,7 @@ from wit_world.imports import gristmill_handler_types as wit_types
 
 from . import _files, _handler, _logging, _loop, _report, _sockets, _threads, _wasi, http
 from ._context import Context, Level, S3Config
-from ._errors import Cancelled, EmitError, Error, InvalidInput
+from ._errors import CallError, Cancelled, EmitError, Error, FailedJob, InvalidInput
 from ._values import encode, well_formed
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
@@ -104,6 +105,33 @@ class _Host:
                 case wit_http.HttpError_Other(what):
                     raise http.Error("other", what) from None
         return http.Response(answer.status, answer.headers, answer.body)
+
+    def submit(self, endpoint: str, input: str, key: str | None) -> str:
+        try:
+            return wit_endpoints.submit(endpoint, input, key)
+        except Err as error:
+            raise _lift_call_error(error.value) from None
+
+    def call(self, endpoint: str, input: str, key: str | None) -> str:
+        try:
+            return wit_endpoints.call(endpoint, input, key)
+        except Err as error:
+            raise _lift_call_error(error.value) from None
+
+
+def _lift_call_error(error: Any) -> CallError:
+    match error:
+        case wit_endpoints.CallError_Failed(job):
+            return CallError("failed", job=FailedJob(job.id, job.status, job.error))
+        case wit_endpoints.CallError_Denied(why):
+            return CallError("denied", why)
+        case wit_endpoints.CallError_InvalidRequest(why):
+            return CallError("invalid-request", why)
+        case wit_endpoints.CallError_LimitReached(why):
+            return CallError("limit-reached", why)
+        case wit_endpoints.CallError_Timeout(why):
+            return CallError("timeout", why)
+    return CallError("other", error.value)
 
 
 _loaded: _handler.Handler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from . import _http_types as http_types
-from ._errors import Cancelled, EmitError
+from ._errors import CallError, Cancelled, EmitError
 from ._values import encode, well_formed
 
 Level = Literal["trace", "debug", "info", "warn", "error"]
@@ -42,13 +43,16 @@ class Host(Protocol):
     def progress(self, value: str) -> None: ...
     def log(self, level: Level, message: str) -> None: ...
     def http_send(self, request: http_types.Request) -> http_types.Response: ...
+    def submit(self, endpoint: str, input: str, key: str | None) -> str: ...
+    def call(self, endpoint: str, input: str, key: str | None) -> str: ...
 
 
 class Context:
     """The running attempt: its properties, and all calls from the handler to the host.
 
     Calls are cheap and return at once, except :meth:`emit`, which waits while the host's buffer is
-    full, and :meth:`http_send`. Tests create a context with ``gristmill.testing.TestContext``.
+    full, :meth:`http_send`, :meth:`submit` and :meth:`call`. Tests create a context with
+    ``gristmill.testing.TestContext``.
     """
 
     def __init__(self, job_id: str, host: Host) -> None:
@@ -154,6 +158,30 @@ class Context:
         """Sends one HTTP request and waits for the whole answer; ``gristmill.http`` has shorter
         forms. Raises :class:`gristmill.http.Error`."""
         return self._host.http_send(request)
+
+    def submit(self, endpoint: str, input: Any, *, idempotency_key: str | None = None) -> str:
+        """Submits a job to another endpoint of the same owner, and returns its id. The job is on
+        stable storage then. A handler can call only the endpoints in its endpoint's
+        ``callEndpoints``. Raises :class:`CallError`.
+
+        The key makes the call safe to repeat, for example when this attempt runs again after a
+        crash of the host: for 24 hours, a call with the same key and input refers to the job of the
+        first one."""
+        return self._host.submit(*_call_texts(endpoint, input, idempotency_key))
+
+    def call(self, endpoint: str, input: Any, *, idempotency_key: str | None = None) -> Any:
+        """Submits a job to another endpoint and waits for its output, until shortly before the end
+        of this attempt. After a :meth:`submit` with the same key and input it waits for that job, so
+        that several jobs can run at once. Raises :class:`CallError`."""
+        return json.loads(self._host.call(*_call_texts(endpoint, input, idempotency_key)))
+
+
+def _call_texts(endpoint: str, input: Any, key: str | None) -> tuple[str, str, str | None]:
+    try:
+        text = encode(input)
+    except ValueError as error:
+        raise CallError("invalid-request", f"the input has no JSON form: {error}") from None
+    return well_formed(endpoint), text, None if key is None else well_formed(key)
 
 
 _running: ContextVar[Context] = ContextVar("gristmill.context")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 
@@ -57,3 +58,30 @@ class EmitError(Exception):
         )
         self.kind: EmitError.Kind = kind
         self.limit_bytes = limit_bytes
+
+
+@dataclass(frozen=True)
+class FailedJob:
+    """A job of another endpoint that ended without an output."""
+
+    id: str
+    status: Literal["FAILED", "TIMED_OUT", "CANCELLED"]
+    error: str
+
+
+class CallError(Exception):
+    """Why a call of another endpoint has no result.
+
+    ``denied``: the endpoint's ``callEndpoints`` does not have the other endpoint, or this does not
+    exist. ``invalid-request``: the endpoint's id, the input or the key is malformed, or the key was
+    used for another input. ``limit-reached``: the attempt has made as many calls as it may, the
+    chain of calls is too long, or the other endpoint's queue is full. ``failed``: the ``job`` ended
+    without an output. ``timeout``: the attempt has no time left to wait; the job continues.
+    """
+
+    Kind = Literal["denied", "invalid-request", "limit-reached", "failed", "timeout", "other"]
+
+    def __init__(self, kind: Kind, why: str = "", job: FailedJob | None = None) -> None:
+        super().__init__(f"job `{job.id}` is {job.status}: {job.error}" if job else why)
+        self.kind: CallError.Kind = kind
+        self.job = job

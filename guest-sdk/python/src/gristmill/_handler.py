@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from . import _loop, http
 from ._context import Context, running
-from ._errors import EmitError, Error, Failed, InvalidInput
+from ._errors import CallError, EmitError, Error, Failed, InvalidInput
 from ._report import formatted, one_line
 from ._values import RawJson, check, decode, encode
 
@@ -257,6 +257,6 @@ def _parse(text: str) -> Any:
 
 
 def _one_line(error: BaseException) -> str:
-    if isinstance(error, (EmitError, http.Error)):
+    if isinstance(error, (CallError, EmitError, http.Error)):
         return str(error)  # says what it is
     return one_line(error)

@@ -14,14 +14,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from . import _handler, http
 from ._context import Context, Level, S3Config
-from ._errors import EmitError
+from ._errors import CallError, EmitError
 from ._handler import Chunk
 
 Answer = http.Response | http.Error
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of another endpoint."""
+
+    endpoint: str
+    input: Any
+    idempotency_key: str | None = None
 
 
 class TestContext(Context):
@@ -43,9 +53,13 @@ class TestContext(Context):
         emit_quota: int | None = None,
         emit_closed: bool = False,
         http: Mapping[str, Answer | Iterable[Answer]] = {},
+        endpoints: Mapping[str, Any] = {},
     ) -> None:
         """``cancelled_after`` is a number of chunks, ``emit_quota`` one of bytes. ``http`` has the
-        answers by exact URL: the last answer of a list repeats; any other URL is denied."""
+        answers by exact URL: the last answer of a list repeats; any other URL is denied.
+        ``endpoints`` has the results of :meth:`Context.call` by endpoint, in the same way; a result
+        is a value or a :class:`gristmill.CallError`, and one that is a list needs a list around
+        it."""
         self._settings = endpoint, attempt, remaining
         self._cancelled_after = 0 if cancelled else cancelled_after
         self._s3_config = s3_config
@@ -56,6 +70,10 @@ class TestContext(Context):
             url: [answer] if isinstance(answer, Answer) else [*answer]
             for url, answer in http.items()
         }
+        self._results = {
+            endpoint: [*result] if isinstance(result, list) else [result]
+            for endpoint, result in endpoints.items()
+        }
         self._emitted_bytes = 0
         self.chunks: list[Chunk] = []
         """The chunks that were emitted, as a client would read them."""
@@ -65,6 +83,8 @@ class TestContext(Context):
         """The lines of the job's log, without printed lines."""
         self.requests: list[Any] = []
         """The HTTP requests that were sent."""
+        self.calls: list[Call] = []
+        """The calls of other endpoints, by :meth:`submit` and :meth:`call`."""
         self.retired = False
         """Whether the handler asked the host to give its instance no further job."""
         super().__init__(job_id, _Host(self))
@@ -138,3 +158,20 @@ class _Host:
         if isinstance(answer, http.Error):
             raise answer
         return answer
+
+    def _results_of(self, endpoint: str, input: str, key: str | None) -> list[Any]:
+        self._test.calls.append(Call(endpoint, json.loads(input), key))
+        if not (results := self._test._results.get(endpoint)):
+            raise CallError("denied", f"endpoint `{endpoint}`: the test has no answer for it")
+        return results
+
+    def submit(self, endpoint: str, input: str, key: str | None) -> str:
+        self._results_of(endpoint, input, key)
+        return f"test-job-{len(self._test.calls)}"
+
+    def call(self, endpoint: str, input: str, key: str | None) -> str:
+        results = self._results_of(endpoint, input, key)
+        result = results.pop(0) if len(results) > 1 else results[0]
+        if isinstance(result, CallError):
+            raise result
+        return json.dumps(result)

@@ -15,7 +15,7 @@ function meaning(q) {
   const t = q.trim();
   if (!t) return {};
   if (/^[a-z0-9._/-]+:./.test(t)) return { tag: [t] };
-  if (/^(sync-)?[0-9a-f]{4,}(-[0-9a-f-]*)?$/.test(t)) return { idPrefix: t };
+  if (/^(sync-|call[1-8]-)?[0-9a-f]{4,}(-[0-9a-f-]*)?$/.test(t)) return { idPrefix: t };
   return { error: t };
 }
 

@@ -5,7 +5,7 @@ import { Collection } from '../ui/collection.js';
 
 const kind = {
   title: 'Volumes', one: 'Volume', path: 'v1/networkvolumes', sub: 'Persistent directories for handlers. An endpoint names one in its settings; files stay across jobs, deploys and restarts.',
-  empty: { title: 'No volume yet', text: 'A volume keeps files that later jobs need, such as models.', command: 'gristmill volumes create --name models --size 20' },
+  empty: { title: 'No volume yet', text: 'A volume keeps files that later jobs need, such as models.', command: 'gristmill volumes create models --size 20' },
   head: ['Name', 'Id', ['Size', 'n']], first: { name: '', size: '10' },
   row: (v) => html`<td><b>${v.name}</b></td><td><span class="mono">${v.id}</span> <${Copy} text=${v.id}/></td><td class="n">${v.size} GB</td>`,
   form: (v, set) => html`<${Field} label="Name"><input required value=${v.name} onInput=${set('name')}/></${Field}><${Field} label="Size (GB)" hint="1 to 4,000; it can grow later"><input type="number" min="1" max="4000" required value=${v.size} onInput=${set('size')}/></${Field}>`,

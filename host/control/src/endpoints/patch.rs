@@ -7,7 +7,8 @@ use gristmill_core::egress::{AllowedHosts, HostPattern};
 use gristmill_core::endpoint::{Endpoint, Metering, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::limits::{
-    ALLOWED_HOSTS_MAX, Bounds, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB, RETENTION_MS,
+    ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB,
+    RETENTION_MS,
 };
 use gristmill_core::rate::OperationLimit;
 use gristmill_core::retention::{ChosenRetention, HistoryMax};
@@ -53,6 +54,8 @@ pub struct EndpointPatch {
     pub allowed_hosts: Option<Vec<HostPattern>>,
     /// Whether requests and webhooks carry the trace of their job.
     pub propagates_traces: Option<bool>,
+    /// The endpoints that handlers may submit jobs to.
+    pub call_endpoints: Option<Vec<EndpointId>>,
     /// The handler's environment.
     pub env: Option<BTreeMap<String, String>>,
     /// The id of the network volume; empty: none.
@@ -110,6 +113,9 @@ impl EndpointPatch {
         check_name(&name)?;
         if let Some(hosts) = &self.allowed_hosts {
             check_count("allowedHosts", hosts.len(), ALLOWED_HOSTS_MAX)?;
+        }
+        if let Some(endpoints) = &self.call_endpoints {
+            check_count("callEndpoints", endpoints.len(), CALL_ENDPOINTS_MAX)?;
         }
         if let Some(env) = &self.env {
             check_env(env)?;
@@ -170,6 +176,7 @@ impl EndpointPatch {
             },
             allowed_hosts: self.allowed_hosts.map_or(current.allowed_hosts, AllowedHosts::new),
             propagates_traces: self.propagates_traces.unwrap_or(current.propagates_traces),
+            call_endpoints: self.call_endpoints.unwrap_or(current.call_endpoints),
             env: self.env.unwrap_or(current.env),
             network_volume,
             webhook_secrets: current.webhook_secrets,

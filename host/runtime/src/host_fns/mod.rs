@@ -1,6 +1,7 @@
 //! The host functions for handlers, one file per interface of `wit/`.
 
 mod context;
+mod endpoints;
 pub(crate) mod filesystem;
 mod http;
 mod log;

@@ -4,6 +4,7 @@ use clap::Args;
 use gristmill_client::wire::bounds::{
     EXECUTION_TIMEOUT_MS, FUEL, IDLE_TIMEOUT_S, MEMORY_MIB, REUSE_IDLE_S, REUSE_JOBS, WORKERS,
 };
+use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::management::{EndpointInput, ReuseInput, ScalerType};
 use gristmill_client::wire::{HostPattern, Metering};
 
@@ -57,6 +58,10 @@ pub(crate) struct EndpointOptions {
     /// Adds the traceparent of the job to the handler's requests and to the webhook [default: false].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     propagate_traces: Option<bool>,
+    /// An endpoint of the same owner that the handler may submit jobs to; may be repeated. Replaces all
+    /// endpoints of an earlier deploy.
+    #[arg(long = "call-endpoint", value_name = "ID")]
+    call_endpoints: Vec<EndpointId>,
     /// The id of the network volume that the handler sees; an empty id removes it.
     #[arg(long, value_name = "ID")]
     volume: Option<String>,
@@ -84,6 +89,7 @@ impl EndpointOptions {
             }),
             allowed_hosts: given(self.allowed_hosts),
             propagate_traces: self.propagate_traces,
+            call_endpoints: given(self.call_endpoints),
             network_volume_id: self.volume,
             retention: self.retention.document(),
             ..EndpointInput::default()

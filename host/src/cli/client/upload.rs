@@ -25,7 +25,8 @@ pub(crate) async fn upload(
             }
         })
     };
-    let uploaded = client.upload(image, component, on_sent).await;
+    let line = "uploading the component; the host checks and compiles it, once";
+    let uploaded = progress::noted(line, client.upload(image, component, on_sent)).await;
     bar.finish_and_clear();
     Ok(uploaded?)
 }

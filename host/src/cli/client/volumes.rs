@@ -37,8 +37,11 @@ enum VolumesCommand {
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// A display name.
-    #[arg(long)]
-    name: String,
+    #[arg(required_unless_present = "named")]
+    name: Option<String>,
+    /// The same as NAME, as an option.
+    #[arg(long = "name", id = "named", value_name = "NAME", conflicts_with = "name", hide = true)]
+    named: Option<String>,
     /// The size limit, in gigabytes.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
     size: u32,
@@ -86,7 +89,9 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
-    let new = NewNetworkVolume { name: args.name, size: args.size.into(), data_center_id: None };
+    // The command line has one of them.
+    let name = args.name.or(args.named).unwrap_or_default();
+    let new = NewNetworkVolume { name, size: args.size.into(), data_center_id: None };
     let answer = args.connection.client()?.create_volume(&new).await?;
     if args.json {
         return output::result(answer.text());

@@ -75,6 +75,7 @@ impl Bench {
             sandbox.prepare(&deployment).await?;
             anyhow::Ok(deployment)
         };
+        let compiled = progress::noted("compiling the component, once", compiled);
         let deployment = tokio::select! {
             compiled = compiled => compiled,
             () = stop.cancelled() => Err(anyhow!("interrupted")),

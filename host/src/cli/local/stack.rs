@@ -21,13 +21,37 @@ pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
     if !stack.iter().any(is_named) {
         return vec![format!("note: {ABOUT_NAMES}")];
     }
-    let calls = stack.iter().enumerate();
-    let mut lines = vec!["the handler's stack, the innermost call first:".to_owned()];
+    let shown = of_author(stack);
+    let calls = shown.iter().enumerate();
+    let left_out = match stack.len() - shown.len() {
+        0 => String::new(),
+        count => format!(" ({count} calls of the standard library and the SDK are left out)"),
+    };
+    let mut lines = vec![format!("the handler's stack, the innermost call first{left_out}:")];
     lines.extend(calls.map(|(index, call)| format!("{index:>4}: {}", describe_call(call))));
     if stack.iter().all(|call| call.location.is_none()) {
         lines.push(format!("note: {ABOUT_LINES}"));
     }
     lines
+}
+
+/// The beginnings of names of functions that no author wrote, inside of a panic and around the handler.
+const OF_LIBRARIES: [&str; 7] =
+    ["std::", "core::", "alloc::", "gristmill_sdk::", "rust_begin_unwind", "rust_panic", "__rust"];
+
+/// The part of a stack from the author's innermost call to the outermost one; all of it if there is none.
+fn of_author(stack: &[StackCall]) -> &[StackCall] {
+    let is_author = |call: &StackCall| {
+        is_named(call)
+            && call.function.as_deref().is_some_and(|name| {
+                // Such as `<F as gristmill_sdk::Handler<_>>::handle`.
+                let name = name.rsplit_once(" as ").map_or(name, |(_, of_trait)| of_trait);
+                !OF_LIBRARIES.iter().any(|library| name.starts_with(library))
+            })
+    };
+    let ends = (stack.iter().position(is_author), stack.iter().rposition(is_author));
+    let (Some(first), Some(last)) = ends else { return stack };
+    stack.get(first..=last).unwrap_or(stack)
 }
 
 /// One call.
@@ -53,14 +77,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn calls_of_libraries_around_the_authors_are_left_out() {
+        let names = [
+            "std::panicking::rust_panic_with_hook",
+            "core::panicking::panic_fmt",
+            "core::option::unwrap_failed",
+            "mill::stone::grind",
+            "core::ops::function::FnOnce::call_once",
+            "mill::run",
+            "<mill::run as gristmill_sdk::handler::Handler<_>>::handle",
+            "gristmill:handler/run@0.1.0#handle",
+        ];
+        let call = |name: &str| StackCall { function: Some(name.to_owned()), location: None };
+        let lines = describe_stack(&names.map(call));
+        assert!(lines[0].contains("(5 calls of the standard library"), "{lines:?}");
+        assert_eq!(lines[1], "   0: mill::stone::grind");
+        assert_eq!(lines[3], "   2: mill::run");
+        assert!(lines[4].starts_with("note: "), "{lines:?}");
+        // A stack without any call of the author is shown whole.
+        assert!(describe_stack(&[call("core::panicking::panic_fmt")])[1].contains("panic_fmt"));
+    }
+
+    #[test]
     fn a_stack_is_readable_and_says_what_it_lacks() {
         let named = StackCall { function: Some("mill::grind".into()), location: None };
         let location = SourceLocation { file: "src/lib.rs".into(), line: Some(7) };
         let placed = StackCall { location: Some(location), ..named.clone() };
         let export = StackCall { function: Some("a:b/run@0.1.0#handle".into()), location: None };
         let shown = |stack: &[StackCall]| describe_stack(stack)[1..].join("\n");
-        let expected = "   0: mill::grind at src/lib.rs:7\n   1: a:b/run@0.1.0#handle";
-        assert_eq!(shown(&[placed, export.clone()]), expected);
+        assert_eq!(shown(&[placed.clone(), export.clone()]), "   0: mill::grind at src/lib.rs:7");
         assert!(shown(&[named, export.clone()]).contains("note: the component has no lines"));
         let nameless = describe_stack(&[StackCall::default(), export]);
         assert!(nameless.len() == 1 && nameless[0].contains("strip"), "{nameless:?}");

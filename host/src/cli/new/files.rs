@@ -179,6 +179,7 @@ mod tests {
             target["dependencies"].clone()
         };
         assert_eq!(of_components(&carried), whole(&of_components(&here)));
+        assert_eq!(carried["features"], here["features"]);
         for key in ["version", "edition", "rust-version", "license"] {
             assert_eq!(carried["package"][key], workspace["package"][key], "{key}");
         }

@@ -1,7 +1,6 @@
 //! `gristmill run`: one job on this machine, without a host, in the same sandbox that a host uses.
 
 mod document;
-mod input;
 mod sink;
 mod trace;
 
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::input::InputSource;
 use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, stop_on_signal};
-use super::output;
+use super::{output, test_input};
 use document::RunDocument;
 pub(crate) use sink::TerminalSink;
 
@@ -59,7 +58,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let component = chosen.read()?;
     let input = match &args.input {
         Some(source) => Json::from_value(&source.read()?),
-        None => input::beside(&chosen.dir)?,
+        None => test_input::beside(&chosen.dir)?,
     };
     if args.trace {
         trace::start()?;

@@ -7,7 +7,7 @@
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::JobStatus;
 use gristmill_core::job_filter::JobFilter;
 use gristmill_core::time::Timestamp;
@@ -150,7 +150,7 @@ fn rows_in_order<S: BuildHasher>(
 /// The numbers of the archived jobs whose ids begin with this text; `None` when they are too many, or when the
 /// text says nothing about the order of ids.
 fn numbers_of_ids(db: &Connection, prefix: &str) -> rusqlite::Result<Option<Vec<u64>>> {
-    let text = prefix.strip_prefix("sync-").unwrap_or(prefix);
+    let text = JobId::without_submission(prefix);
     // The bytes of an id are those of its UUID, and then others.
     let digits: String = text.chars().take(36).filter(|digit| *digit != '-').collect();
     let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');

@@ -124,6 +124,10 @@ pub struct EndpointInput {
     /// Adds the `traceparent` of the job to its handler's requests and to its webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propagate_traces: Option<bool>,
+    /// The ids of the owner's endpoints that its handlers may submit jobs to.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::CallEndpoints>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_endpoints: Option<Vec<EndpointId>>,
     /// The handler's environment; replaces variables of the template with the same name.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Environment>))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,6 +201,9 @@ pub struct Endpoint {
     pub allowed_hosts: Vec<HostPattern>,
     /// Whether its handlers' requests and its webhooks carry the `traceparent` of their job.
     pub propagate_traces: bool,
+    /// The ids of the owner's endpoints that its handlers may submit jobs to.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::EndpointId>))]
+    pub call_endpoints: Vec<EndpointId>,
     /// The handler's environment; replaces variables of the template with the same name.
     pub env: BTreeMap<String, String>,
     /// Absent: no network volume.

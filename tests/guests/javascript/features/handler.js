@@ -1,6 +1,6 @@
 // Every feature of the SDK, one `op` for each: the same as in ../../python/features.
 
-import { Chunk, EmitError, Failed, InvalidInput, context, http } from "gristmill-sdk";
+import { CallError, Chunk, EmitError, Failed, InvalidInput, context, http } from "gristmill-sdk";
 
 // The exported `init` runs before the first job of an instance.
 export async function init() {
@@ -28,6 +28,16 @@ function kindOf(work) {
   }
 }
 
+// The output of another endpoint, or why there is none.
+async function call({ input }, ctx) {
+  try {
+    return await ctx.call(input.endpoint, input.value, { idempotencyKey: input.key });
+  } catch (error) {
+    if (!(error instanceof CallError)) throw error;
+    return [error.kind, error.job?.status ?? null, error.message];
+  }
+}
+
 function fail(error) {
   throw error;
 }
@@ -52,6 +62,8 @@ const OPS = {
     for (const level of ["trace", "debug", "info", "warn", "error"]) ctx.log(level, `at ${level}`);
     ctx.info("lone \ud800");
   },
+  call,
+  submit: (job, ctx) => ctx.submit(job.input.endpoint, job.input.value),
   async: () => Promise.all([later(2), later(1)]),
   race: () =>
     Promise.race([

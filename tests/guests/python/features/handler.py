@@ -9,7 +9,7 @@ import random
 import sys
 
 import gristmill as runpod
-from gristmill import EmitError, Failed, InvalidInput, context, http
+from gristmill import CallError, EmitError, Failed, InvalidInput, context, http
 
 starts = 0
 jobs = 0
@@ -54,6 +54,21 @@ def refused_by_emit():
         return error.kind
 
 
+def call(job):
+    """The output of another endpoint, or why there is none."""
+    job_input = job["input"]
+    try:
+        return context().call(
+            job_input["endpoint"], job_input["value"], idempotency_key=job_input.get("key")
+        )
+    except CallError as error:
+        return [error.kind, error.job and error.job.status, str(error)]
+
+
+def submit(job):
+    return context().submit(job["input"]["endpoint"], job["input"]["value"])
+
+
 def write_to_log():
     print("printed")
     print("complained", file=sys.stderr)
@@ -85,6 +100,8 @@ OPS = {
     "env": lambda job: os.environ["MILL"],
     "runpod-environment": lambda job: os.environ["RUNPOD_ENDPOINT_ID"],
     "log": lambda job: write_to_log(),
+    "call": call,
+    "submit": submit,
     "async": lambda job: wait_for_two(),
     "http": lambda job: refused_by_http(),
     "emit": lambda job: refused_by_emit(),

@@ -48,6 +48,7 @@ pub(crate) fn endpoint_patch(input: EndpointInput) -> EndpointPatch {
             .map(|given| ReusePatch { jobs_max: given.max_jobs, idle_s: given.max_idle }),
         allowed_hosts: input.allowed_hosts,
         propagates_traces: input.propagate_traces,
+        call_endpoints: input.call_endpoints,
         env: input.env,
         network_volume: input.network_volume_id,
     }
@@ -108,6 +109,7 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         reuse: Reuse { max_jobs: endpoint.reuse.jobs_max, max_idle: endpoint.reuse.idle_s },
         allowed_hosts: endpoint.allowed_hosts.patterns().to_vec(),
         propagate_traces: endpoint.propagates_traces,
+        call_endpoints: endpoint.call_endpoints.clone(),
         env: endpoint.env.clone(),
         network_volume_id: endpoint.network_volume.clone(),
         max_fuel: endpoint.limits.fuel_max,

@@ -1,5 +1,5 @@
-//! The default input of a run: `test_input.json`, which has `{"input": …}` like a submission. Its
-//! other fields are for other tools.
+//! The default input of `run`, and the input that `deploy` suggests: `test_input.json`, which has
+//! `{"input": …}` like a submission. Its other fields are for other tools.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,7 +9,7 @@ use gristmill_core::payload::Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::cli::input::InputSource;
+use super::input::InputSource;
 
 /// The name of the file.
 const FILE_NAME: &str = "test_input.json";
@@ -24,7 +24,7 @@ struct Document<'a> {
 ///
 /// # Errors
 /// When the file is missing, with all ways to pass an input; or when it has no input.
-pub(super) fn beside(dir: &Path) -> anyhow::Result<Json> {
+pub(crate) fn beside(dir: &Path) -> anyhow::Result<Json> {
     let path = dir.join(FILE_NAME);
     let name = path.display();
     let text = match std::fs::read_to_string(&path) {

@@ -1,0 +1,87 @@
+//! `endpoints`: jobs for other endpoints. This module checks the input as the host checks a client's, and
+//! bounds the calls of an attempt; the sink decides about the rest.
+
+use gristmill_core::handler_call::{CallError, HandlerCall};
+use gristmill_core::limits::{HANDLER_CALLS_MAX, JSON_NESTING_MAX, RUN_BODY_BYTES_MAX};
+use gristmill_core::payload::{Json, is_nested_deeper};
+
+use crate::bindings::gristmill::handler::endpoints::{CallError as WitCallError, FailedJob, Host};
+use crate::state::State;
+
+impl Host for State {
+    async fn submit(
+        &mut self,
+        endpoint: String,
+        input: String,
+        idempotency_key: Option<String>,
+    ) -> Result<String, WitCallError> {
+        let call = self.counted(endpoint, input, idempotency_key).map_err(lower)?;
+        let id = self.sink.submit(call).await.map_err(lower)?;
+        Ok(id.to_string())
+    }
+
+    async fn call(
+        &mut self,
+        endpoint: String,
+        input: String,
+        idempotency_key: Option<String>,
+    ) -> Result<String, WitCallError> {
+        let call = self.counted(endpoint, input, idempotency_key).map_err(lower)?;
+        let output = self.sink.call(call).await.map_err(lower)?;
+        Ok(output.as_str().to_owned())
+    }
+}
+
+impl State {
+    /// The call, if its input may be submitted and the attempt may make another call.
+    fn counted(
+        &mut self,
+        endpoint: String,
+        input: String,
+        idempotency_key: Option<String>,
+    ) -> Result<HandlerCall, CallError> {
+        if self.calls >= HANDLER_CALLS_MAX {
+            return Err(CallError::LimitReached(format!(
+                "this attempt has submitted {HANDLER_CALLS_MAX} jobs, the most allowed"
+            )));
+        }
+        self.calls += 1;
+        Ok(HandlerCall { endpoint, input: checked(input)?, idempotency_key })
+    }
+}
+
+fn checked(input: String) -> Result<Json, CallError> {
+    let refused = |why: String| Err(CallError::InvalidRequest(why));
+    let bytes = input.len();
+    if bytes > RUN_BODY_BYTES_MAX {
+        return refused(format!("the input has {bytes} bytes, limit: {RUN_BODY_BYTES_MAX} bytes"));
+    }
+    let input = match Json::parse(input) {
+        Ok(input) => input,
+        Err(error) => return refused(format!("the input is not JSON: {error}")),
+    };
+    if !input.as_str().starts_with('{') {
+        return refused("the input must be a JSON object".to_owned());
+    }
+    if is_nested_deeper(input.as_str(), JSON_NESTING_MAX) {
+        return refused(format!(
+            "the input must not be nested deeper than {JSON_NESTING_MAX} levels"
+        ));
+    }
+    Ok(input)
+}
+
+fn lower(error: CallError) -> WitCallError {
+    match error {
+        CallError::Denied(why) => WitCallError::Denied(why),
+        CallError::InvalidRequest(why) => WitCallError::InvalidRequest(why),
+        CallError::LimitReached(why) => WitCallError::LimitReached(why),
+        CallError::Failed { id, status, error } => WitCallError::Failed(FailedJob {
+            id: id.to_string(),
+            status: status.as_str().to_owned(),
+            error,
+        }),
+        CallError::Timeout(why) => WitCallError::Timeout(why),
+        CallError::Other(why) => WitCallError::Other(why),
+    }
+}
