@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo test check docs unit crash overload hostile fuzz clients clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster test check docs unit crash overload hostile fuzz clients clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -21,6 +21,10 @@ setup: # the compile target of handlers, which a plain rustup lacks, and a datab
 demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)
 	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
+
+demo-cluster: guests ## two hosts on PostgreSQL, one killed while jobs run; needs PostgreSQL and curl
+	$(BUILD_UNDER_TEST)
+	@sh tests/demo-cluster.sh $(UNDER_TEST) $(GUESTS)
 
 # In this order: the compilers find mistakes before the tests do.
 TESTS := setup check docs unit clients guest-sdks console traces monitoring

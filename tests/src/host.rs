@@ -54,15 +54,30 @@ impl TestHost {
         Self::start_prepared(arguments, |_| ())
     }
 
+    /// Starts one beside others that share its database, whose admin key this is.
+    pub fn join<S: AsRef<str>>(arguments: &[S], admin_key: &str) -> Self {
+        Self::launch(arguments, |_| ()).with_admin_key(admin_key)
+    }
+
     /// Starts one with further arguments of `serve`, on a data directory that `prepare` may fill.
     pub fn start_prepared<S: AsRef<str>>(arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
+        let host = Self::launch(arguments, prepare);
+        let admin_key = fs::read_to_string(host.data_dir().join("admin.key")).unwrap();
+        host.with_admin_key(admin_key.trim())
+    }
+
+    fn with_admin_key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.admin_key);
+        self
+    }
+
+    fn launch<S: AsRef<str>>(arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
         prepare(&data);
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
         let process = HostProcess::start(&[], &data, &log, &arguments);
-        let admin_key = fs::read_to_string(data.join("admin.key")).unwrap().trim().to_owned();
-        let uploaded = Mutex::default();
+        let (admin_key, uploaded) = (String::new(), Mutex::default());
         Self { process, folder, arguments, admin_key, authority: None, uploaded }
     }
 

@@ -44,11 +44,15 @@ mod state;
 mod unauthenticated;
 mod wire_time;
 
+/// The body of an answer.
+pub use axum::body::Body as AnswerBody;
+
 pub use answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
 pub use call_origin::{CallOrigin, PeerAddress};
 pub use connection_shares::{ConnectionAuth, ConnectionShares, OwnerAtShare};
 pub use host_facts::{CertificateExpiry, HostFacts};
+pub use probes::probe_without_jobs;
 pub use rate_limit::RateLimits;
-pub use router::{Api, response_over_budget};
+pub use router::{Api, response_over_budget, unavailable};
 pub use state::{ApiState, Services};
 pub use unauthenticated::AddressLimit;

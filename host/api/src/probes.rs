@@ -3,11 +3,14 @@
 //!
 //! `/livez` answers 200 as long as the process answers calls; a supervisor restarts it otherwise.
 //! `/readyz` answers 503 from the moment when the host begins to stop, so that a load balancer sends
-//! its calls elsewhere. A host with a full disk is ready, since clients read their results there.
+//! its calls elsewhere; also while another host owns the database, and while the database cannot be reached.
+//! A host with a full disk is ready, since clients read their results there.
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 
 use crate::caller::Probe;
@@ -28,11 +31,23 @@ pub(crate) async fn live() -> &'static str {
     get, path = "/readyz", operation_id = "GetReadiness", tag = tag::HOST, security(()),
     responses(
         (status = 200, description = "The host takes jobs", body = String),
-        (status = 503, description = "The host is stopping", body = String),
+        (
+            status = 503, body = String,
+            description = "The host is stopping, stands by for another host, or cannot reach its database"
+        ),
     ),
 )]
 pub(crate) async fn ready(Probe { is_ready }: Probe) -> (StatusCode, &'static str) {
     readiness(is_ready)
+}
+
+/// The answer to a probe of a host that takes no jobs for this `reason`; `None` for other paths.
+pub fn probe_without_jobs(path: &str, reason: &str) -> Option<Response<Body>> {
+    match path {
+        "/livez" => Some("live\n".into_response()),
+        "/readyz" => Some((StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()),
+        _ => None,
+    }
 }
 
 /// The same routes for a listener that only collectors and supervisors reach.

@@ -160,6 +160,12 @@ pub fn response_over_budget(answer: &Response<Body>) -> Response<Body> {
     with_security_headers(refusal)
 }
 
+/// The refusal of a call that the host cannot answer at present, in the format of the path's API.
+pub async fn unavailable(path: &str, sentence: &str) -> Response<Body> {
+    let refused = ApiError::new(ErrorCode::Unavailable, sentence);
+    with_security_headers(refused_before_routing(path, refused).await)
+}
+
 /// The queue API below `prefix`. It is not nested, which would add two layers around each route.
 fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<Guarded> {
     use Operation as On;

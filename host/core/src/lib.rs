@@ -10,6 +10,7 @@ pub mod catalog;
 #[cfg(test)]
 mod catalog_tests;
 pub mod delivery;
+pub mod depot;
 pub mod digest;
 mod disk_accounts;
 pub mod disk_share;

@@ -3,6 +3,9 @@
 //! again at any time. Machine code runs with the host's rights, so the digest of each compiled file
 //! is recorded elsewhere ([`ArtifactRecords`]), and a file with another digest is compiled again
 //! instead of loaded.
+//!
+//! Where hosts share a [depot](crate::depot), an upload is in it before the record exists, and a
+//! component that another host has added is fetched from it by its first job.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_core::catalog::{ArtifactDigest, Component};
+use gristmill_core::depot::Depot;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::endpoint::Metering;
@@ -29,6 +33,7 @@ use wasmtime::component::Component as CompiledComponent;
 use crate::compile::{CompileError, CompileTask, Compiled, Compiler, Finished};
 use crate::compile_turns::{Purpose, TooManyUploads, Turn};
 use crate::component::{Prepared, RejectedComponent, causes, check_preamble, names, prepare};
+use crate::depot::SharedComponents;
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
 use crate::files::{self, Artifact, Unfinished, blocking};
 use crate::records::ArtifactRecords;
@@ -91,6 +96,8 @@ pub(crate) struct Artifacts {
     engines: Engines,
     compiler: Compiler,
     records: Arc<dyn ArtifactRecords>,
+    /// The components of all hosts that share a database.
+    shared: Option<SharedComponents>,
     loaded: Cache<(ComponentDigest, Metering), Arc<Loaded>>,
     staged: StagedTotal,
     /// The number of guards that keep the files of each component.
@@ -114,8 +121,8 @@ impl Drop for FileGuard {
         // Without a runtime the host is ending: its next start removes files without a record.
         let Ok(runtime) = Handle::try_current() else { return };
         let (artifacts, digest) = (artifacts.clone(), *digest);
-        runtime.spawn_blocking(move || {
-            if let Err(error) = artifacts.remove_unneeded(digest) {
+        runtime.spawn(async move {
+            if let Err(error) = artifacts.remove(digest).await {
                 warn!(%error, "the files of component `{digest}` stay until the next start: {error}");
             }
         });
@@ -134,6 +141,7 @@ impl Artifacts {
         engines: Engines,
         compiler: Compiler,
         records: Arc<dyn ArtifactRecords>,
+        depot: Option<Arc<dyn Depot>>,
         (disk_space, tenancy): (Arc<DiskSpaceGauge>, Tenancy),
     ) -> wasmtime::Result<Self> {
         let components_dir = data_dir.join("components");
@@ -169,6 +177,7 @@ impl Artifacts {
             engines,
             compiler,
             records,
+            shared: depot.map(SharedComponents::new),
             loaded: Cache::new(LOADED_MAX),
             staged: StagedTotal::on(disk_space, tenancy),
             held: Mutex::default(),
@@ -219,6 +228,8 @@ impl Artifacts {
         check_preamble(&upload.preamble())?;
         let digest = upload.digest();
         let hold = self.hold(digest);
+        // Its record keeps it in the depot, and the hold does when the record is deleted meanwhile.
+        let is_recorded = self.records.find(digest).is_some();
         let path = self.component_path(digest);
         let turn = self.turn_of_upload(digest, owner).await?;
         // The file may get its name after the caller's future was dropped, so the guard lives until
@@ -232,6 +243,9 @@ impl Artifacts {
         })
         .await?;
         let component = self.add_stored(&hold, size, uploaded_at, (owner, turn)).await?;
+        if let Some(shared) = self.shared.as_ref().filter(|_| !is_recorded) {
+            shared.put(digest, &self.component_path(digest)).await?;
+        }
         Ok(AddedComponent { component, hold: Box::new(hold) })
     }
 
@@ -357,11 +371,50 @@ impl Artifacts {
         }
     }
 
-    /// Removes a component that has no record, in memory and on disk, unless it is being added.
-    /// Jobs that run it continue.
+    /// Removes a component that has no record, in memory, on disk and in the depot, unless it is being
+    /// added. Jobs that run it continue.
     pub(crate) async fn remove(self: &Arc<Self>, digest: ComponentDigest) -> io::Result<()> {
         let artifacts = self.clone();
-        blocking(move || artifacts.remove_unneeded(digest)).await
+        blocking(move || artifacts.remove_unneeded(digest)).await?;
+        match &self.shared {
+            Some(shared) => shared.remove(digest, || self.is_needed(digest)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes components without a record from the depot: a host has ended after it had put them there,
+    /// and before it wrote the record.
+    pub(crate) async fn sweep_depot(&self) -> io::Result<()> {
+        match &self.shared {
+            Some(shared) => shared.sweep(|digest| self.is_needed(digest)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a component has a record, or is being added.
+    fn is_needed(&self, digest: ComponentDigest) -> bool {
+        self.held.lock().contains_key(&digest) || self.records.find(digest).is_some()
+    }
+
+    /// The file with the bytes of a component, fetched from the depot if it is not here or damaged.
+    ///
+    /// # Errors
+    /// [`LoadError::Damaged`] when the component is not stored as a whole; [`LoadError::Host`] for a
+    /// failure of the disk or the depot.
+    pub(crate) async fn component_file(
+        &self,
+        digest: ComponentDigest,
+    ) -> Result<PathBuf, LoadError> {
+        let path = self.component_path(digest);
+        let stored = path.clone();
+        let found = blocking(move || files::digest(&stored)).await.map_err(host_error)?;
+        if found == Some(digest) {
+            return Ok(path);
+        }
+        let Some(shared) = &self.shared else { return Err(LoadError::Damaged(digest)) };
+        let bytes = shared.fetch(digest, &path).await.map_err(host_error)?;
+        self.staged.grant(bytes.ok_or(LoadError::Damaged(digest))?);
+        Ok(path)
     }
 
     /// The same, blocking on the disk.
@@ -421,11 +474,7 @@ impl Artifacts {
         // The record may be deleted during the compile: then the new file is removed with the hold.
         let hold = self.hold(digest);
         let task = self.task(digest, metering, key);
-        let component = task.component.clone();
-        let stored = blocking(move || files::digest(&component)).await.map_err(host_error)?;
-        if stored != Some(digest) {
-            return Err(LoadError::Damaged(digest));
-        }
+        self.component_file(digest).await?;
         let turn = self.compiler.turns().join(owner, Purpose::Job);
         let turn = turn.map_err(|TooManyUploads| host_error("too many components wait"))?.await;
         let compiling = self.compiler.compile(task, &turn).await;

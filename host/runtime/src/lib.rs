@@ -23,6 +23,7 @@ mod component;
 mod confine;
 mod cpu_priority;
 mod deadline;
+mod depot;
 mod disk;
 mod egress;
 mod engine;

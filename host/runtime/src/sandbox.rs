@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
+use gristmill_core::depot::Depot;
 use gristmill_core::digest::ComponentDigest;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
@@ -80,6 +81,9 @@ pub struct SandboxSettings {
     pub disk_space: Arc<DiskSpaceGauge>,
     /// Whether the host has several owners: then each may hold only a share of the sandboxes.
     pub tenancy: Tenancy,
+    /// Keeps the components of hosts that share a database; `None` on a host with a data directory of
+    /// its own.
+    pub depot: Option<Arc<dyn Depot>>,
 }
 
 impl SandboxSettings {
@@ -100,6 +104,7 @@ impl SandboxSettings {
             explains_traps: false,
             disk_space: Arc::default(),
             tenancy: Tenancy::default(),
+            depot: None,
         }
     }
 }
@@ -156,7 +161,8 @@ impl Sandbox {
         let engines = engines.map_err(engine_error)?;
         let (data_dir, tenancy) = (&settings.data_dir, settings.tenancy.clone());
         let disk = (settings.disk_space.clone(), tenancy);
-        let artifacts = Artifacts::open(data_dir, engines, settings.compiler, records, disk);
+        let (compiler, depot) = (settings.compiler, settings.depot);
+        let artifacts = Artifacts::open(data_dir, engines, compiler, records, depot, disk);
         Ok(Self {
             artifacts: artifacts.map_err(engine_error)?.into(),
             disks: Disks::open(
@@ -231,6 +237,14 @@ impl Sandbox {
     /// When no thread can be started; the next start removes them then.
     pub fn wipe_leftovers(&self) -> io::Result<Wiping> {
         self.disks.wipe_leftovers()
+    }
+
+    /// Removes components without a record from the depot, if there is one.
+    ///
+    /// # Errors
+    /// Those of the depot; the next start removes them then.
+    pub async fn sweep_depot(&self) -> io::Result<()> {
+        self.artifacts.sweep_depot().await
     }
 
     /// How memory for instances is allocated on this machine.
@@ -470,7 +484,14 @@ impl Components for Sandbox {
         &self,
         component: ComponentDigest,
     ) -> io::Result<Box<dyn AsyncRead + Send + Unpin>> {
-        let file = tokio::fs::File::open(self.artifacts.component_path(component)).await?;
+        let path = self.artifacts.component_path(component);
+        let file = match tokio::fs::File::open(&path).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let path = self.artifacts.component_file(component).await;
+                tokio::fs::File::open(path.map_err(io::Error::other)?).await?
+            }
+            opened => opened?,
+        };
         Ok(Box::new(file))
     }
 

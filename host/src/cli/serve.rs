@@ -283,6 +283,8 @@ mod tests {
             "127.0.0.9:2",
             "10.0.0.0/8",
             "10.1.0.0/16",
+            "postgres://h/a",
+            "postgres://h/b",
             "debug",
             "warn",
             "a",

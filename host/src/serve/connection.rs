@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{AnswerOwner, Api, CallOrigin, ConnectionAuth, PeerAddress};
+use gristmill_api::{AnswerOwner, ConnectionAuth, PeerAddress};
 use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
@@ -30,6 +30,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::front::Front;
 use super::half_close::ClientSide;
 use super::interrupts::Rarely;
 use super::linger::Linger;
@@ -60,7 +61,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// The shared state of all connections.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) api: Api,
+    pub(crate) front: Front,
     pub(crate) http: Builder<TokioExecutor>,
     /// How long a connection may be without a call.
     pub(crate) idle_wait: Duration,
@@ -90,10 +91,9 @@ impl Server {
         let service = service_fn(|request: Request<_>| {
             let call = Call::begin(&activity, request.version());
             let (request, has_rest) = RequestBody::watch(request, &unread, &client);
-            let origin = CallOrigin::new(peer, connection_auth.clone());
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
-            let answering = self.api.clone().answer(request, origin);
+            let answering = self.front.clone().answer(request, peer, connection_auth.clone());
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
             let unread = has_rest.then(|| unread.clone());
             async move {

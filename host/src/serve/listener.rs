@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_api::{Api, ConnectionShares, PeerAddress};
+use gristmill_api::{ConnectionShares, PeerAddress};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::addresses::{AddressBound, Addresses};
 use super::connection::Server;
+use super::front::Front;
 use super::response_budget::ResponseBudget;
 use super::tls::Tls;
 
@@ -117,20 +118,15 @@ impl Connections {
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
-    api: Api,
+    front: Front,
     limits: ConnectionLimits,
     response_budget: Arc<ResponseBudget>,
     stop: CancellationToken,
 ) -> Connections {
     let connections = Connections::default();
     let slots = Arc::new(Semaphore::new(limits.connections_max as usize));
-    let server = Arc::new(Server {
-        api,
-        http: http(),
-        idle_wait: limits.idle_wait,
-        response_budget,
-        end: connections.end.clone(),
-    });
+    let end = connections.end.clone();
+    let server = server(front, limits.idle_wait, response_budget, end);
     let addresses = Addresses::new(limits.of_address);
     let shares = ConnectionShares::new(slots.clone());
     let begin = |(stream, peer, slot): Accepted| {
@@ -175,6 +171,16 @@ pub(crate) async fn serve(
         begin(accepted);
     }
     connections
+}
+
+/// The state of the connections of a listener, which end when `end` fires.
+pub(crate) fn server(
+    front: Front,
+    idle_wait: Duration,
+    response_budget: Arc<ResponseBudget>,
+    end: CancellationToken,
+) -> Arc<Server> {
+    Arc::new(Server { front, http: http(), idle_wait, response_budget, end })
 }
 
 /// A connection with its slot.

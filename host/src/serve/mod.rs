@@ -6,14 +6,17 @@ mod admin_key;
 mod backup;
 mod charts_file;
 mod clock;
+mod cluster;
 mod connection;
 mod disk;
+mod front;
 mod guest_runtimes;
 mod half_close;
 mod handler_logs;
 mod interrupts;
 mod linger;
 mod listener;
+mod listeners;
 mod log_queue;
 mod manual_clock;
 mod memory;
@@ -27,15 +30,15 @@ mod unread;
 
 use std::cmp::Reverse;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use futures::future::LocalBoxFuture;
-use gristmill_api::{Api, ApiState, Services};
+use gristmill_api::{ApiState, Services};
 use gristmill_control::{Access, Control};
 use gristmill_core::catalog::Catalog;
+use gristmill_core::depot::Depot;
 use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::egress::AllowedHosts;
 use gristmill_core::id::OwnerId;
@@ -53,9 +56,11 @@ use gristmill_egress::AddressPolicy;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::{Sandbox, SandboxSettings};
-use gristmill_store::{Damage, OpenError, Store};
+use gristmill_store::{
+    ActiveHost, ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Store,
+    TakenOver, Vacancy,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -64,13 +69,15 @@ use tracing::{error, info, warn};
 use self::backup::HostBackup;
 use self::charts_file::ChartsFile;
 use self::clock::HostClock;
+use self::cluster::gate::Gate;
+use self::cluster::handshake::Membership;
 use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
-use self::listener::{ConnectionLimits, Connections};
+use self::listener::Connections;
+use self::listeners::{Bounds, Fronts, Listeners, Running, Serving};
 pub use self::manual_clock::ManualClockStart;
 use self::response_budget::ResponseBudget;
-pub use self::settings::{Brand, LogFilter, ServeSettings, Within};
-use self::tls::Tls;
+pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
 use self::traces::Traces;
 use crate::{compilers, data_dir};
 
@@ -159,17 +166,8 @@ async fn serve(
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
-    let listener = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let metrics_listener = match settings.metrics_listen {
-        Some(at) => {
-            let bound = TcpListener::bind(at).await;
-            Some(bound.with_context(|| format!("cannot listen on {at} for metrics"))?)
-        }
-        None => None,
-    };
-    let tls = settings.tls().map(Tls::start).transpose()?;
+    let listeners = Listeners::bind(settings).await?;
+    let listens_on = listeners.addresses();
     let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new()?;
 
@@ -201,42 +199,54 @@ async fn serve(
     let reserve_bytes = settings.disk_reserve_mib.map(Within::mib_as_bytes);
     let disk = Disk::open(&settings.data_dir, reserve_bytes, disk_space.clone())?;
     let (failed, mut failure) = mpsc::unbounded_channel();
-    let store_settings = gristmill_store::Settings {
-        queue_jobs_max: settings.max_waiting_jobs.as_u32() as usize,
-        host_waiting_jobs_max: memory::waiting_jobs_max(),
-        host_jobs_max: memory::jobs_max(),
-        host_webhook_bytes_max: memory::webhook_bytes_max(),
-        waiting_bytes_max: settings.max_waiting_mib.mib_as_bytes(),
-        result_bytes_max: settings.max_result_mib.mib_as_bytes(),
-        disk_space: disk_space.clone(),
-        archive_after_ms: settings.archive_after.as_seconds().as_secs() * 1_000,
-        secrets_key: settings.secrets_key.clone(),
-        on_fatal: Arc::new(move |reason| {
-            error!(reason, "the store failed, the host ends now: {reason}");
-            // The receiver is dropped when the host is stopping anyway.
-            let _ = failed.send(anyhow!("the store failed: {reason}"));
-        }),
-        ..gristmill_store::Settings::with_journal(settings.journal_mib.mib_as_bytes())
+    let store_settings = store_settings(settings, disk_space.clone(), failed);
+    let bounds = Bounds {
+        limits: settings.connections().within(open_files_max),
+        response_budget: Arc::new(ResponseBudget::new(tenancy.clone())),
+        stop: CancellationToken::new(),
     };
-    let guard = host_clock.filter(|_| !settings.accept_clock);
-    let open = |clock_jump_max_ms| {
-        let store_settings =
-            gristmill_store::Settings { clock_jump_max_ms, ..store_settings.clone() };
-        Store::open(&settings.data_dir, clock.clone(), signals.clone(), store_settings)
+    let (owned, recovery, fronts, serving) = match &settings.database {
+        None => {
+            let guard = host_clock.filter(|_| !settings.accept_clock);
+            let open = |clock_jump_max_ms| {
+                let store_settings =
+                    gristmill_store::Settings { clock_jump_max_ms, ..store_settings.clone() };
+                Store::open(&settings.data_dir, clock.clone(), signals.clone(), store_settings)
+            };
+            let (store, recovery) = match guard {
+                Some(guard) => tokio::select! {
+                    opened = clock::open_in_time(&guard, open) => opened?,
+                    () = stop_signals.next() => return Ok(()),
+                },
+                None => open(None)?,
+            };
+            (Owned::alone(store), recovery, Fronts::new(None), Serving::Bound(listeners))
+        }
+        Some(database) => {
+            let (clock, signals) = (clock.clone(), signals.clone());
+            let clock_jump_max = settings.clock_jump_max().filter(|_| !settings.accept_clock);
+            let clock_jump_max_ms = clock_jump_max
+                .filter(|_| host_clock.is_some())
+                .map(|most| u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+            let store_settings = gristmill_store::Settings { clock_jump_max_ms, ..store_settings };
+            let take_over = move |candidate, vacancy| {
+                let (clock, signals, settings) =
+                    (clock.clone(), signals.clone(), store_settings.clone());
+                Store::take_over(candidate, vacancy, listens_on.hosts, clock, signals, settings)
+            };
+            let joining = join(settings, database, listeners, &bounds, take_over);
+            tokio::select! {
+                joined = joining => joined?,
+                () = stop_signals.next() => return Ok(()),
+            }
+        }
     };
-    let (store, recovery) = match guard {
-        Some(guard) => tokio::select! {
-            opened = clock::open_in_time(&guard, open) => opened?,
-            () = stop_signals.next() => return Ok(()),
-        },
-        None => open(None)?,
-    };
+    let Owned { store, cluster, cache_dir: _cache_dir } = owned;
     let store = Arc::new(store);
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
     let catalog = catalog.with_bounds(settings.owner_bounds()).with_tenancy(tenancy);
     let catalog = Arc::new(catalog.with_disk_space(disk_space.clone()));
-    let response_budget = Arc::new(ResponseBudget::new(catalog.tenancy()));
-    check_endpoints(&store, &catalog, &settings.data_dir).await?;
+    check_endpoints(&store, &catalog, settings).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     // Components without any reference, which could not be deleted while they were running.
     catalog.remove_unused_components().await?;
@@ -246,10 +256,12 @@ async fn serve(
         disk_space: disk_space.clone(),
         addresses: addresses.clone(),
         tracer: tracer.clone(),
+        depot: cluster.as_ref().map(|cluster| cluster.depot.clone()),
         ..sandbox_settings(settings, is_watched, &catalog, guests)?
     };
     let sandbox = sandbox(sandbox_settings, &catalog)?;
     let sandbox = Arc::new(sandbox);
+    sandbox.sweep_depot().await.context("cannot remove components that nothing names")?;
     sandbox.restore_volumes(catalog.view().volumes.values().map(|volume| &**volume));
     guests.low_priority.spawn(sandbox.count_volumes());
     load_ahead(&catalog, sandbox.clone(), guests);
@@ -331,13 +343,13 @@ async fn serve(
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);
 
-    let addr = listener.local_addr().context("cannot read the address that was bound")?;
-    let metrics_addr = metrics_listener.as_ref().map(TcpListener::local_addr).transpose();
+    // A host with a database accepts connections already.
+    let gate = cluster.as_ref().map(|cluster| Gate::new(cluster.active_state.clone()));
+    fronts.activate(state, gate);
     let ready = ready::Ready {
-        addr,
-        metrics_addr: metrics_addr.context("cannot read the metrics address that was bound")?,
-        scheme: if tls.is_some() { "https" } else { "http" },
+        addresses: listens_on,
         data_dir: &settings.data_dir,
+        database: settings.database.as_ref(),
         pool: sandbox.pool(),
         recovery,
         started_in: started.elapsed(),
@@ -345,30 +357,23 @@ async fn serve(
         as_json: settings.json,
     };
     let work = match work {
-        Some(work) => work(addr),
+        Some(work) => work(listens_on.clients),
         None => {
             ready::announce(&ready)?;
             Box::pin(std::future::pending())
         }
     };
 
-    let stop = CancellationToken::new();
-    if let Some(listener) = metrics_listener {
-        // It serves until the process ends, so that a collector sees the host stop.
-        let (api, limits) = (Api::private(state.clone()), ConnectionLimits::of_collectors());
-        let budget = response_budget.clone();
-        tokio::spawn(listener::serve(
-            listener,
-            None,
-            api,
-            limits,
-            budget,
-            CancellationToken::new(),
-        ));
+    let stop = bounds.stop.clone();
+    let response_budget = bounds.response_budget.clone();
+    let Running { clients: serving, hosts } = serving.start(&fronts, bounds);
+    if let (Some(listener), Some(cluster)) = (hosts, cluster) {
+        let idle_wait = settings.connections().idle_wait;
+        // Until the process ends, so that hosts that stand by see it stop.
+        let never = CancellationToken::new();
+        let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
+        tokio::spawn(cluster::hosts::serve(listener, cluster.membership, server));
     }
-    let (api, limits) = (Api::new(state), settings.connections().within(open_files_max));
-    let serving = listener::serve(listener, tls, api, limits, response_budget, stop.clone());
-    let serving = tokio::spawn(serving);
     let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");
     });
@@ -397,16 +402,111 @@ async fn serve(
     }
 }
 
+/// The settings of the store. Its failure is sent to `failed`.
+fn store_settings(
+    settings: &ServeSettings,
+    disk_space: Arc<DiskSpaceGauge>,
+    failed: mpsc::UnboundedSender<anyhow::Error>,
+) -> gristmill_store::Settings {
+    gristmill_store::Settings {
+        queue_jobs_max: settings.max_waiting_jobs.as_u32() as usize,
+        host_waiting_jobs_max: memory::waiting_jobs_max(),
+        host_jobs_max: memory::jobs_max(),
+        host_webhook_bytes_max: memory::webhook_bytes_max(),
+        waiting_bytes_max: settings.max_waiting_mib.mib_as_bytes(),
+        result_bytes_max: settings.max_result_mib.mib_as_bytes(),
+        disk_space,
+        archive_after_ms: settings.archive_after.as_seconds().as_secs() * 1_000,
+        secrets_key: settings.secrets_key.clone(),
+        on_fatal: Arc::new(move |reason| {
+            error!(reason, "the store failed, the host ends now: {reason}");
+            // The receiver is dropped when the host is stopping anyway.
+            let _ = failed.send(anyhow!("the store failed: {reason}"));
+        }),
+        ..gristmill_store::Settings::with_journal(settings.journal_mib.mib_as_bytes())
+    }
+}
+
+/// The store that this host has, and its place among the hosts of a database.
+struct Owned {
+    store: Store,
+    cluster: Option<Cluster>,
+    /// Keeps the data directory of a host with a database to this process.
+    cache_dir: Option<CacheDir>,
+}
+
+/// What a host with a database has besides the store.
+struct Cluster {
+    depot: Arc<dyn Depot>,
+    active_state: ActiveState,
+    membership: Membership,
+}
+
+impl Owned {
+    /// The store of a host without a database.
+    fn alone(store: Store) -> Self {
+        Self { store, cluster: None, cache_dir: None }
+    }
+}
+
+/// Stands by on the listeners until this host is active.
+async fn join(
+    settings: &ServeSettings,
+    database: &Database,
+    listeners: Listeners,
+    bounds: &Bounds,
+    take_over: impl Fn(Candidate, Vacancy) -> Result<TakenOver, NotTaken> + Clone + Send + 'static,
+) -> anyhow::Result<(Owned, Recovery, Fronts, Serving)> {
+    let cache_dir = CacheDir::lock(&settings.data_dir)?;
+    let candidate = cluster::connect(database.url(), &settings.key_file()).await?;
+    let standby = Arc::new(cluster::standby(&candidate));
+    let fronts = Fronts::new(Some(standby.clone()));
+    let addresses = listeners.addresses();
+    let running = listeners.serve(&fronts, bounds.clone());
+    let mut is_announced = false;
+    let stands_by = |owner: &ActiveHost| {
+        let owner = owner.address.map_or_else(|| "unknown".to_owned(), |at| at.to_string());
+        info!("standing by: the host at {owner} owns the database");
+        if std::mem::replace(&mut is_announced, true) {
+            return Ok(());
+        }
+        ready::announce_standby(addresses, settings, database)
+    };
+    let taken = cluster::join(candidate, &standby, stands_by, take_over).await?;
+    let TakenOver { store, recovery, depot, active_state, session } = taken;
+    let membership = standby.membership(session);
+    let cluster = Some(Cluster { depot, active_state, membership });
+    Ok((
+        Owned { store, cluster, cache_dir: Some(cache_dir) },
+        recovery,
+        fronts,
+        Serving::Running(running),
+    ))
+}
+
 /// Checks that the catalog has a record of each endpoint with jobs. The store itself continues the
 /// deletions that a crash interrupted, so a missing record is damage, and the endpoint's jobs must
 /// not be deleted because of it.
 ///
 /// # Errors
 /// Names the first such endpoint, and the remedy.
-async fn check_endpoints(store: &Store, catalog: &Catalog, data_dir: &Path) -> anyhow::Result<()> {
+async fn check_endpoints(
+    store: &Store,
+    catalog: &Catalog,
+    settings: &ServeSettings,
+) -> anyhow::Result<()> {
     for (endpoint, jobs) in store.endpoints()? {
         if catalog.deployment(&endpoint).is_some() {
             continue;
+        }
+        if jobs > 0
+            && let Some(database) = &settings.database
+        {
+            anyhow::bail!(
+                "damaged: endpoint `{endpoint}` has {jobs} jobs in the database {}, and no record in the \
+                 catalog: restore a backup of the database, or delete the rows of its jobs",
+                database.url()
+            );
         }
         if jobs > 0 {
             let details = format!(
@@ -414,7 +514,7 @@ async fn check_endpoints(store: &Store, catalog: &Catalog, data_dir: &Path) -> a
                  placeholder that keeps them. If an earlier version was killed while it deleted this \
                  endpoint, repair the directory, and then delete the placeholder"
             );
-            let file = data_dir.join("store.db");
+            let file = settings.data_dir.join("store.db");
             return Err(OpenError::from(Damage { file, offset: None, details }).into());
         }
         // Only its counts are left.

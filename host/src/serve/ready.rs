@@ -1,25 +1,24 @@
 //! The ready line: one line on standard output, for people or, with `--json`, for scripts.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use gristmill_runtime::Pool;
 use gristmill_store::{Recovery, SchemaUpgrade};
-use serde_json::json;
+use serde_json::{Value, json};
+
+use super::listeners::Addresses;
+use super::settings::{Database, ServeSettings};
 
 /// The content of the line.
 #[derive(Debug)]
 pub(crate) struct Ready<'a> {
-    /// The address that was bound.
-    pub(crate) addr: SocketAddr,
-    /// The second address, for metrics.
-    pub(crate) metrics_addr: Option<SocketAddr>,
-    /// `http` or `https`.
-    pub(crate) scheme: &'static str,
+    pub(crate) addresses: Addresses,
     pub(crate) data_dir: &'a Path,
+    /// The database of the active host; `None` for a host with the jobs in its data directory.
+    pub(crate) database: Option<&'a Database>,
     /// The allocation of memory for sandboxes.
     pub(crate) pool: Pool,
     /// The findings of opening the store.
@@ -35,13 +34,56 @@ pub(crate) struct Ready<'a> {
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn announce(ready: &Ready<'_>) -> anyhow::Result<()> {
-    let text = if ready.as_json { as_json(ready) } else { as_text(ready) };
+    print(&if ready.as_json { as_json(ready) } else { as_text(ready) })
+}
+
+/// Prints the line of a host that stands by. Another line follows when it becomes active.
+///
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn announce_standby(
+    at: Addresses,
+    settings: &ServeSettings,
+    database: &Database,
+) -> anyhow::Result<()> {
+    let Addresses { clients: addr, scheme, .. } = at;
+    let url = database.url();
+    if !settings.json {
+        return print(&format!(
+            "gristmill is ready on {scheme}://{addr} (data: {}, database: {url}), and stands by: another host \
+             owns the database",
+            settings.data_dir.display()
+        ));
+    }
+    let mut line = json!({
+        "addr": addr.to_string(),
+        "url": format!("{scheme}://{addr}"),
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "dataDir": settings.data_dir,
+        "database": url.to_string(),
+        "role": "standby",
+    });
+    add_addresses(&mut line, at);
+    print(&json!({ "ready": line }).to_string())
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot print the ready line")
 }
 
+fn add_addresses(line: &mut Value, at: Addresses) {
+    let addresses = [("metricsAddr", at.collectors), ("clusterAddr", at.hosts)];
+    if let Some(fields) = line.as_object_mut() {
+        let known = addresses.into_iter().filter_map(|(name, addr)| Some((name, addr?)));
+        fields.extend(known.map(|(name, addr)| (name.to_owned(), addr.to_string().into())));
+    }
+}
+
 fn as_json(ready: &Ready<'_>) -> String {
-    let Ready { addr, scheme, recovery, .. } = ready;
+    let Ready { addresses, recovery, .. } = ready;
+    let Addresses { clients: addr, scheme, .. } = addresses;
     let mut line = json!({
         "addr": addr.to_string(),
         "url": format!("{scheme}://{addr}"),
@@ -63,24 +105,30 @@ fn as_json(ready: &Ready<'_>) -> String {
             let copy = ready.data_dir.join(upgrade.copy());
             fields.insert("upgraded".into(), json!({ "from": from, "to": to, "copy": copy }));
         }
-        if let Some(addr) = ready.metrics_addr {
-            fields.insert("metricsAddr".into(), addr.to_string().into());
+        if let Some(database) = ready.database {
+            fields.insert("database".into(), database.url().to_string().into());
+            fields.insert("role".into(), "active".into());
         }
         if let Some(key) = ready.admin_key {
             fields.insert("adminKey".into(), key.into());
         }
     }
+    add_addresses(&mut line, *addresses);
     json!({ "ready": line }).to_string()
 }
 
 fn as_text(ready: &Ready<'_>) -> String {
-    let Ready { addr, scheme, recovery, .. } = ready;
+    let Ready { addresses, recovery, .. } = ready;
+    let Addresses { clients: addr, scheme, .. } = addresses;
     let mut line = format!(
         "gristmill is ready on {scheme}://{addr} in {} ms (data: {}, sandboxes: {}",
         ready.started_in.as_millis(),
         ready.data_dir.display(),
         ready.pool
     );
+    if let Some(database) = ready.database {
+        line += &format!(", database: {}, active", database.url());
+    }
     if recovery.waiting + recovery.requeued + recovery.given_up > 0 {
         line += &format!(
             ", jobs: {} waiting, {} of them to run again, {} given up",
@@ -90,7 +138,7 @@ fn as_text(ready: &Ready<'_>) -> String {
     if let Some(SchemaUpgrade { from, to }) = recovery.upgraded {
         line += &format!(", upgraded from schema {from} to {to}");
     }
-    if let Some(addr) = ready.metrics_addr {
+    if let Some(addr) = addresses.collectors {
         line += &format!(", metrics: http://{addr}/metrics");
     }
     line.push(')');

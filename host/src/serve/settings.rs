@@ -25,7 +25,7 @@ use gristmill_core::price::Prices;
 use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
 
-pub use self::values::{Brand, LogFilter, Within};
+pub use self::values::{Brand, Database, LogFilter, Within};
 use super::addresses::AddressBound;
 use super::listener::ConnectionLimits;
 use super::manual_clock::ManualClockStart;
@@ -67,8 +67,26 @@ pub struct ServeSettings {
     )]
     pub data_dir: PathBuf,
 
+    /// A PostgreSQL database for the jobs and everything that is deployed, as
+    /// `postgres://USER:PASSWORD@HOST:PORT/NAME`. Several hosts may share it: one runs the jobs, the
+    /// others forward calls to it, and one of them becomes active when it ends. The data directory is only a
+    /// cache then.
+    #[arg(long, value_name = "URL", env = "GRISTMILL_DATABASE")]
+    pub database: Option<Database>,
+
+    /// Address and port for the other hosts of the same database, which forward calls to it; port 0 takes a
+    /// free one. Only they should reach it.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "GRISTMILL_CLUSTER_LISTEN",
+        value_parser = parsing::address
+    )]
+    pub cluster_listen: Option<SocketAddr>,
+
     /// The file with the key that stored secrets are encrypted with; created with a new data
-    /// directory [default: secrets.key in the data directory].
+    /// directory or database. All hosts of a database need the same [default: secrets.key in the data
+    /// directory].
     #[arg(long, value_name = "FILE", env = "GRISTMILL_SECRETS_KEY")]
     pub secrets_key: Option<PathBuf>,
 
@@ -335,7 +353,7 @@ impl ServeSettings {
 
     /// The settings that the operator's keys may read: bounds, no secrets and no paths.
     pub(crate) fn facts(&self) -> HostFacts {
-        let all: [(&str, &dyn ToString); 17] = [
+        let all: [(&str, &dyn ToString); 18] = [
             ("listen", &self.listen),
             ("max-running-jobs", &self.max_running_jobs),
             ("max-waiting-jobs", &self.max_waiting_jobs),
@@ -353,6 +371,7 @@ impl ServeSettings {
             ("lenient-policy", &self.lenient_policy),
             ("no-key", &self.no_key),
             ("tls", &self.tls_cert.is_some()),
+            ("database", &self.database.is_some()),
         ];
         let settings = all.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
         let sandboxes_max = u64::from(self.max_running_jobs.as_u32());
@@ -382,6 +401,10 @@ impl ServeSettings {
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.check_tls()?;
         ensure!(
+            self.cluster_listen.is_none() || self.database.is_some(),
+            "cluster-listen is for hosts that share a database: name it with database"
+        );
+        ensure!(
             !self.no_key || self.listen.ip().is_loopback(),
             "no-key needs a loopback address to listen on, such as 127.0.0.1:8080, not {}: \
              every caller that reaches it may do everything",
@@ -396,6 +419,11 @@ impl ServeSettings {
             "tls-cert and tls-key must be given together"
         );
         Ok(())
+    }
+
+    /// The file of the key of stored secrets, for a host with a database.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.secrets_key.clone().unwrap_or_else(|| self.data_dir.join("secrets.key"))
     }
 
     /// The files of the certificate for HTTPS; without them, the host serves HTTP.

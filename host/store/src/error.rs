@@ -109,6 +109,19 @@ pub enum OpenError {
         /// Jobs that have not ended, and whose ttl would have passed.
         jobs: u64,
     },
+    /// The clock is far from that of the database. Nothing was deleted.
+    #[error(
+        "this host's clock is {} s {} that of the database, so that jobs could be deleted before their time: \
+         correct it, or accept it with --accept-clock",
+        now.millis_since(*database).max(database.millis_since(*now)) / 1_000,
+        if now > database { "ahead of" } else { "behind" }
+    )]
+    ClocksDiffer {
+        /// The time of this host.
+        now: Timestamp,
+        /// The time of the database.
+        database: Timestamp,
+    },
     /// The disk has no room for the writes of a start.
     #[error(
         "the disk of the data directory is full, and a start writes some MiB to it. Remove other files \
@@ -124,6 +137,15 @@ pub enum OpenError {
     /// A write failed while the store was being repaired.
     #[error("job store: {0}")]
     Repair(String),
+    /// The data directory of a host with a database has jobs of its own.
+    #[error(
+        "data directory `{}` has the jobs of a host without a database: name another directory",
+        dir.display()
+    )]
+    HasJobs {
+        /// The data directory.
+        dir: PathBuf,
+    },
     /// The URL of the database cannot be used.
     #[error(
         "`{0}` is not the URL of a PostgreSQL database, such as postgres://user:password@host:5432/name"

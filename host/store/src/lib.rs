@@ -40,6 +40,7 @@
 //! changes a job's state. The store starts a tokio task only to read a large payload. After a failed
 //! commit the store ends, since memory then has changes that are not on disk.
 
+mod cache_dir;
 mod checkpoint;
 mod commit;
 mod damage;
@@ -70,10 +71,14 @@ mod store;
 mod sync;
 mod tables;
 
+pub use cache_dir::CacheDir;
 pub use damage::Damage;
 pub use error::{OpenError, Recovery, SchemaUpgrade};
 pub use model::ModelStore;
 pub use offline::check::{Report, check};
 pub use offline::repair::{Repaired, repair};
+pub use postgres::active_state::ActiveState;
+pub use postgres::candidate::{ActiveHost, Candidate, Seen, Vacancy};
+pub use postgres::url::DatabaseUrl;
 pub use settings::{OnFatal, Settings};
-pub use store::Store;
+pub use store::{NotTaken, Store, TakenOver};

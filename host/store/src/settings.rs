@@ -71,7 +71,8 @@ pub struct Settings {
     pub secrets_key: Option<PathBuf>,
     /// The largest difference, in milliseconds, between the clock at a start and the newest time
     /// that the store has recorded. It applies if jobs that have not ended would be deleted, or if
-    /// the clock is behind. Beyond it [`Store::open`](crate::Store::open) fails.
+    /// the clock is behind. Beyond it [`Store::open`](crate::Store::open) fails. In a database that hosts
+    /// share, the largest difference from the clock of the database.
     /// `None`: no limit.
     pub clock_jump_max_ms: Option<u64>,
     /// Called when a commit fails. The default logs the reason and ends the process, since memory

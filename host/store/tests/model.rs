@@ -237,7 +237,9 @@ impl Pair {
                 settings.chunk_cache_bytes = 0;
                 let database = self.database.as_ref().unwrap();
                 settings.secrets_key = Some(database.key_file());
-                Store::open_postgres(&database.url(), clock, signals, settings).unwrap().0
+                Store::open_postgres(&database.url().parse().unwrap(), clock, signals, settings)
+                    .unwrap()
+                    .0
             }
             Bounds::Usual | Bounds::Small | Bounds::ArchivingAtOnce => {
                 Store::open(self.dir.path(), clock, signals, settings).unwrap().0

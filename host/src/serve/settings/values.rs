@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::ValueParserFactory;
+use gristmill_store::{DatabaseUrl, OpenError};
 use serde::{Deserialize, Deserializer, de};
 use tracing_subscriber::EnvFilter;
 
@@ -152,6 +153,34 @@ impl TryFrom<String> for Brand {
 }
 
 impl FromStr for Brand {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.to_owned().try_into()
+    }
+}
+
+/// The URL of a database. It is shown without its password.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Database(DatabaseUrl);
+
+impl Database {
+    /// The URL.
+    pub(crate) fn url(&self) -> &DatabaseUrl {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Database {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|error: OpenError| error.to_string())
+    }
+}
+
+impl FromStr for Database {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -3,7 +3,8 @@
 //! The statements of a transaction are sent together, so that it costs one round trip, and the answer to
 //! each of them is checked: the `COMMIT` of a transaction that has failed succeeds, as a `ROLLBACK`.
 //!
-//! **Bounds.** An operation takes at most [`ANSWER_TIME_MAX`]; then the connection is closed.
+//! **Bounds.** An operation takes at most [`ANSWER_TIME_MAX`], unless the connection has another bound;
+//! then the connection is closed.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -71,6 +72,7 @@ impl<'a> Call<'a> {
 /// A connection that is opened when it is needed, and again after it was lost.
 pub(crate) struct Connection {
     config: Config,
+    answer_time_max: Duration,
     /// Present until the drop.
     runtime: Option<Runtime>,
     open: Option<Open>,
@@ -107,7 +109,14 @@ impl Connection {
         // A machine that has vanished closes no connection.
         config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(15));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { config, runtime: Some(runtime), open: None })
+        let answer_time_max = ANSWER_TIME_MAX;
+        Ok(Self { config, answer_time_max, runtime: Some(runtime), open: None })
+    }
+
+    /// The same with another longest time of an operation.
+    pub(crate) fn with_answer_time_max(mut self, answer_time_max: Duration) -> Self {
+        self.answer_time_max = answer_time_max;
+        self
     }
 
     /// Whether no connection is open, so that the next operation opens one.
@@ -126,6 +135,7 @@ impl Connection {
         work: impl AsyncFnOnce(&mut Open) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, DatabaseError> {
         let runtime = self.runtime.as_ref().expect("a runtime until the drop");
+        let answer_time_max = self.answer_time_max;
         if self.is_closed() {
             self.open = None;
             let connected =
@@ -133,7 +143,7 @@ impl Connection {
             self.open = Some(connected.map_err(|_| late())??);
         }
         let open = self.open.as_mut().expect("it was opened");
-        let done = runtime.block_on(async { timeout(ANSWER_TIME_MAX, work(open)).await });
+        let done = runtime.block_on(async { timeout(answer_time_max, work(open)).await });
         let done = done.map_err(|_| late()).and_then(|done| done.map_err(|error| classify(&error)));
         if matches!(done, Err(DatabaseError::Unavailable(_))) {
             self.open = None;

@@ -9,12 +9,14 @@
 //! connection. A store that cannot get the lock does not begin a session. The server releases the lock when
 //! the connection ends, so the database of a killed host is free at once.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::postgres::connection::{Call, Connection, DatabaseError};
+use crate::postgres::active_state::Moment;
+use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
 
 /// The key of the advisory lock.
-const LOCK: i64 = 0x6772_6973_746d_696c;
+pub(super) const LOCK: i64 = 0x6772_6973_746d_696c;
 
 /// Time for which an opening store waits for the lock: the server notices the end of a killed host's
 /// connection some milliseconds later, or seconds on a busy machine.
@@ -35,12 +37,23 @@ pub(crate) struct Begun {
     pub(crate) session: Session,
     /// Whether the session before was closed in order, or there was none.
     pub(crate) was_clean: bool,
+    /// From when on the session counts as confirmed.
+    pub(crate) confirmed_at: Moment,
+}
+
+/// The session before, as it was when it counted as ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Predecessor {
+    pub(crate) session: i64,
+    /// The time of its last sign of life, in microseconds; `None` when it was closed in order, or has shown
+    /// none.
+    pub(crate) beat: Option<i64>,
 }
 
 /// Why no session began.
 #[derive(Debug)]
 pub(crate) enum NotBegun {
-    /// Another store has the database open.
+    /// Another store has the database open, or has shown a sign of life.
     InUse,
     Failed(DatabaseError),
 }
@@ -59,8 +72,13 @@ pub(crate) fn try_lock(connection: &mut Connection) -> Result<bool, DatabaseErro
 }
 
 impl Session {
-    /// Begins a session on the reader's connection, and ends all others.
-    pub(crate) fn begin(connection: &mut Connection) -> Result<Begun, NotBegun> {
+    /// Begins a session on the reader's connection, and ends all others. Other hosts reach the new one at
+    /// `address`.
+    pub(crate) fn begin(
+        connection: &mut Connection,
+        predecessor: Option<Predecessor>,
+        address: Option<SocketAddr>,
+    ) -> Result<Begun, NotBegun> {
         let begun_at = Instant::now();
         while !try_lock(connection)? {
             if begun_at.elapsed() > LOCK_TIME_MAX {
@@ -70,23 +88,46 @@ impl Session {
         }
         let newest = "SELECT session, is_clean FROM session ORDER BY session DESC LIMIT 1";
         let newest = connection.query(&Call::new(newest, Vec::new()))?;
-        let (last, was_clean) =
-            newest.first().map_or((0, true), |row| (row.get::<_, i64>(0), row.get(1)));
+        let newest = newest.first().map(|row| (row.get::<_, i64>(0), row.get::<_, bool>(1)));
+        if newest.map(|(session, _)| session) != predecessor.map(|it| it.session) {
+            return Err(NotBegun::InUse);
+        }
+        let (last, was_clean) = newest.unwrap_or((0, true));
         let session = Self { number: last + 1 };
-        connection.transaction(&[
+        let mut calls = Vec::with_capacity(7);
+        if let Some(Predecessor { session, beat: Some(beat) }) = predecessor {
+            let end = "WITH ended AS (DELETE FROM beat WHERE session = $1::bigint \
+                 AND (extract(epoch FROM at) * 1000000)::bigint = $2::bigint RETURNING 1) \
+                 SELECT 1 / count(*) FROM ended";
+            calls.push(Call::new(end, vec![Box::new(session), Box::new(beat)]));
+        }
+        let number = || Box::new(session.number);
+        let address = address.map(|address| address.to_string());
+        calls.extend([
             Call::new("UPDATE session SET is_alive = false WHERE is_alive", Vec::new()),
+            Call::new("DELETE FROM beat", Vec::new()),
             Call::new("DELETE FROM commit_log", Vec::new()),
             Call::new("DELETE FROM session WHERE session < $1::bigint - 100", vec![Box::new(last)]),
             Call::new(
                 "INSERT INTO session (session, is_alive, is_clean) VALUES ($1::bigint, true, false)",
-                vec![Box::new(session.number)],
+                vec![number()],
             ),
             Call::new(
                 "INSERT INTO commit_log (session, n) VALUES ($1::bigint, 0)",
-                vec![Box::new(session.number)],
+                vec![number()],
             ),
-        ])?;
-        Ok(Begun { session, was_clean })
+            Call::new(
+                "INSERT INTO beat (session, address) VALUES ($1::bigint, $2::text)",
+                vec![number() as Value<'_>, Box::new(address)],
+            ),
+        ]);
+        let confirmed_at = Moment::now();
+        match connection.transaction(&calls) {
+            Ok(_) => Ok(Begun { session, was_clean, confirmed_at }),
+            // The session before has shown a sign of life since it was judged.
+            Err(DatabaseError::Fenced) => Err(NotBegun::InUse),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The last statement of each transaction: it fails when the session has ended.

@@ -20,6 +20,8 @@ use std::sync::Arc;
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{Key, KeyInit as _, XChaCha20Poly1305, XNonce};
 use gristmill_core::listing::{Cursor, CursorKey};
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
 
 use self::key_file::{KEYS_MAX, KeyText};
 use crate::error::OpenError;
@@ -193,6 +195,14 @@ impl Seal {
             Some((text, false)) => Renewed::Again(ring.first().seal(&text, purpose)),
             None => Renewed::Unreadable,
         }
+    }
+
+    /// A key for this purpose, which every holder of the first key can derive.
+    pub(crate) fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        let ring = self.ring();
+        let mac = Hmac::<Sha256>::new_from_slice(&ring.first().text);
+        let mac = mac.expect("HMAC has keys of any length").chain_update(purpose);
+        mac.finalize().into_bytes().into()
     }
 
     /// The word for the tables. If it is current, the first key decrypts it; otherwise every key of

@@ -4,6 +4,7 @@
 mod catalog_usage_webhooks;
 mod job_actions;
 mod jobs;
+mod postgres;
 mod search;
 
 use std::path::Path;
@@ -37,10 +38,7 @@ use crate::format::payload::{Found, InputBytes, Kind, Payload};
 use crate::journal::Journal;
 use crate::medium::{Medium, PayloadLocation};
 use crate::memory::{Memory, MemoryLog, MemoryReader};
-use crate::postgres::load::load;
-use crate::postgres::log::PostgresLog;
-use crate::postgres::reader::PostgresReader;
-use crate::postgres::{self, Opened, Postgres};
+use crate::postgres::beat::Beat;
 use crate::recover;
 use crate::seal::Seal;
 use crate::settings::Settings;
@@ -72,7 +70,11 @@ const DISK_SPACE_PAUSE: Duration = Duration::from_millis(100);
 pub struct Store {
     pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Shows signs of life in a database that hosts share.
+    beat: Option<Beat>,
 }
+
+pub use self::postgres::{NotTaken, TakenOver};
 
 impl Store {
     /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
@@ -146,56 +148,13 @@ impl Store {
         Self::start(shared, MemoryLog(memory), || reader.start())
     }
 
-    /// Opens the store in the PostgreSQL database at `url`, makes or upgrades its tables, and ends the
-    /// session of the host that had it open before. Blocks; takes some seconds for a million jobs.
-    ///
-    /// `settings.secrets_key` names the file with the key of the stored secrets, which all hosts of a
-    /// database share; the first one creates it.
-    ///
-    /// # Errors
-    /// [`OpenError`] names the reason, such as that another host has the database open.
-    pub fn open_postgres(
-        url: &str,
-        clock: Arc<dyn Clock>,
-        signals: Arc<Signals>,
-        settings: Settings,
-    ) -> Result<(Self, Recovery), OpenError> {
-        // On a separate thread: the connections wait, and a thread of an asynchronous runtime must not.
-        let opened = thread::scope(|scope| {
-            scope.spawn(|| Self::open_postgres_here(url, clock, signals, settings)).join()
-        });
-        opened.unwrap_or_else(|_| Err(OpenError::Repair("the start panicked".to_owned())))
-    }
-
-    fn open_postgres_here(
-        url: &str,
-        clock: Arc<dyn Clock>,
-        signals: Arc<Signals>,
-        settings: Settings,
-    ) -> Result<(Self, Recovery), OpenError> {
-        let mut opened = postgres::open(url, settings.secrets_key.as_deref())?;
-        let owners = Owners::new(settings.disk_space.clone(), settings.owners_max());
-        let now = clock.now();
-        let mut index = load(&mut opened.reader, &opened.seal, owners, now)?;
-        let mut recovery = Recovery { was_clean: opened.was_clean, ..Recovery::default() };
-        index.repair(now, &mut recovery);
-        index.begin_epoch(StoreEpoch(u32::try_from(opened.session.number).unwrap_or(u32::MAX)));
-        let Opened { shard, seal, session, writer, reader, .. } = opened;
-        let postgres = Arc::new(Postgres::default());
-        let medium = (postgres.clone() as Arc<dyn Medium>, seal.clone());
-        let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
-        let log = PostgresLog::new(writer, postgres.clone(), seal, session);
-        let reader = PostgresReader::new(shared.clone(), postgres, reader, session);
-        Ok((Self::start(shared, log, || reader.start())?, recovery))
-    }
-
     /// Starts the threads: first that of the medium, since the writer may wait for it.
     fn start(
         shared: Arc<Shared>,
         log: impl BatchLog + 'static,
         start_medium: impl FnOnce() -> Result<JoinHandle<()>, OpenError>,
     ) -> Result<Self, OpenError> {
-        let store = Self { shared: shared.clone(), threads: Mutex::default() };
+        let store = Self { shared: shared.clone(), threads: Mutex::default(), beat: None };
         let medium = start_medium()?;
         store.threads.lock().push(medium);
         let mut writer = Writer::new(shared, log);

@@ -81,7 +81,9 @@ pub(crate) fn open_postgres(
     signals: &Arc<Signals>,
 ) -> Store {
     let settings = Settings { secrets_key: Some(database.key_file()), ..settings };
-    Store::open_postgres(&database.url(), clock.clone(), signals.clone(), settings).unwrap().0
+    Store::open_postgres(&database.url().parse().unwrap(), clock.clone(), signals.clone(), settings)
+        .unwrap()
+        .0
 }
 
 /// A data directory of a backup's files.

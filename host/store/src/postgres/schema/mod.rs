@@ -8,7 +8,10 @@
 use crate::postgres::connection::{Call, Connection, DatabaseError};
 
 /// The steps, in order. The number of a step is its position, beginning with 1.
-const STEPS: [Step; 1] = [Step { sql: include_str!("0001.sql"), needs_program: 1 }];
+const STEPS: [Step; 2] = [
+    Step { sql: include_str!("0001.sql"), needs_program: 1 },
+    Step { sql: include_str!("0002.sql"), needs_program: 1 },
+];
 
 struct Step {
     sql: &'static str,

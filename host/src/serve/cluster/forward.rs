@@ -1,0 +1,285 @@
+//! Forwards calls to the active host, as a proxy does: bodies and answers are streams, and
+//! nothing is repeated.
+//!
+//! **Bounds.** Each call in progress has a connection of its own; connections without a call are kept for
+//! [`IDLE_MAX`]. Calls in progress end when another host becomes active.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use gristmill_api::{AnswerBody, PeerAddress, unavailable};
+use gristmill_store::ActiveHost;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Request, Response, Uri, Version};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::RwLock;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::handshake::Membership;
+
+/// The address of the client of a forwarded call. Only read on connections between hosts.
+const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
+
+/// Headers that belong to one connection (RFC 9110, section 7.6.1).
+const OF_CONNECTION: [HeaderName; 6] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
+/// How long a connection without a call is kept; less than its other side keeps it.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// Longest time to connect.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// The reason for a standby's probes.
+pub(crate) const STANDS_BY: &str = "the host stands by: another host is active";
+
+const NO_HOST: &str = "no host is active at present; try again shortly";
+const NO_ADDRESS: &str = "the active host has no address for other hosts (--cluster-listen)";
+const UNREACHABLE: &str = "the active host cannot be reached; try again shortly";
+const LOST: &str = "the active host has not answered, and whether the call has taken \
+                    effect is unknown; try again shortly";
+
+/// A host that does not own the database.
+#[derive(Debug)]
+pub(crate) struct Standby {
+    key: [u8; 32],
+    target: RwLock<Target>,
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    Nobody,
+    /// A host that other hosts cannot reach.
+    Unreachable,
+    Host(Arc<Host>),
+}
+
+/// The active host.
+#[derive(Debug)]
+struct Host {
+    active: ActiveHost,
+    client: Client<Connector, AnswerBody>,
+    replaced: CancellationToken,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.replaced.cancel();
+    }
+}
+
+impl Standby {
+    /// A host that knows no active host. `key` is that of the hosts of the database.
+    pub(crate) fn new(key: [u8; 32]) -> Self {
+        Self { key, target: RwLock::new(Target::Nobody) }
+    }
+
+    pub(crate) fn membership(&self, session: u64) -> Membership {
+        Membership { key: self.key, session }
+    }
+
+    /// Forwards calls to this host from now on; calls to another one in progress end.
+    pub(crate) fn set_active(&self, active: Option<ActiveHost>) {
+        let mut target = self.target.write();
+        if let (Target::Host(host), Some(active)) = (&*target, active)
+            && host.active == active
+        {
+            return;
+        }
+        if let Target::Host(host) = &*target {
+            host.replaced.cancel();
+        }
+        *target = match active {
+            None => Target::Nobody,
+            Some(ActiveHost { address: None, .. }) => Target::Unreachable,
+            Some(active @ ActiveHost { session, address: Some(address) }) => {
+                let connector = Connector { address, membership: self.membership(session) };
+                let client = Client::builder(TokioExecutor::new())
+                    .pool_idle_timeout(IDLE_MAX)
+                    .pool_timer(TokioTimer::new())
+                    .build(connector);
+                let replaced = CancellationToken::new();
+                Target::Host(Arc::new(Host { active, client, replaced }))
+            }
+        };
+    }
+
+    /// Forwards a call.
+    pub(crate) async fn forward<B>(
+        &self,
+        request: Request<B>,
+        PeerAddress(peer): PeerAddress,
+    ) -> Response<AnswerBody>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let path = request.uri().path().to_owned();
+        let target = self.target.read().clone();
+        let host = match target {
+            Target::Host(host) => host,
+            Target::Nobody => return unavailable(&path, NO_HOST).await,
+            Target::Unreachable => return unavailable(&path, NO_ADDRESS).await,
+        };
+        let Some(request) = outgoing(request, &host.active, peer) else {
+            return unavailable(&path, UNREACHABLE).await;
+        };
+        let answer = tokio::select! {
+            answer = host.client.request(request) => answer,
+            () = host.replaced.cancelled() => return unavailable(&path, LOST).await,
+        };
+        match answer {
+            Ok(answer) => incoming(answer, host.replaced.clone()),
+            Err(error) => {
+                debug!(%error, "a call was not forwarded: {error}");
+                let sentence = if error.is_connect() { UNREACHABLE } else { LOST };
+                unavailable(&path, sentence).await
+            }
+        }
+    }
+}
+
+/// The call as it is sent to the active host; `None` when its target is no path.
+fn outgoing<B>(
+    request: Request<B>,
+    active: &ActiveHost,
+    peer: IpAddr,
+) -> Option<Request<AnswerBody>>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (mut head, body) = request.into_parts();
+    if !head.headers.contains_key(header::HOST)
+        && let Some(authority) = head.uri.authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        head.headers.insert(header::HOST, host);
+    }
+    let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+    // The connector knows the address; the client only compares it.
+    let address = active.address?;
+    head.uri = format!("http://{address}{target}").parse().ok()?;
+    head.version = Version::HTTP_11;
+    remove_headers_of_connection(&mut head.headers);
+    // This host has answered it.
+    head.headers.remove(header::EXPECT);
+    head.headers.insert(PEER, HeaderValue::from_str(&peer.to_string()).ok()?);
+    Some(Request::from_parts(head, AnswerBody::new(body)))
+}
+
+/// The answer for the client. Its body ends with an error when the active host is replaced.
+fn incoming(
+    answer: Response<hyper::body::Incoming>,
+    replaced: CancellationToken,
+) -> Response<AnswerBody> {
+    let (mut head, body) = answer.into_parts();
+    remove_headers_of_connection(&mut head.headers);
+    let pieces = AnswerBody::new(body).into_data_stream();
+    let pieces = futures::stream::unfold(Some((pieces, replaced)), |rest| async {
+        let (mut pieces, replaced) = rest?;
+        tokio::select! {
+            piece = pieces.next() => {
+                let piece = piece?.map_err(io::Error::other);
+                Some((piece, Some((pieces, replaced))))
+            }
+            () = replaced.cancelled() => {
+                let lost = io::Error::other("another host is active now");
+                Some((Err(lost), None))
+            }
+        }
+    });
+    Response::from_parts(head, AnswerBody::from_stream(pieces))
+}
+
+fn remove_headers_of_connection(headers: &mut HeaderMap) {
+    let named: Vec<_> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|names| names.split(','))
+        .filter_map(|name| name.trim().parse::<HeaderName>().ok())
+        .collect();
+    for name in named.iter().chain(&OF_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// The address of the client of a call that another host has forwarded; the header is removed.
+pub(crate) fn take_peer(headers: &mut HeaderMap) -> Option<PeerAddress> {
+    let peer = headers.remove(PEER)?;
+    peer.to_str().ok()?.parse().ok().map(PeerAddress)
+}
+
+/// Connects to the active host.
+#[derive(Debug, Clone)]
+struct Connector {
+    address: SocketAddr,
+    membership: Membership,
+}
+
+impl tower::Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Self { address, membership } = self.clone();
+        let connect = async move {
+            let mut stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            membership.call(&mut stream).await?;
+            Ok(TokioIo::new(stream))
+        };
+        Box::pin(async { timeout(CONNECT_TIME_MAX, connect).await? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_a_connection_are_not_forwarded() {
+        let active = ActiveHost { session: 1, address: "127.0.0.1:7".parse().ok() };
+        let request = Request::post("https://mill.lan/v2/a/run?x=1")
+            .version(Version::HTTP_2)
+            .header("connection", "close, X-Mine")
+            .header("x-mine", "1")
+            .header("te", "trailers")
+            .header("authorization", "Bearer k")
+            .header("gristmill-peer", "10.9.9.9")
+            .body(AnswerBody::empty())
+            .unwrap();
+        let peer = "192.0.2.1".parse().unwrap();
+        let mut sent = outgoing(request, &active, peer).unwrap();
+        assert_eq!(sent.uri(), "http://127.0.0.1:7/v2/a/run?x=1");
+        assert_eq!(sent.version(), Version::HTTP_11);
+        assert_eq!(take_peer(sent.headers_mut()), Some(PeerAddress(peer)), "not the client's own");
+        let mut names: Vec<_> = sent.headers().keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["authorization", "host"]);
+        assert_eq!(sent.headers()["host"], "mill.lan");
+    }
+}

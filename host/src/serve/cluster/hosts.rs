@@ -1,0 +1,71 @@
+//! The listener of the active host, for hosts that stand by.
+//!
+//! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a stranger to show that it is no
+//! host.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use gristmill_api::PeerAddress;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::handshake::Membership;
+use crate::serve::connection::Server;
+
+/// A forwarded call in progress has one connection.
+const CONNECTIONS_MAX: usize = 16_384;
+
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
+
+/// Pause after a failure to accept: usually there is no free file descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens for other hosts.
+///
+/// # Errors
+/// When the address cannot be used; also when it is that of no machine, since other hosts connect to it.
+pub(crate) async fn bind(at: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    ensure!(
+        !at.ip().is_unspecified(),
+        "cluster-listen needs the address at which other hosts reach this one, such as 10.0.0.1:7000, not {at}"
+    );
+    let context = || format!("cannot listen on {at} for other hosts");
+    let listener = TcpListener::bind(at).await.with_context(context)?;
+    let address = listener.local_addr().with_context(context)?;
+    Ok((listener, address))
+}
+
+/// Serves the calls that other hosts forward, until the process ends.
+pub(crate) async fn serve(listener: TcpListener, membership: Membership, server: Arc<Server>) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let (mut stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "a connection of another host cannot be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (membership, server) = (membership.clone(), server.clone());
+        tokio::spawn(async move {
+            let _ = stream.set_nodelay(true);
+            match timeout(HANDSHAKE_WAIT, membership.accept(&mut stream)).await {
+                Ok(Ok(())) => {
+                    let (peer, replaced) = (PeerAddress(peer.ip()), CancellationToken::new());
+                    server.serve(stream, peer, Arc::default(), replaced).await;
+                }
+                Ok(Err(error)) => debug!(%error, "a connection from {peer} was refused: {error}"),
+                Err(_) => debug!("a connection from {peer} has not shown that it is a host"),
+            }
+            drop(slot);
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! Hosts that share a database. One of them is *active*, and has the jobs; the others are *standbys*: they
+//! [forward](forward) the calls of their clients to it, and one of them becomes active when it has ended.
+//!
+//! The database decides which one is active ([`gristmill_store::Candidate`]); nothing here does. A host that was replaced
+//! ends: everything above the store has memory that must not be believed any more, and a new
+//! process stands by within a second. Until then the [gate] keeps it from answering.
+
+pub(crate) mod forward;
+pub(crate) mod gate;
+pub(crate) mod handshake;
+pub(crate) mod hosts;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gristmill_store::{
+    ActiveHost, Candidate, DatabaseUrl, NotTaken, OpenError, Seen, TakenOver, Vacancy,
+};
+use tracing::{info, warn};
+
+use self::forward::Standby;
+
+/// The purpose of the key that the hosts of a database share.
+const KEY_PURPOSE: &str = "gristmill hosts";
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Connects to the database.
+///
+/// # Errors
+/// One sentence names the fault of the database or the key file.
+pub(crate) async fn connect(url: &DatabaseUrl, key_file: &Path) -> anyhow::Result<Candidate> {
+    let (database, key_file) = (url.clone(), key_file.to_owned());
+    let connected = blocking(move || Candidate::connect(&database, &key_file)).await?;
+    connected.with_context(|| format!("cannot use the database {url}"))
+}
+
+/// A host that knows no active host yet.
+pub(crate) fn standby(candidate: &Candidate) -> Standby {
+    Standby::new(candidate.derived_key(KEY_PURPOSE))
+}
+
+/// Stands by until this host is active. Calls `stands_by` when another host is.
+///
+/// # Errors
+/// When the database, or this host, needs attention.
+pub(crate) async fn join(
+    mut candidate: Candidate,
+    standby: &Standby,
+    mut stands_by: impl FnMut(&ActiveHost) -> anyhow::Result<()>,
+    take_over: impl Fn(Candidate, Vacancy) -> Result<TakenOver, NotTaken> + Clone + Send + 'static,
+) -> anyhow::Result<TakenOver> {
+    let (mut known, mut is_reachable) = (None, true);
+    loop {
+        let look = move || {
+            let seen = candidate.look();
+            (candidate, seen)
+        };
+        let (looked, seen) = blocking(look).await?;
+        candidate = looked;
+        match seen {
+            Ok(Seen::Free(vacancy)) => {
+                standby.set_active(None);
+                if known.take().is_some() {
+                    info!("the active host has ended; this one becomes active");
+                }
+                let take_over = take_over.clone();
+                match blocking(move || take_over(candidate, vacancy)).await? {
+                    Ok(taken) => return Ok(taken),
+                    Err(NotTaken::LookAgain(again)) => candidate = *again,
+                    Err(NotTaken::Failed(error)) => return Err(error.into()),
+                }
+            }
+            Ok(Seen::Taken(active)) => {
+                standby.set_active(Some(active));
+                if known.replace(active) != Some(active) {
+                    stands_by(&active)?;
+                }
+            }
+            Err(OpenError::DatabaseUnavailable(reason)) => {
+                if std::mem::replace(&mut is_reachable, false) {
+                    warn!("the database cannot be reached: {reason}");
+                }
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if !std::mem::replace(&mut is_reachable, true) {
+            info!("the database can be reached again");
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<T> {
+    tokio::task::spawn_blocking(work).await.context("the thread of the database has panicked")
+}

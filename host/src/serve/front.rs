@@ -1,0 +1,136 @@
+//! The answer to each call by the role of this host: the [`Api`] of a host that has the jobs, or the
+//! forwarding of a host that stands by.
+//!
+//! A host without a database has the jobs from the beginning. A host with one stands by until it takes the
+//! database over; connections stay open meanwhile.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use gristmill_api::{
+    AnswerBody, Api, CallOrigin, ConnectionAuth, PeerAddress, probe_without_jobs, unavailable,
+};
+use hyper::{Method, Request, Response};
+
+use super::cluster::forward::{STANDS_BY, Standby, take_peer};
+use super::cluster::gate::{Gate, UNCONFIRMED, UNKNOWN};
+
+/// The callers of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Callers {
+    Clients,
+    /// Collectors of metrics, and supervisors.
+    Collectors,
+    /// Hosts that stand by, with the calls of their clients.
+    Hosts,
+}
+
+/// Answers the calls of a listener. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Front(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    callers: Callers,
+    /// Empty while the host stands by.
+    active: OnceLock<Active>,
+    standby: Option<Arc<Standby>>,
+}
+
+/// A host that has the jobs.
+#[derive(Debug)]
+struct Active {
+    api: Api,
+    /// Of a host with a database.
+    gate: Option<Gate>,
+}
+
+impl Front {
+    /// That of a host that does not have the jobs yet.
+    pub(crate) fn new(callers: Callers, standby: Option<Arc<Standby>>) -> Self {
+        Self(Arc::new(Inner { callers, active: OnceLock::new(), standby }))
+    }
+
+    /// Answers by `api` from now on.
+    pub(crate) fn activate(&self, api: Api, gate: Option<Gate>) {
+        // A host becomes active once.
+        let _ = self.0.active.set(Active { api, gate });
+    }
+
+    /// Answers a call.
+    pub(crate) async fn answer<B>(
+        self,
+        mut request: Request<B>,
+        peer: PeerAddress,
+        auth: Arc<ConnectionAuth>,
+    ) -> Response<AnswerBody>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Inner { callers, active, standby } = &*self.0;
+        let origin = match callers {
+            Callers::Clients | Callers::Collectors => CallOrigin::new(peer, auth),
+            Callers::Hosts => match take_peer(request.headers_mut()) {
+                Some(client) => client.into(),
+                None => return unavailable("/", "the call names no client").await,
+            },
+        };
+        match (active.get(), standby) {
+            (Some(Active { api, gate: None }), _) => api.clone().answer(request, origin).await,
+            (Some(Active { api, gate: Some(gate) }), _) => {
+                answer_if_open(api.clone(), gate, request, origin).await
+            }
+            (None, Some(standby)) => {
+                if let Some(answer) = probe_without_jobs(request.uri().path(), STANDS_BY) {
+                    return answer;
+                }
+                match callers {
+                    Callers::Clients => standby.forward(request, peer).await,
+                    Callers::Collectors | Callers::Hosts => unavailable("/", STANDS_BY).await,
+                }
+            }
+            (None, None) => unavailable("/", "the host is starting").await,
+        }
+    }
+}
+
+/// Answers a call while the host is known to own the database.
+async fn answer_if_open<B>(
+    api: Api,
+    gate: &Gate,
+    request: Request<B>,
+    origin: CallOrigin,
+) -> Response<AnswerBody>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let path = request.uri().path();
+    if ["/livez", "/metrics"].contains(&path) {
+        return api.answer(request, origin).await;
+    }
+    if !gate.is_open() {
+        return match probe_without_jobs(path, UNCONFIRMED) {
+            Some(answer) => answer,
+            None => unavailable(path, UNCONFIRMED).await,
+        };
+    }
+    let is_read = is_read(request.method(), path);
+    let path = path.to_owned();
+    let answer = tokio::select! {
+        answer = api.answer(request, origin) => answer,
+        () = gate.lost() => return unavailable(&path, UNKNOWN).await,
+    };
+    // The answer to a change was confirmed by its commit.
+    if is_read && !gate.is_open() {
+        return unavailable(&path, UNCONFIRMED).await;
+    }
+    answer
+}
+
+/// Whether a call only reads. The queue API reads jobs by `POST`, too.
+fn is_read(method: &Method, path: &str) -> bool {
+    const READS: [&str; 3] = ["/status/", "/status-sync/", "/stream/"];
+    [Method::GET, Method::HEAD].contains(method) || READS.iter().any(|read| path.contains(read))
+}

@@ -1,0 +1,155 @@
+//! The addresses that a host listens on, and the answers of each.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use gristmill_api::{Api, ApiState};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::forward::Standby;
+use super::cluster::gate::Gate;
+use super::cluster::hosts;
+use super::front::{Callers, Front};
+use super::listener::{self, ConnectionLimits, Connections};
+use super::response_budget::ResponseBudget;
+use super::settings::ServeSettings;
+use super::tls::Tls;
+
+/// The listeners, before they accept connections.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    clients: TcpListener,
+    collectors: Option<TcpListener>,
+    hosts: Option<TcpListener>,
+    tls: Option<Arc<Tls>>,
+    addresses: Addresses,
+}
+
+/// The addresses that were bound.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses {
+    pub(crate) clients: SocketAddr,
+    pub(crate) collectors: Option<SocketAddr>,
+    pub(crate) hosts: Option<SocketAddr>,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
+}
+
+/// The answers of the listeners.
+#[derive(Debug, Clone)]
+pub(crate) struct Fronts {
+    clients: Front,
+    collectors: Front,
+    hosts: Front,
+}
+
+/// Bounds of what the listeners accept.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) response_budget: Arc<ResponseBudget>,
+    /// Fires when no more connections are accepted.
+    pub(crate) stop: CancellationToken,
+}
+
+/// The listeners of a host: a host that stands by accepts connections before it has the jobs.
+#[derive(Debug)]
+pub(crate) enum Serving {
+    Bound(Listeners),
+    Running(Running),
+}
+
+/// Listeners that accept connections.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Ends when they accept no more, with the connections of clients.
+    pub(crate) clients: JoinHandle<Connections>,
+    /// Accepts connections once the host is active.
+    pub(crate) hosts: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// # Errors
+    /// Names the address that cannot be used.
+    pub(crate) async fn bind(settings: &ServeSettings) -> anyhow::Result<Self> {
+        let clients = TcpListener::bind(settings.listen)
+            .await
+            .with_context(|| format!("cannot listen on {}", settings.listen))?;
+        let collectors = match settings.metrics_listen {
+            Some(at) => {
+                let bound = TcpListener::bind(at).await;
+                Some(bound.with_context(|| format!("cannot listen on {at} for metrics"))?)
+            }
+            None => None,
+        };
+        let hosts = match settings.cluster_listen {
+            Some(at) => Some(hosts::bind(at).await?),
+            None => None,
+        };
+        let tls = settings.tls().map(Tls::start).transpose()?;
+        let of_collectors = collectors.as_ref().map(TcpListener::local_addr).transpose();
+        let addresses = Addresses {
+            clients: clients.local_addr().context("cannot read the address that was bound")?,
+            collectors: of_collectors.context("cannot read the metrics address that was bound")?,
+            hosts: hosts.as_ref().map(|(_, address)| *address),
+            scheme: if tls.is_some() { "https" } else { "http" },
+        };
+        let hosts = hosts.map(|(listener, _)| listener);
+        Ok(Self { clients, collectors, hosts, tls, addresses })
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Accepts connections of clients and collectors from now on.
+    pub(crate) fn serve(self, fronts: &Fronts, bounds: Bounds) -> Running {
+        let Bounds { limits, response_budget, stop } = bounds;
+        if let Some(listener) = self.collectors {
+            // It serves until the process ends, so that a collector sees the host stop.
+            let (front, never) = (fronts.collectors.clone(), CancellationToken::new());
+            let (limits, budget) = (ConnectionLimits::of_collectors(), response_budget.clone());
+            tokio::spawn(listener::serve(listener, None, front, limits, budget, never));
+        }
+        let front = fronts.clients.clone();
+        let clients = listener::serve(self.clients, self.tls, front, limits, response_budget, stop);
+        Running { clients: tokio::spawn(clients), hosts: self.hosts }
+    }
+}
+
+impl Serving {
+    /// Accepts connections, unless it does so already.
+    pub(crate) fn start(self, fronts: &Fronts, bounds: Bounds) -> Running {
+        match self {
+            Self::Bound(listeners) => listeners.serve(fronts, bounds),
+            Self::Running(running) => running,
+        }
+    }
+}
+
+impl Fronts {
+    /// The answers of a host that does not have the jobs yet.
+    pub(crate) fn new(standby: Option<Arc<Standby>>) -> Self {
+        Self {
+            clients: Front::new(Callers::Clients, standby.clone()),
+            collectors: Front::new(Callers::Collectors, standby.clone()),
+            hosts: Front::new(Callers::Hosts, standby),
+        }
+    }
+
+    /// The host has the jobs from now on.
+    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>) {
+        let api = Api::new(state.clone());
+        self.hosts.activate(api.clone(), gate.clone());
+        self.collectors.activate(Api::private(state), gate.clone());
+        self.clients.activate(api, gate);
+    }
+
+    /// The answer to calls that other hosts forward.
+    pub(crate) fn of_hosts(&self) -> Front {
+        self.hosts.clone()
+    }
+}

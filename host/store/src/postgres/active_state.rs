@@ -1,0 +1,73 @@
+//! Whether this host is still the active one, for answers that come from memory.
+//!
+//! Writes need no such check: the database refuses those of a host that was replaced. A host that was
+//! paused or cut off still has its memory, and must not answer from it once another host may have changed
+//! the jobs. It knows that by its own signs of life: no host takes a database over while there was a sign
+//! of life within [`SILENCE_MIN`](super::candidate::SILENCE_MIN), unless the process has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// For how long a confirmed sign of life counts. Shorter than the time after which another host takes
+/// over, by more than the difference of two machines' clock rates.
+const CONFIRMED_FOR: Duration = Duration::from_secs(2);
+
+/// The time of the newest confirmed sign of life. Clones show the same.
+#[derive(Debug, Clone)]
+pub struct ActiveState(Arc<AtomicU64>);
+
+impl ActiveState {
+    /// An active_state that was confirmed at this time.
+    pub(crate) fn since(confirmed_at: Moment) -> Self {
+        Self(Arc::new(AtomicU64::new(confirmed_at.0)))
+    }
+
+    /// Records a confirmation that was requested at this time.
+    pub(crate) fn confirm(&self, requested_at: Moment) {
+        self.0.fetch_max(requested_at.0, Ordering::Relaxed);
+    }
+
+    /// The time since the newest confirmation.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(Moment::now().0.saturating_sub(self.0.load(Ordering::Relaxed)))
+    }
+
+    /// Whether no other host can be active.
+    pub fn is_confirmed(&self) -> bool {
+        self.age() < CONFIRMED_FOR
+    }
+}
+
+/// Milliseconds of a clock that also runs while the machine is suspended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::Boottime);
+        let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+        Self(seconds * 1_000 + nanos / 1_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confirmation_counts_from_its_request() {
+        let now = Moment::now();
+        let before = Moment(now.0 - 1_900);
+        let active_state = ActiveState::since(Moment(now.0 - 5_000));
+        assert!(!active_state.is_confirmed());
+        active_state.confirm(before);
+        assert!(active_state.age() >= Duration::from_millis(1_900));
+        active_state.confirm(now);
+        assert!(active_state.is_confirmed());
+        active_state.confirm(before);
+        assert!(active_state.age() < Duration::from_millis(1_900), "the newest one counts");
+    }
+}

@@ -1,0 +1,100 @@
+//! The bytes of components in the database.
+//!
+//! **Bounds.** One operation at a time, on a connection of its own, so that no job waits for a part of
+//! 1 MiB.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use gristmill_core::depot::Depot;
+use gristmill_core::digest::ComponentDigest;
+
+use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::session::Session;
+use crate::sync::Mutex;
+
+/// The parts in the table `component_part`.
+#[derive(Debug)]
+pub(crate) struct PostgresDepot(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    connection: Mutex<Connection>,
+    session: Session,
+}
+
+impl PostgresDepot {
+    pub(crate) fn new(connection: Connection, session: Session) -> Self {
+        Self(Arc::new(Parts { connection: Mutex::new(connection), session }))
+    }
+
+    /// Runs `work` on a thread that may block.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection, Session) -> Result<T, DatabaseError> + Send + 'static,
+    ) -> io::Result<T> {
+        let parts = self.0.clone();
+        let work = move || work(&mut parts.connection.lock(), parts.session);
+        let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?;
+        done.map_err(|error| match error {
+            DatabaseError::NoSpace(_) => io::Error::new(io::ErrorKind::StorageFull, error),
+            error => io::Error::other(error),
+        })
+    }
+}
+
+#[async_trait]
+impl Depot for PostgresDepot {
+    async fn put_part(
+        &self,
+        component: ComponentDigest,
+        part: u32,
+        bytes: Bytes,
+    ) -> io::Result<()> {
+        self.run(move |connection, session| {
+            let insert = "INSERT INTO component_part (component, part, body) \
+                 VALUES ($1::text, $2::integer, $3::bytea) ON CONFLICT DO NOTHING";
+            let values: Vec<Value<'_>> =
+                vec![Box::new(component.to_string()), Box::new(number(part)), Box::new(&bytes[..])];
+            connection.transaction(&[Call::new(insert, values), session.fence()]).map(drop)
+        })
+        .await
+    }
+
+    async fn part(&self, component: ComponentDigest, part: u32) -> io::Result<Option<Bytes>> {
+        self.run(move |connection, _| {
+            let sql =
+                "SELECT body FROM component_part WHERE component = $1::text AND part = $2::integer";
+            let values: Vec<Value<'_>> =
+                vec![Box::new(component.to_string()), Box::new(number(part))];
+            let rows = connection.query(&Call::new(sql, values))?;
+            Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0).into()))
+        })
+        .await
+    }
+
+    async fn remove(&self, component: ComponentDigest) -> io::Result<()> {
+        self.run(move |connection, session| {
+            let delete = "DELETE FROM component_part WHERE component = $1::text";
+            let call = Call::new(delete, vec![Box::new(component.to_string())]);
+            connection.transaction(&[call, session.fence()]).map(drop)
+        })
+        .await
+    }
+
+    async fn components(&self) -> io::Result<Vec<ComponentDigest>> {
+        self.run(move |connection, _| {
+            let sql = "SELECT DISTINCT component FROM component_part";
+            let rows = connection.query(&Call::new(sql, Vec::new()))?;
+            Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).parse().ok()).collect())
+        })
+        .await
+    }
+}
+
+/// A component has at most 64 parts.
+fn number(part: u32) -> i32 {
+    i32::try_from(part).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,103 @@
+//! Hosts of one database, and clients that find the one that answers.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{Answer, Client, PATIENCE, TestHost, eventually};
+use reqwest::RequestBuilder;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::postgres::Database;
+
+/// The arguments of a host of this database.
+pub(crate) fn arguments(database: &Database) -> Vec<String> {
+    let key = database.key_file();
+    let url = database.url();
+    ["--database", &url, "--cluster-listen", "127.0.0.1:0", "--secrets-key", key.to_str().unwrap()]
+        .map(str::to_owned)
+        .into()
+}
+
+/// The first host of a database, which has its jobs.
+pub(crate) fn first(database: &Database) -> TestHost {
+    let host = TestHost::start_with(&arguments(database));
+    assert_eq!(host.ready()["role"], "active", "{}", host.ready());
+    host
+}
+
+/// A further host, which stands by.
+pub(crate) fn further(database: &Database, first: &TestHost) -> TestHost {
+    let host = TestHost::join(&arguments(database), first.admin_key());
+    assert_eq!(host.ready()["role"], "standby", "{}", host.ready());
+    host
+}
+
+/// Waits until a host has the jobs.
+pub(crate) async fn until_active(host: &TestHost) {
+    let client = host.client();
+    eventually("the host to be ready", async || {
+        let answer = client.try_send(client.request(reqwest::Method::GET, "/readyz")).await;
+        answer.is_ok_and(|answer| answer.status == 200).then_some(())
+    })
+    .await;
+}
+
+/// Sends a signal to a host.
+pub(crate) fn signal(host: &TestHost, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(host.pid()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// Sends a call to the hosts in turn until one of them does not answer "come back later".
+pub(crate) async fn send(clients: &[Client], call: impl Fn(&Client) -> RequestBuilder) -> Answer {
+    let deadline = Instant::now() + PATIENCE;
+    for client in clients.iter().cycle() {
+        match client.try_send(call(client)).await {
+            Ok(answer) if answer.status != 503 => return answer,
+            Ok(refused) => assert!(refused.header("retry-after").is_some(), "{refused:?}"),
+            // A host that was killed.
+            Err(_) => {}
+        }
+        assert!(Instant::now() < deadline, "no host has answered");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    unreachable!("there is a client")
+}
+
+/// Submits a job, with a key so that repeated submissions refer to the same job, and returns its id.
+pub(crate) async fn submit(clients: &[Client], endpoint: &str, key: &str, body: &Value) -> String {
+    let answer = send(clients, |client| {
+        client
+            .request(reqwest::Method::POST, &client.path(endpoint, "run"))
+            .header("idempotency-key", key)
+            .json(body)
+    });
+    answer.await.ok()["id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a job has ended, and returns its document.
+pub(crate) async fn finished(clients: &[Client], endpoint: &str, job: &str) -> Value {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let path = clients[0].path(endpoint, &format!("status-sync/{job}?wait=3000"));
+        let answer = send(clients, |client| client.request(reqwest::Method::GET, &path)).await;
+        let document = answer.ok();
+        if !matches!(document["status"].as_str(), Some("IN_QUEUE" | "IN_PROGRESS")) {
+            return document;
+        }
+        assert!(Instant::now() < deadline, "{document}");
+    }
+}
+
+/// The input of a job that takes this time.
+pub(crate) fn sleep(ms: u64, value: impl Into<Value>) -> Value {
+    json!({ "op": "sleep", "ms": ms, "value": value.into() })
+}
+
+/// An empty directory for a host that does not start.
+pub(crate) fn directory() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    (folder, data)
+}

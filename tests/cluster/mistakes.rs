@@ -1,0 +1,102 @@
+//! Databases and settings that a host refuses at its start: one sentence, and exit code 1.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use gristmill_tests::{TestHost, command};
+
+use crate::hosts::{arguments, directory, first};
+use crate::postgres::Database;
+
+/// The error of a host that does not start with these arguments.
+fn refusal(arguments: &[&str]) -> String {
+    let (_folder, data) = directory();
+    refusal_in(&data, arguments)
+}
+
+/// The same with this data directory.
+fn refusal_in(data: &Path, arguments: &[&str]) -> String {
+    let mut serve = command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    let output = serve.args(arguments).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let errors: Vec<_> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{said}");
+    errors[0].to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_names_what_is_wrong_with_the_database() {
+    let Some(database) = Database::new() else { return };
+    let with = arguments(&database);
+    let with: Vec<_> = with.iter().map(String::as_str).collect();
+    let admin_key = first(&database).admin_key().to_owned();
+    let name = database.sql("SELECT current_database()");
+    let alter = |change: &str| database.sql(&format!("ALTER DATABASE {name} {change}"));
+    for (setting, value, reason) in [
+        ("synchronous_commit", "off", "synchronous_commit is `off`"),
+        ("default_transaction_read_only", "on", "the server is read only"),
+    ] {
+        alter(&format!("SET {setting} = {value}"));
+        let said = refusal(&with);
+        assert!(said.contains(reason) && said.contains(&name), "{said}");
+        alter(&format!("RESET {setting}"));
+    }
+    database.sql("INSERT INTO schema_version VALUES (1000, 1000)");
+    let said = refusal(&with);
+    assert!(said.contains("have version 1000"), "{said}");
+    database.sql("DELETE FROM schema_version WHERE version = 1000");
+    database.sql("ALTER TABLE meta RENAME TO other");
+    let said = refusal(&with);
+    assert!(said.contains("meta"), "{said}");
+    database.sql("ALTER TABLE other RENAME TO meta");
+
+    // The key file of another database, and none.
+    let (folder, _) = directory();
+    let key = folder.path().join("key");
+    let url = database.url();
+    let other_key = ["--database", &url, "--secrets-key", key.to_str().unwrap()];
+    let said = refusal(&other_key);
+    assert!(said.contains("copy the file of the host that made the database"), "{said}");
+    fs::write(&key, "0".repeat(64)).unwrap();
+    let said = refusal(&other_key);
+    assert!(said.contains("it is not the key that this store's secrets"), "{said}");
+
+    let said = refusal(&["--database", "postgres://me:secret@127.0.0.1:1/mill"]);
+    assert!(said.contains("postgres://me@127.0.0.1:1/mill"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    let said = refusal(&["--cluster-listen", "127.0.0.1:0"]);
+    assert!(said.contains("cluster-listen is for hosts that share a database"), "{said}");
+    let said = refusal(&["--database", &url, "--cluster-listen", "0.0.0.0:0"]);
+    assert!(said.contains("needs the address at which other hosts reach this one"), "{said}");
+    drop(TestHost::join(&arguments(&database), &admin_key));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backups_and_new_keys_are_refused() {
+    let Some(database) = Database::new() else { return };
+    let host = first(&database);
+    let client = host.client();
+    let backup = client.get("/v1/backup").await;
+    assert_eq!(backup.status, 500, "{backup:?}");
+    assert!(host.log().contains("use its own backup, such as pg_dump"), "{}", host.log());
+    let rotation = client.post_empty("/v1/secrets/rotate").await;
+    let reason = "several hosts share cannot be replaced yet";
+    assert!(rotation.status >= 400 && rotation.text.contains(reason), "{rotation:?}");
+}
+
+/// A directory with jobs of its own is no cache, and a directory belongs to one host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_directory_with_jobs_is_refused() {
+    let Some(database) = Database::new() else { return };
+    let url = database.url();
+    let mut alone = TestHost::start();
+    alone.kill9();
+    let said = refusal_in(&alone.data_dir(), &["--database", &url]);
+    assert!(said.contains("has the jobs of a host without a database"), "{said}");
+    let active = first(&database);
+    let said = refusal_in(&active.data_dir(), &["--database", &url]);
+    assert!(said.contains("is in use by another process"), "{said}");
+}

@@ -1,0 +1,142 @@
+//! A host that stands by: its probes, the calls that it forwards, and an orderly change of the active host.
+
+use std::fs;
+
+use gristmill_tests::{PATIENCE, guests};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::hosts::{first, further, send, signal, until_active};
+use crate::postgres::Database;
+use rustix::process::Signal;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_through_a_host_that_stands_by_reach_the_active_one() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let two = further(&database, &one);
+    let shown = two.ready()["database"].as_str().unwrap();
+    assert!(shown.starts_with("postgres://postgres@/"), "{shown}");
+    assert_eq!(one.ready()["database"], shown);
+    assert!(!two.data_dir().join("admin.key").exists());
+
+    let client = two.client();
+    assert_eq!(client.get("/livez").await.status, 200);
+    let ready = client.get("/readyz").await;
+    assert_eq!((ready.status, ready.text.contains("stands by")), (503, true), "{ready:?}");
+    assert_eq!(one.client().get("/readyz").await.status, 200);
+
+    // Everything is deployed through one host, and used through both.
+    two.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    for client in [one.client(), two.client()] {
+        let document = client.finish("play", json!({ "op": "echo", "value": 7 })).await;
+        assert_eq!(document["output"], json!({ "echo": 7 }));
+        let answer = client.run_sync("play", "", json!({ "op": "echo", "value": 8 })).await.ok();
+        assert_eq!(answer["output"], json!({ "echo": 8 }));
+    }
+    let wrong = client.with_key("wrong").run("play", json!({})).await;
+    assert_eq!(
+        wrong.refused(401),
+        one.client().with_key("wrong").run("play", json!({})).await.refused(401)
+    );
+
+    // Bodies of 5 MB in both directions.
+    let text = "x".repeat(5 << 20);
+    let input = json!({ "op": "echo", "value": text });
+    let answer = client.run_sync("play", "?wait=60000", input).await.ok();
+    assert_eq!(answer["output"]["echo"].as_str().map(str::len), Some(text.len()));
+
+    // Events arrive while the job runs.
+    let job = client.submit("play", json!({ "op": "stream", "count": 3, "delay_ms": 300 })).await;
+    let path = client.path("play", &format!("stream/{job}"));
+    let request = client.request(Method::GET, &path).header("accept", "text/event-stream");
+    let events = client.send(request).await;
+    assert_eq!(events.header("content-type"), Some("text/event-stream"), "{events:?}");
+    for part in [r#""i":0"#, r#""i":1"#, r#""i":2"#, "COMPLETED"] {
+        assert!(events.text.contains(part), "{events:?}");
+    }
+}
+
+/// A client cannot choose the address that its calls count for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_address_for_hosts_answers_only_hosts() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let address = one.ready()["clusterAddr"].as_str().unwrap();
+    let client = one.client();
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answer = http
+        .get(format!("http://{address}/livez"))
+        .header("gristmill-peer", "192.0.2.1")
+        .send()
+        .await;
+    assert!(answer.is_err(), "{answer:?}");
+    assert_eq!(client.get("/livez").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_host_hands_everything_over() {
+    let Some(database) = Database::new() else { return };
+    let mut one = first(&database);
+    let two = further(&database, &one);
+    let settings = json!({ "workersMax": 1, "templateEnv": { "STONE": "granite" } });
+    one.deploy(&guests::playground(), "play", settings).await;
+    let ended = one.client().finish("play", json!({ "op": "echo", "value": 1 })).await;
+    let running = one.client().submit("play", json!({ "op": "sleep", "ms": 1_500 })).await;
+    one.client().until("play", &running, "IN_PROGRESS").await;
+    let waiting: Vec<_> = {
+        let mut jobs = Vec::new();
+        for value in 0..5 {
+            jobs.push(two.client().submit("play", json!({ "op": "echo", "value": value })).await);
+        }
+        jobs
+    };
+    signal(&one, Signal::TERM);
+    let status = tokio::task::block_in_place(|| one.wait(PATIENCE));
+    assert_eq!(status.code(), Some(0), "{}", one.log());
+    until_active(&two).await;
+    let client = two.client();
+    // The component came from the database, and the environment is decrypted.
+    let document = client.finish("play", json!({ "op": "env", "name": "STONE" })).await;
+    assert_eq!(document["output"], json!({ "env": "granite" }), "{document}");
+    assert!(two.log().contains("fetched component"), "{}", two.log());
+    let document = client.status("play", ended["id"].as_str().unwrap()).await.ok();
+    assert_eq!(document["output"], json!({ "echo": 1 }));
+    assert_eq!(client.finished("play", &running).await["status"], "COMPLETED");
+    for (value, job) in waiting.iter().enumerate() {
+        assert_eq!(client.finished("play", job).await["output"], json!({ "echo": value }));
+    }
+    // No session was lost.
+    assert_eq!(database.sql("SELECT count(*) FROM session WHERE is_clean"), "1");
+}
+
+/// A component is there for all hosts, or for none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn components_are_in_the_database_as_long_as_something_names_them() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let bytes = fs::read(guests::playground()).unwrap();
+    one.upload("play:1", bytes.clone()).await.ok();
+    let stored = "SELECT sum(octet_length(body)) FROM component_part";
+    assert_eq!(database.sql(stored), bytes.len().to_string());
+    one.upload("play:2", bytes.clone()).await.ok();
+    assert_eq!(database.sql(stored), bytes.len().to_string());
+    // A refused upload leaves nothing behind.
+    let refused = one.upload("bad:1", b"\0asm\x0d\0\x01\0rest".to_vec()).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(database.sql(stored), bytes.len().to_string());
+    // A file that is damaged here is fetched again.
+    let clients = [one.client()];
+    let digest = database.sql("SELECT DISTINCT component FROM component_part");
+    fs::remove_file(one.data_dir().join(format!("components/{digest}.wasm"))).unwrap();
+    let path = format!("/v2/play/blobs/sha256:{digest}");
+    let blob = send(&clients, |client| client.request(Method::GET, &path)).await;
+    assert_eq!(blob.status, 200, "{blob:?}");
+    for name in ["play:1", "play:2"] {
+        assert_eq!(one.client().delete(&format!("/v1/handlers/{name}")).await.status, 204);
+    }
+    gristmill_tests::eventually("the component to be removed", async || {
+        (database.sql("SELECT count(*) FROM component_part") == "0").then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,164 @@
+//! The end of the active host: another one becomes active, and nothing acknowledged is lost.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gristmill_tests::{Client, PATIENCE, Receiver, TestHost, eventually, guests};
+use reqwest::Method;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::hosts::{finished, first, further, signal, sleep, submit, until_active};
+use crate::postgres::Database;
+
+/// Numbers of accepted jobs with their ids.
+type Ledger = Arc<Mutex<BTreeMap<u64, String>>>;
+
+/// Submits numbered jobs through all of the present hosts until `is_over`.
+fn load(
+    hosts: &Arc<Mutex<Vec<Client>>>,
+    webhook: &str,
+    ledger: &Ledger,
+    is_over: &Arc<AtomicBool>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let numbers = Arc::<AtomicU64>::default();
+    let submitter = |_| {
+        let (hosts, ledger, is_over) = (hosts.clone(), ledger.clone(), is_over.clone());
+        let (numbers, webhook) = (numbers.clone(), webhook.to_owned());
+        tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                let ms = if number % 20 == 0 { 700 } else { 5 };
+                let mut body = json!({ "input": sleep(ms, number) });
+                if number % 4 == 0 {
+                    body["webhook"] = webhook.clone().into();
+                }
+                let mut clients = hosts.lock().unwrap().clone();
+                if number % 2 == 0 {
+                    clients.reverse();
+                }
+                let job = submit(&clients, "play", &format!("n-{number}"), &body).await;
+                ledger.lock().unwrap().insert(number, job);
+                // Below the rate limit of a key.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+    };
+    (0..6).map(submitter).collect()
+}
+
+/// Waits until so many further jobs are in the ledger.
+async fn progress(ledger: &Ledger, more: usize) {
+    let before = ledger.lock().unwrap().len();
+    eventually("further jobs", async || {
+        (ledger.lock().unwrap().len() >= before + more).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
+    const KILLS: usize = 3;
+    let Some(database) = Database::new() else { return };
+    let receiver = Receiver::start(&["200 OK"]).await;
+    let allowed = ["--webhook-allow".to_owned(), receiver.host()];
+    let start = |key: Option<&str>| {
+        let arguments = [&crate::hosts::arguments(&database)[..], &allowed].concat();
+        match key {
+            None => TestHost::start_with(&arguments),
+            Some(key) => TestHost::join(&arguments, key),
+        }
+    };
+    let mut active = start(None);
+    let key = active.admin_key().to_owned();
+    let mut other = start(Some(&key));
+    active.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
+    let hosts = Arc::new(Mutex::new(vec![active.client(), other.client()]));
+    let (ledger, is_over) = (Ledger::default(), Arc::<AtomicBool>::default());
+    let submitters = load(&hosts, &receiver.url("/hook"), &ledger, &is_over);
+    for kill in 1..=KILLS {
+        progress(&ledger, 100).await;
+        active.kill9();
+        let begun = Instant::now();
+        until_active(&other).await;
+        println!("kill {kill}: the other host was ready after {:?}", begun.elapsed());
+        progress(&ledger, 20).await;
+        active = other;
+        other = start(Some(&key));
+        *hosts.lock().unwrap() = vec![active.client(), other.client()];
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for submitter in submitters {
+        submitter.await.unwrap();
+    }
+    let ledger = ledger.lock().unwrap().clone();
+    let clients = hosts.lock().unwrap().clone();
+    for (number, job) in &ledger {
+        let document = finished(&clients, "play", job).await;
+        assert_eq!(document["status"], "COMPLETED", "{number}: {document}");
+        assert_eq!(document["output"]["echo"], json!(number), "{document}");
+    }
+    // One job for each number, although submissions were repeated.
+    let jobs = clients[0].health("play").await["jobs"].clone();
+    assert_eq!(jobs["completed"], json!(ledger.len()), "{jobs}");
+    assert_eq!((&jobs["failed"], &jobs["inQueue"]), (&json!(0), &json!(0)), "{jobs}");
+    for (number, job) in ledger.iter().filter(|(number, _)| *number % 4 == 0) {
+        eventually(&format!("the webhook of {number}"), async || {
+            let calls = receiver.calls();
+            calls.iter().any(|call| call.json()["id"] == json!(job)).then_some(())
+        })
+        .await;
+    }
+    println!("{} jobs were seen through {KILLS} kills", ledger.len());
+}
+
+/// The active host is paused for long enough that it is replaced. When it continues, it must not answer from its
+/// memory, and ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_host_is_replaced_and_does_not_answer_when_it_continues() {
+    let Some(database) = Database::new() else { return };
+    let mut one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 1 })).await;
+    let stale = one.client().submit("play", sleep(60_000, 1)).await;
+    one.client().until("play", &stale, "IN_PROGRESS").await;
+    signal(&one, Signal::STOP);
+    let paused_at = Instant::now();
+    until_active(&two).await;
+    println!("the other host was ready after {:?}", paused_at.elapsed());
+    let client = two.client();
+    assert_eq!(client.cancel("play", &stale).await.status, 200);
+    let document = client.finish("play", json!({ "op": "echo", "value": 2 })).await;
+    assert_eq!(document["output"], json!({ "echo": 2 }));
+    let pause = Duration::from_secs(20).saturating_sub(paused_at.elapsed());
+    tokio::time::sleep(pause).await;
+
+    // Calls wait in the paused host's backlog, and more follow while it ends.
+    let address = one.client();
+    let path = address.path("play", &format!("status/{stale}"));
+    let early = {
+        let (address, path) = (address.clone(), path.clone());
+        tokio::spawn(async move { address.try_send(address.request(Method::GET, &path)).await })
+    };
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    signal(&one, Signal::CONT);
+    let deadline = Instant::now() + PATIENCE;
+    let mut last = early.await.unwrap();
+    while let Ok(answer) = last {
+        let current = answer.status == 503
+            || (answer.status == 200 && answer.json()["status"] == "CANCELLED");
+        assert!(current, "the former active host has answered from its memory: {answer:?}");
+        assert!(Instant::now() < deadline, "the former active host does not end");
+        last = address.try_send(address.request(Method::GET, &path)).await;
+    }
+    let status = tokio::task::block_in_place(|| one.wait(PATIENCE));
+    assert_eq!(status.code(), Some(1), "{}", one.log());
+    assert!(one.log().contains("another host has taken over the database"), "{}", one.log());
+    // Its supervisor starts it again, and it stands by.
+    one.start_again();
+    assert_eq!(one.ready()["role"], "standby");
+    let document: Value = one.client().status("play", &stale).await.ok();
+    assert_eq!(document["status"], "CANCELLED");
+}
