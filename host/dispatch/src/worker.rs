@@ -16,6 +16,7 @@ use gristmill_core::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::record::ClaimedJob;
 use gristmill_core::runtime::{CannotRun, Reservation};
+use gristmill_core::store::StoreError;
 use tokio::sync::futures::Notified;
 use tracing::{debug, warn};
 
@@ -26,6 +27,9 @@ use crate::worker_set::{Idle, MissedWakeups, Retire, Sleep, Throttled, WorkerSet
 /// Time after which a component that could not be prepared is tried again, if jobs wait for it. A
 /// deploy ends the pause.
 const FAULT_PAUSE: Duration = Duration::from_secs(5);
+
+/// Pause of a worker that cannot claim because the database of the jobs is away.
+const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A worker that waits for a sandbox checks this often whether jobs still wait: they may have been
 /// cancelled or purged, or have expired, and its place in the line keeps others waiting.
@@ -98,6 +102,12 @@ async fn step(
     if let Some(reservation) = reserved {
         let claimed = match shared.store.claim(endpoint, std::slice::from_ref(&worker.id)).await {
             Ok(claimed) => claimed,
+            // Nothing wakes a worker when the database of the jobs is back, so this one looks again.
+            Err(StoreError::Unavailable) => {
+                drop(reservation);
+                let _ = tokio::time::timeout(UNAVAILABLE_PAUSE, changed).await;
+                return Next::Continue;
+            }
             Err(error) => {
                 warn!(endpoint.id = %endpoint, %error, "worker `{}` cannot claim: {error}", worker.id);
                 set.retired();
