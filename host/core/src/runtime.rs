@@ -17,12 +17,13 @@ use crate::disk_space::Shortage;
 use crate::endpoint::Deployment;
 pub use crate::failure_reason::FailureReason;
 use crate::handler_call::{CallError, HandlerCall};
-use crate::id::{EndpointId, JobId, OwnerId, VolumeId};
+use crate::id::{EndpointId, JobId, OwnerId, TemplateId, VolumeId};
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::metrics::DurationTotals;
 use crate::payload::Json;
 use crate::record::{Chunk, S3Config};
 use crate::trace::TraceContext;
+use crate::usage::Metered;
 use crate::volume_files::VolumeFiles;
 
 /// Runs handlers, each attempt in its own sandbox.
@@ -297,6 +298,22 @@ pub struct Usage {
     pub chunks: u64,
     /// Log lines beyond the cap, which were dropped.
     pub log_lines_dropped: u64,
+}
+
+impl Usage {
+    /// The part that is billed, with the bytes of input and output.
+    pub fn metered(&self, template: TemplateId, bytes_in: u64, bytes_out: u64) -> Metered {
+        Metered {
+            template,
+            cpu_us: self.cpu_us,
+            fuel: self.fuel.unwrap_or(0),
+            memory_bytes_peak: self.memory_bytes_peak,
+            bytes_in,
+            bytes_out,
+            chunks: self.chunks,
+            egress_bytes: self.sent_bytes.saturating_add(self.received_bytes),
+        }
+    }
 }
 
 /// Accepts uploaded components and keeps their bytes. Implemented by the sandbox.

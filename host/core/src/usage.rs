@@ -17,7 +17,6 @@ use std::ops::Range;
 use async_trait::async_trait;
 
 use crate::id::{EndpointId, OwnerId, TemplateId};
-use crate::runtime::Usage;
 use crate::store_error::StoreError;
 use crate::time::Timestamp;
 
@@ -78,20 +77,6 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// The sandbox's usage, with the bytes of input and output.
-    pub fn new(template: TemplateId, usage: &Usage, bytes_in: u64, bytes_out: u64) -> Self {
-        Self {
-            template,
-            cpu_us: usage.cpu_us,
-            fuel: usage.fuel.unwrap_or(0),
-            memory_bytes_peak: usage.memory_bytes_peak,
-            bytes_in,
-            bytes_out,
-            chunks: usage.chunks,
-            egress_bytes: usage.sent_bytes.saturating_add(usage.received_bytes),
-        }
-    }
-
     /// The sum of this one attempt, if it ran for `wall_ms`.
     pub fn over(&self, wall_ms: u64) -> UsageSum {
         let mib = self.memory_bytes_peak.div_ceil(1 << 20);

@@ -117,7 +117,7 @@ pub(crate) async fn run(
         }
     };
     let bytes_out = sink.chunk_bytes.load(Ordering::Relaxed) + output_bytes as u64;
-    let metered = Metered::new(template, &report.usage, bytes_in, bytes_out);
+    let metered = report.usage.metered(template, bytes_in, bytes_out);
     let unwanted = match ending {
         Ending::Result(outcome, finished) => {
             let counted = || sink.incarnation.metrics().finished(finished);
