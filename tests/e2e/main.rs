@@ -73,3 +73,4 @@ mod unauthenticated;
 mod uploads;
 mod volumes;
 mod webhooks;
+mod wire_documents;
