@@ -76,3 +76,4 @@ mod uploads;
 mod volume_files;
 mod volumes;
 mod webhooks;
+mod wire_documents;
