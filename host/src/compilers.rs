@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 use etcetera::{BaseStrategy as _, choose_base_strategy};
-use gristmill_runtime::compile::Compiler;
+use gristmill_runtime::compile::process::Compiler;
 
 /// The hidden subcommand in which components are compiled.
 pub(crate) const COMPILE_COMMAND: &str = "compile-component";

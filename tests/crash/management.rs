@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use gristmill_core::webhook::WebhookSecret;
+use gristmill_core::webhook::signature::WebhookSecret;
 use gristmill_tests::{Client, Receiver, Reply, ScriptedServer, TestHost, eventually, guests};
 use reqwest::Method;
 use serde_json::{Value, json};

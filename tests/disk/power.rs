@@ -7,16 +7,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+use gristmill_core::billing::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
 use gristmill_core::catalog::{CatalogEntry, CatalogStore as _};
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::job_filter::{JobFilter, JobSearch};
+use gristmill_core::job::filter::{JobFilter, JobSearch};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Outcome;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::tags::Tag;
 use gristmill_core::limits::CRASHES_MAX;
-use gristmill_core::payload::Json;
-use gristmill_core::record::Outcome;
 use gristmill_core::store::{Fenced, JobStore as _};
-use gristmill_core::tags::Tag;
-use gristmill_core::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
 use gristmill_store::Store;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
@@ -211,7 +211,7 @@ async fn job(
     store: &Store,
     id: &str,
     known: &KnownJob,
-) -> Option<gristmill_core::record::JobRecord> {
+) -> Option<gristmill_core::job::record::JobRecord> {
     let endpoint = EndpointId::new(&known.endpoint).unwrap();
     store.job(&endpoint, id.parse::<JobId>().unwrap()).await.unwrap()
 }

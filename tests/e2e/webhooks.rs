@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_core::webhook::WebhookSecret;
+use gristmill_core::webhook::signature::WebhookSecret;
 use gristmill_tests::{Client, ReceivedCall, Receiver, TestHost, eventually, guests};
 use serde_json::{Value, json};
 

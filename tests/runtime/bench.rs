@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::catalog::Component;
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use gristmill_core::handler_call::{CallError, HandlerCall};
+use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::template::Template;
+use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, VolumeId};
-use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
+use gristmill_core::job::handler_call::{CallError, HandlerCall};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, LogLevel, Runtime as _,
     SinkClosed,
 };
-use gristmill_core::template::Template;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Timestamp;
-use gristmill_core::volume::Volume;
 use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
 use parking_lot::Mutex;
 use tempfile::TempDir;

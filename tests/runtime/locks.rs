@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gristmill_core::endpoint::Reuse;
+use gristmill_core::deploy::endpoint::Reuse;
 use gristmill_core::runtime::AttemptEnd;
 use gristmill_tests::{eventually, guests};
 use serde_json::json;

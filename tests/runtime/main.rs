@@ -17,7 +17,7 @@ mod transfers;
 
 use std::time::{Duration, Instant};
 
-use gristmill_core::endpoint::Metering;
+use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::limits::{CHUNK_BYTES_MAX, LOG_BYTES_MAX};
 use gristmill_core::runtime::{AttemptEnd, FailureReason, LogLevel};
 use gristmill_tests::{LocalServer, guests};

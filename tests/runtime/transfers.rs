@@ -5,10 +5,10 @@ use std::fs;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use gristmill_core::deploy::volume::Volume;
+use gristmill_core::deploy::volume_files::{FilePath, NewFile, VolumeFileError, VolumeFiles as _};
 use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::time::Timestamp;
-use gristmill_core::volume::Volume;
-use gristmill_core::volume_files::{FilePath, NewFile, VolumeFileError, VolumeFiles as _};
 use gristmill_tests::{eventually, guests};
 
 use super::bench::Bench;

@@ -12,9 +12,9 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use utoipa_swagger_ui::Config;
 
-use crate::caller::{Anyone, Guarded};
-use crate::error::ApiError;
-use crate::paths::OriginalPath;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Anyone, Guarded};
+use crate::request::paths::OriginalPath;
 
 /// The path from the page to the document: relative, because a proxy may add a path prefix.
 const DOCUMENT: &str = "../../openapi.json";

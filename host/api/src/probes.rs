@@ -13,7 +13,7 @@ use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
 
-use crate::caller::Probe;
+use crate::identity::caller::Probe;
 use crate::openapi::tag;
 use crate::state::ApiState;
 

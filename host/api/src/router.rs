@@ -20,13 +20,13 @@ use tracing::{Instrument as _, debug, debug_span};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
-use crate::admission::AdmissionLayer;
-use crate::call_origin::CallOrigin;
-use crate::caller::{Anyone, Guarded};
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::call_origin::CallOrigin;
+use crate::identity::caller::{Anyone, Guarded};
+use crate::limits::admission::AdmissionLayer;
+use crate::limits::rate_limit::Operation;
 use crate::metrics::http::{HttpMetrics, route_of};
 use crate::queue::{StreamShape, dto};
-use crate::rate_limit::Operation;
 use crate::state::ApiState;
 use crate::{
     access, answer_owner, console, docs_page, fallback, head, management, metrics, openapi, paths,

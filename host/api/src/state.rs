@@ -7,21 +7,21 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use gristmill_control::Control;
-use gristmill_core::delivery::WebhookReceivers;
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::jobs::Jobs;
-use gristmill_core::secrets::SecretsStore;
+use gristmill_core::access::secrets::SecretsStore;
+use gristmill_core::job::operations::Jobs;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
+use gristmill_core::webhook::delivery::WebhookReceivers;
 
-use crate::body::BodyReader;
-use crate::checks::{Checks, Pages};
 use crate::host_facts::{CertificateExpiry, HostFacts, Started};
-use crate::in_flight::InFlight;
+use crate::limits::checks::{Checks, Pages};
+use crate::limits::in_flight::InFlight;
+use crate::limits::rate_limit::{RateLimiter, RateLimits};
+use crate::limits::unauthenticated::UnauthenticatedLimiter;
 use crate::metrics::http::HttpMetrics;
-use crate::rate_limit::{RateLimiter, RateLimits};
 use crate::registry::uploads::Uploads;
-use crate::unauthenticated::UnauthenticatedLimiter;
+use crate::request::body::BodyReader;
 
 /// The state of the routes. Each call clones it several times; a clone costs one counter.
 #[derive(Debug, Clone)]

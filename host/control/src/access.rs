@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::id::OwnerId;
-use gristmill_core::key::{ApiKey, NewKey, Scope};
 use gristmill_core::time::Timestamp;
 
 /// The callers that the host serves.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use gristmill_core::backup::BackupSource;
+use gristmill_core::billing::price::Prices;
+use gristmill_core::billing::usage::UsageStore;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::delivery::DeliveryStore;
-use gristmill_core::job_action::JobActionStore;
+use gristmill_core::deploy::registries::Registries;
+use gristmill_core::job::action::JobActionStore;
 use gristmill_core::logs::Logs;
-use gristmill_core::price::Prices;
-use gristmill_core::registries::Registries;
 use gristmill_core::runtime::{Components, Runtime, Volumes as VolumeFiles};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
-use gristmill_core::usage::UsageStore;
+use gristmill_core::webhook::delivery::DeliveryStore;
 use gristmill_core::workers::Workers;
 use tokio::sync::Semaphore;
 

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{Catalog, CatalogChange, View};
 use gristmill_core::id::{EndpointId, TemplateId};
-use gristmill_core::key::ApiKey;
 use gristmill_core::runtime::Components;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Timestamp;

@@ -1,12 +1,12 @@
 //! Why an operation was not carried out.
 
+use gristmill_core::access::key::Scope;
 use gristmill_core::backup::BackupError;
-use gristmill_core::image::RemoteImage;
-use gristmill_core::key::Scope;
-use gristmill_core::registries::FetchError;
+use gristmill_core::deploy::image::RemoteImage;
+use gristmill_core::deploy::registries::FetchError;
+use gristmill_core::deploy::volume_files::VolumeFileError;
 use gristmill_core::runtime::{AddComponentError, StageError};
 use gristmill_core::store::StoreError;
-use gristmill_core::volume_files::VolumeFileError;
 
 /// Why an operation was not carried out. Each variant is another situation for the caller; its text
 /// is one sentence for a person.

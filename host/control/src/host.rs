@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gristmill_core::endpoint_metrics::EndpointMetrics;
-use gristmill_core::endpoint_series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::logs::Logs;
-use gristmill_core::metrics::DurationTotals;
+use gristmill_core::metrics::endpoint::EndpointMetrics;
+use gristmill_core::metrics::instruments::DurationTotals;
+use gristmill_core::metrics::series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::runtime::{Runtime, RuntimeLoad};
 use gristmill_core::store::{StoreError, StoreStats};
 

@@ -4,12 +4,12 @@
 use std::io;
 use std::sync::Arc;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, Component, Image, View};
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::deploy::image::PushedManifest;
 use gristmill_core::id::OwnerId;
-use gristmill_core::image::PushedManifest;
-use gristmill_core::key::ApiKey;
 use gristmill_core::limits::NAME_BYTES_MAX;
 use gristmill_core::runtime::{AddedComponent, Staged};
 use tokio::io::AsyncRead;

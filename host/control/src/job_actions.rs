@@ -17,15 +17,15 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use futures::stream;
-use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::access::key::ApiKey;
+use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobActionId, JobId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::job_action::{
+use gristmill_core::job::action::{
     ActionCounts, JobAction, JobActionKind, JobActionState, JobActionStore,
 };
-use gristmill_core::job_filter::{JobFilter, JobSearch};
-use gristmill_core::key::ApiKey;
-use gristmill_core::record::JobRecord;
+use gristmill_core::job::filter::{JobFilter, JobSearch};
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{RetryAnswer, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;

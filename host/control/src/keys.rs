@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use gristmill_core::access::key::{ApiKey, KeyText, NewKey, Scope};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{EndpointId, KeyId, OwnerId};
-use gristmill_core::key::{ApiKey, KeyText, NewKey, Scope};
 use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFETIME_S};
 use gristmill_core::time::Timestamp;
 

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::endpoint::EndpointIncarnation;
-use gristmill_core::endpoint_metrics::FinishedAs;
+use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::EndpointId;
+use gristmill_core::metrics::endpoint::FinishedAs;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;

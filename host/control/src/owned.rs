@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::View;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::deploy::registry_auth::RegistryAuth;
+use gristmill_core::deploy::template::Template;
+use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
-use gristmill_core::key::ApiKey;
-use gristmill_core::registry_auth::RegistryAuth;
-use gristmill_core::template::Template;
-use gristmill_core::volume::Volume;
 
 use crate::error::ControlError;
 

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::deploy::image::{RegistryHost, RemoteImage};
+use gristmill_core::deploy::registry_auth::RegistryAuth;
 use gristmill_core::id::{OwnerId, RegistryAuthId};
-use gristmill_core::image::{RegistryHost, RemoteImage};
-use gristmill_core::key::ApiKey;
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
-use gristmill_core::registry_auth::RegistryAuth;
 
 use crate::bounds::check_name;
 use crate::deployed::Deployed;

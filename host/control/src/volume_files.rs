@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gristmill_core::access::key::ApiKey;
+use gristmill_core::deploy::volume::Volume;
+use gristmill_core::deploy::volume_files::{
+    FileEntry, FilePath, InvalidFilePath, NewFile, OpenFile,
+};
 use gristmill_core::id::VolumeId;
-use gristmill_core::key::ApiKey;
-use gristmill_core::volume::Volume;
-use gristmill_core::volume_files::{FileEntry, FilePath, InvalidFilePath, NewFile, OpenFile};
 
 use crate::complete::complete;
 use crate::error::ControlError;

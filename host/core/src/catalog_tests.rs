@@ -8,17 +8,17 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use crate::access::key::{ApiKey, NewKey, Scope};
 use crate::catalog::{
     Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component, Image, ImageKey,
     OwnerBounds,
 };
-use crate::digest::ComponentDigest;
-use crate::endpoint::Endpoint;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::endpoint::Endpoint;
+use crate::deploy::registry_auth::RegistryAuth;
+use crate::deploy::template::Template;
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
-use crate::key::{ApiKey, NewKey, Scope};
-use crate::registry_auth::RegistryAuth;
 use crate::store::StoreError;
-use crate::template::Template;
 use crate::time::{ManualClock, Timestamp};
 
 mod disk_share;

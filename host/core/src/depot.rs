@@ -9,7 +9,7 @@ use std::io;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::digest::ComponentDigest;
+use crate::deploy::digest::ComponentDigest;
 
 /// Bytes of a part of a component. The last part of a component may be shorter.
 pub const PART_BYTES: usize = 1 << 20;

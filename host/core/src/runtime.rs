@@ -11,20 +11,20 @@ use bytes::Bytes;
 use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
+use crate::billing::usage::Metered;
 use crate::catalog::Component;
-use crate::digest::ComponentDigest;
-use crate::disk_space::Shortage;
-use crate::endpoint::Deployment;
-pub use crate::failure_reason::FailureReason;
-use crate::handler_call::{CallError, HandlerCall};
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::endpoint::Deployment;
+use crate::deploy::volume_files::VolumeFiles;
 use crate::id::{EndpointId, JobId, OwnerId, TemplateId, VolumeId};
+pub use crate::job::failure_reason::FailureReason;
+use crate::job::handler_call::{CallError, HandlerCall};
+use crate::job::payload::Json;
+use crate::job::record::{Chunk, S3Config};
 use crate::limits::UPLOADS_WAITING_MAX;
-use crate::metrics::DurationTotals;
-use crate::payload::Json;
-use crate::record::{Chunk, S3Config};
+use crate::metrics::instruments::DurationTotals;
+use crate::sharing::disk_space::Shortage;
 use crate::trace::TraceContext;
-use crate::usage::Metered;
-use crate::volume_files::VolumeFiles;
 
 /// Runs handlers, each attempt in its own sandbox.
 #[async_trait]

@@ -2,20 +2,20 @@
 
 use async_trait::async_trait;
 
+use crate::billing::usage::{Bill, Metered};
 use crate::id::{EndpointId, JobId, ShardId, WorkerId};
-use crate::job::JobStatus;
-use crate::job_filter::JobSearch;
-use crate::listing::{JobPage, JobQuery};
-use crate::metrics::DurationTotals;
-use crate::payload::Json;
-use crate::record::{
+use crate::job::filter::JobSearch;
+use crate::job::listing::{JobPage, JobQuery};
+use crate::job::payload::Json;
+use crate::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
-use crate::retention::HistoryMax;
+use crate::job::retention::HistoryMax;
+use crate::job::state::JobStatus;
+use crate::metrics::instruments::DurationTotals;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
 use crate::time::Timestamp;
-use crate::usage::{Bill, Metered};
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
@@ -26,13 +26,13 @@ use crate::usage::{Bill, Metered};
 /// see a change before that. Only [`claim`](Self::claim) is ahead of the disk: a job may be
 /// claimed, and run, before its submission is on disk, since a crash would run it again anyway.
 ///
-/// **Fences.** Each claim has a number that grows and is never reset, and the [epoch](crate::record::StoreEpoch) of the store
+/// **Fences.** Each claim has a number that grows and is never reset, and the [epoch](crate::job::record::StoreEpoch) of the store
 /// that made it. A change with a lease is applied only while that lease's claim is the current one;
 /// the store accepts at most one final result for a claim.
 ///
 /// **Signals.** After each visible change the store calls
-/// [`Signals::changed`](crate::signals::Signals::changed), and as soon as a job can be claimed
-/// [`Signals::job_ready`](crate::signals::Signals::job_ready).
+/// [`Signals::changed`](crate::job::signals::Signals::changed), and as soon as a job can be claimed
+/// [`Signals::job_ready`](crate::job::signals::Signals::job_ready).
 ///
 /// **Time** is the store's: no call takes the current time.
 ///
@@ -46,8 +46,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
 
     /// Adds a job to its endpoint's queue, unless the submission is a duplicate. A submission with
-    /// an [`Idempotency`](crate::idempotency::Idempotency) is recorded for
-    /// [`KEY_LIFETIME_MS`](crate::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as
+    /// an [`Idempotency`](crate::job::idempotency::Idempotency) is recorded for
+    /// [`KEY_LIFETIME_MS`](crate::job::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as
     /// long as its endpoint exists.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The refusals and failures of the store.
 
-use crate::disk_space::Shortage;
+use crate::sharing::disk_space::Shortage;
 
 /// Why the store did not carry out a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,22 +7,22 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use gristmill_core::endpoint::{Deployment, EndpointIncarnation};
-use gristmill_core::endpoint_metrics::{AttemptValues, FinishedAs};
-use gristmill_core::handler_call::{CallError, HandlerCall};
-use gristmill_core::handler_calls::Caller;
+use gristmill_core::billing::usage::{Bill, Metered};
+use gristmill_core::deploy::endpoint::{Deployment, EndpointIncarnation};
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job_event_notice::JobEventNotice;
+use gristmill_core::job::event_notice::JobEventNotice;
+use gristmill_core::job::handler_call::{CallError, HandlerCall};
+use gristmill_core::job::handler_calls::Caller;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::limits::ERROR_BYTES_MAX;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, ClaimedJob, Lease, Outcome};
+use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs};
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed,
     SourceLocation, StackCall, Usage,
 };
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::trace::TraceId;
-use gristmill_core::usage::{Bill, Metered};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;

@@ -3,9 +3,9 @@
 //! attempt: an attempt whose host dies has none. A job that ends while it waits has the span `job` alone.
 
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
-use gristmill_core::record::Lease;
+use gristmill_core::job::record::Lease;
+use gristmill_core::job::signals::EarlyEnd;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
-use gristmill_core::signals::EarlyEnd;
 use gristmill_core::trace::{Attributes, OpenSpan, SpanKind, TraceContext, Tracer};
 
 /// Longest error in a span.
@@ -102,8 +102,8 @@ mod tests {
     use std::sync::Arc;
 
     use gristmill_core::id::{JobId, ShardId, Submission};
-    use gristmill_core::job::Claim;
-    use gristmill_core::record::StoreEpoch;
+    use gristmill_core::job::record::StoreEpoch;
+    use gristmill_core::job::state::Claim;
     use gristmill_core::runtime::{FailureReason, Usage};
     use gristmill_core::trace::{AttributeValue, Sampler, Span, SpanCounts, SpanSink};
     use parking_lot::Mutex;
@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn an_attempt_has_two_spans_in_the_trace_of_its_job() {
-        let [attempt, job] = spans_of(AttemptEnd::Returned(gristmill_core::payload::Json::null()));
+        let [attempt, job] =
+            spans_of(AttemptEnd::Returned(gristmill_core::job::payload::Json::null()));
         assert_eq!((&attempt.error, &job.error), (&None, &None));
         assert_eq!(value(&attempt, "gristmill.fuel"), Some(&7_u64.into()));
         assert_eq!(value(&attempt, "gristmill.worker"), Some(&"w1-v3".into()));

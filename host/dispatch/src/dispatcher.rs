@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::catalog::Catalog;
-use gristmill_core::endpoint::Scaler;
+use gristmill_core::deploy::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::signals::{EarlyEnd, EarlyEndCause, ReadyListener, Signals};
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::{Runtime, SandboxShortage};
-use gristmill_core::signals::{EarlyEnd, EarlyEndCause, ReadyListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::retention::HistoryMax;
+use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::store::StoreError;
 use tracing::warn;
 

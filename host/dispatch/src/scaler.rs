@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::endpoint::Scaler;
+use gristmill_core::deploy::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
 

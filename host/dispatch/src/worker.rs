@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use gristmill_core::endpoint::{Deployment, Scaling};
+use gristmill_core::deploy::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
-use gristmill_core::record::ClaimedJob;
+use gristmill_core::job::record::ClaimedJob;
 use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::store::StoreError;
 use tokio::sync::futures::Notified;

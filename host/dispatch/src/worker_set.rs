@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gristmill_core::endpoint::{Scaler, Scaling};
+use gristmill_core::deploy::endpoint::{Scaler, Scaling};
 use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
 use tokio::sync::Notify;

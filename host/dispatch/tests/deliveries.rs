@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
-use gristmill_core::delivery::{Delivery, DeliveryState, DeliveryStore};
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
-use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::signals::Signals;
+use gristmill_core::job::record::{NewJob, Outcome};
+use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
-use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
-use gristmill_core::webhook::WebhookSecrets;
+use gristmill_core::webhook::delivery::{Delivery, DeliveryState, DeliveryStore};
+use gristmill_core::webhook::signature::WebhookSecrets;
 use gristmill_dispatch::{
     CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender,
 };

@@ -14,19 +14,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
-use gristmill_core::endpoint::{Deployment, Endpoint, Scaler, Scaling};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, Scaler, Scaling};
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
-use gristmill_core::record::{Chunk, JobRecord, NewJob};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::policy::Policy;
+use gristmill_core::job::record::{Chunk, JobRecord, NewJob};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad, Usage,
 };
-use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
-use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers;

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::egress::is_public;
-use gristmill_core::network::Network;
+use gristmill_core::deploy::egress::is_public;
+use gristmill_core::deploy::network::Network;
 use if_addrs::IfAddr;
 use parking_lot::Mutex;
 

@@ -43,7 +43,7 @@ impl Clients {
     }
 
     /// Finds the addresses of a destination for a request of an endpoint, when it is the endpoint's
-    /// turn ([`FairPermits`](gristmill_core::fair_permits::FairPermits)).
+    /// turn ([`FairPermits`](gristmill_core::sharing::fair_permits::FairPermits)).
     /// The request is then sent inside of [`Found::with`]. Whether the addresses are permitted is
     /// checked when it connects.
     ///

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gristmill_core::egress::{AllowedHosts, Permission};
+use gristmill_core::deploy::egress::{AllowedHosts, Permission};
 use url::{Host, Url};
 
 /// The host and port that a URL names.

@@ -17,8 +17,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::fair_permits::{FairPermit, FairPermits};
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::oneshot;
 

@@ -7,8 +7,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use gristmill_core::disk_share::DiskCharge;
 use gristmill_core::logs::{ArchivePage, ArchiveQuery, LogLine, NEWEST_BYTES_MAX, NEXT_BYTES_MAX};
+use gristmill_core::sharing::disk_share::DiskCharge;
 use memchr::memmem::{Finder, FinderRev};
 use memchr::{memchr, memrchr};
 use tracing::warn;

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{JobId, OwnerId, ShardId, Submission};
 use gristmill_core::logs::{
     LogAnswer, LogLine, LogOrder, LogPage, LogQuery, Logs, NEWEST_BYTES_MAX,
 };
 use gristmill_core::runtime::LogLevel;
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::disk_share::DiskAccount;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::time::Timestamp;
 use proptest::prelude::*;
 

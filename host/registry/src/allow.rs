@@ -3,8 +3,8 @@
 
 use std::str::FromStr;
 
-use gristmill_core::egress::{AllowedHosts, HostPattern, Permission};
-use gristmill_core::image::RegistryHost;
+use gristmill_core::deploy::egress::{AllowedHosts, HostPattern, Permission};
+use gristmill_core::deploy::image::RegistryHost;
 use gristmill_egress::{AddressScope, Clients, Destination};
 use serde::Deserialize;
 use url::Url;

@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gristmill_core::fair_permits::{FairPermit, FairPermits};
+use gristmill_core::deploy::registries::FetchError;
 use gristmill_core::id::OwnerId;
-use gristmill_core::registries::FetchError;
+use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
 use parking_lot::Mutex;
 
 /// Images that are fetched at one time; more wait.

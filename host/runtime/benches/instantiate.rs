@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::SandboxLimits;
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation, Metering};
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::endpoint::SandboxLimits;
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation, Metering};
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
-use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
-use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
 use gristmill_runtime::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
 use tempfile::TempDir;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gristmill_core::endpoint::Metering;
+use gristmill_core::deploy::endpoint::Metering;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tracing::warn;
@@ -20,10 +20,10 @@ use wasmtime::{
     PoolingAllocationConfig, WasmBacktraceDetails,
 };
 
-use crate::compile_cache::CompileCache;
-use crate::component::linker;
-use crate::limiter;
-use crate::state::State;
+use crate::attempt::limiter;
+use crate::attempt::state::State;
+use crate::compile::cache::CompileCache;
+use crate::compile::component::linker;
 use crate::swap::SwapWatch;
 
 const KIB: usize = 1 << 10;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::catalog::ArtifactDigest;
-use gristmill_core::digest::ComponentDigest;
+use gristmill_core::deploy::digest::ComponentDigest;
 
 /// Suffix of the name of a file that is being written.
 const TEMPORARY: &str = ".tmp";

@@ -3,10 +3,10 @@
 
 use std::sync::OnceLock;
 
-use gristmill_core::endpoint::Metering;
+use gristmill_core::deploy::endpoint::Metering;
 use wasmtime::Engine;
 
-use crate::component;
+use crate::compile::component;
 use crate::engine::{Kind, compile_engine};
 
 /// Checks and compiles a component. Returns its imports and exports, or the reason of a refusal.

@@ -17,45 +17,23 @@ mod artifacts;
 mod attempt;
 mod bindings;
 pub mod compile;
-mod compile_cache;
-mod compile_turns;
-mod component;
-mod confine;
-mod cpu_priority;
-mod deadline;
-mod depot;
 mod disk;
 mod egress;
 mod engine;
-mod fair_yield;
 mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_fns;
-mod idle;
-mod instance;
-mod limiter;
-mod log;
-mod outcome;
 mod permits;
-pub mod preinit;
-mod producers;
-mod records;
 mod round_robin;
 mod sandbox;
-mod split;
-mod stack;
-mod staging;
-mod state;
-mod stdio;
 mod swap;
-mod upload;
 
-pub use compile::Compiler;
+pub use artifacts::records::{ArtifactRecords, MemoryRecords, RecordError};
+pub use compile::process::Compiler;
 pub use disk::Wiping;
 pub use engine::Pool;
-pub use records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};
 
 /// The target of the spans of each host call of a handler, including those of WASI: their events

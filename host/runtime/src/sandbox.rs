@@ -9,43 +9,43 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::volume::Volume;
 use gristmill_core::depot::Depot;
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
-use gristmill_core::metrics::DurationTotals;
+use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
     AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, CannotRun, Components,
     Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
 };
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
-use gristmill_core::volume::Volume;
 use gristmill_egress::AddressPolicy;
 use tokio::io::AsyncRead;
 use tokio::runtime::Handle;
 use tracing::error;
 
-use crate::artifacts::{Artifacts, Loaded};
-use crate::attempt;
-use crate::compile::Compiler;
-use crate::component::causes;
-use crate::cpu_priority;
-use crate::deadline::{Halt, Watch};
+use crate::artifacts::artifacts::{Artifacts, Loaded};
+use crate::artifacts::records::ArtifactRecords;
+use crate::artifacts::upload::StagedComponent;
+use crate::attempt::call;
+use crate::attempt::cpu_priority;
+use crate::attempt::deadline::{Halt, Watch};
+use crate::attempt::idle::{Idle, IdleInstance};
+use crate::attempt::instance::Instance;
+use crate::attempt::outcome::ReportExt as _;
+use crate::attempt::state::State;
+use crate::compile::component::causes;
+use crate::compile::process::Compiler;
 use crate::disk::{Disks, Files, Wiping};
 use crate::egress::Egress;
 use crate::engine::{Engines, Pool};
 use crate::files::blocking;
-use crate::idle::{Idle, IdleInstance};
-use crate::instance::Instance;
-use crate::outcome::ReportExt as _;
 use crate::permits::{Permit, Permits};
-use crate::records::ArtifactRecords;
-use crate::state::State;
 use crate::swap::SwapWatch;
-use crate::upload::StagedComponent;
 
 /// The settings of a sandbox.
 #[derive(Debug)]

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::catalog::Component;
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
-use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{
     Attempt, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
-use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
 use tempfile::TempDir;

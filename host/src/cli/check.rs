@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use gristmill_core::backup::{COMPONENTS, DATABASE, JOURNAL};
-use gristmill_core::digest::ComponentDigest;
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_store::Damage;
 
 use super::output;

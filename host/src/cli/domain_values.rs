@@ -1,7 +1,7 @@
 //! Values of options that only the domain can check.
 
-use gristmill_core::image::RegistryHost;
-use gristmill_core::volume::MountPath;
+use gristmill_core::deploy::image::RegistryHost;
+use gristmill_core::deploy::volume::MountPath;
 
 /// A path where a volume can be mounted.
 pub(crate) fn mount_path(text: &str) -> Result<String, String> {

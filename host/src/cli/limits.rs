@@ -4,7 +4,7 @@
 use clap::Args;
 use gristmill_client::wire::bounds::FUEL;
 use gristmill_client::wire::management::EndpointInput;
-use gristmill_core::endpoint::{Metering, SandboxLimits};
+use gristmill_core::deploy::endpoint::{Metering, SandboxLimits};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use serde::Deserialize;
 

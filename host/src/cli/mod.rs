@@ -116,7 +116,9 @@ pub fn main() -> ExitCode {
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::serve(&args),
-        Command::CompileComponent { args } => Ok(gristmill_runtime::compile::child_main(args)),
+        Command::CompileComponent { args } => {
+            Ok(gristmill_runtime::compile::process::child_main(args))
+        }
         Command::New(args) => new::new(&args),
         Command::Build(args) => block_on(build::run(args)),
         Command::Dev(args) => dev::dev(*args),

@@ -25,7 +25,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use gristmill_core::egress::HostPattern;
+use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::id::EndpointId;
 use serde::Deserialize;
 

@@ -81,10 +81,10 @@ mod tests {
     use clap::Arg;
     use clap::builder::Resettable;
     use gristmill_api::RateLimits;
+    use gristmill_core::billing::price::Prices;
     use gristmill_core::catalog::OwnerBounds;
-    use gristmill_core::network::Network;
-    use gristmill_core::policy::Strictness;
-    use gristmill_core::price::Prices;
+    use gristmill_core::deploy::network::Network;
+    use gristmill_core::job::policy::Strictness;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

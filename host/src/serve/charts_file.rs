@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gristmill_control::{Charts, SAMPLE_INTERVAL};
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
 use tokio::sync::Mutex;
 use tracing::warn;

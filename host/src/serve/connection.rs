@@ -651,7 +651,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_pieces_of_a_stream_count_for_the_owner_who_reads_it() {
-        use gristmill_core::tenancy::Tenancy;
+        use gristmill_core::sharing::tenancy::Tenancy;
         use http_body_util::{BodyExt as _, Full};
 
         let tenancy = Tenancy::default();

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
+use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tracing::{error, info, warn};
 

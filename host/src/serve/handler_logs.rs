@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::logs::Logs;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_logs::{LogDirectory, LogWriter, Opened, Settings};
 
 use super::settings::ServeSettings;

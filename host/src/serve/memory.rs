@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gristmill_core::endpoint::SandboxLimits;
+use gristmill_core::deploy::endpoint::SandboxLimits;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
 
 /// A number of jobs that a part of the machine's memory has room for.

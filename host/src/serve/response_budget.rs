@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_api::SMALL_ANSWER_BYTES;
-use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

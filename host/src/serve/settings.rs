@@ -16,12 +16,12 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use gristmill_api::{HostFacts, RateLimits};
+use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::OwnerBounds;
-use gristmill_core::egress::HostPattern;
+use gristmill_core::deploy::egress::HostPattern;
+use gristmill_core::deploy::network::Network;
+use gristmill_core::job::policy::Strictness;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
-use gristmill_core::network::Network;
-use gristmill_core::policy::Strictness;
-use gristmill_core::price::Prices;
 use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
 

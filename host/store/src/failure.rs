@@ -12,8 +12,8 @@
 //! earlier versions left 512 bytes, and their texts are still read. 180,000 FAILED jobs with texts of 16 KiB, half an hour of failures at 100/s, would take 2.9 GB.
 //! **Costs.** Reading a job with a long text reads its output.
 
+use gristmill_core::job::payload::Json;
 use gristmill_core::limits::ERROR_IN_MEMORY_BYTES_MAX;
-use gristmill_core::payload::Json;
 use serde_json::value::RawValue;
 
 /// The end of a text that was cut. A cut removes at most three bytes of a character, and the mark

@@ -13,13 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gristmill_core::access::secrets::RotateError;
 use gristmill_core::backup::BackupError;
-use gristmill_core::delivery::DeliveryId;
+use gristmill_core::billing::usage::{Hour, UsageKey, UsageQuery, UsageRow, UsageSum};
 use gristmill_core::id::JobActionId;
-use gristmill_core::job_action::JobAction;
-use gristmill_core::payload::Json;
-use gristmill_core::secrets::RotateError;
-use gristmill_core::usage::{Hour, UsageKey, UsageQuery, UsageRow, UsageSum};
+use gristmill_core::job::action::JobAction;
+use gristmill_core::job::payload::Json;
+use gristmill_core::webhook::delivery::DeliveryId;
 
 use crate::commit::log::{BatchLog, WriteError, Written};
 use crate::error::OpenError;
@@ -127,7 +127,7 @@ impl Rows {
         self.chunks.remove(&seq);
     }
 
-    fn chunks(&self, seq: u64, query: &Query) -> gristmill_core::record::ChunkPage {
+    fn chunks(&self, seq: u64, query: &Query) -> gristmill_core::job::record::ChunkPage {
         let mut answer = Answer::new(query);
         let pages = self.chunks.get(&seq).into_iter().flat_map(BTreeMap::values);
         let mut pages = pages.skip_while(|page| page.next() <= query.from);

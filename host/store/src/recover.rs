@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
+use gristmill_core::billing::usage::Hour;
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::record::JobCounts;
+use gristmill_core::job::record::JobCounts;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::Hour;
 use rusqlite::Connection;
 use rusqlite::types::Type;
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 
 use crate::journal::Bounds;
 use crate::state::disk_usage::EndpointMax;

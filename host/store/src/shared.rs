@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::{JobId, ShardId};
-use gristmill_core::metrics::Durations;
-use gristmill_core::signals::Signals;
+use gristmill_core::job::signals::Signals;
+use gristmill_core::metrics::instruments::Durations;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};

@@ -13,19 +13,19 @@ use crate::support::{
     submit, worker,
 };
 use futures::FutureExt as _;
-use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::jobs::Jobs;
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::operations::Jobs;
+use gristmill_core::job::policy::Strictness;
+use gristmill_core::job::record::NewJob;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::stream::Position;
+use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::RETENTION_ASYNC_MS;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::policy::Strictness;
-use gristmill_core::record::NewJob;
+use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::store::{
     Fenced, JobStore as _, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer,
 };
-use gristmill_core::stream::Position;
-use gristmill_core::tags::Tags;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store, check, repair};
 use gristmill_test_support::NoWorkers;

@@ -14,12 +14,12 @@ use crate::support::{
     worker,
 };
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource as _, DATABASE, SECRETS_KEY};
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{NewJob, Outcome};
-use gristmill_core::signals::Signals;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{NewJob, Outcome};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, Store};

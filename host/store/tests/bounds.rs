@@ -5,19 +5,23 @@ use std::sync::Arc;
 use crate::support;
 use crate::support::on_disk::OnDisk;
 use crate::support::{START, chunk, endpoint, job, json, submit, worker};
-use gristmill_core::delivery::{AfterAttempt, DeliveryOutcome, DeliveryState, DeliveryStore};
-use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::disk_space::{DiskSpaceGauge, Shortage};
+use gristmill_core::billing::usage::{
+    Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore,
+};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::record::{Chunk, Lease, NewJob, Outcome};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::CRASHES_MAX;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::{Chunk, Lease, NewJob, Outcome};
+use gristmill_core::sharing::disk_share::DiskAccount;
+use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError, StoreFull};
-use gristmill_core::tags::Tags;
-use gristmill_core::tenancy::Tenancy;
 use gristmill_core::time::ManualClock;
-use gristmill_core::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore};
+use gristmill_core::webhook::delivery::{
+    AfterAttempt, DeliveryOutcome, DeliveryState, DeliveryStore,
+};
 use gristmill_store::{Settings, Store};
 
 /// The next start sets jobs that ran in three crashes to FAILED, and writes all their webhooks

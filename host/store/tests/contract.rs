@@ -12,18 +12,20 @@ use crate::support::{
     with_ttl, worker,
 };
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
-use gristmill_core::digest::ComponentDigest;
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobActionId, JobId, KeyId, OwnerId, ShardId, Submission};
-use gristmill_core::job::{Claim, JobStatus};
-use gristmill_core::job_action::{ActionCounts, JobAction, JobActionKind, JobActionState};
-use gristmill_core::job_filter::JobFilter;
+use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobActionState};
+use gristmill_core::job::filter::JobFilter;
+use gristmill_core::job::listing::Cursor;
+use gristmill_core::job::record::{
+    Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR,
+};
+use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
+use gristmill_core::job::signals::ReadyListener;
+use gristmill_core::job::state::{Claim, JobStatus};
+use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
-use gristmill_core::listing::Cursor;
-use gristmill_core::record::{Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR};
-use gristmill_core::retention::{ChosenRetention, HistoryMax, Retention};
-use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
-use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 use parking_lot::Mutex;
@@ -783,7 +785,8 @@ async fn chunks_are_read_in_pages(t: Fixture) {
         assert_eq!(read(from, usize::MAX, 3).await, left.min(3));
         assert_eq!(read(from, 0, 3).await, 1, "at least one");
         assert_eq!(read(from, usize::MAX, 0).await, 1, "at least one");
-        let bytes = all[20 - left..].iter().take(4).map(gristmill_core::record::Chunk::len).sum();
+        let bytes =
+            all[20 - left..].iter().take(4).map(gristmill_core::job::record::Chunk::len).sum();
         assert_eq!(read(from, bytes, usize::MAX).await, left.min(4));
     }
     assert_eq!(read(20, 99, 99).await, 0);

@@ -10,18 +10,18 @@ use crate::support::{
     START, TTL_MS, chunk, endpoint, job, open_postgres, open_with, with_ttl, worker,
 };
 use gristmill_core::catalog::CatalogStore;
-use gristmill_core::delivery::{
-    AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryState, DeliveryStore,
-    DueDeliveries,
-};
 use gristmill_core::id::{JobId, ShardId};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::record::{Lease, NewJob, Outcome};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::CRASHES_MAX;
-use gristmill_core::record::{Lease, NewJob, Outcome};
-use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{Clock, ManualClock};
 use gristmill_core::trace::TraceContext;
+use gristmill_core::webhook::delivery::{
+    AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryState, DeliveryStore,
+    DueDeliveries,
+};
 use gristmill_store::{ModelStore, Settings, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;

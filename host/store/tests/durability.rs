@@ -11,19 +11,19 @@ use crate::support::{
     START, TTL_MS, all_usage, chunk, endpoint, job, json, low_priority, metered, open, settings,
     submit, with_ttl, worker,
 };
+use gristmill_core::billing::usage::UsageStore as _;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore, Image};
-use gristmill_core::digest::ComponentDigest;
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::{JobId, OwnerId};
-use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
-use gristmill_core::job::{Claim, JobStatus};
+use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
+use gristmill_core::job::listing::{Cursor, JobQuery};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Lease, NewJob, Outcome, S3Config};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::limits::RETENTION_ASYNC_MS;
-use gristmill_core::listing::{Cursor, JobQuery};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
-use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
-use gristmill_core::usage::UsageStore as _;
 use gristmill_store::{OpenError, Recovery, Settings, Store};
 use parking_lot::Mutex;
 use tempfile::TempDir;

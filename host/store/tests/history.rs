@@ -2,7 +2,7 @@
 //! those that a client deletes. The contract suite has what all stores promise; these are the order and the size of
 //! the steps, and archived jobs.
 
-use gristmill_core::retention::HistoryMax;
+use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::store::JobStore as _;
 
 use crate::support::ended::{completed, ended, failed, listed, until_archived};

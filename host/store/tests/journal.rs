@@ -11,10 +11,10 @@ use crate::support::{
 };
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Lease, NewJob, Outcome};
-use gristmill_core::signals::Signals;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Lease, NewJob, Outcome};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store};

@@ -4,11 +4,11 @@ use crate::support;
 use crate::support::fixture::{Fixture, contract};
 use crate::support::on_disk::OnDisk;
 use crate::support::{endpoint, job, json, submit};
-use gristmill_core::delivery::DeliveryStore as _;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::record::{NewJob, Outcome};
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::{ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
-use gristmill_core::record::{NewJob, Outcome};
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer};
+use gristmill_core::webhook::delivery::DeliveryStore as _;
 
 contract!(long_errors_are_whole, a_retry_forgets_a_long_error);
 

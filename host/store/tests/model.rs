@@ -9,19 +9,19 @@ use crate::support::{
     START, chunk, endpoint, job, json, low_priority, restore, sync_job, with_ttl, worker,
 };
 use futures::FutureExt as _;
+use gristmill_core::access::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::backup::BackupSource as _;
+use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId};
-use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
-use gristmill_core::job_filter::{JobFilter, JobSearch};
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::{Lease, NewJob, Outcome, S3Config};
-use gristmill_core::secrets::{RotateError, SecretsStore as _};
-use gristmill_core::signals::Signals;
+use gristmill_core::job::filter::{JobFilter, JobSearch};
+use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::record::{Lease, NewJob, Outcome, S3Config};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
-use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::ManualClock;
-use gristmill_core::usage::{Bill, KEPT_HOURS, Metered, UsageQuery, UsageRow, UsageStore};
 use gristmill_store::{ModelStore, Settings, Store};
 use proptest::prelude::*;
 

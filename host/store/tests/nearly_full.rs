@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use crate::support;
 use crate::support::on_disk::OnDisk;
 use crate::support::{endpoint, json, submit, worker};
+use gristmill_core::access::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::backup::BackupSource as _;
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::billing::usage::UsageStore as _;
 use gristmill_core::id::JobId;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{NewJob, S3Config};
-use gristmill_core::secrets::{RotateError, SecretsStore as _};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{NewJob, S3Config};
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::JobStore as _;
-use gristmill_core::usage::UsageStore as _;
 use gristmill_store::{Settings, Store, check, repair};
 
 /// More than any of these tests needs.

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
-use gristmill_core::job_filter::{JobFilter, JobSearch};
-use gristmill_core::listing::JobPage;
-use gristmill_core::record::{JobRecord, NewJob, Outcome};
+use gristmill_core::job::filter::{JobFilter, JobSearch};
+use gristmill_core::job::listing::JobPage;
+use gristmill_core::job::record::{JobRecord, NewJob, Outcome};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError};
-use gristmill_core::tags::{Tag, Tags};
 use gristmill_core::time::Timestamp;
 
 use crate::support::fixture::{Fixture, contract};

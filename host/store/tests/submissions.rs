@@ -3,10 +3,10 @@
 use crate::support::fixture::{Fixture, contract};
 use crate::support::{QUEUE_JOBS_MAX, TTL_MS, endpoint, job};
 use gristmill_core::id::{JobId, OwnerId};
-use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS};
-use gristmill_core::job::JobStatus;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::record::{NewJob, Outcome};
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 
 contract!(

@@ -1,11 +1,11 @@
 //! Builders of jobs.
 
-use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission};
-use gristmill_core::payload::Json;
-use gristmill_core::policy::Policy;
-use gristmill_core::record::NewJob;
-use gristmill_core::retention::Retention;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::policy::Policy;
+use gristmill_core::job::record::NewJob;
+use gristmill_core::job::retention::Retention;
 
 /// A job with a new id, the input `null` and nothing that is optional, of `owner`. It may run for ten
 /// minutes, lives for a day, and is kept for a minute after its end. A test replaces the fields that it

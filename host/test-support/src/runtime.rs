@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gristmill_core::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, Reservation, Runtime, RuntimeLoad,

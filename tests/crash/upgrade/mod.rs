@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use data_encoding::HEXLOWER;
-use gristmill_core::webhook::WebhookSecret;
+use gristmill_core::webhook::signature::WebhookSecret;
 use gristmill_tests::recorded::{content, tables_and_journal, unpack};
 use gristmill_tests::{
     Client, PATIENCE, Receiver, Reply, ScriptedServer, TestHost, command, eventually,

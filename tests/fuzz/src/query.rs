@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, Outcome};
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::{LIST_JOBS, STREAM_WAIT_MS, WAIT_MS};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, Outcome};
 use gristmill_core::store::JobStore as _;
 use http_body_util::Full;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 //! Input: the first byte chooses the decoder, the rest are its bytes.
 
 use arbitrary::{Arbitrary, Unstructured};
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use gristmill_store::fuzzing::{self, Columns, Encoding};
 
 pub fn record(data: &[u8]) {

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use gristmill_core::job::record::ClaimedJob;
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS, TTL_MS};
-use gristmill_core::record::ClaimedJob;
 use gristmill_core::store::JobStore as _;
 use http_body_util::Full;
 use serde_json::Value;

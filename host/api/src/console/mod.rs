@@ -14,9 +14,9 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use gristmill_console::{Asset, INDEX};
 
-use crate::caller::{Anyone, Guarded};
-use crate::error::ApiError;
-use crate::paths::OriginalPath;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Anyone, Guarded};
+use crate::request::paths::OriginalPath;
 
 /// The page may only use its own files, and call its own host. It has no inline code.
 const POLICY: HeaderValue = HeaderValue::from_static(

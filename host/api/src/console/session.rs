@@ -4,15 +4,15 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::id::{KeyId, OwnerId};
-use gristmill_core::key::{ApiKey, Scope};
 use gristmill_wire::ConsoleLink;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::{KeyHolder, Visitor};
-use crate::error::{ApiError, ErrorCode};
-use crate::session_cookie;
-use crate::wire_time::rfc3339;
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::wire_time::rfc3339;
+use crate::identity::caller::{KeyHolder, Visitor};
+use crate::identity::session_cookie;
 
 /// The body of a login: one of the two.
 #[derive(Deserialize)]

@@ -19,12 +19,12 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use crate::caller::{Admin, Caller};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admin, Caller};
 use crate::openapi::parameters::WithSecretsKey;
 use crate::openapi::refusals::BackupRefused;
 use crate::openapi::tag;
-use crate::query;
+use crate::request::query;
 use gristmill_wire::schema::BackupBytes;
 
 /// A backup is aborted when its client reads nothing for this long.

@@ -6,19 +6,19 @@ use std::str::FromStr;
 
 use axum::extract::RawQuery;
 use gristmill_control::{BucketSize, Buckets as _, Grouping, Report};
+use gristmill_core::billing::usage::{Hour, UsageFilter};
 use gristmill_core::limits::TIME_CHARS_MAX;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Hour, UsageFilter};
 use gristmill_wire::management::BillingRecord;
 
 use super::dto;
 use super::page::{Page, Paged};
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{BillingQuery, PageOfList};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::query::Query;
+use crate::request::query::Query;
 
 /// Most buckets of one report: enough for all stored hours.
 pub(crate) const BUCKETS_MAX: u32 = 10_000;

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use gristmill_control::Extent;
 use serde::Serialize;
 
-use crate::error::ApiError;
-use crate::query;
+use crate::answer::error::ApiError;
+use crate::request::query;
 
 /// The name of the flag.
 pub(crate) const DRY_RUN: &str = "dryRun";

@@ -21,10 +21,10 @@ use bytes::Bytes;
 use futures::future::select_all;
 use futures::{FutureExt as _, stream};
 use gristmill_control::{EndpointValues, LiveValues};
-use gristmill_core::endpoint::EndpointIncarnation;
+use gristmill_core::access::key::ApiKey;
+use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::key::ApiKey;
-use gristmill_core::signals::JobWatch;
+use gristmill_core::job::signals::JobWatch;
 use gristmill_wire::JobStatus;
 use gristmill_wire::management::{
     EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent,
@@ -34,15 +34,15 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
-use crate::caller::{Caller, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
+use crate::identity::caller::{Caller, Read};
+use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::openapi::parameters::Topics;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::query::Query;
 use crate::queue::sse::{self, COMMENT_INTERVAL};
-use crate::rate_limit::ConcurrencyPermit;
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// Most topics of a stream.
@@ -368,8 +368,8 @@ fn write(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::access::key::{NewKey, Scope};
     use gristmill_core::id::OwnerId;
-    use gristmill_core::key::{NewKey, Scope};
     use gristmill_core::time::Timestamp;
 
     use super::*;

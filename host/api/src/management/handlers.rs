@@ -12,12 +12,12 @@ use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::body;
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
+use crate::request::body;
 use gristmill_wire::management::Handler;
 use gristmill_wire::schema::ComponentBytes;
 

@@ -6,14 +6,14 @@ use axum::body::{self, HttpBody as _};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::Request;
 use axum::http::request::Parts;
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::InvalidId;
-use gristmill_core::key::ApiKey;
 use gristmill_core::limits::MANAGEMENT_BODY_BYTES_MAX;
 use serde::de::DeserializeSeed as _;
 
 use super::fields::{Body, BodySeed};
-use crate::auth;
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::auth;
 use crate::state::ApiState;
 
 /// The value of the one placeholder of a management path.

@@ -4,15 +4,15 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::{ControlError, NewJobAction};
-use gristmill_core::job_action::JobAction;
+use gristmill_core::job::action::JobAction;
 use gristmill_core::limits::ACTION_ENDPOINTS_MAX;
 use gristmill_wire::management as wire;
 
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use super::{dto, job_filter};
-use crate::caller::{Caller, Read, Submit};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Read, Submit};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use gristmill_control::ControlError;
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::{JobStatus, UnknownStatus};
-use gristmill_core::job_filter::JobFilter;
-use gristmill_core::key::ApiKey;
+use gristmill_core::job::filter::JobFilter;
+use gristmill_core::job::state::{JobStatus, UnknownStatus};
+use gristmill_core::job::tags::Tag;
 use gristmill_core::limits::{
     FILTER_ENDPOINTS_MAX, FILTER_ERROR_BYTES_MAX, NAME_BYTES_MAX, TAGS_MAX,
 };
-use gristmill_core::tags::Tag;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::JobActionFilter;
 
 use super::billing::{parse_time, time};
-use crate::error::ApiError;
-use crate::query::Query;
+use crate::answer::error::ApiError;
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// The endpoints with these names, or all, if there are none: as far as the key sees them, each once.

@@ -2,18 +2,18 @@
 
 use axum::Json;
 use axum::extract::RawQuery;
-use gristmill_core::job_filter::JobSearch;
+use gristmill_core::job::filter::JobSearch;
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_wire::management::JobList;
 
 use super::{dto, job_filter};
-use crate::caller::{Caller, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::JobListFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::query::Query;
 use crate::queue::routes::requests::cursor;
+use crate::request::query::Query;
 
 /// Jobs of all endpoints that the key sees, the newest submission first.
 ///

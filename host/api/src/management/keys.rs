@@ -7,14 +7,14 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use gristmill_control::KeyRequest;
-use gristmill_core::key::ApiKey;
+use gristmill_core::access::key::ApiKey;
 use gristmill_wire::management::{Key, KeyWithText, NewKey};
 
 use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
-use crate::caller::{Admin, Caller};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admin, Caller};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;

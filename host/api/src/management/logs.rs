@@ -3,7 +3,7 @@
 //! client that returns with `Last-Event-ID` continues after it.
 //!
 //! **Costs.** Lines that only the disk has are read apart from the threads that serve calls, and owners
-//! and their keys [take turns](crate::checks): the files of one endpoint, up to 16 MiB by default.
+//! and their keys [take turns](crate::limits::checks): the files of one endpoint, up to 16 MiB by default.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -16,8 +16,8 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::JobId;
-use gristmill_core::key::ApiKey;
 use gristmill_core::limits::LIST_LOGS;
 use gristmill_core::logs::{Follower, LogAnswer, LogLine, LogOrder, LogPage, LogQuery};
 use gristmill_wire::management as wire;
@@ -25,14 +25,14 @@ use tokio::time::{Instant, timeout};
 
 use super::dto;
 use super::input::Named;
-use crate::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::query::Query;
 use crate::queue::sse::{self, COMMENT_INTERVAL};
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// The newest lines that the endpoint's handlers have logged, the oldest of them first.

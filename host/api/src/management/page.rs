@@ -11,12 +11,12 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use gristmill_core::key::ApiKey;
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::limits::{PAGE, PAGE_BYTES_MAX};
 use serde::Serialize;
 
-use crate::error::{ApiError, ErrorCode};
-use crate::query::Query;
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// The requested page of a list.

@@ -3,15 +3,15 @@
 
 use axum::Json;
 use axum::extract::Request;
+use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
-use gristmill_core::release::Release;
 use gristmill_wire::management::{self as wire, ReleaseWithSettings, Rollback};
 
 use super::dto;
 use super::input::{self, Named, NamedPart};
 use super::page::{Page, Paged};
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;

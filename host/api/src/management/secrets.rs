@@ -5,11 +5,11 @@
 //! without the call.
 
 use axum::Json;
-use gristmill_core::secrets::{RotateError, Rotated};
+use gristmill_core::access::secrets::{RotateError, Rotated};
 use gristmill_wire::management::RotatedSecrets;
 
-use crate::caller::{Admin, Caller};
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::caller::{Admin, Caller};
 use crate::openapi::refusals::RotationRefused;
 use crate::openapi::tag;
 

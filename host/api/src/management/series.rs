@@ -12,12 +12,12 @@ use gristmill_wire::management::{
 };
 
 use super::input::Named;
-use crate::caller::{Caller, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::SeriesWindow;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::query::Query;
+use crate::request::query::Query;
 
 /// The values of an endpoint in the last 15 minutes, 6 hours or 7 days.
 ///

@@ -4,10 +4,10 @@ use axum::Json;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::{Disk, Sandboxes, System, Webhooks};
 
-use crate::caller::{Caller, ReadMetrics};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339;
+use crate::identity::caller::{Caller, ReadMetrics};
 use crate::openapi::tag;
-use crate::wire_time::rfc3339;
 
 /// The load, the disk and the settings of the host.
 #[utoipa::path(

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
-use gristmill_core::template::{Template, TemplateFilter};
+use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_wire::management::{self as wire, NewTemplate, TemplateInput};
 
 use super::dry_run::DryRun;
@@ -14,12 +14,12 @@ use super::dto;
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
-use crate::query;
+use crate::request::query;
 use crate::state::ApiState;
 
 /// One template, if the caller may see it with the given flags.

@@ -11,19 +11,19 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_control::file_path;
+use gristmill_core::deploy::volume_files::{FileEntry, FilePath};
 use gristmill_core::id::{InvalidId, VolumeId};
-use gristmill_core::volume_files::{FileEntry, FilePath};
 
 use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::body::Pieces;
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{DirectoryPage, Recursive};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken, TransferRefused, VolumeRefused};
 use crate::openapi::tag;
-use crate::query::{self, Query};
+use crate::request::body::Pieces;
+use crate::request::query::{self, Query};
 use gristmill_wire::management::VolumeFile;
 use gristmill_wire::schema::FileBytes;
 

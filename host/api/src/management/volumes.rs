@@ -9,8 +9,8 @@ use gristmill_wire::management::{self as wire, NetworkVolumeInput, NewNetworkVol
 use super::dto;
 use super::input::{self, Named};
 use super::page::{Page, Paged};
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;

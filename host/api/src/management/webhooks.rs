@@ -1,14 +1,14 @@
 //! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and their deliveries.
 
 use axum::Json;
-use gristmill_core::delivery;
+use gristmill_core::webhook::delivery;
 use gristmill_wire::management::{Delivery, EndpointWithSecret};
 
 use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::caller::{Caller, Manage};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;

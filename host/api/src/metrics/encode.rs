@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gristmill_core::metrics::{DURATION_BOUNDS_US, DurationTotals};
+use gristmill_core::metrics::instruments::{DURATION_BOUNDS_US, DurationTotals};
 use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
 
 /// Names and values of labels.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use gristmill_core::metrics::{Counter, DurationTotals, Durations};
+use gristmill_core::metrics::instruments::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.

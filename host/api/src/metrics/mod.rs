@@ -4,10 +4,10 @@
 //!
 //! `prometheus-client` writes the text: it escapes, and adds the endings of units and counters. The
 //! host's values are read when a collector calls, and those of endpoints are plain numbers
-//! ([`endpoint_metrics`](gristmill_core::endpoint_metrics)), so metrics cost a job some ten additions.
+//! ([`endpoint_metrics`](gristmill_core::metrics::endpoint)), so metrics cost a job some ten additions.
 //!
 //! **Bounds.** About 90 lines for each of the endpoints with their own name, by default 200; see
-//! [`EndpointSeries`](gristmill_core::endpoint_series::EndpointSeries). **Cost.** Some microseconds for each
+//! [`EndpointSeries`](gristmill_core::metrics::series::EndpointSeries). **Cost.** Some microseconds for each
 //! endpoint, and 25 for each one with its own name, on another thread than those that serve calls.
 
 mod encode;
@@ -22,8 +22,8 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gristmill_control::HostCounters;
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::metrics::DurationTotals;
+use gristmill_core::metrics::instruments::DurationTotals;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::trace::SpanCounts;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -38,9 +38,9 @@ use tokio::sync::Semaphore;
 use self::encode::{Labels, histogram};
 use self::endpoints::Endpoints;
 use self::http::{RouteTotals, STATUSES};
-use crate::caller::{Caller, ReadMetrics};
-use crate::checks::apart;
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Caller, ReadMetrics};
+use crate::limits::checks::apart;
 use crate::openapi::tag;
 use crate::state::ApiState;
 
@@ -226,8 +226,8 @@ fn text(registry: &Registry) -> String {
 #[cfg(test)]
 mod tests {
     use gristmill_core::runtime::RuntimeLoad;
+    use gristmill_core::sharing::tenancy::Tenancy;
     use gristmill_core::store::StoreStats;
-    use gristmill_core::tenancy::Tenancy;
 
     use super::*;
 

@@ -30,8 +30,8 @@ use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 use gristmill_wire::ErrorBody;
 use gristmill_wire::queue::{StatusDocument, StreamChunk, StreamPage};
 
-use crate::caller::Anyone;
-use crate::error::ErrorCode;
+use crate::answer::error::ErrorCode;
+use crate::identity::caller::Anyone;
 use crate::management::dto::template;
 use crate::queue::StreamShape;
 use crate::queue::dto::json_response;

@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{Content, Ref, RefOr};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::error::{self, ErrorCode};
+use crate::answer::error::{self, ErrorCode};
 
 /// Defines sets of refusals for `responses(…)`.
 macro_rules! sets {

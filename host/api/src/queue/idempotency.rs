@@ -4,11 +4,11 @@
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::jobs::Submitted;
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::operations::Submitted;
 use gristmill_wire::bounds::IDEMPOTENCY_KEY_CHARS_MAX;
 
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
 
 /// The value of the header; `None` without it.
 #[derive(Debug, Clone)]

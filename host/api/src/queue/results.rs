@@ -1,19 +1,19 @@
 //! Large results, from the store into answers.
 //!
 //! **Bounds.** A result of more than 64 KiB waits for its memory, fairly among keys; see
-//! [`in_flight`](crate::in_flight). The store and [`Jobs`] read and join it on threads that may
+//! [`in_flight`](crate::limits::in_flight). The store and [`Jobs`] read and join it on threads that may
 //! block.
 
 use axum::response::Response;
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::KeyId;
-use gristmill_core::jobs::Jobs;
-use gristmill_core::key::ApiKey;
+use gristmill_core::job::operations::Jobs;
+use gristmill_core::job::record::JobRecord;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
-use gristmill_core::record::JobRecord;
 
 use super::dto;
-use crate::error::ApiError;
-use crate::in_flight::{InFlight, Share};
+use crate::answer::error::ApiError;
+use crate::limits::in_flight::{InFlight, Share};
 use crate::state::ApiState;
 
 /// The answer with the document of a job, and with its input if the host keeps it.

@@ -16,17 +16,17 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::Claim;
-use gristmill_core::jobs::Jobs;
-use gristmill_core::record::StreamPosition;
-use gristmill_core::stream::{Position, StreamPage};
+use gristmill_core::job::operations::Jobs;
+use gristmill_core::job::record::StreamPosition;
+use gristmill_core::job::state::Claim;
+use gristmill_core::job::stream::{Position, StreamPage};
 use gristmill_wire::queue::{StreamEnd, StreamRestart};
 use serde::Serialize;
 
-use crate::auth::KeyCheck;
-use crate::error::ApiError;
-use crate::query::integer;
+use crate::answer::error::ApiError;
+use crate::identity::auth::KeyCheck;
 use crate::queue::{dto, waiting};
+use crate::request::query::integer;
 
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);

@@ -5,25 +5,25 @@ use std::fmt;
 
 use bytes::Bytes;
 use gristmill_control::check_text;
-use gristmill_core::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_core::id::OwnerId;
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::operations::{SubmitMode, SubmitRequest};
+use gristmill_core::job::payload::{Json, is_nested_deeper};
+use gristmill_core::job::policy::PolicyRequest;
+use gristmill_core::job::record::S3Config;
+use gristmill_core::job::retention::ChosenRetention;
+use gristmill_core::job::tags::{InvalidTags, Tag, Tags};
 use gristmill_core::limits::{
     JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX,
 };
-use gristmill_core::payload::{Json, is_nested_deeper};
-use gristmill_core::policy::PolicyRequest;
-use gristmill_core::record::S3Config;
-use gristmill_core::retention::ChosenRetention;
-use gristmill_core::tags::{InvalidTags, Tag, Tags};
 use gristmill_core::trace::TraceContext;
+use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
 
 /// The content of a submission.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::jobs::Jobs;
-use gristmill_core::record::JobRecord;
-use gristmill_core::stream::{Position, StreamPage};
+use gristmill_core::job::operations::Jobs;
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::stream::{Position, StreamPage};
 
-use crate::auth::KeyCheck;
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::auth::KeyCheck;
 
 /// The record of the job once it has ended, or as it is when `wait` is over; see
 /// [`Jobs::wait_for_end`].

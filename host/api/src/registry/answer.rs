@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::image::BlobDigest;
+use gristmill_core::deploy::image::BlobDigest;
 
 use super::uploads::UploadId;
 

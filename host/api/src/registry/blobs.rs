@@ -6,8 +6,8 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::image::{BlobDigest, parse_digest};
-use gristmill_core::key::ApiKey;
+use gristmill_core::access::key::ApiKey;
+use gristmill_core::deploy::image::{BlobDigest, parse_digest};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::runtime::Staged;
 use tokio::fs::File;
@@ -18,10 +18,10 @@ use super::error::{OciCode, RegistryError};
 use super::stored_images::config_of_image;
 use super::uploads::UploadInUse;
 use super::{answer, name};
-use crate::body;
-use crate::caller::RegistryCaller;
-use crate::error::ApiError;
-use crate::query::Query;
+use crate::answer::error::ApiError;
+use crate::identity::caller::RegistryCaller;
+use crate::request::body;
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// The media type of a blob, whose content a registry does not know.

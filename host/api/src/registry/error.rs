@@ -8,7 +8,7 @@ use gristmill_control::ControlError;
 use gristmill_core::runtime::AddComponentError;
 use serde::Serialize;
 
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
 
 /// A refusal with a code of the specification.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_control::{ImageName, NamedComponent};
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::Image;
-use gristmill_core::image::{
+use gristmill_core::deploy::image::{
     Blob, BlobDigest, ComponentManifest, MANIFEST_TYPE, PushedManifest, is_tag, parse_digest,
 };
-use gristmill_core::key::ApiKey;
 use gristmill_core::limits::{Bounds, IMAGE_CONFIG_BYTES_MAX, IMAGE_MANIFEST_BYTES_MAX};
 use gristmill_core::runtime::Staged;
 use serde_json::{Value, json};
@@ -20,10 +20,10 @@ use super::error::{OciCode, RegistryError};
 use super::stored_images::{config_of_image, find, manifest_of};
 use super::uploads::{Claim, Claimed};
 use super::{answer, name, referrers};
-use crate::auth;
-use crate::caller::RegistryCaller;
-use crate::error::ApiError;
-use crate::query::Query;
+use crate::answer::error::ApiError;
+use crate::identity::auth;
+use crate::identity::caller::RegistryCaller;
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// `n` of a list of tags.

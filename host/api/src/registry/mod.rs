@@ -27,8 +27,8 @@ use axum::response::Response;
 use axum::routing::{get, post, put};
 
 pub(crate) use self::error::{RegistryError, reshape_refusal};
-use crate::caller::{Guarded, RegistryCaller};
-use crate::fallback;
+use crate::answer::fallback;
+use crate::identity::caller::{Guarded, RegistryCaller};
 
 /// The routes.
 pub(crate) fn routes() -> Router<Guarded> {

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use axum::extract::{Path, RawQuery};
 use axum::response::Response;
 use gristmill_control::NamedImages;
+use gristmill_core::deploy::image::{MANIFEST_TYPE, PushedManifest};
 use gristmill_core::hex::is_lower_hex;
-use gristmill_core::image::{MANIFEST_TYPE, PushedManifest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
@@ -18,8 +18,8 @@ use url::form_urlencoded;
 use super::answer;
 use super::error::{OciCode, RegistryError};
 use super::stored_images::manifest_of;
-use crate::caller::RegistryCaller;
-use crate::query::Query;
+use crate::identity::caller::RegistryCaller;
+use crate::request::query::Query;
 
 /// Bytes of descriptors in one answer.
 const PAGE_BYTES_MAX: usize = 1 << 20;

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{Component, Image};
-use gristmill_core::image::{BlobDigest, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, PushedManifest};
-use gristmill_core::key::ApiKey;
+use gristmill_core::deploy::image::{
+    BlobDigest, CONFIG_TYPE, LAYER_TYPE, MANIFEST_TYPE, PushedManifest,
+};
 use serde_json::json;
 
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::answer::wire_time::rfc3339_shortest;
 use crate::state::ApiState;
-use crate::wire_time::rfc3339_shortest;
 
 /// The first finding among the manifests of a name, which may be 10,000: searched apart from the threads
 /// that serve calls, when it is the caller's turn.

@@ -20,16 +20,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_core::deploy::image::{Blob, BlobDigest};
 use gristmill_core::id::OwnerId;
-use gristmill_core::image::{Blob, BlobDigest};
 use gristmill_core::runtime::Staged;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::error::{OciCode, RegistryError};
-use crate::error::{ApiError, ErrorCode};
-use crate::refusal::Refusal;
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::limits::refusal::Refusal;
 
 /// Uploads at one time.
 const UPLOADS_MAX: usize = 64;

@@ -1,6 +1,6 @@
 //! Buckets of time: parts of the calendar, in UTC. A week begins on Monday.
 
-use gristmill_core::usage::Hour;
+use gristmill_core::billing::usage::Hour;
 use gristmill_wire::management::BucketSize;
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;

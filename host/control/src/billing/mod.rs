@@ -7,11 +7,11 @@ mod totals;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gristmill_core::key::{ApiKey, Scope};
-use gristmill_core::price::Prices;
+use gristmill_core::access::key::{ApiKey, Scope};
+use gristmill_core::billing::price::Prices;
+use gristmill_core::billing::usage::{Hour, UsageFilter, UsageQuery, UsageRow, UsageStore};
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Hour, UsageFilter, UsageQuery, UsageRow, UsageStore};
 
 use crate::error::ControlError;
 pub use bucket::Buckets;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use gristmill_core::billing::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
 use gristmill_core::store::StoreError;
-use gristmill_core::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
 
 use super::bucket::Buckets as _;
 use super::{BucketSize, Grouping, read};

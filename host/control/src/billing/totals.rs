@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use gristmill_core::billing::price::{Credits, Prices};
+use gristmill_core::billing::usage::{Hour, UsageFilter, UsageRow, UsageStore, UsageSum};
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{OwnerId, TemplateId};
-use gristmill_core::price::{Credits, Prices};
 use gristmill_core::store::StoreError;
-use gristmill_core::template::Template;
-use gristmill_core::usage::{Hour, UsageFilter, UsageRow, UsageStore, UsageSum};
 
 use super::read;
 
@@ -104,11 +104,11 @@ impl TemplateUsage {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered};
     use gristmill_core::id::{EndpointId, ShardId};
-    use gristmill_core::signals::Signals;
+    use gristmill_core::job::signals::Signals;
     use gristmill_core::store::JobStore as _;
     use gristmill_core::time::{Clock as _, ManualClock};
-    use gristmill_core::usage::{Bill, KEPT_HOURS, Metered};
     use gristmill_store::ModelStore;
 
     use super::*;

@@ -18,11 +18,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use gristmill_core::endpoint_metrics::EndpointTotals;
+use gristmill_core::access::key::ApiKey;
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use gristmill_core::id::EndpointId;
-use gristmill_core::key::ApiKey;
-use gristmill_core::record::JobCounts;
+use gristmill_core::job::record::JobCounts;
+use gristmill_core::metrics::endpoint::EndpointTotals;
 use gristmill_core::store::StoreError;
 use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;

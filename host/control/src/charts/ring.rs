@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use gristmill_core::metrics::{DURATION_BOUNDS_US, DurationTotals};
+use gristmill_core::metrics::instruments::{DURATION_BOUNDS_US, DurationTotals};
 use gristmill_core::workers::WorkerCounts;
 use serde::{Deserialize, Serialize};
 

@@ -5,15 +5,15 @@ mod rollback;
 
 use std::sync::Arc;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
-use gristmill_core::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
-use gristmill_core::key::ApiKey;
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::timeline::Timeline;
 use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
-use gristmill_core::record::JobRecord;
-use gristmill_core::release::Release;
-use gristmill_core::timeline::Timeline;
+use gristmill_core::webhook::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
 
 pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
 use crate::complete::complete;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use gristmill_core::catalog::View;
-use gristmill_core::egress::{AllowedHosts, HostPattern};
-use gristmill_core::endpoint::{Endpoint, Metering, Reuse, SandboxLimits, Scaler, Scaling};
+use gristmill_core::deploy::egress::{AllowedHosts, HostPattern};
+use gristmill_core::deploy::endpoint::{Endpoint, Metering, Reuse, SandboxLimits, Scaler, Scaling};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::job::retention::{ChosenRetention, HistoryMax};
 use gristmill_core::limits::{
     ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB,
     RETENTION_MS,
 };
-use gristmill_core::rate::OperationLimit;
-use gristmill_core::retention::{ChosenRetention, HistoryMax};
+use gristmill_core::sharing::rate::OperationLimit;
 
 use crate::bounds::{bounded, bounded_u32, check_count, check_env, check_name};
 use crate::error::ControlError;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use gristmill_core::catalog::View;
-use gristmill_core::endpoint::{Deployment, Endpoint};
-use gristmill_core::release::Release;
-use gristmill_core::template::Template;
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::release::Release;
+use gristmill_core::deploy::template::Template;
 
 use crate::error::ControlError;
 

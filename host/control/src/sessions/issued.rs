@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
-use gristmill_core::key::ApiKey;
+use gristmill_core::access::key::ApiKey;
 use sha2::{Digest as _, Sha256};
 
 /// How long secrets are valid, and how many there are.
@@ -126,8 +126,8 @@ pub(super) fn hash(text: &str) -> Hash {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::access::key::{NewKey, Scope};
     use gristmill_core::id::OwnerId;
-    use gristmill_core::key::{NewKey, Scope};
     use gristmill_core::time::Timestamp;
 
     use super::*;

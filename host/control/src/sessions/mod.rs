@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::key::ApiKey;
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 

@@ -5,13 +5,13 @@ mod patch;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
+use gristmill_core::deploy::image::RemoteImage;
+use gristmill_core::deploy::registries::Registries;
+use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_core::id::TemplateId;
-use gristmill_core::image::RemoteImage;
-use gristmill_core::key::ApiKey;
-use gristmill_core::registries::Registries;
 use gristmill_core::runtime::AddedComponent;
-use gristmill_core::template::{Template, TemplateFilter};
 
 pub use self::patch::TemplatePatch;
 use crate::billing::{Billing, TemplateUsage};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::catalog::View;
-use gristmill_core::image::RemoteImage;
-use gristmill_core::key::{ApiKey, Scope};
+use gristmill_core::deploy::image::RemoteImage;
+use gristmill_core::deploy::template::Template;
 use gristmill_core::limits::{
     ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, IMAGE_NAME_CHARS_MAX, PORTS_MAX, README_CHARS_MAX,
 };
-use gristmill_core::template::Template;
 
 use crate::bounds::{check_count, check_env, check_name, check_text};
 use crate::error::ControlError;

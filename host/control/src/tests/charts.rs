@@ -1,6 +1,6 @@
 //! Charts: they have the jobs of the endpoint that exists, survive a restart, and are bounded.
 
-use gristmill_core::endpoint_metrics::{AttemptValues, FinishedAs, SubmittedBy};
+use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, SubmittedBy};
 
 use super::*;
 use crate::{Chart, ChartsDamaged, Window};

@@ -1,6 +1,6 @@
 //! Deletions: each is one operation, which its caller cannot split.
 
-use gristmill_core::key::Scope;
+use gristmill_core::access::key::Scope;
 use gristmill_core::runtime::LogLevel;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::{Clock as _, Timestamp};

@@ -1,6 +1,6 @@
 //! Image names, and the components that they keep.
 
-use gristmill_core::key::Scope;
+use gristmill_core::access::key::Scope;
 
 use super::*;
 use crate::ImageName;

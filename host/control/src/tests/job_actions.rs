@@ -1,10 +1,10 @@
 //! Actions on many jobs.
 
 use gristmill_core::id::{JobActionId, KeyId, WorkerId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::job_action::{JobAction, JobActionKind, JobActionState, JobActionStore as _};
-use gristmill_core::job_filter::JobFilter;
-use gristmill_core::record::Outcome;
+use gristmill_core::job::action::{JobAction, JobActionKind, JobActionState, JobActionStore as _};
+use gristmill_core::job::filter::JobFilter;
+use gristmill_core::job::record::Outcome;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Keys: a key that was revoked, or has expired, changes nothing.
 
-use gristmill_core::key::Scope;
+use gristmill_core::access::key::Scope;
 
 use super::*;
 use crate::KeyRequest;

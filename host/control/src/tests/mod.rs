@@ -11,20 +11,20 @@ mod sessions;
 
 use std::sync::Arc;
 
+use gristmill_core::access::key::{ApiKey, NewKey, Scope};
+use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::{
     Catalog, CatalogChange, CatalogEntry, Component, Image, Producers, View,
 };
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::{Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::endpoint::{Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId};
-use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
-use gristmill_core::key::{ApiKey, NewKey, Scope};
+use gristmill_core::job::operations::{Jobs, SubmitMode, SubmitRequest};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::policy::{PolicyRequest, Strictness};
+use gristmill_core::job::signals::Signals;
 use gristmill_core::logs::{LogAnswer, LogQuery, Logs};
-use gristmill_core::payload::Json;
-use gristmill_core::policy::{PolicyRequest, Strictness};
-use gristmill_core::price::Prices;
-use gristmill_core::signals::Signals;
-use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};

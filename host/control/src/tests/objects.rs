@@ -1,9 +1,9 @@
 //! Endpoints, templates and reports: who may see and use what.
 
-use gristmill_core::key::Scope;
-use gristmill_core::rate::OperationLimit;
-use gristmill_core::template::TemplateFilter;
-use gristmill_core::usage::{Hour, UsageFilter};
+use gristmill_core::access::key::Scope;
+use gristmill_core::billing::usage::{Hour, UsageFilter};
+use gristmill_core::deploy::template::TemplateFilter;
+use gristmill_core::sharing::rate::OperationLimit;
 
 use super::*;
 use crate::{BucketSize, Grouping, NewTemplate, Report, TemplatePatch};

@@ -1,6 +1,6 @@
 //! Sessions: they last as long as their key and their bounds allow, and no longer.
 
-use gristmill_core::key::Scope;
+use gristmill_core::access::key::Scope;
 
 use super::*;
 use crate::{KeyRequest, Sessions};

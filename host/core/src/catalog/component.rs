@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::ComponentDigest;
+use crate::deploy::digest::ComponentDigest;
 use crate::id::OwnerId;
 use crate::time::Timestamp;
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::owner_share::OwnerShares;
-use crate::disk_share::{DiskAccount, DiskCharge};
-use crate::disk_space::DiskSpaceGauge;
 use crate::id::OwnerId;
+use crate::sharing::disk_share::{DiskAccount, DiskCharge};
+use crate::sharing::disk_space::DiskSpaceGauge;
 use crate::store_error::OwnerQuota;
 
 /// The charges of all owners.

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::component::Component;
 use super::image::{Image, ImageKey};
-use crate::digest::ComponentDigest;
-use crate::endpoint::Endpoint;
+use crate::access::key::ApiKey;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::endpoint::Endpoint;
+use crate::deploy::registry_auth::RegistryAuth;
+use crate::deploy::template::Template;
+use crate::deploy::volume::Volume;
 use crate::id::{EndpointId, KeyId, RegistryAuthId, TemplateId, VolumeId};
-use crate::key::ApiKey;
-use crate::registry_auth::RegistryAuth;
-use crate::template::Template;
-use crate::volume::Volume;
 
 /// One change of the catalog.
 #[derive(Debug, Clone)]

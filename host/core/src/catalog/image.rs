@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::ComponentDigest;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::image::PushedManifest;
 use crate::id::OwnerId;
-use crate::image::PushedManifest;
 use crate::time::Timestamp;
 
 /// A name for a component, such as `echo:latest`.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::entry::CatalogEntry;
-use crate::endpoint::Endpoint;
+use crate::deploy::endpoint::Endpoint;
 use crate::id::{EndpointId, TemplateId};
 use crate::store_error::StoreError;
 

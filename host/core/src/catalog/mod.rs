@@ -30,14 +30,14 @@ pub use self::missing::{MissingTemplate, OpenCatalogError, missing_templates};
 pub use self::owner_share::OwnerBounds;
 use self::versions::Step;
 pub use self::view::View;
-use crate::digest::ComponentDigest;
-use crate::disk_space::DiskSpaceGauge;
-use crate::endpoint::Deployment;
-use crate::fair_permits::{FairPermits, FairShare};
+use crate::access::key::ApiKey;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::endpoint::Deployment;
 use crate::id::{EndpointId, OwnerId};
-use crate::key::ApiKey;
+use crate::sharing::disk_space::DiskSpaceGauge;
+use crate::sharing::fair_permits::{FairPermits, FairShare};
+use crate::sharing::tenancy::Tenancy;
 use crate::store_error::StoreError;
-use crate::tenancy::Tenancy;
 use crate::time::Clock;
 
 /// Keeps the catalog on disk.

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use super::entry::{CatalogChange, CatalogEntry, CatalogKey};
 use super::view::View;
-use crate::endpoint::Endpoint;
+use crate::deploy::endpoint::Endpoint;
+use crate::deploy::release::Release;
+use crate::deploy::template::Template;
 use crate::id::{TemplateId, VolumeId};
-use crate::release::Release;
-use crate::template::Template;
 use crate::time::Timestamp;
 
 /// The next view, with the records to write for it.

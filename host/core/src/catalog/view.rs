@@ -9,14 +9,14 @@ use super::component::Component;
 use super::entry::{CatalogChange, CatalogEntry, CatalogKey, EntryRef};
 use super::image::{Image, ImageKey};
 use super::owner_share::{OwnerShares, Share};
-use crate::digest::ComponentDigest;
-use crate::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use crate::access::key::ApiKey;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use crate::deploy::image::RemoteImage;
+use crate::deploy::registry_auth::RegistryAuth;
+use crate::deploy::template::Template;
+use crate::deploy::volume::Volume;
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
-use crate::image::RemoteImage;
-use crate::key::ApiKey;
-use crate::registry_auth::RegistryAuth;
-use crate::template::Template;
-use crate::volume::Volume;
 
 /// Everything that is deployed, at one moment.
 #[derive(Debug, Clone, Default)]

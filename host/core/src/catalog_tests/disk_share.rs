@@ -1,8 +1,8 @@
 //! Components in the shares of the disk of their owners.
 
 use super::*;
-use crate::disk_share::DiskAccount;
-use crate::disk_space::DiskSpaceGauge;
+use crate::sharing::disk_share::DiskAccount;
+use crate::sharing::disk_space::DiskSpaceGauge;
 use crate::store_error::OwnerQuota;
 
 const MIB: u64 = 1 << 20;

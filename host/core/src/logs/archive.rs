@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::line::LogLine;
-use crate::endpoint::EndpointIncarnation;
+use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::JobId;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;

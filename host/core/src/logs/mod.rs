@@ -27,7 +27,7 @@ pub use self::archive::{
 };
 use self::line::LINE_BYTES;
 pub use self::line::LogLine;
-use crate::endpoint::EndpointIncarnation;
+use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::JobId;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use gristmill_core::delivery::{AfterAttempt, Delivery, DeliveryOutcome, RETRY_INTERVAL_MS};
-use gristmill_core::endpoint_metrics::WebhookEnd;
-use gristmill_core::fair_permits::FairPermits;
+use gristmill_core::metrics::endpoint::WebhookEnd;
+use gristmill_core::sharing::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
 use gristmill_core::trace::{Attributes, OpenSpan, SpanKind};
+use gristmill_core::webhook::delivery::{
+    AfterAttempt, Delivery, DeliveryOutcome, RETRY_INTERVAL_MS,
+};
 use tracing::{debug, info, warn};
 
 use super::DeliveryParts;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gristmill_core::delivery::{ReceiverRefused, WebhookReceivers};
-use gristmill_core::egress::{AllowedHosts, Permission};
+use gristmill_core::deploy::egress::{AllowedHosts, Permission};
+use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_egress::{
     AGENT, AddressPolicy, AddressRefused, AddressScope, Clients, Destination, innermost_cause,
     refused_address,

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::catalog::Catalog;
-use gristmill_core::delivery::{DeliveryId, DeliveryStore};
-use gristmill_core::fair_permits::FairPermits;
 use gristmill_core::id::EndpointId;
-use gristmill_core::signals::Signals;
+use gristmill_core::job::signals::Signals;
+use gristmill_core::sharing::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
+use gristmill_core::webhook::delivery::{DeliveryId, DeliveryStore};
 use parking_lot::Mutex;
 use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::timeout;

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::job_filter::JobSearch;
-use gristmill_core::listing::{JobPage, JobQuery};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{
+use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::listing::{JobPage, JobQuery};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
-use gristmill_core::retention::HistoryMax;
+use gristmill_core::job::retention::HistoryMax;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Bill, Metered};
 use gristmill_store::ModelStore;
 use parking_lot::Mutex;
 use rand::RngExt as _;

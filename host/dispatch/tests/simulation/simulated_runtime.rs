@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gristmill_core::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad, SinkClosed, Usage,

@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::OwnerId;
+use gristmill_core::sharing::disk_share::DiskAccount;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 
 /// The file system of the data directory. A clone refers to the same one.
 #[derive(Debug, Clone)]

@@ -14,9 +14,9 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use gristmill_core::fair_permits::{FairPermits, FairShare};
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::fair_permits::{FairPermits, FairShare};
+use gristmill_core::sharing::tenancy::Tenancy;
 use rustix::fs::Stat;
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Handle;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use tracing::{info, warn};

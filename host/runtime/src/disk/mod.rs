@@ -31,12 +31,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
 use gristmill_core::id::{OwnerId, VolumeId};
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::time::{Clock as _, SystemClock};
-use gristmill_core::volume::{MountPath, SCRATCH_PATH, Volume, gigabytes};
 use parking_lot::Mutex;
 use rustix::fs::Mode;
 use rustix::io::Errno;

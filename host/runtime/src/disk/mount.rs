@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use gristmill_core::disk_share::DiskAccount;
 use gristmill_core::limits::VOLUME_TRANSFERS_MAX;
+use gristmill_core::sharing::disk_share::DiskAccount;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 use tokio::runtime::Handle;

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::sharing::disk_share::DiskAccount;
 use parking_lot::Mutex;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
@@ -205,9 +205,9 @@ fn counts_less(counts: &mut Counts, bytes: u64, account: &DiskAccount) {
 mod tests {
     use std::sync::Arc;
 
-    use gristmill_core::disk_space::DiskSpaceGauge;
     use gristmill_core::id::OwnerId;
-    use gristmill_core::tenancy::Tenancy;
+    use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+    use gristmill_core::sharing::tenancy::Tenancy;
 
     use super::*;
 

@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use gristmill_core::id::EndpointId;
-use gristmill_core::time::Timestamp;
-use gristmill_core::volume::Volume;
-use gristmill_core::volume_files::{
+use gristmill_core::deploy::volume::Volume;
+use gristmill_core::deploy::volume_files::{
     FileEntry, FileKind, FilePath, NewFile, OpenFile, VolumeFileError,
 };
+use gristmill_core::id::EndpointId;
+use gristmill_core::time::Timestamp;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, fchmod, fstat, statat};
 use rustix::io::Errno;
 use tokio::runtime::Handle;
@@ -65,7 +65,7 @@ impl Disks {
         Ok(Files { mount, root: Arc::new(root) })
     }
 
-    /// See [`VolumeFiles::list_files`](gristmill_core::volume_files::VolumeFiles::list_files).
+    /// See [`VolumeFiles::list_files`](gristmill_core::deploy::volume_files::VolumeFiles::list_files).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -86,7 +86,7 @@ impl Disks {
         files.root.look(list).await.map_err(|error| files.refused(error, &path))
     }
 
-    /// See [`VolumeFiles::open_file`](gristmill_core::volume_files::VolumeFiles::open_file).
+    /// See [`VolumeFiles::open_file`](gristmill_core::deploy::volume_files::VolumeFiles::open_file).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -112,7 +112,7 @@ impl Disks {
         Ok(OpenFile { bytes, modified_at: modified_at(&stat), content: Box::pin(content) })
     }
 
-    /// See [`VolumeFiles::create_file`](gristmill_core::volume_files::VolumeFiles::create_file).
+    /// See [`VolumeFiles::create_file`](gristmill_core::deploy::volume_files::VolumeFiles::create_file).
     ///
     /// # Errors
     /// [`VolumeFileError`].
@@ -144,7 +144,7 @@ impl Disks {
         }))
     }
 
-    /// See [`VolumeFiles::remove_file`](gristmill_core::volume_files::VolumeFiles::remove_file).
+    /// See [`VolumeFiles::remove_file`](gristmill_core::deploy::volume_files::VolumeFiles::remove_file).
     ///
     /// # Errors
     /// [`VolumeFileError`].

@@ -15,9 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::disk_share::{DiskCharge, UncountedFiles};
+use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{OwnerId, VolumeId};
-use gristmill_core::volume::Volume;
+use gristmill_core::sharing::disk_share::{DiskCharge, UncountedFiles};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tracing::warn;
@@ -146,9 +146,9 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use gristmill_core::disk_share::DiskAccount;
-    use gristmill_core::disk_space::DiskSpaceGauge;
-    use gristmill_core::tenancy::Tenancy;
+    use gristmill_core::sharing::disk_share::DiskAccount;
+    use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+    use gristmill_core::sharing::tenancy::Tenancy;
     use gristmill_core::time::Timestamp;
 
     use super::super::Disks;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use gristmill_core::egress::{AllowedHosts, Permission};
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::deploy::egress::{AllowedHosts, Permission};
+use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::{AddressPolicy, AddressRefused, AddressScope, Clients, Destination, Found};
 use http::header::{self, HeaderMap, HeaderName};

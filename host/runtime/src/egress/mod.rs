@@ -11,9 +11,9 @@ mod wasi_http;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::egress::Permission;
-use gristmill_core::endpoint::Deployment;
-use gristmill_core::endpoint_metrics::RequestEnd;
+use gristmill_core::deploy::egress::Permission;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::Attempt;
 use gristmill_core::trace::{SpanKind, TraceContext};
 use gristmill_egress::{

@@ -1,8 +1,8 @@
 use futures::FutureExt as _;
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
 use http_body_util::{BodyExt as _, Empty, Full};
@@ -12,9 +12,9 @@ use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
 
 use super::client::REQUESTS_PER_ENDPOINT_MAX;
 use super::*;
+use crate::attempt::deadline::Watch;
+use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
-use crate::deadline::Watch;
-use crate::state::State;
 use crate::testing::{Run, TestSandbox, guest};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,

@@ -15,7 +15,7 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks, WasiHttpView as _
 
 use super::calls::WasiBody;
 use super::{EgressError, HTTP_HEAD_BYTES_MAX, JobEgress, OutgoingRequest};
-use crate::state::State;
+use crate::attempt::state::State;
 
 type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
 type Sending = Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send>;

@@ -1,12 +1,12 @@
 //! `endpoints`: jobs for other endpoints. This module checks the input as the host checks a client's, and
 //! bounds the calls of an attempt; the sink decides about the rest.
 
-use gristmill_core::handler_call::{CallError, HandlerCall};
+use gristmill_core::job::handler_call::{CallError, HandlerCall};
+use gristmill_core::job::payload::{Json, is_nested_deeper};
 use gristmill_core::limits::{HANDLER_CALLS_MAX, JSON_NESTING_MAX, RUN_BODY_BYTES_MAX};
-use gristmill_core::payload::{Json, is_nested_deeper};
 
+use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::endpoints::{CallError as WitCallError, FailedJob, Host};
-use crate::state::State;
 
 impl Host for State {
     async fn submit(

@@ -8,4 +8,4 @@ mod log;
 mod output;
 
 // The interface has only types and no functions.
-impl crate::bindings::gristmill::handler::types::Host for crate::state::State {}
+impl crate::bindings::gristmill::handler::types::Host for crate::attempt::state::State {}

@@ -1,15 +1,15 @@
 //! `output`: chunks, progress and other output of a running handler.
 
+use gristmill_core::job::payload::Json;
 use gristmill_core::limits::{
     CHUNK_BYTES_MAX, CHUNK_METRICS_BYTES_MAX, EMIT_OVERHEAD_BYTES, EMIT_TOTAL_BYTES_MAX,
     PROGRESS_BYTES_MAX,
 };
-use gristmill_core::payload::Json;
 use gristmill_core::runtime::LogLevel;
 
+use crate::attempt::split::split;
+use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::output::{EmitError, Host};
-use crate::split::split;
-use crate::state::State;
 
 impl Host for State {
     async fn emit(&mut self, output: String, metrics: Option<String>) -> Result<(), EmitError> {
@@ -66,13 +66,13 @@ fn parse_metrics(text: String) -> Result<Json, EmitError> {
 mod tests {
     use std::sync::Arc;
 
-    use gristmill_core::egress::AllowedHosts;
-    use gristmill_core::tenancy::Tenancy;
+    use gristmill_core::deploy::egress::AllowedHosts;
+    use gristmill_core::sharing::tenancy::Tenancy;
     use gristmill_core::trace::Tracer;
     use gristmill_egress::AddressPolicy;
 
     use super::*;
-    use crate::deadline::Watch;
+    use crate::attempt::deadline::Watch;
     use crate::egress::Egress;
     use crate::testing::{Run, TestSandbox, guest};
 

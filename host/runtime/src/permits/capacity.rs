@@ -8,9 +8,9 @@
 
 use std::collections::HashMap;
 
-use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::tenancy::Tenancy;
 
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

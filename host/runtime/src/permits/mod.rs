@@ -14,7 +14,7 @@
 //! wait, each permit that is taken or returned examines all waiting owners, and up to 64
 //! [endpoints] of each.
 //!
-//! [`FairPermits`](gristmill_core::fair_permits::FairPermits) are for short work: the rule for owners
+//! [`FairPermits`](gristmill_core::sharing::fair_permits::FairPermits) are for short work: the rule for owners
 //! is the same, and an endpoint has a fixed part. These permits are held for as long as a job runs: an
 //! endpoint that is alone may have all of them, and a request that does not fit delays others for a
 //! part of the time only.
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::tenancy::Tenancy;
+use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gristmill_core::runtime::AttemptEnd;
 
 use super::*;
-use crate::limiter::{INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
+use crate::attempt::limiter::{INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
 use crate::swap::tests::FakeSwaps;
 use crate::testing::{Run, TestSandbox, guest, guest_with};
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use gristmill_core::endpoint::Reuse;
+use gristmill_core::deploy::endpoint::Reuse;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::AttemptEnd;
 

@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use gristmill_core::endpoint::Metering;
+use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::limits::CHUNK_BYTES_MAX;
 use gristmill_core::runtime::AttemptEnd;
 use gristmill_core::time::Timestamp;
@@ -274,7 +274,7 @@ async fn all_sandboxes_share_one_budget_of_memory() {
     drop(held);
     // An idle instance has its memory, until another job needs it.
     run.endpoint.limits.memory_bytes_max = 256 * MIB;
-    run.endpoint.reuse = gristmill_core::endpoint::Reuse { jobs_max: 9, idle_s: 60 };
+    run.endpoint.reuse = gristmill_core::deploy::endpoint::Reuse { jobs_max: 9, idle_s: 60 };
     assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
     assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
     drop(sandbox.sandbox.reserve(&middle).await);
@@ -549,11 +549,11 @@ struct PanickingSink;
 impl AttemptSink for PanickingSink {
     async fn emit(
         &self,
-        _: Vec<gristmill_core::record::Chunk>,
+        _: Vec<gristmill_core::job::record::Chunk>,
     ) -> Result<(), gristmill_core::runtime::SinkClosed> {
         panic!("a mistake of the host")
     }
-    fn progress(&self, _: gristmill_core::payload::Json) {}
+    fn progress(&self, _: gristmill_core::job::payload::Json) {}
     fn log(&self, _: gristmill_core::runtime::LogLevel, _: &str) {}
 }
 

@@ -1,8 +1,8 @@
 //! The files of network volumes for callers outside of handlers.
 
 use async_trait::async_trait;
-use gristmill_core::volume::Volume;
-use gristmill_core::volume_files::{
+use gristmill_core::deploy::volume::Volume;
+use gristmill_core::deploy::volume_files::{
     FileEntry, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
 };
 

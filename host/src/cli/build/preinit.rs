@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gristmill_core::digest::ComponentDigest;
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::{JobId, ShardId, Submission};
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::Attempt;
-use gristmill_runtime::preinit::{TIME_MAX, preinit};
+use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::local::{LocalOptions, local_deployment};

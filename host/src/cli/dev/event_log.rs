@@ -10,8 +10,8 @@ use std::thread;
 
 use anyhow::Context as _;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job_event_notice::{JobEventNotice, JobListener};
-use gristmill_core::record::TIMED_OUT_ERROR;
+use gristmill_core::job::event_notice::{JobEventNotice, JobListener};
+use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 
 use crate::cli::local::describe_stack;
@@ -118,7 +118,7 @@ fn describe(notice: JobEventNotice<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::payload::Json;
+    use gristmill_core::job::payload::Json;
     use gristmill_core::runtime::{FailureReason, LogLevel, Usage};
 
     use super::*;

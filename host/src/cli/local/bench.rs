@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
-use gristmill_core::endpoint::{Deployment, Metering};
+use gristmill_core::deploy::endpoint::{Deployment, Metering};
 use gristmill_core::id::{JobId, ShardId, Submission};
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
 };

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::egress::AllowedHosts;
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::template::Template;
+use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
-use gristmill_core::template::Template;
 use gristmill_core::time::{Clock as _, SystemClock};
-use gristmill_core::volume::Volume;
 
 use super::LocalSettings;
 

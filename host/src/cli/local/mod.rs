@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use gristmill_core::egress::HostPattern;
-use gristmill_core::volume::Volume;
+use gristmill_core::deploy::egress::HostPattern;
+use gristmill_core::deploy::volume::Volume;
 
 pub(crate) use bench::{Bench, LocalJob, stop_on_signal};
 pub(crate) use component_source::ComponentSource;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, TIMED_OUT_ERROR};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, TIMED_OUT_ERROR};
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall};
 use serde::Serialize;
 use serde_json::value::RawValue;

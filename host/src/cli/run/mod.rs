@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use gristmill_core::payload::Json;
-use gristmill_core::record::TIMED_OUT_ERROR;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
 

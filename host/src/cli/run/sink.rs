@@ -4,8 +4,8 @@
 use std::sync::OnceLock;
 
 use async_trait::async_trait;
-use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 

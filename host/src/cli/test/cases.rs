@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use gristmill_core::job::JobStatus;
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::state::JobStatus;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;

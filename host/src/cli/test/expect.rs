@@ -1,7 +1,7 @@
 //! The expectations of a case, and their comparison with a job.
 
 use anyhow::{Context as _, bail};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::state::JobStatus;
 use jsonschema::Validator;
 use jsonschema::paths::LocationSegment;
 use regex::Regex;
@@ -176,7 +176,7 @@ impl Expectation {
                 found.push(Difference::new("number of chunks", count.to_string(), got));
             }
             Chunks::Outputs(outputs) => {
-                let read = |chunk: &gristmill_core::payload::Json| chunk.read::<Value>();
+                let read = |chunk: &gristmill_core::job::payload::Json| chunk.read::<Value>();
                 match chunks.iter().map(read).collect() {
                     Ok(got) => {
                         let expected = Value::from(outputs.clone());
@@ -215,7 +215,7 @@ fn matching(regex: &Regex) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::payload::Json;
+    use gristmill_core::job::payload::Json;
     use serde_json::json;
 
     use super::super::observed::ObservedLocally;

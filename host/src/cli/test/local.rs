@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, ChunkPage, TIMED_OUT_ERROR};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::stream::OutputList;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, ChunkPage, TIMED_OUT_ERROR};
 use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
-use gristmill_core::stream::OutputList;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,7 @@
 //! The job of a case.
 
-use gristmill_core::job::JobStatus;
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::StackCall;
 
 /// The end of a job, wherever it ran.

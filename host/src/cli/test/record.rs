@@ -4,7 +4,7 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use tempfile::NamedTempFile;
 
 use super::cases::CaseFile;

@@ -3,8 +3,8 @@
 use gristmill_client::wire::queue::{Policy, Submission};
 use gristmill_client::{Client, StreamUpdate};
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::payload::Json;
 use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
-use gristmill_core::payload::Json;
 use serde_json::value::RawValue;
 
 use super::cases::Case;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

@@ -16,12 +16,12 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use gristmill_core::disk_space::Shortage;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::JobRecord;
-use gristmill_core::retention::HistoryExcess;
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::retention::HistoryExcess;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::sharing::disk_space::Shortage;
 use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use rusqlite::Row;

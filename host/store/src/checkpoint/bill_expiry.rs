@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use gristmill_core::usage::Hour;
+use gristmill_core::billing::usage::Hour;
 
 /// Most hours of the bill that are deleted in each hour that passes. Two, so that the store catches
 /// up after the host was down.

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::disk_space::{Shortage, SpaceWait};
 use gristmill_core::runtime::is_no_space;
+use gristmill_core::sharing::disk_space::{Shortage, SpaceWait};
 use gristmill_core::store::{StoreError, StoreFull};
 use tracing::{error, info, warn};
 

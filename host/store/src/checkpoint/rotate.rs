@@ -3,8 +3,8 @@
 
 use std::io;
 
+use gristmill_core::access::secrets::{RotateError, Rotated};
 use gristmill_core::runtime::is_no_space;
-use gristmill_core::secrets::{RotateError, Rotated};
 use tracing::{info, warn};
 
 use crate::checkpoint::database::Database;

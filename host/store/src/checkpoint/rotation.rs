@@ -19,7 +19,7 @@
 //! are answered. No job waits for it. Cost: a checkpoint of the journal, and reading all inputs'
 //! rows; a text is written again once or twice.
 
-use gristmill_core::secrets::{RotateError, Rotated};
+use gristmill_core::access::secrets::{RotateError, Rotated};
 use tokio::sync::oneshot;
 use tracing::info;
 

@@ -2,7 +2,7 @@
 //!
 //! **Bounds.** One question reads at most [`ROWS_MAX`] rows: some 3 ms.
 
-use gristmill_core::job_filter::JobSearch;
+use gristmill_core::job::filter::JobSearch;
 
 use crate::checkpoint::archive::{content, read_row};
 use crate::checkpoint::database::Database;

@@ -15,8 +15,8 @@
 use std::collections::HashSet;
 use std::io;
 
-use gristmill_core::delivery::DeliveryId;
 use gristmill_core::id::JobId;
+use gristmill_core::webhook::delivery::DeliveryId;
 use rusqlite::Connection;
 
 use crate::checkpoint::database::Database;

@@ -1,6 +1,6 @@
 //! From memory to the table of usage, and out of it when a row is too old.
 
-use gristmill_core::usage::{Hour, UsageQuery, UsageRow};
+use gristmill_core::billing::usage::{Hour, UsageQuery, UsageRow};
 
 use crate::checkpoint::database::Database;
 use crate::error::Failure;

@@ -3,13 +3,13 @@
 
 use std::io;
 
-use gristmill_core::delivery::Delivery;
-use gristmill_core::document::webhook_body;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::document::webhook_body;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, ChunkPage};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::stream::OutputList;
 use gristmill_core::limits::{STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, ChunkPage};
-use gristmill_core::stream::OutputList;
+use gristmill_core::webhook::delivery::Delivery;
 use tokio::sync::oneshot;
 
 use crate::error::Failure;

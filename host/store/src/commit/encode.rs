@@ -1,7 +1,7 @@
 //! A batch as a record for the journal, with its payloads.
 
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::tags::Tags;
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::tags::Tags;
 
 use crate::format::image::{
     BatchImage, DeliveryImage, FixedImage, IdempotencyImage, JobImage, StateImage,

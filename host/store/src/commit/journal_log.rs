@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 
 use crate::commit::encode::encode;
 use crate::commit::log::{BatchLog, WriteError, Written};

@@ -1,7 +1,7 @@
 //! An ended job as the tables mark it when it leaves memory, or returns to it.
 
 use gristmill_core::id::OwnerId;
-use gristmill_core::tags::Tags;
+use gristmill_core::job::tags::Tags;
 
 use crate::format::EndpointKey;
 

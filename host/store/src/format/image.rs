@@ -9,10 +9,10 @@
 
 use std::io;
 
-use gristmill_core::delivery::{Delivery, DeliveryState};
 use gristmill_core::id::JobId;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{CONTEXT_BYTES, TraceContext};
+use gristmill_core::webhook::delivery::{Delivery, DeliveryState};
 use minicbor::{Decode, Encode};
 
 use crate::damage::damaged;
@@ -75,7 +75,7 @@ pub(crate) struct UsageImage<'a> {
     pub(crate) hour: u32,
     #[n(4)]
     pub(crate) run: u32,
-    /// In the order of [`UsageSum`](gristmill_core::usage::UsageSum)'s fields.
+    /// In the order of [`UsageSum`](gristmill_core::billing::usage::UsageSum)'s fields.
     #[n(5)]
     pub(crate) sum: [u64; 9],
 }
@@ -195,7 +195,7 @@ pub(crate) struct FixedImage<'a> {
     /// For jobs that are cancelled.
     #[n(9)]
     pub(crate) retention_cancelled_ms: Option<u64>,
-    /// The lines of its [tags](gristmill_core::tags::Tags).
+    /// The lines of its [tags](gristmill_core::job::tags::Tags).
     #[b(10)]
     pub(crate) tags: Option<&'a str>,
     /// Its [position in a distributed trace](gristmill_core::trace::TraceContext::to_bytes).

@@ -12,7 +12,7 @@ pub(crate) mod past;
 pub(crate) mod payload;
 mod positional;
 
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::state::JobStatus;
 
 /// The number of an endpoint in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

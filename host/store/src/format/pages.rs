@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use gristmill_core::job::Claim;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, ChunkPage, Part};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, ChunkPage, Part};
+use gristmill_core::job::state::Claim;
 
 use crate::damage::damaged;
 use crate::medium::{Medium, PayloadLocation};

@@ -6,10 +6,10 @@
 //! usage. **Cost.** A job that has not ended for the first time has 16 bytes more in memory, and none on disk.
 //! Another attempt and another result copy the bytes.
 
+use gristmill_core::billing::usage::{JobUsage, UsageSum};
+use gristmill_core::job::record::{PastAttempt, RequeueCause};
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
-use gristmill_core::record::{PastAttempt, RequeueCause};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{JobUsage, UsageSum};
 use minicbor::{Decode, Decoder, Encode};
 
 /// The earlier attempts, oldest first, and the usage of all attempts.

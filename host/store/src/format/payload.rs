@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gristmill_core::payload::Json;
-use gristmill_core::record::S3Config;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::S3Config;
 
 use crate::seal::Seal;
 

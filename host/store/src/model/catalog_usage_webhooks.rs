@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use async_trait::async_trait;
+use gristmill_core::billing::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore};
-use gristmill_core::delivery::{
+use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
+use gristmill_core::job::payload::Json;
+use gristmill_core::store::StoreError;
+use gristmill_core::webhook::delivery::{
     AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryStore, DueDeliveries, OwnerOf,
 };
-use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
-use gristmill_core::payload::Json;
-use gristmill_core::store::StoreError;
-use gristmill_core::usage::{Hour, UsageQuery, UsageRow, UsageStore, UsageSum};
 
 use super::ModelStore;
 use crate::state::outbox::Moment;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use gristmill_core::id::JobActionId;
-use gristmill_core::job_action::{JobAction, JobActionStore};
+use gristmill_core::job::action::{JobAction, JobActionStore};
 use gristmill_core::store::StoreError;
 
 use super::ModelStore;

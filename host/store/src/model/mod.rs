@@ -10,24 +10,24 @@ mod state;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use gristmill_core::billing::usage::{Bill, JobUsage, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{Claim, JobEvent, JobState, JobStatus};
-use gristmill_core::job_filter::{Candidate, ErrorText, JobSearch, Match};
-use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
-use gristmill_core::listing::{Cursor, JobPage, JobQuery};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{
+use gristmill_core::job::filter::{Candidate, ErrorText, JobSearch, Match};
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition, TIMED_OUT_ERROR, queue_limit,
 };
-use gristmill_core::retention::HistoryMax;
-use gristmill_core::signals::Signals;
+use gristmill_core::job::retention::HistoryMax;
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus};
+use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::{Bill, JobUsage, Metered};
 use parking_lot::Mutex;
 
 use self::state::{ModelJob, Notifications, State, all_of};

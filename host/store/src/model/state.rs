@@ -6,20 +6,20 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use gristmill_core::billing::usage::{Hour, JobUsage, UsageKey, UsageSum};
 use gristmill_core::catalog::CatalogEntry;
-use gristmill_core::delivery::{Delivery, DeliveryId, NotSent};
-use gristmill_core::document::webhook_body;
 use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, TemplateId, WorkerId};
-use gristmill_core::job::{Claim, Effect, JobEvent, JobState, JobStatus};
-use gristmill_core::job_action::JobAction;
-use gristmill_core::limits::PAST_ATTEMPTS_MAX;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{
+use gristmill_core::job::action::JobAction;
+use gristmill_core::job::document::webhook_body;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob, PastAttempt, RequeueCause, StoreEpoch,
 };
-use gristmill_core::stream::OutputList;
+use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
+use gristmill_core::job::stream::OutputList;
+use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Hour, JobUsage, UsageKey, UsageSum};
+use gristmill_core::webhook::delivery::{Delivery, DeliveryId, NotSent};
 
 use crate::format::pages::stored_bytes;
 use crate::state::idempotency::IdempotencyIndex;

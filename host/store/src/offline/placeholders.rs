@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::iter;
 
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, missing_templates};
-use gristmill_core::digest::ComponentDigest;
-use gristmill_core::endpoint::Endpoint;
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::template::Template;
 use gristmill_core::time::Timestamp;
 use rusqlite::{Connection, params};
 

@@ -13,9 +13,9 @@ use std::path::Path;
 
 use gristmill_core::backup::{DATABASE, SECRETS_KEY};
 use gristmill_core::catalog::CatalogEntry;
-use gristmill_core::digest::ComponentDigest;
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::state::JobStatus;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 

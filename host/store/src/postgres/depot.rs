@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::Depot;
-use gristmill_core::digest::ComponentDigest;
 
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
 use crate::postgres::session::Session;

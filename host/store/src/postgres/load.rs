@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
+use gristmill_core::billing::usage::{
+    Hour, NEWEST_HOURS, UsageFilter, UsageKey, UsageQuery, UsageRow, UsageSum,
+};
 use gristmill_core::catalog::CatalogEntry;
-use gristmill_core::delivery::{Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
-use gristmill_core::record::JobCounts;
+use gristmill_core::job::record::JobCounts;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
-use gristmill_core::usage::{
-    Hour, NEWEST_HOURS, UsageFilter, UsageKey, UsageQuery, UsageRow, UsageSum,
+use gristmill_core::webhook::delivery::{
+    Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt,
 };
 use minicbor::Decode;
 use tokio_postgres::Row;

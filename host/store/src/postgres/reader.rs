@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gristmill_core::access::secrets::RotateError;
 use gristmill_core::backup::BackupError;
-use gristmill_core::disk_space::Shortage;
-use gristmill_core::payload::Json;
-use gristmill_core::secrets::RotateError;
+use gristmill_core::billing::usage::Hour;
+use gristmill_core::job::payload::Json;
+use gristmill_core::sharing::disk_space::Shortage;
 use gristmill_core::store::{StoreError, StoreFull};
-use gristmill_core::usage::Hour;
 use tracing::{error, info, warn};
 
 use crate::error::OpenError;
@@ -304,7 +304,7 @@ impl PostgresReader {
         &mut self,
         seq: u64,
         query: &Query,
-    ) -> Result<Result<gristmill_core::record::ChunkPage, String>, NotLoaded> {
+    ) -> Result<Result<gristmill_core::job::record::ChunkPage, String>, NotLoaded> {
         /// Pages in one answer: of 256 KiB at most, beside a last chunk.
         const PAGES: i64 = 8;
         let sql = "SELECT first, body FROM chunk WHERE seq = $1::bigint AND first >= coalesce( \
@@ -378,7 +378,7 @@ impl PostgresReader {
     }
 
     /// All actions that can be read. A damaged one is left out: the jobs do not depend on it.
-    fn actions(&mut self) -> Result<Vec<gristmill_core::job_action::JobAction>, NotLoaded> {
+    fn actions(&mut self) -> Result<Vec<gristmill_core::job::action::JobAction>, NotLoaded> {
         let sql = "SELECT id, body FROM job_action ORDER BY id";
         let rows = self.connection.query(&Call::new(sql, Vec::new()))?;
         let mut actions = Vec::new();

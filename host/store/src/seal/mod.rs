@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use chacha20poly1305::aead::{Aead as _, Payload};
 use chacha20poly1305::{Key, KeyInit as _, XChaCha20Poly1305, XNonce};
-use gristmill_core::listing::{Cursor, CursorKey};
+use gristmill_core::job::listing::{Cursor, CursorKey};
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::{JobEvent, JobStatus};
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::JobRecord;
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::state::{JobEvent, JobStatus};
 use gristmill_core::store::StoreFull;
 use gristmill_core::time::Timestamp;
 

@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use gristmill_core::delivery::Delivery;
-use gristmill_core::usage::Bill;
+use gristmill_core::billing::usage::Bill;
+use gristmill_core::webhook::delivery::Delivery;
 use tokio::sync::oneshot;
 
 use crate::format::EndpointKey;

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gristmill_core::delivery::{Delivery, DeliveryId, NotSent};
-use gristmill_core::disk_share::DiskCharge;
+use gristmill_core::billing::usage::{Bill, UsageSum};
 use gristmill_core::id::{JobId, TemplateId};
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::JobStatus;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{JobCounts, JobRecord};
-use gristmill_core::retention::Retention;
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{JobCounts, JobRecord};
+use gristmill_core::job::retention::Retention;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::sharing::disk_share::DiskCharge;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Bill, UsageSum};
+use gristmill_core::webhook::delivery::{Delivery, DeliveryId, NotSent};
 
 use crate::format::EndpointKey;
 use crate::format::image::JobLocations;

@@ -3,8 +3,8 @@
 //! **Bounds.** A number of bytes for each of the two. **Cost.** A miss costs a system call for a payload in the
 //! journal, or else a wait for the database.
 
-use gristmill_core::job::Claim;
-use gristmill_core::record::{Chunk, ChunkPage};
+use gristmill_core::job::record::{Chunk, ChunkPage};
+use gristmill_core::job::state::Claim;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -100,7 +100,7 @@ impl ChunkCache {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::payload::Json;
+    use gristmill_core::job::payload::Json;
 
     use super::*;
     use crate::format::pages::{PAGE_BYTES, paginate};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
-use gristmill_core::job::JobEvent;
-use gristmill_core::record::{ClaimedJob, Lease};
+use gristmill_core::job::record::{ClaimedJob, Lease};
+use gristmill_core::job::state::JobEvent;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 

@@ -1,14 +1,16 @@
 //! Decisions: an event is applied to a job, and its effects are carried out in memory. Changes for
 //! the disk are added to the job's pending change.
 
-use gristmill_core::disk_share::DiskAccount;
+use gristmill_core::billing::usage::{JobUsage, Metered};
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::{Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
-use gristmill_core::signals::{EarlyEnd, EarlyEndCause};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
+use gristmill_core::job::signals::{EarlyEnd, EarlyEndCause};
+use gristmill_core::job::state::{
+    Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict,
+};
+use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{JobUsage, Metered};
 
 use crate::failure;
 use crate::format::pages::stored_bytes;

@@ -6,11 +6,11 @@
 //! bodies of the owner's pending webhooks, from the end of the job to the end of the delivery.
 //! **Costs.** Four additions for each decision.
 
-use gristmill_core::delivery::NotSent;
-use gristmill_core::disk_share::{DiskAccount, DiskCharge};
-use gristmill_core::job::JobStatus;
-use gristmill_core::record::queue_limit;
+use gristmill_core::job::record::queue_limit;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::sharing::disk_share::{DiskAccount, DiskCharge};
 use gristmill_core::store::StoreFull;
+use gristmill_core::webhook::delivery::NotSent;
 
 use crate::state::job::Job;
 

@@ -5,8 +5,8 @@
 //! jobs that it deletes.
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::{JobEvent, JobStatus};
-use gristmill_core::retention::{HistoryExcess, HistoryMax};
+use gristmill_core::job::retention::{HistoryExcess, HistoryMax};
+use gristmill_core::job::state::{JobEvent, JobStatus};
 use gristmill_core::time::Timestamp;
 
 use crate::state::backlog::Ack;

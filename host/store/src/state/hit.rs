@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use gristmill_core::record::JobRecord;
+use gristmill_core::job::record::JobRecord;
 
 use crate::medium::PayloadLocation;
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 
 use gristmill_core::id::JobId;
-use gristmill_core::idempotency::{Idempotency, KEY_LIFETIME_MS, KEYS_MAX};
+use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS, KEYS_MAX};
 use gristmill_core::store::SubmitAnswer;
 use gristmill_core::time::Timestamp;
 

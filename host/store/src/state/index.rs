@@ -10,20 +10,20 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gristmill_core::delivery::Delivery;
-use gristmill_core::delivery::DeliveryId;
+use gristmill_core::billing::usage::Bill;
 #[cfg(test)]
 use gristmill_core::id::OwnerId;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{Claim, JobEvent, JobStatus};
-use gristmill_core::record::StreamPosition;
-use gristmill_core::record::{JobCounts, NewJob, StoreEpoch};
-use gristmill_core::signals::EarlyEnd;
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::record::StreamPosition;
+use gristmill_core::job::record::{JobCounts, NewJob, StoreEpoch};
+use gristmill_core::job::signals::EarlyEnd;
+use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
-use gristmill_core::usage::Bill;
+use gristmill_core::webhook::delivery::Delivery;
+use gristmill_core::webhook::delivery::DeliveryId;
 use rustc_hash::FxBuildHasher;
 use tokio::sync::oneshot;
 

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
-use gristmill_core::idempotency::Idempotency;
-use gristmill_core::job::{Claim, JobState, JobStatus};
+use gristmill_core::job::idempotency::Idempotency;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, JobRecord, PastAttempt, RequeueCause};
+use gristmill_core::job::retention::{ChosenRetention, Retention};
+use gristmill_core::job::state::{Claim, JobState, JobStatus};
+use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{Chunk, JobRecord, PastAttempt, RequeueCause};
-use gristmill_core::retention::{ChosenRetention, Retention};
-use gristmill_core::tags::Tags;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{CONTEXT_BYTES, TraceContext};
 

@@ -17,9 +17,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use gristmill_core::billing::usage::{Hour, OWNER_ROWS_MAX, UsageSum};
 use gristmill_core::id::{EndpointId, OTHERS, OwnerId, TemplateId};
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Hour, OWNER_ROWS_MAX, UsageSum};
 
 use crate::format::image::UsageImage;
 use crate::state::newest_usage::NewestUsage;

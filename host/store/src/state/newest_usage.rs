@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use gristmill_core::billing::usage::{Hour, NEWEST_HOURS, UsageSum};
 use gristmill_core::id::{OwnerId, TemplateId};
-use gristmill_core::usage::{Hour, NEWEST_HOURS, UsageSum};
 
 /// The sums.
 #[derive(Debug, Default)]

@@ -14,13 +14,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gristmill_core::delivery::NotSent;
-use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::disk_space::DiskSpaceGauge;
-use gristmill_core::fair_share;
 use gristmill_core::id::OwnerId;
+use gristmill_core::job::tags::Tags;
+use gristmill_core::sharing::disk_share::DiskAccount;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::sharing::fair_share;
 use gristmill_core::store::StoreFull;
-use gristmill_core::tags::Tags;
+use gristmill_core::webhook::delivery::NotSent;
 
 use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 use crate::state::urls::{Url, Urls};

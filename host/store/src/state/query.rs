@@ -4,8 +4,8 @@
 //! the next call.
 
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::JobStatus;
-use gristmill_core::record::{Demand, JobCounts};
+use gristmill_core::job::record::{Demand, JobCounts};
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::time::Timestamp;
 
 use crate::format::pages::Query;

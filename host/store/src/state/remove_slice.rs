@@ -2,7 +2,7 @@
 //! transactions. No call therefore holds the lock for long, the changes that wait for the disk stay
 //! bounded, and a caller that is dropped does not stop the removal half-way.
 
-use gristmill_core::job::JobEvent;
+use gristmill_core::job::state::JobEvent;
 use gristmill_core::time::Timestamp;
 use tokio::sync::oneshot;
 
@@ -96,7 +96,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use gristmill_core::id::{EndpointId, OwnerId};
-    use gristmill_core::record::JobCounts;
+    use gristmill_core::job::record::JobCounts;
 
     use super::*;
     use crate::format::archived::{ArchivedJob, ArchivedSum};

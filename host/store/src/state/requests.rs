@@ -7,19 +7,19 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use gristmill_core::access::secrets::{RotateError, Rotated};
 use gristmill_core::backup::{BackupError, BackupFile};
-use gristmill_core::delivery::DeliveryId;
+use gristmill_core::billing::usage::{UsageQuery, UsageRow};
 use gristmill_core::id::{EndpointId, JobActionId, JobId};
-use gristmill_core::job_action::JobAction;
-use gristmill_core::job_filter::JobSearch;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{ChunkPage, JobRecord};
-use gristmill_core::retention::HistoryExcess;
-use gristmill_core::secrets::{RotateError, Rotated};
+use gristmill_core::job::action::JobAction;
+use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{ChunkPage, JobRecord};
+use gristmill_core::job::retention::HistoryExcess;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{UsageQuery, UsageRow};
+use gristmill_core::webhook::delivery::DeliveryId;
 use tokio::sync::oneshot;
 
 use crate::format::CatalogRow;

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use gristmill_core::delivery::{Delivery, DeliveryId};
+use gristmill_core::billing::usage::UsageRow;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
-use gristmill_core::job::{JobEvent, JobStatus};
+use gristmill_core::job::record::JobCounts;
+use gristmill_core::job::state::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
-use gristmill_core::record::JobCounts;
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::UsageRow;
+use gristmill_core::webhook::delivery::{Delivery, DeliveryId};
 
 use crate::error::Recovery;
 use crate::format::EndpointKey;

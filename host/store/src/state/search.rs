@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
 use gristmill_core::id::EndpointId;
-use gristmill_core::job_filter::{Candidate, ErrorText, JobSearch, Match};
+use gristmill_core::job::filter::{Candidate, ErrorText, JobSearch, Match};
 use gristmill_core::time::Timestamp;
 use rustc_hash::FxBuildHasher;
 

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
-use gristmill_core::job::{JobEvent, JobStatus};
-use gristmill_core::job_filter::JobSearch;
-use gristmill_core::listing::{JobPage, JobQuery};
-use gristmill_core::payload::Json;
-use gristmill_core::record::{
+use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::listing::{JobPage, JobQuery};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
     StreamPosition,
 };
-use gristmill_core::retention::HistoryMax;
+use gristmill_core::job::retention::HistoryMax;
+use gristmill_core::job::state::{JobEvent, JobStatus};
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_core::usage::{Bill, Metered};
 use tokio::sync::oneshot;
 
 use super::{Store, fenced};

@@ -11,17 +11,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::disk_space::DiskSpaceGauge;
+use gristmill_core::billing::usage::Metered;
 use gristmill_core::id::{EndpointId, JobId, ShardId};
-use gristmill_core::job::JobEvent;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{ChunkPage, JobRecord, Lease, Outcome, StoreEpoch};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::JobEvent;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::SMALL_RESULT_BYTES;
-use gristmill_core::payload::Json;
-use gristmill_core::record::{ChunkPage, JobRecord, Lease, Outcome, StoreEpoch};
-use gristmill_core::signals::Signals;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::time::{Clock, Timestamp};
-use gristmill_core::usage::Metered;
 use rusqlite::ErrorCode;
 use tokio::sync::oneshot;
 

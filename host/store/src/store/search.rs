@@ -6,9 +6,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use gristmill_core::job_filter::JobSearch;
-use gristmill_core::listing::JobPage;
-use gristmill_core::record::JobRecord;
+use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::listing::JobPage;
+use gristmill_core::job::record::JobRecord;
 use gristmill_core::store::StoreError;
 use tokio::sync::oneshot;
 

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 
 use gristmill_core::id::{JobId, OwnerId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::tags::Tags;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::tags::Tags;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 

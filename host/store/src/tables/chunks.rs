@@ -1,6 +1,6 @@
 //! Pages of stream chunks in the tables, in the bytes of the journal.
 
-use gristmill_core::record::ChunkPage;
+use gristmill_core::job::record::ChunkPage;
 use rusqlite::{Connection, params};
 
 use crate::format::pages::{Answer, Page, Query, decode};

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gristmill_core::backup::UNFINISHED;
-use gristmill_core::disk_space::DiskSpaceGauge;
 use gristmill_core::id::ShardId;
-use gristmill_core::record::StoreEpoch;
+use gristmill_core::job::record::StoreEpoch;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, ffi, params};

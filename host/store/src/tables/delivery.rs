@@ -1,12 +1,14 @@
 //! Webhooks in the database. The bytes to send are deleted when the delivery ends, and the row when
 //! it is too old for its endpoint's log.
 
-use gristmill_core::delivery::{Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt};
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::UnknownStatus;
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::state::UnknownStatus;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
+use gristmill_core::webhook::delivery::{
+    Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt,
+};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use gristmill_core::tags::Tags;
+use gristmill_core::job::tags::Tags;
 use rusqlite::{Connection, params};
 
 use crate::format::archived::ArchivedJob;

@@ -3,7 +3,7 @@
 //! **Bounds.** Some hundred bytes to 130 KiB for each action; the control plane bounds their number.
 
 use gristmill_core::id::JobActionId;
-use gristmill_core::job_action::JobAction;
+use gristmill_core::job::action::JobAction;
 use rusqlite::{Connection, params};
 use tracing::error;
 

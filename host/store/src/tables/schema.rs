@@ -11,7 +11,7 @@
 //!   a text that only the right key decrypts; `checkpointed` is the last segment of the journal
 //!   that is checkpointed; `journal_last` is a segment that exists, the newest one when it was
 //!   recorded; `journal_end` is its end, between an orderly close and the next start; `seen_at` is
-//!   the newest time that the host has recorded; `starts` is the [epoch](gristmill_core::record::StoreEpoch).
+//!   the newest time that the host has recorded; `starts` is the [epoch](gristmill_core::job::record::StoreEpoch).
 //! * `endpoint`: endpoints that had jobs, with their counts over their whole life.
 //! * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
 //!   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`
@@ -20,7 +20,7 @@
 //!   usage of all, in the encoding of `format/past.rs`; null without both. `archived` is 1 when memory does not have the job
 //!   any more; then `purge_at` is the time of its deletion, and `delivered` the number of chunks that a client
 //!   has read, null without a reader. In other rows both mean nothing.
-//!   `tags` has the lines of [`Tags`](gristmill_core::tags::Tags); null without one.
+//!   `tags` has the lines of [`Tags`](gristmill_core::job::tags::Tags); null without one.
 //! * `job_tag`, `archived_time`: by which archived jobs are found: see `found_by.rs`.
 //! * `archived`: the number of archived jobs and their bytes, by endpoint and owner: see `archived.rs`.
 //! * `input`, `output`: payloads, apart from `job` so that a change of state stays small. A job

@@ -8,8 +8,8 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::BuildHasher;
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::job_filter::JobFilter;
+use gristmill_core::job::filter::JobFilter;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, params};
 

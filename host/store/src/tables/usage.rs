@@ -4,10 +4,10 @@
 //! in any order: a newer state from memory, and later an older state from the journal's segment
 //! that is checkpointed.
 
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::usage::{
+use gristmill_core::billing::usage::{
     Hour, NEWEST_HOURS, UsageFilter, UsageKey, UsageQuery, UsageRow, UsageSum,
 };
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 

@@ -1,9 +1,9 @@
 //! Usage: stored together with the results, summed by hour, and kept for 400 days.
 
+use gristmill_core::billing::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::record::Outcome;
+use gristmill_core::job::record::Outcome;
 use gristmill_core::store::Fenced;
-use gristmill_core::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
 
 use crate::support::fixture::{Fixture, contract};
 use crate::support::{START, all_usage, endpoint, json, metered};

@@ -1,9 +1,9 @@
 //! Jobs that have ended, in memory and archived.
 
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
-use gristmill_core::listing::JobQuery;
-use gristmill_core::record::{NewJob, Outcome};
+use gristmill_core::job::listing::JobQuery;
+use gristmill_core::job::record::{NewJob, Outcome};
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
 
 use super::on_disk::OnDisk;

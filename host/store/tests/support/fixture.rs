@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use gristmill_core::billing::usage::UsageStore;
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{JobId, ShardId};
-use gristmill_core::job_action::JobActionStore;
-use gristmill_core::record::{ClaimedJob, JobRecord, NewJob};
-use gristmill_core::signals::Signals;
+use gristmill_core::job::action::JobActionStore;
+use gristmill_core::job::record::{ClaimedJob, JobRecord, NewJob};
+use gristmill_core::job::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
-use gristmill_core::usage::UsageStore;
 use gristmill_store::{ModelStore, Settings, Store};
 use tempfile::TempDir;
 

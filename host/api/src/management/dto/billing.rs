@@ -1,11 +1,11 @@
 //! Records of usage.
 
 use gristmill_control::{Grouping, Record};
-use gristmill_core::price::{Credits, Prices};
-use gristmill_core::usage::UsageSum;
+use gristmill_core::billing::price::{Credits, Prices};
+use gristmill_core::billing::usage::UsageSum;
 use gristmill_wire::management::{Amount, BillingRecord};
 
-use crate::wire_time::rfc3339_shortest;
+use crate::answer::wire_time::rfc3339_shortest;
 
 /// Credits with all their digits.
 pub(crate) fn amount(credits: Credits) -> Amount {

@@ -1,9 +1,9 @@
 //! Deliveries of webhooks.
 
-use gristmill_core::delivery::{self, DeliveryState};
+use gristmill_core::webhook::delivery::{self, DeliveryState};
 use gristmill_wire::management as wire;
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of a webhook delivery.
 pub(crate) fn delivery(delivery: &delivery::Delivery) -> wire::Delivery {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use gristmill_control::{EndpointPatch, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind};
-use gristmill_core::endpoint::{self, Scaler};
-use gristmill_core::rate::OperationLimit;
+use gristmill_core::deploy::endpoint::{self, Scaler};
+use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_wire::management::{
     ComputeType, Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, Reuse,
     ScalerType,
 };
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The endpoint to create.
 pub(crate) fn new_endpoint(mut input: EndpointInput) -> NewEndpoint {

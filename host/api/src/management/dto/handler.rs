@@ -3,7 +3,7 @@
 use gristmill_core::catalog::{self, Component, Image};
 use gristmill_wire::management::{Handler, Producer};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 fn producers(list: &[catalog::Producer]) -> Vec<Producer> {
     let producer = |producer: &catalog::Producer| Producer {

@@ -1,12 +1,12 @@
 //! Lists of the jobs of several endpoints.
 
-use gristmill_core::listing::{Cursor, JobPage};
-use gristmill_core::record::JobRecord;
-use gristmill_core::tags::Tags;
+use gristmill_core::job::listing::{Cursor, JobPage};
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::tags::Tags;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::{JobList, JobSummary};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of a page.
 pub(crate) fn job_list(page: JobPage, read_at: Timestamp) -> JobList {

@@ -1,10 +1,10 @@
 //! Actions on many jobs.
 
-use gristmill_core::job_action::JobAction;
-use gristmill_core::tags::Tag;
+use gristmill_core::job::action::JobAction;
+use gristmill_core::job::tags::Tag;
 use gristmill_wire::management::{JobAction as Document, JobActionFilter};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of an action.
 pub(crate) fn job_action(action: JobAction) -> Document {

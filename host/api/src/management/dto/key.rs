@@ -1,9 +1,9 @@
 //! API keys.
 
-use gristmill_core::key::{ApiKey, KeyText};
+use gristmill_core::access::key::{ApiKey, KeyText};
 use gristmill_wire::management::{Key, KeyWithText};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of a key, without its secret.
 pub(crate) fn key(key: &ApiKey) -> Key {

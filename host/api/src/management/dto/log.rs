@@ -3,7 +3,7 @@
 use gristmill_core::logs;
 use gristmill_wire::management::LogLine;
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of a line.
 pub(crate) fn log_line(line: &logs::LogLine) -> LogLine<'_> {

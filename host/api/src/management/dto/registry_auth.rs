@@ -1,9 +1,9 @@
 //! Credentials for registries.
 
-use gristmill_core::registry_auth;
+use gristmill_core::deploy::registry_auth;
 use gristmill_wire::management::RegistryAuth;
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of credentials, without the password.
 pub(crate) fn registry_auth(auth: &registry_auth::RegistryAuth) -> RegistryAuth {

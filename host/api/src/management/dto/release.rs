@@ -1,9 +1,9 @@
 //! The handlers that an endpoint has run.
 
-use gristmill_core::release;
+use gristmill_core::deploy::release;
 use gristmill_wire::management::{Release, ReleaseWithSettings};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of a release.
 pub(crate) fn release(release: &release::Release) -> Release {

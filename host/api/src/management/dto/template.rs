@@ -1,8 +1,8 @@
 //! Templates.
 
 use gristmill_control::{NewTemplate, TemplatePatch, TemplateUsage};
-use gristmill_core::price::Prices;
-use gristmill_core::template;
+use gristmill_core::billing::price::Prices;
+use gristmill_core::deploy::template;
 use gristmill_wire::management::{ComputeType, Template, TemplateInput};
 
 use super::billing::amount;

@@ -1,10 +1,10 @@
 //! Network volumes.
 
-use gristmill_core::volume;
-use gristmill_core::volume_files::{FileEntry, FileKind};
+use gristmill_core::deploy::volume;
+use gristmill_core::deploy::volume_files::{FileEntry, FileKind};
 use gristmill_wire::management::{NetworkVolume, VolumeFile, VolumeFileType};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The only data center of volumes: this host.
 const DATA_CENTER: &str = "local";

@@ -16,7 +16,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::id::JobId;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::state::JobStatus;
 use gristmill_wire::queue::Accepted;
 
 /// The answer of `/run`, `/cancel` and `/retry`.

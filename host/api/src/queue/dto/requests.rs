@@ -1,11 +1,11 @@
 //! Lists of an endpoint's jobs.
 
-use gristmill_core::listing::{Cursor, JobPage};
-use gristmill_core::record::JobRecord;
+use gristmill_core::job::listing::{Cursor, JobPage};
+use gristmill_core::job::record::JobRecord;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::queue::{RequestList, RequestSummary};
 
-use crate::wire_time::rfc3339;
+use crate::answer::wire_time::rfc3339;
 
 /// The answer's form of a page.
 pub(crate) fn request_list(page: &JobPage, read_at: Timestamp) -> RequestList {

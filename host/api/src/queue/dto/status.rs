@@ -3,9 +3,9 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use gristmill_core::document::open_document;
-use gristmill_core::jobs::JobDocument;
-use gristmill_core::payload::Json;
+use gristmill_core::job::document::open_document;
+use gristmill_core::job::operations::JobDocument;
+use gristmill_core::job::payload::Json;
 
 use super::json_response;
 use crate::queue::streaming_body::StreamingBody;
@@ -37,12 +37,12 @@ pub(crate) fn status_document(document: &JobDocument, input: Option<&Json>) -> R
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::billing::usage::JobUsage;
     use gristmill_core::id::{EndpointId, JobId, ShardId, Submission, WorkerId};
-    use gristmill_core::job::{Claim, JobStatus};
-    use gristmill_core::record::JobRecord;
-    use gristmill_core::tags::Tags;
+    use gristmill_core::job::record::JobRecord;
+    use gristmill_core::job::state::{Claim, JobStatus};
+    use gristmill_core::job::tags::Tags;
     use gristmill_core::time::Timestamp;
-    use gristmill_core::usage::JobUsage;
     use gristmill_wire::queue::StatusDocument;
     use http_body_util::BodyExt as _;
 

@@ -1,9 +1,9 @@
 //! Chunks, and the pages of `/stream`. They are written by hand, because a handler's outputs are
 //! copied into them unchanged.
 
-use gristmill_core::payload::Json;
-use gristmill_core::record::Chunk;
-use gristmill_core::stream;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
+use gristmill_core::job::stream;
 use gristmill_wire::queue::StreamChunk;
 use gristmill_wire::schema;
 use serde_json::value::RawValue;
@@ -86,8 +86,8 @@ fn write_metrics(into: &mut Vec<u8>, index: u64, metrics: Option<&Json>) {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::job::{Claim, JobStatus};
-    use gristmill_core::record::{ChunkPage, Part};
+    use gristmill_core::job::record::{ChunkPage, Part};
+    use gristmill_core::job::state::{Claim, JobStatus};
     use gristmill_wire::queue::{StreamMetrics, StreamPage};
 
     use super::*;

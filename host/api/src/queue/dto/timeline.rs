@@ -1,14 +1,14 @@
 //! The timeline of a job.
 
-use gristmill_core::price::Prices;
-use gristmill_core::record::JobRecord;
-use gristmill_core::timeline::{self, TimelineEntry, TimelineEvent};
-use gristmill_core::usage::{JobUsage, UsageSum};
+use gristmill_core::billing::price::Prices;
+use gristmill_core::billing::usage::{JobUsage, UsageSum};
+use gristmill_core::job::record::JobRecord;
+use gristmill_core::job::timeline::{self, TimelineEntry, TimelineEvent};
 use gristmill_wire::queue as wire;
 use gristmill_wire::queue::TimelineEventKind;
 
+use crate::answer::wire_time::rfc3339;
 use crate::management::dto::amount;
-use crate::wire_time::rfc3339;
 
 /// The answer's form of a timeline.
 pub(crate) fn timeline(

@@ -5,13 +5,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::BytesMut;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::stream::Position;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
-use gristmill_core::payload::Json;
-use gristmill_core::stream::Position;
 
 use super::error::status_of;
 use super::job::OwnedJob;
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
 use crate::queue::dto::json_response;
 
 /// Waits for the end. The body is the handler's output or, if it returned nothing, the output of

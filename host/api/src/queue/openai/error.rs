@@ -4,12 +4,12 @@
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
-use gristmill_core::payload::Json;
+use gristmill_core::job::payload::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::error::{self, ApiError};
+use crate::answer::error::{self, ApiError};
 
 /// Converts a refusal to OpenAI's format. Status and headers are unchanged.
 pub(crate) async fn reshape_refusal(mut response: Response) -> Response {
@@ -100,7 +100,7 @@ fn named_status(error: &Probe<'_>) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorCode;
+    use crate::answer::error::ErrorCode;
 
     #[test]
     fn a_refusal_has_all_four_fields() {

@@ -2,7 +2,7 @@
 //! handler has written; any other value becomes an event.
 
 use bytes::Bytes;
-use gristmill_core::record::Chunk;
+use gristmill_core::job::record::Chunk;
 
 use crate::queue::sse::one_line;
 
@@ -98,8 +98,8 @@ impl EventWriter {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::payload::Json;
-    use gristmill_core::record::Part;
+    use gristmill_core::job::payload::Json;
+    use gristmill_core::job::record::Part;
 
     use super::*;
 

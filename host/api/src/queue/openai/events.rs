@@ -12,14 +12,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
-use gristmill_core::record::StreamPosition;
-use gristmill_core::stream::{Position, StreamPage};
+use gristmill_core::job::record::StreamPosition;
+use gristmill_core::job::stream::{Position, StreamPage};
 
 use super::answer::respond;
 use super::error::{body as error_body, status_of};
 use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
 use crate::queue::sse::{COMMENT_INTERVAL, response};
 
 /// Waits for the first chunk and begins with it. If the job ends without a chunk, the handler's

@@ -2,12 +2,12 @@
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
+use gristmill_core::job::payload::{Json, is_nested_deeper};
 use gristmill_core::limits::JSON_NESTING_MAX;
-use gristmill_core::payload::{Json, is_nested_deeper};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
 
 /// The request of a client.
 #[derive(Debug)]

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::endpoint::Deployment;
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::jobs::{Jobs, SubmitRequest};
+use gristmill_core::job::operations::{Jobs, SubmitRequest};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::job::stream::{Position, StreamPage};
 use gristmill_core::limits::WAIT_MS;
-use gristmill_core::payload::Json;
-use gristmill_core::stream::{Position, StreamPage};
 
-use crate::auth::KeyCheck;
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::auth::KeyCheck;
 use crate::queue::results::Memory;
 use crate::queue::waiting;
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use gristmill_core::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, KeyId, OwnerId, ShardId, TemplateId, WorkerId};
-use gristmill_core::job::JobStatus;
-use gristmill_core::jobs::{Jobs, SubmitMode, SubmitRequest};
+use gristmill_core::job::operations::{Jobs, SubmitMode, SubmitRequest};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::policy::{PolicyRequest, Strictness};
+use gristmill_core::job::record::{Chunk, Lease, Outcome};
+use gristmill_core::job::signals::Signals;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::WAIT_MS;
-use gristmill_core::payload::Json;
-use gristmill_core::policy::{PolicyRequest, Strictness};
-use gristmill_core::record::{Chunk, Lease, Outcome};
-use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _};
-use gristmill_core::template::Template;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::ModelStore;
 use gristmill_test_support::NoWorkers;
@@ -25,9 +25,9 @@ use tokio::time::Instant;
 
 use super::job::OwnedJob;
 use super::{answer, events};
-use crate::auth::KeyCheck;
-use crate::error::{ApiError, ErrorCode};
-use crate::in_flight::InFlight;
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::auth::KeyCheck;
+use crate::limits::in_flight::InFlight;
 use crate::queue::results::Memory;
 
 struct Bench {

@@ -5,8 +5,8 @@ use axum::Json;
 use gristmill_wire::JobStatus;
 use gristmill_wire::queue::Accepted;
 
-use crate::caller::{Admitted, Submit};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::tag;
 use crate::queue::dto;
 

@@ -4,12 +4,12 @@
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::jobs::{SubmitMode, SubmitRequest};
+use gristmill_core::job::operations::{SubmitMode, SubmitRequest};
+use gristmill_core::job::policy::PolicyRequest;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
-use gristmill_core::policy::PolicyRequest;
 
-use crate::caller::{Admitted, Submit};
-use crate::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::openai::{answer, events, input, job::OwnedJob};

@@ -4,8 +4,8 @@ use axum::Json;
 
 use gristmill_wire::queue::Purged;
 
-use crate::caller::{Admitted, Submit};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::tag;
 
 /// Removes all waiting jobs.

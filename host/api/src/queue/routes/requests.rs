@@ -2,18 +2,18 @@
 
 use axum::Json;
 use axum::extract::RawQuery;
-use gristmill_core::job::{JobStatus, UnknownStatus};
+use gristmill_core::job::listing::{Cursor, JobQuery};
+use gristmill_core::job::state::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
-use gristmill_core::listing::{Cursor, JobQuery};
 use gristmill_wire::queue::RequestList;
 
-use crate::caller::{Admitted, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Read};
 use crate::openapi::parameters::RequestFilter;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::query::Query;
 use crate::queue::dto;
+use crate::request::query::Query;
 
 /// The endpoint's jobs, newest first.
 ///

@@ -1,12 +1,12 @@
 //! `POST /{endpoint}/retry/{job}`: queues a FAILED or TIMED_OUT job again.
 
 use axum::Json;
-use gristmill_core::job::JobStatus;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::RetryAnswer;
 use gristmill_wire::queue::Accepted;
 
-use crate::caller::{Admitted, Submit};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::queue::dto;

@@ -2,14 +2,14 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::JobStatus;
-use gristmill_core::jobs::SubmitMode;
+use gristmill_core::job::operations::SubmitMode;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 use gristmill_wire::queue::{Accepted, Submission};
 
-use crate::auth;
-use crate::caller::{Admitted, Submit};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::auth;
+use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::parameters::IdempotencyKey;
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;

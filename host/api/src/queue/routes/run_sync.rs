@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use axum::extract::{RawQuery, Request};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::jobs::SubmitMode;
+use gristmill_core::job::operations::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 use gristmill_wire::queue::{StatusDocument, Submission};
 
-use crate::caller::{Admitted, Submit};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::parameters::{IdempotencyKey, Wait};
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
 use crate::openapi::tag;
-use crate::query::Query;
 use crate::queue::{dto, idempotency, results, submission, waiting};
+use crate::request::query::Query;
 
 /// Submits a job and waits for its result.
 ///

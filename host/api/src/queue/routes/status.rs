@@ -2,18 +2,18 @@
 
 use axum::extract::RawQuery;
 use axum::response::Response;
-use gristmill_core::key::Scope;
+use gristmill_core::access::key::Scope;
 use gristmill_core::limits::WAIT_MS;
 use gristmill_wire::queue::StatusDocument;
 
-use crate::auth;
-use crate::caller::{Admitted, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::auth;
+use crate::identity::caller::{Admitted, Read};
 use crate::openapi::parameters::{StatusQuery, Wait};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::query::{self, Query};
 use crate::queue::{results, waiting};
+use crate::request::query::{self, Query};
 
 /// Shows the present state of the job.
 ///

@@ -6,17 +6,17 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
+use gristmill_core::job::stream::{Position, StreamPage};
 use gristmill_core::limits::STREAM_WAIT_MS;
-use gristmill_core::stream::{Position, StreamPage};
 
-use crate::caller::{Admitted, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Read};
 use crate::openapi::parameters::StreamPosition;
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
-use crate::query::Query;
 use crate::queue::streaming_body::StreamingBody;
 use crate::queue::{StreamShape, dto, sse, waiting};
+use crate::request::query::Query;
 use crate::state::ApiState;
 
 /// Returns the emitted chunks that no call has delivered yet.

@@ -4,8 +4,8 @@ use axum::Json;
 
 use gristmill_wire::queue::Timeline;
 
-use crate::caller::{Admitted, Read};
-use crate::error::ApiError;
+use crate::answer::error::ApiError;
+use crate::identity::caller::{Admitted, Read};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::queue::dto;

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use gristmill_core::delivery::DeliveryId;
-use gristmill_core::fair_share;
+use gristmill_core::sharing::fair_share;
+use gristmill_core::webhook::delivery::DeliveryId;
 
 use crate::state::owners::OwnerKey;
 
@@ -70,8 +70,8 @@ impl Ended {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::disk_space::DiskSpaceGauge;
     use gristmill_core::id::OwnerId;
+    use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 
     use super::*;
     use crate::state::owners::{Owners, OwnersMax};

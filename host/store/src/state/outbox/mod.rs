@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::delivery::{
+use gristmill_core::id::{JobId, OwnerId};
+use gristmill_core::sharing::disk_share::DiskCharge;
+use gristmill_core::time::{Clock, Timestamp};
+use gristmill_core::webhook::delivery::{
     ARRIVALS_MAX, DELIVERIES_PENDING_MAX, DELIVERIES_PENDING_URL_BYTES_MAX, DELIVERY_LOG_MAX,
     Delivery, DeliveryId, DeliveryState, DueDeliveries, OwnerOf, RETRY_INTERVAL_MS,
 };
-use gristmill_core::disk_share::DiskCharge;
-use gristmill_core::id::{JobId, OwnerId};
-use gristmill_core::time::{Clock, Timestamp};
 
 use self::ended::Ended;
 use self::schedule::{Path, Schedule};
@@ -310,7 +310,7 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// Starts the attempts that are next, after those in `ended` have ended; see
-    /// [`begin_attempts`](gristmill_core::delivery::DeliveryStore::begin_attempts).
+    /// [`begin_attempts`](gristmill_core::webhook::delivery::DeliveryStore::begin_attempts).
     pub(crate) fn begin(
         &mut self,
         ended: &[DeliveryId],

@@ -6,7 +6,7 @@
 //! owner and for the receivers of that endpoint. Receivers whose last attempt failed wait behind
 //! the other receivers of their endpoint. A receiver's deliveries go out in the order in which
 //! their jobs ended.
-//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](gristmill_core::fair_share) of them, and the groups
+//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](gristmill_core::sharing::fair_share) of them, and the groups
 //! for an endpoint and a receiver.
 //! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
 //! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.
@@ -14,11 +14,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gristmill_core::delivery::{
+use gristmill_core::id::OwnerId;
+use gristmill_core::sharing::fair_share;
+use gristmill_core::webhook::delivery::{
     ATTEMPTS_MAX, ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, DeliveryId,
 };
-use gristmill_core::fair_share;
-use gristmill_core::id::OwnerId;
 
 /// The owner, endpoint and receiver of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,11 +1,11 @@
 //! The outbox by cases; `schedule/tests.rs` has the order of attempts by properties.
 
-use gristmill_core::delivery::{
+use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::sharing::disk_share::DiskAccount;
+use gristmill_core::webhook::delivery::{
     ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, AfterAttempt, DeliveryOutcome, NotSent,
 };
-use gristmill_core::disk_share::DiskAccount;
-use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
-use gristmill_core::job::JobStatus;
 
 use super::*;
 

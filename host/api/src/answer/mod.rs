@@ -1,0 +1,6 @@
+//! The forms of answers that all routes share: errors, unknown routes and times.
+
+pub(crate) mod control_error;
+pub(crate) mod error;
+pub(crate) mod fallback;
+pub(crate) mod wire_time;

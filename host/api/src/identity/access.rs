@@ -1,0 +1,127 @@
+//! Whether the host requires keys, or serves every caller on its own machine (`--no-key`).
+//!
+//! Without keys the danger is a browser on that machine, since any website can make it send
+//! requests. A call must therefore name this machine as its host, which rules out a website whose
+//! name resolves to this machine (DNS rebinding), and a website that sends calls must be served by
+//! this machine, too. Browsers send the website in `Origin` when a call writes, and in
+//! `Sec-Fetch-Site` with every call to this machine; the latter also refuses images and links of
+//! another site, which have no `Origin`.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderName, HeaderValue, Request, Uri, header};
+use gristmill_control::Access;
+
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::request::head;
+
+/// The relation of the calling site to the host, as the browser reports it: a website cannot set
+/// this header.
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Refuses a call that may come from another site, if no key is required.
+///
+/// # Errors
+/// 401 with the reason.
+pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiError> {
+    if access.key_of_all().is_none() {
+        return Ok(());
+    }
+    let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
+    let headers = request.headers();
+    let named = head::host(request.uri(), headers);
+    if !named.is_some_and(|named| is_this_machine(named.host())) {
+        return refuse(
+            "without keys, this host answers only calls to localhost, 127.0.0.1 or [::1]",
+        );
+    }
+    let is_ours = |origin: &HeaderValue| {
+        let url = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        url.and_then(|url| url.host().map(is_this_machine)).unwrap_or(false)
+    };
+    if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
+        return refuse("without keys, this host answers no calls of other sites (Origin)");
+    }
+    // `none` is an address that the user typed. Other ports of this machine are `same-site`.
+    let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if !headers.get_all(&FETCH_SITE).iter().all(is_own) {
+        return refuse("without keys, this host answers no calls of other sites (Sec-Fetch-Site)");
+    }
+    Ok(())
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+
+    fn is_admitted(host: Option<&str>, origin: Option<&str>) -> bool {
+        let owner = OwnerId::new("default").unwrap();
+        let access = Access::without_keys(owner, Timestamp::from_millis(0));
+        let mut request = Request::builder().uri("/v2/a/run");
+        for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        check(&access, &request.body(()).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn without_keys_only_callers_on_this_machine_are_admitted() {
+        let here =
+            ["localhost", "LOCALHOST:8080", "app.localhost:1", "127.0.0.1:8080", "[::1]:8080"];
+        for host in here {
+            assert!(is_admitted(Some(host), None), "{host}");
+            assert!(is_admitted(Some("localhost"), Some(&format!("http://{host}"))), "{host}");
+        }
+        let elsewhere =
+            ["example.com", "localhost.example.com", "10.0.0.1", "[::2]:8080", "0.0.0.0"];
+        for host in elsewhere {
+            assert!(!is_admitted(Some(host), None), "{host}");
+            assert!(!is_admitted(Some("localhost"), Some(&format!("https://{host}"))), "{host}");
+        }
+        assert!(!is_admitted(None, None));
+        assert!(!is_admitted(Some("localhost"), Some("null")));
+    }
+
+    #[test]
+    fn without_keys_a_browser_is_answered_only_for_this_very_host() {
+        let owner = OwnerId::new("default").unwrap();
+        let access = Access::without_keys(owner, Timestamp::from_millis(0));
+        let cases = [
+            (&[][..], true),
+            (&["same-origin"], true),
+            (&["none"], true),
+            (&["cross-site"], false),
+            (&["same-site"], false),
+            (&["same-origin", "cross-site"], false),
+            (&[""], false),
+            (&["Same-Origin, cross-site"], false),
+            (&["something-new"], false),
+        ];
+        for (sites, expected) in cases {
+            let request = Request::builder().uri("/v1/backup").header(header::HOST, "localhost");
+            let request = sites.iter().fold(request, |it, site| it.header(&FETCH_SITE, *site));
+            let checked = check(&access, &request.body(()).unwrap());
+            assert_eq!(checked.is_ok(), expected, "{sites:?}");
+        }
+    }
+
+    #[test]
+    fn with_keys_a_key_decides_alone() {
+        let request = Request::builder().header(header::HOST, "example.com");
+        let request = request.header(&FETCH_SITE, "cross-site").body(()).unwrap();
+        assert!(check(&Access::with_keys(), &request).is_ok());
+    }
+}

@@ -1,0 +1,802 @@
+//! The limits of the queue API: calls in any ten seconds, and concurrent calls, for each key owner,
+//! endpoint and operation. The calls of the management API are counted together, for each key owner.
+//!
+//! The totals are the owner's. While several of its keys call, each key has a fair share of them
+//! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
+//! Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
+//!
+//! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
+//! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
+//! an owner with 9,990 endpoints leaves entries to other owners. At the share or the bound a call that
+//! needs a new entry gets 503.
+//! **Cost.** One lock of a sixteenth of the entries, and one look into a hash map.
+
+use std::collections::HashMap;
+use std::collections::hash_map;
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use gristmill_core::access::key::{ApiKey, Scope};
+use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::key_shares::{KeyPosition, KeyShares};
+use gristmill_core::sharing::rate::{OperationLimit, RateVerdict, RateWindow};
+use gristmill_core::time::Clock;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Unexpected, Visitor};
+
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::limits::refusal::Refusal;
+use crate::limits::unauthenticated::AddressLimit;
+
+/// Most entries at one time. An owner that is alone has room for 98,304: nine operations of 9,990
+/// endpoints, and the management API.
+const ENTRIES_MAX: usize = 1 << 17;
+
+/// The first concurrent calls of a key are admitted although its owner's other keys hold all: up to
+/// this part of the limit, at least one. Otherwise one key with calls that last for minutes, such as
+/// event streams, would block the owner's other keys, which could not even cancel its jobs.
+const FIRST_OF_KEY_PART: u32 = 64;
+
+/// The owner's calls exceed the limit by at most this part of it, at least by one call.
+const BEYOND_PART: u32 = 8;
+
+const SHARDS: usize = 16;
+
+/// Most entries of a shard.
+const SHARD_ENTRIES_MAX: usize = ENTRIES_MAX / SHARDS;
+
+/// An operation whose calls are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Run,
+    RunSync,
+    /// `openai/*`.
+    OpenAi,
+    Status,
+    /// Counted as [`Operation::Status`]; its calls wait.
+    StatusSync,
+    /// Counted as [`Operation::Status`].
+    Timeline,
+    Stream,
+    Cancel,
+    Retry,
+    PurgeQueue,
+    Health,
+    Requests,
+}
+
+impl Operation {
+    /// The scope that a key needs.
+    pub(crate) fn scope(self) -> Scope {
+        match self {
+            Self::Run
+            | Self::RunSync
+            | Self::OpenAi
+            | Self::Cancel
+            | Self::Retry
+            | Self::PurgeQueue => Scope::Submit,
+            Self::Status
+            | Self::StatusSync
+            | Self::Timeline
+            | Self::Stream
+            | Self::Health
+            | Self::Requests => Scope::Read,
+        }
+    }
+
+    /// The operation that its calls are counted as.
+    fn counted_as(self) -> Self {
+        match self {
+            Self::StatusSync | Self::Timeline => Self::Status,
+            other => other,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::RunSync => "runsync",
+            Self::OpenAi => "openai",
+            Self::Status | Self::StatusSync | Self::Timeline => "status",
+            Self::Stream => "stream",
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+            Self::PurgeQueue => "purge-queue",
+            Self::Health => "health",
+            Self::Requests => "requests",
+        }
+    }
+}
+
+/// The limit of each operation.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "GivenLimits")]
+pub struct RateLimits {
+    /// `/run`.
+    pub run: OperationLimit,
+    /// `/runsync`.
+    pub runsync: OperationLimit,
+    /// `/openai/*`.
+    pub openai: OperationLimit,
+    /// `/status`, `/status-sync` and `/timeline` together.
+    pub status: OperationLimit,
+    /// `/stream`.
+    pub stream: OperationLimit,
+    /// `/cancel`.
+    pub cancel: OperationLimit,
+    /// `/retry`.
+    pub retry: OperationLimit,
+    /// `/purge-queue`.
+    pub purge_queue: OperationLimit,
+    /// `/requests`.
+    pub requests: OperationLimit,
+    /// All calls below `/v1`, and `/metrics`.
+    pub management: OperationLimit,
+    /// Streams of `/v1/events`.
+    pub events: OperationLimit,
+    /// Calls without a valid key, for each address.
+    pub unauthenticated: AddressLimit,
+}
+
+impl Default for RateLimits {
+    fn default() -> Self {
+        let limit = |calls_per_10s, concurrent, calls_per_worker| OperationLimit {
+            calls_per_10s,
+            concurrent,
+            calls_per_worker,
+        };
+        Self {
+            run: limit(1_000, Some(200), 200),
+            runsync: limit(2_000, Some(400), 400),
+            openai: limit(2_000, Some(400), 400),
+            status: limit(2_000, Some(400), 400),
+            stream: limit(2_000, Some(400), 400),
+            cancel: limit(100, Some(20), 20),
+            // The documented service names no limit; a retry costs an attempt, and is as rare as a
+            // cancel.
+            retry: limit(100, Some(20), 20),
+            purge_queue: limit(2, None, 0),
+            requests: limit(10, Some(2), 0),
+            // The documented service names no limit.
+            management: limit(1_000, Some(100), 0),
+            // One of them lasts up to an hour.
+            events: limit(200, Some(100), 0),
+            unauthenticated: AddressLimit::default(),
+        }
+    }
+}
+
+impl RateLimits {
+    /// `None`: the operation has no limit.
+    fn of(&self, operation: Operation) -> Option<&OperationLimit> {
+        match operation {
+            Operation::Run => Some(&self.run),
+            Operation::RunSync => Some(&self.runsync),
+            Operation::OpenAi => Some(&self.openai),
+            Operation::Status | Operation::StatusSync | Operation::Timeline => Some(&self.status),
+            Operation::Stream => Some(&self.stream),
+            Operation::Cancel => Some(&self.cancel),
+            Operation::PurgeQueue => Some(&self.purge_queue),
+            Operation::Requests => Some(&self.requests),
+            Operation::Retry => Some(&self.retry),
+            // The documented service names no limit for it, and it is cheap.
+            Operation::Health => None,
+        }
+    }
+}
+
+/// The limits of a configuration file: missing values keep their defaults.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+struct GivenLimits {
+    run: GivenLimit,
+    runsync: GivenLimit,
+    openai: GivenLimit,
+    status: GivenLimit,
+    stream: GivenLimit,
+    cancel: GivenLimit,
+    retry: GivenLimit,
+    purge_queue: GivenLimit,
+    requests: GivenLimit,
+    management: GivenLimit,
+    events: GivenLimit,
+    unauthenticated: AddressLimit,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+struct GivenLimit {
+    #[serde(rename = "calls-per-10s")]
+    calls_per_10s: Option<u32>,
+    concurrent: Option<Cap>,
+    calls_per_worker: Option<u32>,
+}
+
+/// A bound on concurrent calls, or the word for none.
+#[derive(Debug, Clone, Copy)]
+enum Cap {
+    AtMost(u32),
+    Unlimited,
+}
+
+impl<'de> Deserialize<'de> for Cap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CapVisitor;
+
+        impl Visitor<'_> for CapVisitor {
+            type Value = Cap;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of calls, 0 to 4294967295, or \"unlimited\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Cap, E> {
+                let wrong = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                number.try_into().map(Cap::AtMost).map_err(wrong)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Cap, E> {
+                let wrong = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                number.try_into().map(Cap::AtMost).map_err(wrong)
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Cap, E> {
+                match word {
+                    "unlimited" => Ok(Cap::Unlimited),
+                    _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(CapVisitor)
+    }
+}
+
+impl GivenLimit {
+    fn over(self, default: OperationLimit) -> OperationLimit {
+        OperationLimit {
+            calls_per_10s: self.calls_per_10s.unwrap_or(default.calls_per_10s),
+            concurrent: match self.concurrent {
+                Some(Cap::AtMost(calls)) => Some(calls),
+                Some(Cap::Unlimited) => None,
+                None => default.concurrent,
+            },
+            calls_per_worker: self.calls_per_worker.unwrap_or(default.calls_per_worker),
+        }
+    }
+}
+
+impl From<GivenLimits> for RateLimits {
+    fn from(given: GivenLimits) -> Self {
+        let default = Self::default();
+        Self {
+            run: given.run.over(default.run),
+            runsync: given.runsync.over(default.runsync),
+            openai: given.openai.over(default.openai),
+            status: given.status.over(default.status),
+            stream: given.stream.over(default.stream),
+            cancel: given.cancel.over(default.cancel),
+            retry: given.retry.over(default.retry),
+            purge_queue: given.purge_queue.over(default.purge_queue),
+            requests: given.requests.over(default.requests),
+            management: given.management.over(default.management),
+            events: given.events.over(default.events),
+            unauthenticated: given.unauthenticated,
+        }
+    }
+}
+
+/// Counts calls, and refuses calls beyond the limits.
+#[derive(Debug)]
+pub(crate) struct RateLimiter {
+    limits: RateLimits,
+    clock: Arc<dyn Clock>,
+    hasher: RandomState,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<Subject, Entry>,
+    /// How many entries each owner has; an owner without any is absent.
+    counts: HashMap<OwnerId, usize>,
+    swept_at_ms: u64,
+}
+
+/// The key of an entry, whose calls are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Subject {
+    owner: OwnerId,
+    calls: Calls,
+}
+
+/// The calls of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Calls {
+    Queue(EndpointId, Operation),
+    Management,
+    Events,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    window: RateWindow,
+    shares: KeyShares,
+    in_flight: Arc<CallsInFlight>,
+}
+
+/// Concurrent calls.
+#[derive(Debug, Default)]
+struct CallsInFlight {
+    all: AtomicU32,
+    /// Concurrent calls that wait.
+    waiting: AtomicU32,
+}
+
+/// A call that counts as concurrent until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConcurrencyPermit {
+    in_flight: Arc<CallsInFlight>,
+    of_key: Arc<AtomicU32>,
+    waits: bool,
+}
+
+impl Drop for ConcurrencyPermit {
+    fn drop(&mut self) {
+        self.in_flight.all.fetch_sub(1, Ordering::Relaxed);
+        self.of_key.fetch_sub(1, Ordering::Relaxed);
+        if self.waits {
+            self.in_flight.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A call that is to be counted.
+struct NewCall<'a> {
+    /// For the sentence and the headers of a refusal.
+    name: &'static str,
+    limit: &'a OperationLimit,
+    /// Whether it leaves concurrent calls to calls that do not wait.
+    waits: bool,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(limits: RateLimits, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            limits,
+            clock,
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    /// Counts a call of the queue API. `None`: the operation has no cap on concurrent calls.
+    ///
+    /// # Errors
+    /// 429 when the limit is reached, with the time after which a call is admitted.
+    pub(crate) fn admit(
+        &self,
+        key: &ApiKey,
+        endpoint: &Endpoint,
+        operation: Operation,
+        running_workers: impl FnOnce() -> u64,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        let Some(limit) = self.limits.of(operation) else { return Ok(None) };
+        let name = operation.as_str();
+        let limit = endpoint.rate_limits.get(name).unwrap_or(limit);
+        let calls = Calls::Queue(endpoint.id.clone(), operation.counted_as());
+        let call = NewCall { name, limit, waits: operation == Operation::StatusSync };
+        self.count(key, calls, &call, running_workers)
+    }
+
+    /// Counts a call of the management API, as [`admit`](Self::admit) does.
+    ///
+    /// # Errors
+    /// Those of [`admit`](Self::admit).
+    pub(crate) fn enter_management(
+        &self,
+        key: &ApiKey,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        let limit = &self.limits.management;
+        let call = NewCall { name: "management", limit, waits: false };
+        self.count(key, Calls::Management, &call, || 0)
+    }
+
+    /// Counts a stream of events, which lasts until the permit is dropped.
+    ///
+    /// # Errors
+    /// Those of [`admit`](Self::admit).
+    pub(crate) fn enter_events(&self, key: &ApiKey) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        let limit = &self.limits.events;
+        let call = NewCall { name: "events", limit, waits: false };
+        self.count(key, Calls::Events, &call, || 0)
+    }
+
+    fn count(
+        &self,
+        key: &ApiKey,
+        calls: Calls,
+        call: &NewCall<'_>,
+        running_workers: impl FnOnce() -> u64,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        let NewCall { name, limit, waits } = *call;
+        let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let subject = Subject { owner: key.owner.clone(), calls };
+        let mut shard = self.shard(&subject).lock();
+        let entry = shard.entry(subject, now_ms)?;
+        let me = entry.shares.find(&key.id, now_ms);
+        // The cap is checked first, so that a call refused for it does not count.
+        let permit = match limit.concurrent {
+            Some(cap) => {
+                let permit = entry.permit(me, waits, cap);
+                Some(permit.map_err(|reached| too_many_at_once(name, reached))?)
+            }
+            None => None,
+        };
+        let mut calls = limit.calls_per_10s;
+        let mut verdict = entry.admit(me, calls, now_ms);
+        if matches!(verdict, RateVerdict::Refused { .. }) {
+            // The running workers are counted only if the fixed limit is reached.
+            calls = limit.effective(running_workers());
+            verdict = entry.admit(me, calls, now_ms);
+        }
+        match verdict {
+            RateVerdict::Admitted { .. } => {
+                entry.shares.admitted(me);
+                Ok(permit)
+            }
+            RateVerdict::Refused { retry_after } => Err(too_many(name, calls, retry_after)),
+        }
+    }
+
+    fn shard(&self, subject: &Subject) -> &Mutex<Shard> {
+        let hash = usize::try_from(self.hasher.hash_one(subject) % SHARDS as u64);
+        #[expect(clippy::indexing_slicing, reason = "the remainder is below SHARDS")]
+        &self.shards[hash.unwrap_or_default()]
+    }
+}
+
+impl Shard {
+    fn entry(&mut self, subject: Subject, now_ms: u64) -> Result<&mut Entry, ApiError> {
+        const SWEEP_MS: u64 = 30_000;
+        /// A sweep looks at each entry.
+        const SWEEP_WHEN_SCARCE_MS: u64 = 250;
+        let len = self.entries.len();
+        let free = SHARD_ENTRIES_MAX.saturating_sub(len + 1);
+        // An owner can be at its share only when all owners together would be beyond it.
+        let is_scarce = !fair_share::admits(len as u64 + 1, free as u64);
+        let interval_ms = if is_scarce { SWEEP_WHEN_SCARCE_MS } else { SWEEP_MS };
+        if now_ms >= self.swept_at_ms + interval_ms {
+            self.sweep(now_ms);
+        }
+        let len = self.entries.len();
+        let new = match self.entries.entry(subject) {
+            hash_map::Entry::Occupied(known) => return Ok(known.into_mut()),
+            hash_map::Entry::Vacant(new) => new,
+        };
+        let Some(free) = SHARD_ENTRIES_MAX.checked_sub(len + 1) else {
+            return Err(ApiError::new(
+                ErrorCode::Unavailable,
+                "too many different callers at one time; try again shortly",
+            ));
+        };
+        let owner = &new.key().owner;
+        let held = self.counts.get(owner).copied().unwrap_or(0);
+        // The first entry of an owner is exempt.
+        if held > 0 && !fair_share::admits(held as u64 + 1, free as u64) {
+            return Err(ApiError::new(
+                ErrorCode::Unavailable,
+                "too many different endpoints and operations of this owner are called within 10 \
+                 seconds, beside the calls of other owners; try again shortly",
+            ));
+        }
+        *self.counts.entry(owner.clone()).or_default() += 1;
+        Ok(new.insert(Entry::default()))
+    }
+
+    /// Drops the entries in which no call counts any more.
+    fn sweep(&mut self, now_ms: u64) {
+        let Self { entries, counts, swept_at_ms } = self;
+        *swept_at_ms = now_ms;
+        entries.retain(|subject, entry| {
+            let is_idle = entry.is_idle(now_ms);
+            if is_idle && let Some(count) = counts.get_mut(&subject.owner) {
+                *count -= 1;
+            }
+            !is_idle
+        });
+        counts.retain(|_, count| *count > 0);
+    }
+}
+
+impl Entry {
+    /// Admits a concurrent call of the key, or returns the bound that is reached.
+    fn permit(&mut self, me: KeyPosition, waits: bool, cap: u32) -> Result<ConcurrencyPermit, u32> {
+        // The shard's lock is held, so no other call can be added meanwhile.
+        let kept = self.shares.permits_of_others(me, cap);
+        let is_reached = |used: &AtomicU32, bound: u32| {
+            used.load(Ordering::Relaxed).saturating_add(kept) >= bound
+        };
+        let waiting_max = cap - cap / 4;
+        let of_key = self.shares.permits(me).cloned();
+        let held = of_key.as_ref().map_or(0, |permits| permits.load(Ordering::Relaxed));
+        let is_first = cap > 0
+            && held < (cap / FIRST_OF_KEY_PART).max(1)
+            && self.in_flight.all.load(Ordering::Relaxed)
+                < cap.saturating_add((cap / BEYOND_PART).max(1));
+        let reached = if is_first && !waits {
+            None
+        } else if is_reached(&self.in_flight.all, cap) {
+            Some(cap)
+        } else {
+            (waits && is_reached(&self.in_flight.waiting, waiting_max)).then_some(waiting_max)
+        };
+        let (None, Some(of_key)) = (reached, of_key) else {
+            self.shares.permit_refused(me);
+            return Err(reached.unwrap_or(cap));
+        };
+        self.in_flight.all.fetch_add(1, Ordering::Relaxed);
+        of_key.fetch_add(1, Ordering::Relaxed);
+        if waits {
+            self.in_flight.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(ConcurrencyPermit { in_flight: self.in_flight.clone(), of_key, waits })
+    }
+
+    /// Counts a call of the key, unless there are `calls` already, or the rest is reserved for
+    /// other keys.
+    fn admit(&mut self, me: KeyPosition, calls: u32, now_ms: u64) -> RateVerdict {
+        let kept = self.shares.calls_of_others(me, calls);
+        self.window.admit(now_ms, calls.saturating_sub(kept))
+    }
+
+    fn is_idle(&self, now_ms: u64) -> bool {
+        self.window.is_idle(now_ms) && Arc::strong_count(&self.in_flight) == 1
+    }
+}
+
+fn too_many(name: &'static str, calls: u32, retry_after: Duration) -> ApiError {
+    let sentence = format!("too many calls of {name}: at most {calls} in 10 seconds");
+    let refusal = Refusal::calls(name, calls, retry_after);
+    ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
+}
+
+fn too_many_at_once(name: &'static str, cap: u32) -> ApiError {
+    let sentence = format!("too many calls of {name} at one time: at most {cap}");
+    ApiError::new(ErrorCode::ConcurrencyLimited, sentence)
+        .with_refusal(Refusal::at_one_time(name, cap))
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::access::key::NewKey;
+    use gristmill_core::id::TemplateId;
+    use gristmill_core::time::{ManualClock, Timestamp};
+
+    use super::*;
+
+    fn limiter(calls_per_10s: u32, concurrent: u32) -> RateLimiter {
+        let run =
+            OperationLimit { calls_per_10s, concurrent: Some(concurrent), calls_per_worker: 5 };
+        RateLimiter::new(
+            RateLimits { run, ..RateLimits::default() },
+            Arc::new(ManualClock::new(Timestamp::from_millis(0))),
+        )
+    }
+
+    fn key(owner: &str) -> ApiKey {
+        let (name, owner) = (owner.to_owned(), OwnerId::new(owner).unwrap());
+        let scopes = vec![Scope::Submit];
+        let new = NewKey { name, owner, scopes, endpoints: None, expires_at: None };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
+
+    fn call(
+        limiter: &RateLimiter,
+        key: &ApiKey,
+        operation: Operation,
+        workers: u64,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        let template = TemplateId::new("t").unwrap();
+        let id = EndpointId::new("e").unwrap();
+        let endpoint = Endpoint::new(id, key.owner.clone(), template, Timestamp::from_millis(0));
+        limiter.admit(key, &endpoint, operation, || workers)
+    }
+
+    fn admit(
+        limiter: &RateLimiter,
+        owner: &str,
+        workers: u64,
+    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+        call(limiter, &key(owner), Operation::Run, workers)
+    }
+
+    #[test]
+    fn a_key_that_holds_all_concurrent_calls_does_not_block_the_next_key() {
+        let (limiter, [one, two]) = (limiter(10_000, 200), ["a", "a"].map(key));
+        let admit = |key| call(&limiter, key, Operation::Run, 0);
+        let held: Vec<_> = (0..300).map_while(|_| admit(&one).ok()).collect();
+        assert_eq!(held.len(), 200, "one key alone has the whole limit, and no more");
+        let first: Vec<_> = (0..300).map_while(|_| admit(&two).ok()).collect();
+        assert_eq!(first.len(), 3, "a sixty-fourth of it");
+        let more: Vec<_> =
+            (0..40).map_while(|_| call(&limiter, &key("a"), Operation::Run, 0).ok()).collect();
+        assert_eq!(held.len() + first.len() + more.len(), 225, "at most an eighth beyond it");
+        drop(first);
+        assert!(admit(&two).is_ok());
+    }
+
+    #[test]
+    fn a_limit_of_nothing_admits_nothing() {
+        assert!(admit(&limiter(10, 0), "a", 0).is_err());
+    }
+
+    #[test]
+    fn waiting_calls_leave_a_quarter_of_the_permits_to_quick_reads() {
+        let limiter = limiter(1_000, 20);
+        let key = key("a");
+        let admit = |operation| call(&limiter, &key, operation, 0);
+        let waits: Vec<_> = (0..400).map_while(|_| admit(Operation::StatusSync).ok()).collect();
+        assert_eq!(waits.len(), 300);
+        let reads: Vec<_> = (0..400).map_while(|_| admit(Operation::Status).ok()).collect();
+        assert_eq!(reads.len(), 100);
+        drop(waits);
+        let more: Vec<_> = (0..400).map_while(|_| admit(Operation::Status).ok()).collect();
+        assert_eq!(more.len(), 300, "without waits, quick reads have all the permits");
+        let limits = RateLimits::default();
+        for (cap, waits_max) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3), (400, 300)] {
+            let status = OperationLimit { concurrent: Some(cap), ..limits.status };
+            let limiter = RateLimiter::new(
+                RateLimits { status, ..limits.clone() },
+                Arc::new(ManualClock::new(Timestamp::from_millis(0))),
+            );
+            let admit = |_| call(&limiter, &key, Operation::StatusSync, 0).ok();
+            let waits: Vec<_> = (0..400).map_while(admit).collect();
+            assert_eq!(waits.len(), waits_max, "of {cap}");
+        }
+    }
+
+    #[test]
+    fn a_second_key_of_an_owner_gets_permits_and_calls_beside_a_greedy_one() {
+        let limiter = limiter(100, 20);
+        let (greedy, modest) = (key("a"), key("a"));
+        let admit = |key| call(&limiter, key, Operation::Run, 0);
+        let mut held: Vec<_> = (0..20).map(|_| admit(&greedy).unwrap()).collect();
+        let first = admit(&modest).expect("the first call of a key is admitted");
+        assert!(admit(&modest).is_err(), "the total is the owner's");
+        // The greedy key calls again as soon as one of its calls has ended.
+        held.truncate(18);
+        assert!(admit(&greedy).is_err(), "the next permit is reserved for the other key");
+        let permit = admit(&modest).unwrap();
+        assert!(admit(&greedy).is_err());
+        drop((first, permit, held));
+        // The greedy key uses all remaining calls, except those that the other one has requested.
+        for _ in 0..10 {
+            assert!(admit(&modest).is_ok());
+        }
+        while admit(&greedy).is_ok() {}
+        assert_eq!(admit(&greedy).unwrap_err().code(), ErrorCode::RateLimited);
+        assert!(admit(&modest).is_ok(), "it asked for more calls than it was given");
+    }
+
+    #[test]
+    fn the_greatest_limit_of_concurrent_calls_admits_calls() {
+        let limiter = limiter(100, u32::MAX);
+        let (one, other) = (key("a"), key("a"));
+        let admit = |key| call(&limiter, key, Operation::Run, 0);
+        let _held = (admit(&one).unwrap(), admit(&other).unwrap());
+        assert!(admit(&one).is_ok());
+    }
+
+    #[test]
+    fn a_table_in_the_file_inherits_what_it_does_not_name() {
+        let read = |text: &str| serde_json::from_str::<RateLimits>(text);
+        let default = RateLimits::default();
+        assert_eq!(read("{}").unwrap(), default);
+        let file = r#"{"run":{"calls-per-10s":7},"retry":{"concurrent":"unlimited"}}"#;
+        let limits = read(file).unwrap();
+        assert_eq!(limits.run, OperationLimit { calls_per_10s: 7, ..default.run });
+        assert_eq!(limits.run.concurrent, Some(200));
+        assert_eq!(limits.retry, OperationLimit { concurrent: None, ..default.retry });
+        assert_eq!(limits.status, default.status);
+        for wrong in ["\"none\"", "-1", "4294967296", "1.5", "true"] {
+            let file = format!("{{\"run\":{{\"concurrent\":{wrong}}}}}");
+            let complaint = read(&file).unwrap_err();
+            assert!(complaint.to_string().contains("\"unlimited\""), "{wrong}: {complaint}");
+        }
+        assert!(read(r#"{"run":{"calls":7}}"#).unwrap_err().to_string().contains("unknown field"));
+    }
+
+    #[test]
+    fn running_workers_raise_the_limit_at_once() {
+        let limiter = limiter(2, 100);
+        assert!(admit(&limiter, "a", 0).is_ok());
+        assert!(admit(&limiter, "a", 0).is_ok());
+        assert!(admit(&limiter, "a", 0).is_err());
+        assert!(admit(&limiter, "a", 1).is_ok());
+        assert!(admit(&limiter, "b", 0).is_ok(), "owners are counted apart");
+    }
+
+    #[test]
+    fn a_permit_is_returned_when_the_call_has_ended() {
+        let limiter = limiter(100, 2);
+        let key = key("a");
+        let admit = || call(&limiter, &key, Operation::Run, 0);
+        let permits = [admit().unwrap(), admit().unwrap()];
+        assert!(admit().is_err());
+        drop(permits);
+        assert!(admit().is_ok());
+    }
+
+    #[test]
+    fn calls_of_the_management_api_count_for_their_owner() {
+        let management =
+            OperationLimit { calls_per_10s: 3, concurrent: Some(2), calls_per_worker: 0 };
+        let limiter = RateLimiter::new(
+            RateLimits { management, ..RateLimits::default() },
+            Arc::new(ManualClock::new(Timestamp::from_millis(0))),
+        );
+        let (a, b) = (key("a"), key("b"));
+        let held = [limiter.enter_management(&a).unwrap(), limiter.enter_management(&a).unwrap()];
+        assert!(held.iter().all(Option::is_some));
+        let refused = |key| limiter.enter_management(key).unwrap_err().code();
+        assert_eq!(refused(&a), ErrorCode::ConcurrencyLimited);
+        drop(held);
+        assert!(limiter.enter_management(&a).is_ok());
+        assert_eq!(refused(&a), ErrorCode::RateLimited);
+        assert!(limiter.enter_management(&b).is_ok());
+        assert!(call(&limiter, &a, Operation::Run, 0).is_ok(), "other calls count apart");
+    }
+
+    #[test]
+    fn entries_are_bounded_and_forgotten() {
+        let mut shard = Shard::default();
+        let subject = |owner: usize| subject(&format!("o{owner}"), 0);
+        for i in 0..SHARD_ENTRIES_MAX {
+            shard.entry(subject(i), 0).unwrap().window.admit(0, 1);
+        }
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 5_000).is_err());
+        assert!(shard.entry(subject(0), 5_000).is_ok(), "a caller with an entry goes on");
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 20_000).is_ok());
+        assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+    }
+
+    #[test]
+    fn an_owner_leaves_entries_to_other_owners() {
+        let mut shard = Shard::default();
+        let fill = |shard: &mut Shard, owner: &str| {
+            let enters = |i: &usize| match shard.entry(subject(owner, *i), 5_000) {
+                Ok(entry) => matches!(entry.window.admit(5_000, 1), RateVerdict::Admitted { .. }),
+                Err(refused) => {
+                    assert_eq!(refused.code(), ErrorCode::Unavailable);
+                    assert!(refused.sentence().contains("of this owner"), "{refused:?}");
+                    false
+                }
+            };
+            (0..SHARD_ENTRIES_MAX).take_while(enters).count()
+        };
+        // Nine operations of 9,990 endpoints are 5,620 entries of each shard on average.
+        assert_eq!(fill(&mut shard, "greedy"), 6_144);
+        assert!(shard.entry(subject("greedy", 0), 5_000).is_ok(), "its known calls go on");
+        assert_eq!(fill(&mut shard, "other"), 1_536);
+        assert_eq!(fill(&mut shard, "third"), 384);
+        // Entries of calls that count no more are dropped when an owner needs them.
+        assert!(shard.entry(subject("greedy", 7_000), 15_000).is_err());
+        assert!(shard.entry(subject("greedy", 7_000), 15_500).is_ok());
+        assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+    }
+
+    fn subject(owner: &str, endpoint: usize) -> Subject {
+        let endpoint = EndpointId::new(&format!("e{endpoint}")).unwrap();
+        Subject {
+            owner: OwnerId::new(owner).unwrap(),
+            calls: Calls::Queue(endpoint, Operation::Run),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Bounds calls without a valid key from one address, so that guessing keys and calling routes
+//! without a key cannot keep the host busy. Calls with a valid key are never counted here.
+//!
+//! **Bounds.** At most N calls in *any* ten seconds, and a little more than half of them in one
+//! burst. [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after
+//! their last call; at the bound all unauthenticated calls are refused. An IPv6 address counts as
+//! its /64, which one caller usually has alone.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::Extensions;
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use gristmill_core::sharing::rate::WINDOW;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::call_origin::CallOrigin;
+use crate::limits::refusal::Refusal;
+
+/// Most addresses at one time.
+const ADDRESSES_MAX: usize = 100_000;
+
+/// The limit of each address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct AddressLimit {
+    /// Calls in any ten seconds.
+    #[serde(rename = "calls-per-10s")]
+    pub calls_per_10s: NonZeroU32,
+}
+
+impl Default for AddressLimit {
+    fn default() -> Self {
+        const { Self { calls_per_10s: NonZeroU32::new(1_000).expect("it is not zero") } }
+    }
+}
+
+/// Counts the calls of each address.
+pub(crate) struct UnauthenticatedLimiter {
+    calls: NonZeroU32,
+    clock: DefaultClock,
+    limiter: DefaultKeyedRateLimiter<IpAddr>,
+    /// When addresses were dropped last.
+    swept_at: Mutex<Instant>,
+}
+
+impl std::fmt::Debug for UnauthenticatedLimiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnauthenticatedLimiter").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+impl UnauthenticatedLimiter {
+    pub(crate) fn new(limit: AddressLimit) -> Self {
+        let calls = limit.calls_per_10s;
+        // A bucket of size B with R refills in the window admits B + R - 1 calls in the window.
+        let refills = NonZeroU32::new(calls.get() / 2).unwrap_or(NonZeroU32::MIN);
+        let burst = NonZeroU32::new(calls.get() - refills.get() + 1).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::with_period(WINDOW / refills.get())
+            .expect("ten seconds over 2^31 is more than a nanosecond");
+        let limiter = RateLimiter::keyed(quota.allow_burst(burst));
+        let swept_at = Mutex::new(Instant::now());
+        Self { calls, clock: DefaultClock::default(), limiter, swept_at }
+    }
+
+    /// Counts a call without a valid key.
+    ///
+    /// # Errors
+    /// 429 beyond the limit of its address.
+    pub(crate) fn admit(&self, request: &Extensions) -> Result<(), ApiError> {
+        // Without a listener in front there is no address, and no caller to limit.
+        let Some(origin) = request.get::<Arc<CallOrigin>>() else { return Ok(()) };
+        self.sweep();
+        if self.limiter.len() >= ADDRESSES_MAX {
+            return Err(self.refuse(WINDOW));
+        }
+        let refused = self.limiter.check_key(&origin.peer().known_as()).err();
+        match refused.map(|until| until.wait_time_from(self.clock.now())) {
+            Some(wait) => Err(self.refuse(wait)),
+            None => Ok(()),
+        }
+    }
+
+    /// Drops quiet addresses, once in a window.
+    fn sweep(&self) {
+        let mut swept_at = self.swept_at.lock();
+        if swept_at.elapsed() >= WINDOW {
+            *swept_at = Instant::now();
+            self.limiter.retain_recent();
+            self.limiter.shrink_to_fit();
+        }
+    }
+
+    fn refuse(&self, wait: Duration) -> ApiError {
+        let calls = self.calls.get();
+        let sentence = format!(
+            "too many calls without a valid API key from this address: at most {calls} in 10 seconds"
+        );
+        let refusal = Refusal::calls("unauthenticated", calls, wait);
+        ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::call_origin::PeerAddress;
+
+    fn from(address: &str) -> Extensions {
+        let mut request = Extensions::new();
+        let peer = PeerAddress(address.parse().unwrap());
+        request.insert(Arc::new(CallOrigin::from(peer)));
+        request
+    }
+
+    #[test]
+    fn each_address_has_a_limit_of_its_own() {
+        let limit = AddressLimit { calls_per_10s: NonZeroU32::new(5).unwrap() };
+        let unauthenticated = UnauthenticatedLimiter::new(limit);
+        for address in ["192.0.2.1", "192.0.2.2", "2001:db8::1"] {
+            // Four at once; two more within ten seconds, the second just at their end.
+            for _ in 0..4 {
+                assert!(unauthenticated.admit(&from(address)).is_ok());
+            }
+            assert!(unauthenticated.admit(&from(address)).is_err());
+        }
+        assert!(unauthenticated.admit(&from("2001:db8::2")).is_err(), "it is the same /64");
+        assert!(
+            unauthenticated.admit(&from("::ffff:192.0.2.1")).is_err(),
+            "it is the same address"
+        );
+        assert!(unauthenticated.admit(&from("2001:db8:0:1::1")).is_ok());
+    }
+}

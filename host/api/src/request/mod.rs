@@ -1,0 +1,6 @@
+//! Reading a request: its head, path, query and body.
+
+pub(crate) mod body;
+pub(crate) mod head;
+pub(crate) mod paths;
+pub(crate) mod query;

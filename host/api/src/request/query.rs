@@ -1,0 +1,171 @@
+//! Numbers and texts in query strings, and numbers in headers.
+
+use std::time::Duration;
+
+use gristmill_core::limits::Bounds;
+
+use crate::answer::error::ApiError;
+
+/// The query of a call, unparsed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Query<'a>(pub(crate) &'a str);
+
+impl<'a> Query<'a> {
+    /// A text value.
+    pub(crate) fn text(self, name: &str) -> Option<std::borrow::Cow<'a, str>> {
+        url::form_urlencoded::parse(self.0.as_bytes())
+            .find_map(|(key, value)| (key == name).then_some(value))
+    }
+
+    /// All values of a name that may be given several times.
+    pub(crate) fn all(self, name: &str) -> impl Iterator<Item = std::borrow::Cow<'a, str>> {
+        url::form_urlencoded::parse(self.0.as_bytes())
+            .filter_map(move |(key, value)| (key == name).then_some(value))
+    }
+
+    /// Whether the query has this name.
+    pub(crate) fn has(self, name: &str) -> bool {
+        self.text(name).is_some()
+    }
+
+    /// A time to wait: its default if it is missing, the nearest bound if it is outside.
+    pub(crate) fn wait(self, bounds: Bounds) -> Result<Duration, ApiError> {
+        let ms = match self.integer("wait")? {
+            Some(ms) => bounds.clamp(ms.try_into().unwrap_or(0)),
+            None => bounds.default,
+        };
+        Ok(Duration::from_millis(ms))
+    }
+
+    /// A number that must not be negative.
+    pub(crate) fn unsigned(self, name: &str) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.integer(name)? else { return Ok(None) };
+        value.try_into().map(Some).map_err(|_| {
+            ApiError::bad_request(format!("query `{name}` must not be negative, not {value}"))
+        })
+    }
+
+    /// A number inside its bounds, or its default.
+    pub(crate) fn bounded(self, name: &str, bounds: Bounds) -> Result<usize, ApiError> {
+        let Some(value) = self.integer(name)? else { return Ok(to_usize(bounds.default)) };
+        match u64::try_from(value) {
+            Ok(value) if bounds.contains(value) => Ok(to_usize(value)),
+            Ok(_) | Err(_) => Err(ApiError::bad_request(format!(
+                "query `{name}` must be {} to {}, not {value}",
+                bounds.min, bounds.max
+            ))),
+        }
+    }
+
+    fn integer(self, name: &str) -> Result<Option<i64>, ApiError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        integer(&text).map(Some).ok_or_else(|| {
+            ApiError::bad_request(format!("query `{name}` must be an integer, not `{text}`"))
+        })
+    }
+}
+
+/// A flag in a query: `true` or `false` in any case, or absent. With several names or values, it is
+/// set if one of them is true.
+pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
+    let given = url::form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| names.contains(&name.as_ref()));
+    let mut is_set = false;
+    for (name, value) in given {
+        // Python's `requests` sends `True`.
+        let is = |word: &str| value.eq_ignore_ascii_case(word);
+        if value.is_empty() || is("true") {
+            is_set = true;
+        } else if !is("false") {
+            return Err(ApiError::bad_request(format!(
+                "query `{name}` must be true or false, not `{value}`"
+            )));
+        }
+    }
+    Ok(is_set)
+}
+
+/// An integer; with too many digits it saturates.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let limit = if text.starts_with('-') { i64::MIN } else { i64::MAX };
+    Some(text.parse().unwrap_or(limit))
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
+
+    #[test]
+    fn waits_are_clamped_and_words_refused() {
+        let cases = [
+            ("", Some(90_000)),
+            ("wait=5000", Some(5_000)),
+            ("a=b&wait=1", Some(1_000)),
+            ("wait=-7", Some(1_000)),
+            ("wait=99999999999999999999999", Some(300_000)),
+            ("wait=soon", None),
+            ("wait=", None),
+            ("wait=1.5", None),
+        ];
+        for (query, expected) in cases {
+            let wait = Query(query).wait(BOUNDS).ok();
+            assert_eq!(wait, expected.map(Duration::from_millis), "{query}");
+        }
+    }
+
+    #[test]
+    fn unsigned_numbers_refuse_a_sign() {
+        assert_eq!(Query("ttl=6000").unsigned("ttl").ok(), Some(Some(6_000)));
+        assert_eq!(Query("").unsigned("ttl").ok(), Some(None));
+        assert!(Query("ttl=-1").unsigned("ttl").is_err());
+        assert!(Query("ttl=x").unsigned("ttl").is_err());
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused() {
+        let cases = [
+            ("", Some(90_000)),
+            ("n=1000", Some(1_000)),
+            ("n=300000", Some(300_000)),
+            ("n=999", None),
+            ("n=300001", None),
+            ("n=-1", None),
+            ("n=", None),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(Query(query).bounded("n", BOUNDS).ok(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_flag_is_checked() {
+        let names = ["includePlatformTemplates", "includeMillTemplates"];
+        let cases = [
+            ("", Some(false)),
+            ("includeMillTemplates=true", Some(true)),
+            ("includePlatformTemplates", Some(true)),
+            ("includePlatformTemplates=false&includeMillTemplates=true", Some(true)),
+            ("includePlatformTemplates=false&other=1", Some(false)),
+            ("includePlatformTemplates=True", Some(true)),
+            ("includePlatformTemplates=False", Some(false)),
+            ("includePlatformTemplates=False&includeMillTemplates=TRUE", Some(true)),
+            ("includePlatformTemplates=yes", None),
+            ("includePlatformTemplates=%20True", None),
+            ("includePlatformTemplates=true&includeMillTemplates=1", None),
+            ("includeMillTemplates=true&includeMillTemplates=x", None),
+        ];
+        for (query, expected) in cases {
+            assert_eq!(flag(query, &names).ok(), expected, "{query}");
+        }
+    }
+}

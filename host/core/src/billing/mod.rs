@@ -1,0 +1,4 @@
+//! The usage of attempts, and its price.
+
+pub mod price;
+pub mod usage;

@@ -1,0 +1,510 @@
+//! Images by the rules of the Open Container Initiative: references to images in registries, and
+//! the manifests with which components are pushed and fetched.
+//!
+//! An image of a component has one layer, the component's bytes, as `wkg` and `oras` push it.
+//! [`Registries`](crate::deploy::registries::Registries) is the trait for calls to registries.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::deploy::digest::ComponentDigest;
+use crate::limits::{
+    COMPONENT_BYTES_MAX, HOST_PATTERN_BYTES_MAX, IMAGE_CONFIG_BYTES_MAX, NAME_BYTES_MAX,
+};
+
+/// Media type of a manifest.
+pub const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// Media type of a component's config.
+pub const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
+
+/// Media type of a component's bytes.
+pub const LAYER_TYPE: &str = "application/wasm";
+
+/// Media types of documents that are not the manifest of one image: an index of several, or its
+/// Docker form.
+const INDEX_TYPES: [&str; 2] = [
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+];
+
+/// Longest name of a repository, in bytes: the limit that the specification recommends.
+const REPOSITORY_BYTES_MAX: usize = 255;
+
+/// SHA-256 of a blob or a manifest; like a component, it is named by its bytes.
+pub type BlobDigest = ComponentDigest;
+
+/// Reads a digest as registries write it: `sha256:` and 64 hexadecimal digits.
+pub fn parse_digest(text: &str) -> Option<BlobDigest> {
+    text.strip_prefix("sha256:")?.parse().ok()
+}
+
+/// Whether a text is a valid tag.
+pub fn is_tag(text: &str) -> bool {
+    text.len() <= NAME_BYTES_MAX
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// An image in a registry: `registry.example:5000/team/mill:1.2`, with a tag, a manifest's digest,
+/// or both; then the digest counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteImage {
+    registry: String,
+    repository: String,
+    tag: String,
+    digest: Option<BlobDigest>,
+}
+
+/// The host of a registry, with its port if one was given; in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RegistryHost(String);
+
+/// The error for a text that is not a registry's host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a registry: write its host as images name it, `registry.example` or \
+     `registry.example:5000`"
+)]
+pub struct InvalidRegistryHost(String);
+
+impl RegistryHost {
+    /// The registry of credentials that name none: Docker Hub, as in the documented service.
+    pub const DEFAULT: &str = "docker.io";
+
+    /// The registry as image references spell it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this registry has the image.
+    pub fn has(&self, image: &RemoteImage) -> bool {
+        self.0.eq_ignore_ascii_case(image.registry())
+    }
+}
+
+impl FromStr for RegistryHost {
+    type Err = InvalidRegistryHost;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRegistryHost> {
+        // An image reference could not contain a longer host.
+        let is_short = text.len() <= HOST_PATTERN_BYTES_MAX;
+        match is_short && RemoteImage::names_registry(&format!("{text}/x")) && is_host(text) {
+            true => Ok(Self(text.to_ascii_lowercase())),
+            false => Err(InvalidRegistryHost(text.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for RegistryHost {
+    type Error = InvalidRegistryHost;
+    fn try_from(text: String) -> Result<Self, InvalidRegistryHost> {
+        text.parse()
+    }
+}
+
+impl From<RegistryHost> for String {
+    fn from(host: RegistryHost) -> Self {
+        host.0
+    }
+}
+
+impl fmt::Display for RegistryHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The error for a text that is not an image in a registry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` names no image in a registry: write `registry.example/name:tag` or \
+     `registry.example:5000/team/name@sha256:…`, the name in lower case"
+)]
+pub struct InvalidRemoteImage(String);
+
+impl RemoteImage {
+    /// Whether a reference names a registry, by Docker's rule: the text before the first slash has
+    /// a dot or a port, or is `localhost`.
+    pub fn names_registry(reference: &str) -> bool {
+        reference
+            .split_once('/')
+            .is_some_and(|(host, _)| host.contains(['.', ':']) || host == "localhost")
+    }
+
+    /// The registry's host, with its port if one was given.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// The image's name at the registry.
+    pub fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    /// The reference for the request to the registry: the digest, or else the tag.
+    pub fn tag_or_digest(&self) -> String {
+        self.digest.map_or_else(|| self.tag.clone(), |digest| digest.oci())
+    }
+
+    /// The digest that the manifest must have.
+    pub fn digest(&self) -> Option<BlobDigest> {
+        self.digest
+    }
+}
+
+impl FromStr for RemoteImage {
+    type Err = InvalidRemoteImage;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRemoteImage> {
+        let invalid = || InvalidRemoteImage(text.to_owned());
+        let (registry, rest) = text.split_once('/').ok_or_else(invalid)?;
+        let (rest, digest) = match rest.split_once('@') {
+            Some((rest, digest)) => (rest, Some(parse_digest(digest).ok_or_else(invalid)?)),
+            None => (rest, None),
+        };
+        let (repository, tag) = rest.split_once(':').unwrap_or((rest, "latest"));
+        if !Self::names_registry(text)
+            || !is_host(registry)
+            || !is_repository(repository)
+            || !is_tag(tag)
+        {
+            return Err(invalid());
+        }
+        // Docker Hub's own images, which have one name, are in `library` there.
+        let is_of_library =
+            registry.eq_ignore_ascii_case(RegistryHost::DEFAULT) && !repository.contains('/');
+        let repository = match is_of_library {
+            true => format!("library/{repository}"),
+            false => repository.to_owned(),
+        };
+        let [registry, tag] = [registry, tag].map(str::to_owned);
+        Ok(Self { registry, repository, tag, digest })
+    }
+}
+
+impl fmt::Display for RemoteImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { registry, repository, tag, digest } = self;
+        match digest {
+            Some(digest) => write!(f, "{registry}/{repository}@{}", digest.oci()),
+            None => write!(f, "{registry}/{repository}:{tag}"),
+        }
+    }
+}
+
+/// A name or an address with or without a port, without any character that has another meaning in a
+/// URL.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if host.ends_with(']') || !host.contains(':') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-".contains(&b))
+    };
+    let is_v6 = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
+    (is_name(host) || is_v6) && port.is_none_or(is_port)
+}
+
+/// Parts of lower-case letters and digits, with single separators inside.
+fn is_repository(text: &str) -> bool {
+    let is_alphanumeric = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9');
+    let is_part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(is_alphanumeric)
+            && bytes.last().is_some_and(is_alphanumeric)
+            && bytes.iter().all(|byte| is_alphanumeric(byte) || b"._-".contains(byte))
+            && !part.contains("..")
+    };
+    text.len() <= REPOSITORY_BYTES_MAX && text.split('/').all(is_part)
+}
+
+/// The content of a component's manifest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ComponentManifest {
+    /// The config: a small document that describes the component.
+    pub config: Blob,
+    /// The one layer: the component's bytes.
+    pub component: Blob,
+}
+
+/// A blob that a manifest names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blob {
+    /// Its digest.
+    pub digest: BlobDigest,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Why a manifest does not describe a component.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidManifest {
+    /// It is not a valid manifest.
+    #[error("the manifest is invalid: {0}")]
+    Malformed(String),
+    /// It names several images.
+    #[error("it is an index of several images; name one of them by its digest")]
+    Index,
+    /// It has no layer, or several.
+    #[error("the image has {0} layers; that of a component has one, of type {LAYER_TYPE}")]
+    Layers(usize),
+    /// The layer has another type, such as a part of a container.
+    #[error("the image's layer has the type `{0}`; that of a component is {LAYER_TYPE}")]
+    LayerType(String),
+    /// A digest with another algorithm than SHA-256, or an invalid digest.
+    #[error("`{0}` is not a supported digest: write `sha256:` and 64 hexadecimal digits")]
+    Digest(String),
+    /// A blob over its bound.
+    #[error("the image's {what} has {bytes} bytes, limit: {max} bytes")]
+    TooLarge {
+        /// The kind of blob: config or component.
+        what: &'static str,
+        /// Its size, as the manifest has it.
+        bytes: u64,
+        /// The bound.
+        max: usize,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ManifestText {
+    schema_version: u32,
+    media_type: Option<String>,
+    config: Option<Descriptor>,
+    layers: Option<Vec<Descriptor>>,
+    manifests: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor {
+    media_type: String,
+    digest: String,
+    size: u64,
+}
+
+impl Descriptor {
+    fn blob(&self, what: &'static str, max: usize) -> Result<Blob, InvalidManifest> {
+        let digest = parse_digest(&self.digest);
+        let digest = digest.ok_or_else(|| InvalidManifest::Digest(self.digest.clone()))?;
+        if self.size > max as u64 {
+            return Err(InvalidManifest::TooLarge { what, bytes: self.size, max });
+        }
+        Ok(Blob { digest, bytes: self.size })
+    }
+}
+
+impl ComponentManifest {
+    /// Parses a manifest.
+    ///
+    /// # Errors
+    /// [`InvalidManifest`] when it is not the manifest of a component within its bounds.
+    pub fn parse(text: &[u8]) -> Result<Self, InvalidManifest> {
+        let malformed = |reason: &dyn fmt::Display| InvalidManifest::Malformed(reason.to_string());
+        let manifest: ManifestText =
+            serde_json::from_slice(text).map_err(|error| malformed(&error))?;
+        let kind = manifest.media_type.as_deref().unwrap_or(MANIFEST_TYPE);
+        if manifest.manifests.is_some() || INDEX_TYPES.contains(&kind) {
+            return Err(InvalidManifest::Index);
+        }
+        if manifest.schema_version != 2 || kind != MANIFEST_TYPE {
+            return Err(malformed(&format_args!("it must be an {MANIFEST_TYPE} of version 2")));
+        }
+        let config = manifest.config.ok_or_else(|| malformed(&"it has no config"))?;
+        let layers = manifest.layers.unwrap_or_default();
+        let [layer] = layers.as_slice() else {
+            return Err(InvalidManifest::Layers(layers.len()));
+        };
+        if layer.media_type != LAYER_TYPE {
+            return Err(InvalidManifest::LayerType(layer.media_type.clone()));
+        }
+        Ok(Self {
+            config: config.blob("config", IMAGE_CONFIG_BYTES_MAX)?,
+            component: layer.blob("component", COMPONENT_BYTES_MAX)?,
+        })
+    }
+}
+
+/// A manifest with its config, byte for byte as they were pushed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushedManifest {
+    text: String,
+    digest: BlobDigest,
+    config: String,
+    config_digest: BlobDigest,
+}
+
+impl PushedManifest {
+    /// The manifest with these texts.
+    pub fn new(text: String, config: String) -> Self {
+        let [digest, config_digest] = [&text, &config].map(|text| BlobDigest::of(text.as_bytes()));
+        Self { text, digest, config, config_digest }
+    }
+
+    /// The manifest.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The manifest's digest.
+    pub fn digest(&self) -> BlobDigest {
+        self.digest
+    }
+
+    /// The config.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// The config's digest.
+    pub fn config_digest(&self) -> BlobDigest {
+        self.config_digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const HEX: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    #[test]
+    fn a_registry_is_named_as_images_name_it() {
+        let image = |text: &str| text.parse::<RemoteImage>().unwrap();
+        for (host, has, has_not) in [
+            ("GHCR.io", "ghcr.io/a/b:1", "ghcr.io:443/a/b:1"),
+            ("registry.example:5000", "Registry.Example:5000/a", "registry.example/a"),
+            ("localhost", "localhost/a", "localhost:1/a"),
+            ("[::1]:5000", "[::1]:5000/a", "[::1]:500/a"),
+            (RegistryHost::DEFAULT, "docker.io/library/a", "docker.io.evil.example/a"),
+        ] {
+            let host: RegistryHost = host.parse().unwrap();
+            assert!(host.has(&image(has)), "{host} {has}");
+            assert!(!host.has(&image(has_not)), "{host} {has_not}");
+        }
+        for wrong in ["", "hub", "a b.c", "https://a.b", "a.b/c", "user@a.b", "a.b:0", "a.b:x"] {
+            let refused = wrong.parse::<RegistryHost>().unwrap_err().to_string();
+            assert!(refused.contains("registry.example"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_reference_means_a_registry_when_its_host_looks_like_one() {
+        let digest = format!("@sha256:{HEX}");
+        let pinned = format!("[::1]:5000/a/b.c-d__e{digest}");
+        for (text, registry, repository, tag_or_digest) in [
+            ("registry.example/mill", "registry.example", "mill", "latest"),
+            ("registry.example:5000/team/mill:1.2", "registry.example:5000", "team/mill", "1.2"),
+            ("localhost/mill:v1", "localhost", "mill", "v1"),
+            (&pinned, "[::1]:5000", "a/b.c-d__e", &digest[1..]),
+        ] {
+            let image: RemoteImage = text.parse().unwrap();
+            assert_eq!((image.registry(), image.repository()), (registry, repository));
+            assert_eq!(image.tag_or_digest(), tag_or_digest);
+        }
+        for text in ["mill", "mill:1", "team/mill:1", &format!("mill{digest}"), "a:5000"] {
+            assert!(!RemoteImage::names_registry(text), "{text}");
+        }
+        for text in [
+            "user@registry.example/mill",
+            "registry.example:0/mill",
+            "registry.example:5000x/mill",
+            "registry.example:1:2/mill",
+            "registry.example/",
+            "registry.example/Mill",
+            "registry.example//mill",
+            "registry.example/../mill",
+            "registry.example/a/./b",
+            "registry.example/mill?x=1",
+            "registry.example/mill#x",
+            "registry.example/mill:",
+            "registry.example/mill:-x",
+            "registry.example/mill:a/b",
+            "registry.example/mill@sha256:abc",
+            "registry.example/mill@md5:abc",
+            "regis\\try.example/mill",
+            "[::1/mill",
+            "[x]:5000/mill",
+        ] {
+            assert!(text.parse::<RemoteImage>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_part_are_in_the_library_of_docker_hub() {
+        for (text, expected) in [
+            ("docker.io/mill", "library/mill"),
+            ("Docker.io/mill:1", "library/mill"),
+            ("docker.io/team/mill", "team/mill"),
+            ("docker.io/library/mill", "library/mill"),
+            ("registry.example/mill", "mill"),
+            ("docker.io:443/mill", "mill"),
+        ] {
+            let image: RemoteImage = text.parse().unwrap();
+            assert_eq!(image.repository(), expected, "{text}");
+        }
+    }
+
+    fn manifest(change: impl FnOnce(&mut Value)) -> Result<ComponentManifest, String> {
+        let digest = format!("sha256:{HEX}");
+        let mut manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "config": { "mediaType": CONFIG_TYPE, "digest": digest, "size": 2 },
+            "layers": [{ "mediaType": LAYER_TYPE, "digest": digest, "size": 9 }],
+        });
+        change(&mut manifest);
+        let text = manifest.to_string();
+        ComponentManifest::parse(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_manifest_of_a_component_has_one_layer_of_wasm() {
+        let read = manifest(|_| {}).unwrap();
+        assert_eq!((read.config.bytes, read.component.bytes), (2, 9));
+        assert_eq!(read.component.digest.to_string(), HEX);
+        // Fields that `oras` leaves out or adds.
+        assert!(manifest(|m| drop(m.as_object_mut().unwrap().remove("mediaType"))).is_ok());
+        assert!(
+            manifest(|m| m["config"]["mediaType"] = "application/vnd.oci.empty.v1+json".into())
+                .is_ok()
+        );
+        let layer = |m: &Value| m["layers"][0].clone();
+        type Change = Box<dyn FnOnce(&mut Value)>;
+        let mut cases: Vec<(&str, Change)> = vec![];
+        let mut case = |word, change: Change| cases.push((word, change));
+        case("index", Box::new(|m| m["manifests"] = json!([])));
+        case("index", Box::new(|m| m["mediaType"] = INDEX_TYPES[0].into()));
+        case("the manifest is invalid", Box::new(|m| m["schemaVersion"] = 1.into()));
+        case("the manifest is invalid", Box::new(|m| m["layers"] = "x".into()));
+        case("no config", Box::new(|m| m["config"] = Value::Null));
+        case("0 layers", Box::new(|m| m["layers"] = json!([])));
+        case("2 layers", Box::new(move |m| m["layers"] = json!([layer(m), layer(m)])));
+        case(
+            "type `application/x-tar`",
+            Box::new(|m| {
+                m["layers"][0]["mediaType"] = "application/x-tar".into();
+            }),
+        );
+        case("`sha512:00`", Box::new(|m| m["layers"][0]["digest"] = "sha512:00".into()));
+        case("config has", Box::new(|m| m["config"]["size"] = (1_u64 << 40).into()));
+        case("component has", Box::new(|m| m["layers"][0]["size"] = (1_u64 << 40).into()));
+        for (word, change) in cases {
+            let refused = manifest(change).unwrap_err();
+            assert!(refused.contains(word), "{refused}");
+        }
+        assert!(ComponentManifest::parse(b"\xff").is_err());
+    }
+}

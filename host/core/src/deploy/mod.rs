@@ -1,0 +1,14 @@
+//! The objects that users deploy: endpoints, templates, images, volumes and credentials, with the networks
+//! that handlers may reach. [`catalog`](crate::catalog) keeps them.
+
+pub mod digest;
+pub mod egress;
+pub mod endpoint;
+pub mod image;
+pub mod network;
+pub mod registries;
+pub mod registry_auth;
+pub mod release;
+pub mod template;
+pub mod volume;
+pub mod volume_files;

@@ -1,0 +1,195 @@
+//! Templates: reusable definitions of the image that workers run.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::key::ApiKey;
+use crate::deploy::digest::ComponentDigest;
+use crate::deploy::release::Releases;
+use crate::id::{OwnerId, TemplateId};
+
+/// A template. The API defines the field names of the wire format.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    /// Its id.
+    pub id: TemplateId,
+    /// Its owner.
+    pub owner: OwnerId,
+    /// Number of changes of this record and of the component that its image names, counted by the
+    /// catalog. Endpoints add it to their versions.
+    #[serde(default)]
+    pub revision: u32,
+    /// The components that its image has named, by its revisions. Endpoints of the same owner add them
+    /// to their releases.
+    #[serde(default, skip_serializing_if = "Releases::is_empty")]
+    pub releases: Releases,
+    /// Unique among the owner's templates.
+    pub name: String,
+    /// The name of the handler: an uploaded component, `name:tag` or `name@sha256:…`, or an image
+    /// in a registry.
+    pub image: String,
+    /// The component that was fetched for an image in a registry.
+    #[serde(default)]
+    pub fetched: Option<ComponentDigest>,
+    /// Scratch space of a worker, in gigabytes.
+    pub container_disk_gb: u32,
+    /// Persistent space, in gigabytes; shown, without effect.
+    pub volume_gb: u32,
+    /// Where a network volume is mounted.
+    pub volume_mount_path: String,
+    /// The id of the credentials for fetching the image; empty: none.
+    pub registry_auth: String,
+    /// First part of the component's arguments.
+    pub entrypoint: Vec<String>,
+    /// Second part of the component's arguments.
+    pub start_command: Vec<String>,
+    /// The component's environment.
+    pub env: BTreeMap<String, String>,
+    /// Ports, as `number/protocol`; shown, never opened.
+    pub ports: Vec<String>,
+    /// Markdown text for readers.
+    pub readme: String,
+    /// Whether other owners may use it.
+    pub is_public: bool,
+    /// Whether it is a platform template of the operator.
+    pub is_platform: bool,
+    /// Whether its instances are serverless workers.
+    pub is_serverless: bool,
+}
+
+/// The further templates that a lookup may find: templates of other owners, and templates in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TemplateFilter {
+    /// Templates that an endpoint uses.
+    pub endpoint_bound: bool,
+    /// Public templates of other owners.
+    pub public: bool,
+    /// Platform templates.
+    pub platform: bool,
+}
+
+impl Template {
+    /// A serverless template that runs `image`, with its id as its name and no other setting.
+    pub fn new(id: TemplateId, owner: OwnerId, image: &str) -> Self {
+        Self {
+            name: id.to_string(),
+            id,
+            owner,
+            revision: 0,
+            releases: Releases::default(),
+            image: image.to_owned(),
+            fetched: None,
+            container_disk_gb: 0,
+            volume_gb: 0,
+            volume_mount_path: String::new(),
+            registry_auth: String::new(),
+            entrypoint: Vec::new(),
+            start_command: Vec::new(),
+            env: BTreeMap::new(),
+            ports: Vec::new(),
+            readme: String::new(),
+            is_public: false,
+            is_platform: false,
+            is_serverless: true,
+        }
+    }
+
+    /// Whether `reader` finds this template with `filter`. The reader's own unbound template is
+    /// always found; a bound, a public foreign and a platform template only with its flag.
+    /// `is_bound`: an endpoint that the reader sees uses the template.
+    pub fn is_visible_to(&self, reader: &ApiKey, is_bound: bool, filter: TemplateFilter) -> bool {
+        if is_bound && !filter.endpoint_bound {
+            return false;
+        }
+        if self.is_platform {
+            return filter.platform;
+        }
+        reader.sees(&self.owner) || (self.is_public && filter.public)
+    }
+
+    /// Whether endpoints of this owner may run the template.
+    pub fn is_usable_by(&self, owner: &OwnerId) -> bool {
+        self.owner == *owner || self.is_public || self.is_platform
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::key::{NewKey, Scope};
+    use crate::time::Timestamp;
+
+    fn key(owner: &OwnerId, scope: Scope) -> ApiKey {
+        let new = NewKey {
+            name: "k".into(),
+            owner: owner.clone(),
+            scopes: vec![scope],
+            endpoints: None,
+            expires_at: None,
+        };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
+
+    #[test]
+    fn visibility_follows_owner_and_flags() {
+        let me = OwnerId::new("me").unwrap();
+        let other = OwnerId::new("other").unwrap();
+        let none = TemplateFilter::default();
+        let with =
+            |endpoint_bound, public, platform| TemplateFilter { endpoint_bound, public, platform };
+        // (owner, public, platform, bound, filter) -> visible to `me`
+        let cases = [
+            (&me, false, false, false, none, true),
+            (&me, false, false, true, none, false),
+            (&me, false, false, true, with(true, false, false), true),
+            (&other, false, false, false, with(true, true, true), false),
+            (&other, true, false, false, none, false),
+            (&other, true, false, false, with(false, true, false), true),
+            (&other, true, false, true, with(false, true, false), false),
+            (&other, true, true, false, with(false, true, false), false),
+            (&other, false, true, false, with(false, false, true), true),
+            (&me, true, true, true, with(true, false, true), true),
+        ];
+        for (owner, is_public, is_platform, is_bound, filter, visible) in cases {
+            let template = Template { is_public, is_platform, ..sample(owner.clone()) };
+            assert_eq!(
+                template.is_visible_to(&key(&me, Scope::Manage), is_bound, filter),
+                visible,
+                "{owner} public={is_public} platform={is_platform} bound={is_bound} {filter:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_operator_sees_private_templates_of_others() {
+        let [me, other] = ["me", "other"].map(|name| OwnerId::new(name).unwrap());
+        let none = TemplateFilter::default();
+        let platform = TemplateFilter { platform: true, ..none };
+        let private = sample(other.clone());
+        assert!(private.is_visible_to(&key(&me, Scope::Admin), false, none));
+        assert!(!private.is_visible_to(&key(&me, Scope::Admin), true, none));
+        let official = Template { is_platform: true, ..sample(me.clone()) };
+        assert!(!official.is_visible_to(&key(&me, Scope::Admin), false, none));
+        assert!(official.is_visible_to(&key(&other, Scope::Manage), false, platform));
+    }
+
+    #[test]
+    fn endpoints_run_own_public_and_platform_templates() {
+        let [me, other] = ["me", "other"].map(|name| OwnerId::new(name).unwrap());
+        let cases = [
+            (&me, false, false, true),
+            (&other, false, false, false),
+            (&other, true, false, true),
+            (&other, false, true, true),
+        ];
+        for (owner, is_public, is_platform, usable) in cases {
+            let template = Template { is_public, is_platform, ..sample(owner.clone()) };
+            assert_eq!(template.is_usable_by(&me), usable, "{template:?}");
+        }
+    }
+
+    fn sample(owner: OwnerId) -> Template {
+        Template::new(TemplateId::new("t").unwrap(), owner, "t:latest")
+    }
+}

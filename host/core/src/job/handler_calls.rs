@@ -1,0 +1,209 @@
+//! The jobs that handlers submit to other endpoints.
+//!
+//! Such a job is like a client's: its submission is on disk before the call returns, and the bounds of
+//! the queue and the share of its owner hold. Its id has its [depth](CallDepth), so that handlers that
+//! call each other in a circle end. It does not depend on its caller: it continues when the caller is
+//! cancelled, ends or runs again.
+//!
+//! A call that waits keeps its caller's worker and sandbox. Calls in a circle can therefore wait for
+//! each other's workers, and so can more callers than the host has sandboxes; each of them ends shortly
+//! before the deadline of its attempt, with an error that names the job.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::catalog::Catalog;
+use crate::deploy::endpoint::Deployment;
+use crate::id::{CallDepth, EndpointId, JobId, OwnerId};
+use crate::job::handler_call::{CallError, HandlerCall};
+use crate::job::idempotency::Idempotency;
+use crate::job::payload::Json;
+use crate::job::policy::{PolicyRequest, Strictness};
+use crate::job::record::{JobRecord, TIMED_OUT_ERROR};
+use crate::job::signals::Signals;
+use crate::job::state::JobStatus;
+use crate::job::stream::output_of;
+use crate::job::submissions::{SubmitError, SubmitMode, SubmitRequest, submit};
+use crate::limits::{HANDLER_CALL_MARGIN_MS, IDEMPOTENCY_KEY_CHARS_MAX};
+use crate::store::{JobStore, StoreError};
+use crate::trace::TraceContext;
+
+/// The attempt whose handler calls.
+#[derive(Debug)]
+pub struct Caller {
+    /// Its job.
+    pub job: JobId,
+    /// The owner of the key that submitted this job, who owns the called jobs too.
+    pub owner: OwnerId,
+    /// The deployment that it runs.
+    pub deployment: Arc<Deployment>,
+    /// Its position in a distributed trace: the parent of the called jobs.
+    pub trace: Option<TraceContext>,
+    /// When it is stopped.
+    pub deadline: Instant,
+}
+
+/// Makes the calls of handlers.
+#[derive(Debug)]
+pub struct HandlerCalls {
+    store: Arc<dyn JobStore>,
+    catalog: Arc<Catalog>,
+    signals: Arc<Signals>,
+}
+
+impl HandlerCalls {
+    /// Combines the parts. The store must report to `signals`.
+    pub fn new(store: Arc<dyn JobStore>, catalog: Arc<Catalog>, signals: Arc<Signals>) -> Self {
+        Self { store, catalog, signals }
+    }
+
+    /// Submits a job, and returns its id once it is on stable storage.
+    ///
+    /// # Errors
+    /// [`CallError`]; then nothing was stored.
+    pub async fn submit(&self, caller: &Caller, call: HandlerCall) -> Result<JobId, CallError> {
+        Ok(self.submit_to(caller, call).await?.1)
+    }
+
+    /// Submits a job and waits for its output, until shortly before the caller's deadline.
+    ///
+    /// # Errors
+    /// [`CallError`]. The job continues after [`CallError::Timeout`].
+    pub async fn call(&self, caller: &Caller, call: HandlerCall) -> Result<Json, CallError> {
+        let (target, id) = self.submit_to(caller, call).await?;
+        let endpoint = &target.endpoint.id;
+        let margin = Duration::from_millis(HANDLER_CALL_MARGIN_MS);
+        let until = caller.deadline.checked_sub(margin).unwrap_or(caller.deadline).into();
+        let watch = self.signals.watch(id);
+        let record = loop {
+            let changed = watch.changed();
+            let record = self.store.job(endpoint, id).await.map_err(not_stored)?;
+            let Some(record) = record else { return Err(removed(id)) };
+            if record.status.is_final() {
+                break record;
+            }
+            if tokio::time::timeout_at(until, changed).await.is_err() {
+                return Err(CallError::Timeout(out_of_time(&target, &record)));
+            }
+        };
+        self.result(record).await
+    }
+
+    async fn submit_to(
+        &self,
+        caller: &Caller,
+        call: HandlerCall,
+    ) -> Result<(Arc<Deployment>, JobId), CallError> {
+        let target = self.target(caller, &call.endpoint)?;
+        let depth = CallDepth::below(caller.job.submission()).ok_or_else(|| {
+            CallError::LimitReached(format!(
+                "job `{}` is at the end of a chain of {} jobs that handlers submitted; it may submit none",
+                caller.job,
+                CallDepth::MAX
+            ))
+        })?;
+        let key = call.idempotency_key.as_deref();
+        let idempotency =
+            key.map(|key| idempotency(&caller.owner, key, &call.input)).transpose()?;
+        let request = SubmitRequest {
+            owner: caller.owner.clone(),
+            input: call.input,
+            policy: PolicyRequest::default(),
+            webhook: None,
+            s3_config: None,
+            mode: SubmitMode::Handler(depth),
+            idempotency,
+            tags: None,
+            trace: caller.trace,
+        };
+        let submitted = submit(&*self.store, &target, request, Strictness::Clamp).await;
+        match submitted {
+            Ok(submitted) => Ok((target, submitted.id)),
+            Err(SubmitError::Store(error)) => Err(not_stored(error)),
+            Err(SubmitError::KeyReused) => Err(CallError::InvalidRequest(
+                "this idempotency key was used before for another operation or input".to_owned(),
+            )),
+            Err(error @ SubmitError::Policy(_)) => Err(CallError::Other(error.to_string())),
+        }
+    }
+
+    /// The endpoint with this id, if the caller may call it. An endpoint of another owner is as unknown as
+    /// one that does not exist.
+    fn target(&self, caller: &Caller, id: &str) -> Result<Arc<Deployment>, CallError> {
+        let calling = &caller.deployment.endpoint;
+        let id = EndpointId::new(id).map_err(|_| {
+            let shown: String = id.chars().take(SHOWN_CHARS_MAX).collect();
+            CallError::InvalidRequest(format!("`{shown}` is not the id of an endpoint"))
+        })?;
+        if !calling.call_endpoints.contains(&id) {
+            return Err(CallError::Denied(format!(
+                "endpoint `{}` does not allow calls of endpoint `{id}`: add it to its `callEndpoints` \
+                 (deploy --call-endpoint {id})",
+                calling.id
+            )));
+        }
+        let target = self.catalog.deployment(&id);
+        target
+            .filter(|target| target.endpoint.owner == calling.owner)
+            .ok_or_else(|| CallError::Denied(format!("endpoint `{id}` does not exist")))
+    }
+
+    async fn result(&self, record: JobRecord) -> Result<Json, CallError> {
+        let (id, status) = (record.id, record.status);
+        let error = match status {
+            JobStatus::Completed => {
+                let output = output_of(&*self.store, &record).await.map_err(not_stored)?;
+                return output.ok_or_else(|| removed(id));
+            }
+            JobStatus::TimedOut => record.error.unwrap_or_else(|| TIMED_OUT_ERROR.to_owned()),
+            JobStatus::Cancelled => "it was cancelled".to_owned(),
+            _ => record.error.unwrap_or_default(),
+        };
+        Err(CallError::Failed { id, status, error })
+    }
+}
+
+/// Most characters of a malformed id in an error.
+const SHOWN_CHARS_MAX: usize = 64;
+
+/// The operation of the hashes: a `submit` and a `call` with the same key and input are the same job.
+const OPERATION: &str = "handler";
+
+fn idempotency(owner: &OwnerId, key: &str, input: &Json) -> Result<Idempotency, CallError> {
+    let is_printable = key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if !is_printable || !(1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) {
+        return Err(CallError::InvalidRequest(format!(
+            "an idempotency key must have 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
+        )));
+    }
+    Ok(Idempotency::new(owner, key, OPERATION, input.as_bytes()))
+}
+
+fn not_stored(error: StoreError) -> CallError {
+    match error {
+        StoreError::Full(_) | StoreError::QuotaExceeded(_) => {
+            CallError::LimitReached(error.to_string())
+        }
+        error => CallError::Other(error.to_string()),
+    }
+}
+
+fn removed(id: JobId) -> CallError {
+    CallError::Other(format!(
+        "job `{id}` has no output any more: it was removed by purge-queue, or its ttl or retention is over"
+    ))
+}
+
+fn out_of_time(target: &Deployment, record: &JobRecord) -> String {
+    let (id, job) = (&target.endpoint.id, record.id);
+    let workers = target.endpoint.scaling.workers_max;
+    match record.status {
+        JobStatus::InQueue => format!(
+            "job `{job}` of endpoint `{id}` still waits for a worker, and this attempt has no time left; \
+             `{id}` has at most {workers} workers, and a job that waits for another one keeps its worker"
+        ),
+        _ => {
+            format!("job `{job}` of endpoint `{id}` still runs, and this attempt has no time left")
+        }
+    }
+}

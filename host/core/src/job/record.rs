@@ -1,0 +1,361 @@
+//! The store's records of a job, and the values that it exchanges with its callers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::billing::usage::JobUsage;
+use crate::deploy::endpoint::EndpointIncarnation;
+use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
+use crate::job::idempotency::Idempotency;
+use crate::job::payload::Json;
+use crate::job::policy::Policy;
+use crate::job::retention::Retention;
+use crate::job::state::{Claim, JobEvent, JobStatus, Verdict};
+use crate::job::tags::Tags;
+use crate::limits::PARTIAL_OUTPUT_BYTES_MAX;
+use crate::time::Timestamp;
+use crate::trace::TraceContext;
+
+/// A submission that was checked and may be stored.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    /// The job's id, which is never used again.
+    pub id: JobId,
+    /// The endpoint that it was submitted to.
+    pub endpoint: EndpointId,
+    /// The owner of the key that submitted it.
+    pub owner: OwnerId,
+    /// The handler's input, unchanged.
+    pub input: Json,
+    /// Timeout, ttl and priority.
+    pub policy: Policy,
+    /// How long it is kept after its end.
+    pub retention: Retention,
+    /// The URL to call when the job ends.
+    pub webhook: Option<String>,
+    /// The submission's object-storage settings, for the handler only.
+    pub s3_config: Option<S3Config>,
+    /// Whether its client waits for the result and so learns of the submission only then. The store
+    /// may write such a submission a few milliseconds later, together with the next change.
+    pub may_linger: bool,
+    /// Most waiting jobs of the endpoint, beyond which the submission is refused; the store's own
+    /// bound may be lower.
+    pub waiting_jobs_max: Option<u32>,
+    /// The hashes by which a duplicate of the submission is recognised.
+    pub idempotency: Option<Idempotency>,
+    /// The incarnation of its endpoint; a job of an endpoint that was deleted meanwhile is refused.
+    pub incarnation: EndpointIncarnation,
+    /// By which clients find it.
+    pub tags: Option<Tags>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
+}
+
+impl NewJob {
+    /// Most waiting jobs of its endpoint, in a store with the bound `store_max`.
+    pub fn queue_limit(&self, store_max: usize) -> usize {
+        queue_limit(self.waiting_jobs_max, store_max)
+    }
+}
+
+/// Most waiting jobs of an endpoint with this bound, in a store with the bound `store_max` for each
+/// endpoint.
+pub fn queue_limit(waiting_jobs_max: Option<u32>, store_max: usize) -> usize {
+    let own = waiting_jobs_max.and_then(|jobs| usize::try_from(jobs).ok());
+    own.map_or(store_max, |own| own.min(store_max))
+}
+
+/// Object-storage settings, handed to the handler as given. Secret: never logged.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct S3Config {
+    /// Bucket access key id; empty when the submission has none, like the other fields.
+    pub access_id: String,
+    /// Bucket secret access key.
+    pub access_secret: String,
+    /// Bucket name.
+    pub bucket_name: String,
+    /// Bucket endpoint URL.
+    pub endpoint_url: String,
+}
+
+impl std::fmt::Debug for S3Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("S3Config(redacted)")
+    }
+}
+
+/// The right to change one running job: its id, its claim number, and the epoch of the claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// The job.
+    pub job: JobId,
+    /// The claim that made this lease.
+    pub claim: Claim,
+    /// The epoch of the store that made it.
+    pub epoch: StoreEpoch,
+}
+
+/// How often a store was started: grows with each start. A crash may forget a claim, and the next
+/// claim of the job then has the same number, but not the same epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreEpoch(pub u32);
+
+/// A job that a worker has just claimed.
+#[derive(Debug, Clone)]
+pub struct ClaimedJob {
+    /// The right to finish it.
+    pub lease: Lease,
+    /// The worker that it was claimed for.
+    pub worker: WorkerId,
+    /// The owner of the key that submitted it.
+    pub owner: OwnerId,
+    /// Which attempt this is; the first is 1.
+    pub attempt: u32,
+    /// The handler's input.
+    pub input: Json,
+    /// Object-storage settings for the handler.
+    pub s3_config: Option<S3Config>,
+    /// When the job was queued for this attempt.
+    pub queued_at: Timestamp,
+    /// Time for this attempt, in milliseconds.
+    pub execution_timeout_ms: u64,
+    /// When the job is deleted, even while it runs.
+    pub ttl_at: Timestamp,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
+}
+
+/// The end of an attempt, with its results.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// The handler returned this value. `null` after chunks stands for the list of their outputs.
+    Completed(Json),
+    /// The handler, or the sandbox on its behalf, failed with this error.
+    Failed(String),
+    /// The same, after the handler had returned a part of its output.
+    FailedWith {
+        /// Why.
+        error: String,
+        /// Its newest progress value. `null`, or more than [`PARTIAL_OUTPUT_BYTES_MAX`], stands for
+        /// none.
+        output: Json,
+    },
+    /// The attempt reached its executionTimeout.
+    TimedOut,
+}
+
+impl Outcome {
+    /// The partial output of a failed attempt.
+    pub fn partial_output(&self) -> Option<&Json> {
+        match self {
+            Self::FailedWith { output, .. } => Some(output)
+                .filter(|output| !output.is_null() && output.len() <= PARTIAL_OUTPUT_BYTES_MAX),
+            Self::Completed(_) | Self::Failed(_) | Self::TimedOut => None,
+        }
+    }
+
+    /// The verdict without the results.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Completed(_) => Verdict::Completed,
+            Self::Failed(_) | Self::FailedWith { .. } => Verdict::Failed,
+            Self::TimedOut => Verdict::TimedOut,
+        }
+    }
+}
+
+/// The error text of a job whose attempt reached its executionTimeout.
+pub const TIMED_OUT_ERROR: &str = "executionTimeout exceeded";
+
+/// One element of a job's stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The emitted value.
+    pub output: Json,
+    /// The handler's metrics object, if it gave one.
+    pub metrics: Option<Json>,
+    /// For a part of an emit that was larger than one chunk: its index and the number of parts.
+    pub part: Option<Part>,
+}
+
+impl Chunk {
+    /// Bytes that the chunk holds.
+    pub fn len(&self) -> usize {
+        self.output.len() + self.metrics.as_ref().map_or(0, Json::len)
+    }
+
+    /// Never true: a chunk has an output.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The position of a chunk among the parts of a split emit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// 0 for the first part.
+    pub index: u32,
+    /// How many parts there are.
+    pub count: u32,
+}
+
+/// Some consecutive chunks of a job's stream.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkPage {
+    /// The attempt that has emitted them; see [`JobRecord::attempt`].
+    pub attempt: Claim,
+    /// Index of the first chunk.
+    pub first: u64,
+    /// The chunks, in order.
+    pub chunks: Vec<Chunk>,
+}
+
+impl ChunkPage {
+    /// Index of the chunk after this page.
+    pub fn next(&self) -> u64 {
+        self.first + self.chunks.len() as u64
+    }
+
+    /// The position after this page.
+    pub fn end(&self) -> StreamPosition {
+        StreamPosition { attempt: self.attempt, index: self.next() }
+    }
+}
+
+/// A position in a job's stream. Each attempt has a stream of its own: an index alone names chunks
+/// of several attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamPosition {
+    /// The attempt that emits the chunk.
+    pub attempt: Claim,
+    /// The chunk's index; the first is 0.
+    pub index: u64,
+}
+
+/// A job without its payloads.
+#[derive(Debug, Clone)]
+pub struct JobRecord {
+    /// The job's id.
+    pub id: JobId,
+    /// The endpoint that it was submitted to.
+    pub endpoint: EndpointId,
+    /// The status that clients see: the one on disk.
+    pub status: JobStatus,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When it was last queued: at its submission, by a retry, or when it was released.
+    pub queued_at: Timestamp,
+    /// When the last attempt started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// The worker of the last attempt.
+    pub worker: Option<WorkerId>,
+    /// How often it was queued again: after a crash of its host, or by `/retry`.
+    pub retries: u32,
+    /// Why it is FAILED or TIMED_OUT.
+    pub error: Option<String>,
+    /// The newest progress value of the running attempt.
+    pub progress: Option<Json>,
+    /// The attempt that the stream belongs to: the last one, or the next one while none has begun
+    /// since the job was queued.
+    pub attempt: Claim,
+    /// How many chunks of this attempt a client may read.
+    pub chunk_count: u64,
+    /// For a COMPLETED job: bytes of its chunks as they are stored, with their metrics and headers, and
+    /// of its handler's output. 0 for any other job.
+    pub result_bytes: u64,
+    /// How many chunks `/stream` has delivered.
+    pub chunks_delivered: u64,
+    /// When it is deleted.
+    pub purge_at: Timestamp,
+    /// The attempts before the last one, or before the next one while none has begun since the job
+    /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest first.
+    pub past_attempts: Vec<PastAttempt>,
+    /// The sum of its attempts that ended with a result. Zero for a job of an older host, which did not keep
+    /// it.
+    pub usage: JobUsage,
+    /// Those of its submission.
+    pub tags: Option<Tags>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
+}
+
+/// An attempt after which the job was queued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PastAttempt {
+    /// When the job was queued for it.
+    pub queued_at: Timestamp,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended. For a crash: when the host started again.
+    pub ended_at: Timestamp,
+    /// Why it ended.
+    pub end: RequeueCause,
+}
+
+/// The end of an attempt after which the job was queued again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequeueCause {
+    /// The handler failed, and a client retried the job.
+    Failed,
+    /// The attempt reached its executionTimeout, and a client retried the job.
+    TimedOut,
+    /// The host stopped the attempt, such as for a drain.
+    Released,
+    /// The host died.
+    HostLost,
+}
+
+impl RequeueCause {
+    /// The end of the attempt of a job with this `status` that an event queues again; `None` for
+    /// any other event.
+    pub fn of(event: JobEvent, status: Option<JobStatus>) -> Option<Self> {
+        match (event, status) {
+            (JobEvent::Released { .. }, _) => Some(Self::Released),
+            (JobEvent::HostLost { .. }, _) => Some(Self::HostLost),
+            (JobEvent::RetryRequested, Some(JobStatus::TimedOut)) => Some(Self::TimedOut),
+            (JobEvent::RetryRequested, _) => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
+
+impl JobRecord {
+    /// Milliseconds that the job has waited since it was last queued, or waited before its last
+    /// attempt. Earlier attempts, and the time between them, do not count.
+    pub fn delay_ms(&self, now: Timestamp) -> u64 {
+        let until = self.started_at.or(self.finished_at).unwrap_or(now);
+        until.millis_since(self.queued_at)
+    }
+
+    /// Milliseconds that the last attempt has run, or ran.
+    pub fn execution_ms(&self, now: Timestamp) -> u64 {
+        self.started_at.map_or(0, |start| self.finished_at.unwrap_or(now).millis_since(start))
+    }
+}
+
+/// The jobs that wait on an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Jobs that may start a worker: those that are not low priority.
+    pub jobs: u64,
+    /// When the next job to claim was queued.
+    pub since: Option<Timestamp>,
+    /// Jobs that can be claimed, of any priority.
+    pub claimable: u64,
+}
+
+/// Numbers of an endpoint's jobs by state: now, and since the endpoint was created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobCounts {
+    /// Waiting now.
+    pub in_queue: u64,
+    /// Running now.
+    pub in_progress: u64,
+    /// Completed since the endpoint was created.
+    pub completed: u64,
+    /// Failed or timed out since the endpoint was created.
+    pub failed: u64,
+    /// Queued again since the endpoint was created.
+    pub retried: u64,
+}

@@ -1,0 +1,204 @@
+//! A job's stream as a reader sees it: pages of chunks, and the list that stands in for the
+//! output of a handler that only streamed.
+
+use bytes::{BufMut as _, BytesMut};
+
+use crate::job::payload::Json;
+use crate::job::record::{ChunkPage, JobRecord, StreamPosition};
+use crate::job::state::JobStatus;
+use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
+use crate::store::{JobStore, StoreError};
+
+/// The position at which a reader continues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// After the last chunk that any call delivered.
+    Undelivered,
+    /// At this chunk of the current attempt, whether it was delivered or not.
+    From(u64),
+    /// At this position. When the job has another attempt meanwhile, at the start of that attempt's
+    /// stream.
+    At(StreamPosition),
+}
+
+/// One answer to a reader.
+#[derive(Debug, Clone)]
+pub struct StreamPage {
+    /// The job's status; final only on the page with the last chunk, so that a reader who stops at
+    /// a final status has everything.
+    pub status: JobStatus,
+    /// Why the job is FAILED or TIMED_OUT.
+    pub error: Option<String>,
+    /// The reader asked for a position in the stream of another attempt, whose chunks are deleted:
+    /// this page is at the start of the current attempt's stream.
+    pub is_restart: bool,
+    /// The chunks.
+    pub page: ChunkPage,
+}
+
+/// Lists of at most this size are assembled by the calling task; larger ones, which take
+/// milliseconds, by a thread that may block.
+const JOIN_INLINE_BYTES_MAX: u64 = 256 << 10;
+
+/// The output of a COMPLETED job: the value that its handler returned, or the list of the outputs of its
+/// chunks in place of `null`. `None` if the job was deleted, or the list would be too large.
+///
+/// # Errors
+/// Those of the store.
+pub async fn output_of(
+    store: &dyn JobStore,
+    record: &JobRecord,
+) -> Result<Option<Json>, StoreError> {
+    match store.output(record.id).await? {
+        Some(value) if value.is_null() && record.chunk_count > 0 => {
+            list_of_outputs(store, record).await
+        }
+        other => Ok(other),
+    }
+}
+
+/// The outputs of all chunks of a job as one JSON list, in order. `None` when the list would be
+/// larger than an output may be, while the chunks themselves can still be read, or when the job was
+/// deleted meanwhile.
+///
+/// # Errors
+/// Those of the store.
+pub async fn list_of_outputs(
+    store: &dyn JobStore,
+    job: &JobRecord,
+) -> Result<Option<Json>, StoreError> {
+    let mut list = OutputList::default();
+    while let Some(from) = list.next_needed(job.chunk_count) {
+        let page =
+            store.chunks(job.id, from, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX).await?;
+        list = join(list, page, job.result_bytes).await?;
+    }
+    Ok(list.finish())
+}
+
+/// Adds a page to a list that will have about so many bytes.
+async fn join(
+    mut list: OutputList,
+    page: ChunkPage,
+    list_bytes: u64,
+) -> Result<OutputList, StoreError> {
+    if list_bytes <= JOIN_INLINE_BYTES_MAX {
+        list.add(page);
+        return Ok(list);
+    }
+    let joining = tokio::task::spawn_blocking(move || {
+        list.add(page);
+        list
+    });
+    // The runtime ends, so there is no list.
+    joining.await.map_err(|_| StoreError::Closed)
+}
+
+/// The outputs of all chunks as one JSON list, made page by page.
+#[derive(Debug)]
+pub struct OutputList {
+    items: BytesMut,
+    next: u64,
+    is_over: bool,
+    /// A chunk is missing, or there is no room for it.
+    is_cut: bool,
+}
+
+impl Default for OutputList {
+    fn default() -> Self {
+        let items = BytesMut::from(&b"["[..]);
+        Self { items, next: 0, is_over: false, is_cut: false }
+    }
+}
+
+impl OutputList {
+    /// The chunk that the next page begins with; `None` when no further page is needed.
+    pub fn next_needed(&self, chunk_count: u64) -> Option<u64> {
+        (self.next < chunk_count && !self.is_over).then_some(self.next)
+    }
+
+    /// Adds the requested page. An empty page ends the list without a result: the job was deleted
+    /// meanwhile.
+    pub fn add(&mut self, page: ChunkPage) {
+        (self.is_over, self.is_cut) = (page.chunks.is_empty(), page.chunks.is_empty());
+        self.next = page.next();
+        let bytes = page.chunks.iter().map(|chunk| chunk.output.len() + 1).sum::<usize>();
+        self.items.reserve(bytes.min(OUTPUT_BYTES_MAX) + 1);
+        for chunk in page.chunks {
+            if self.items.len() > 1 {
+                self.items.put_u8(b',');
+            }
+            self.items.put_slice(chunk.output.as_bytes());
+            if self.items.len() >= OUTPUT_BYTES_MAX {
+                (self.is_over, self.is_cut) = (true, true);
+                return;
+            }
+        }
+    }
+
+    /// The list; `None` when it would be larger than an output may be, or when a page was empty.
+    pub fn finish(mut self) -> Option<Json> {
+        if self.is_cut {
+            return None;
+        }
+        self.items.put_u8(b']');
+        Some(Json::from_stored(self.items.freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::job::record::Chunk;
+
+    fn page(first: u64, outputs: &[&str]) -> ChunkPage {
+        let chunk = |text: &&str| Chunk {
+            output: Json::parse((*text).to_owned()).unwrap(),
+            metrics: None,
+            part: None,
+        };
+        ChunkPage { first, chunks: outputs.iter().map(chunk).collect(), ..ChunkPage::default() }
+    }
+
+    #[test]
+    fn an_output_list_is_complete_or_absent() {
+        let list = |pages: &[&[&str]]| {
+            let mut list = OutputList::default();
+            for outputs in pages {
+                list.add(page(list.next_needed(99)?, outputs));
+            }
+            list.finish().map(|list| list.as_str().to_owned())
+        };
+        assert_eq!(list(&[]).as_deref(), Some("[]"));
+        assert_eq!(list(&[&["1", "{}"], &["null"]]).as_deref(), Some("[1,{},null]"));
+        assert_eq!(list(&[&["1"], &[]]), None, "the job was deleted meanwhile");
+        let large = format!("\"{}\"", "x".repeat(OUTPUT_BYTES_MAX / 2));
+        assert_eq!(list(&[&["1"], &[&large], &[&large]]), None, "more than an output may have");
+    }
+
+    #[test]
+    fn a_large_list_is_joined_apart_from_the_calling_task() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+        runtime.unwrap().block_on(async {
+            for (bytes, is_here) in
+                [(JOIN_INLINE_BYTES_MAX, true), (JOIN_INLINE_BYTES_MAX + 1, false)]
+            {
+                // The only thread that may block is busy until the first poll is over.
+                let (go_on, waits) = std::sync::mpsc::channel::<()>();
+                let busy = tokio::task::spawn_blocking(move || waits.recv());
+                let mut joined = Box::pin(join(OutputList::default(), page(0, &["1", "2"]), bytes));
+                let first = joined.as_mut().now_or_never();
+                assert_eq!(first.is_some(), is_here, "{bytes}");
+                go_on.send(()).unwrap();
+                let list = match first {
+                    Some(list) => list,
+                    None => joined.await,
+                };
+                assert_eq!(list.unwrap().finish().unwrap().as_str(), "[1,2]");
+                busy.await.unwrap().unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! The submission of one job, the same for clients and for handlers: its policy is checked, and the store
+//! decides about the bounds of the endpoint's queue and the share of its owner.
+
+use crate::deploy::endpoint::Deployment;
+use crate::id::{CallDepth, JobId, OwnerId, Submission};
+use crate::job::idempotency::Idempotency;
+use crate::job::payload::Json;
+use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
+use crate::job::record::{NewJob, S3Config};
+use crate::job::retention::Retention;
+use crate::job::tags::Tags;
+use crate::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use crate::metrics::endpoint::{RefusedFor, SubmittedBy};
+use crate::store::{JobStore, StoreError, StoreFull, SubmitAnswer};
+use crate::trace::TraceContext;
+
+/// A request of `/run` or `/runsync`, or of a handler.
+#[derive(Debug, Clone)]
+pub struct SubmitRequest {
+    /// The owner of the calling key. For a handler's request: that of the handler's job.
+    pub owner: OwnerId,
+    /// The handler's input.
+    pub input: Json,
+    /// Timeout, ttl and priority, if given.
+    pub policy: PolicyRequest,
+    /// The URL to call when the job ends.
+    pub webhook: Option<String>,
+    /// Object-storage settings for the handler.
+    pub s3_config: Option<S3Config>,
+    /// The operation, and how long its result is kept.
+    pub mode: SubmitMode,
+    /// The hashes by which a duplicate of the submission is recognised.
+    pub idempotency: Option<Idempotency>,
+    /// By which clients find the job.
+    pub tags: Option<Tags>,
+    /// Its position in a distributed trace.
+    pub trace: Option<TraceContext>,
+}
+
+/// The limit that an error of the store reports; `None` for another error.
+fn refused_for(error: &StoreError) -> Option<RefusedFor> {
+    match error {
+        StoreError::Full(StoreFull::Disk(_)) => Some(RefusedFor::DiskFull),
+        StoreError::Full(_) => Some(RefusedFor::QueueFull),
+        _ => None,
+    }
+}
+
+/// An accepted submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its job.
+    pub id: JobId,
+    /// Whether the submission is a duplicate; then its job may have been deleted since.
+    pub is_repeated: bool,
+}
+
+/// The operation that submits a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubmitMode {
+    /// `/run`.
+    Async,
+    /// A call of a handler.
+    Handler(CallDepth),
+    /// `/runsync`.
+    Sync {
+        /// How long the client wants the result to be kept, in milliseconds: the `wait` of the
+        /// call, or 0 without one.
+        kept_ms: u64,
+    },
+}
+
+/// Why a submission was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// A number of the policy is outside its bounds.
+    #[error(transparent)]
+    Policy(#[from] PolicyOutOfBounds),
+    /// The store did not accept the job.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The Idempotency-Key was used for another submission.
+    #[error("this Idempotency-Key was sent before with another operation or body")]
+    KeyReused,
+}
+
+/// Stores a job and returns its id; then the job is on stable storage, and may already run. A duplicate
+/// submission returns the job of the first one.
+///
+/// # Errors
+/// [`SubmitError`]; then nothing was stored.
+pub(crate) async fn submit(
+    store: &dyn JobStore,
+    deployment: &Deployment,
+    request: SubmitRequest,
+    strictness: Strictness,
+) -> Result<Submitted, SubmitError> {
+    let default_timeout_ms = deployment.endpoint.execution_timeout_ms;
+    let policy = request.policy.resolve(default_timeout_ms, strictness)?;
+    let chosen = request.policy.resolve_retention(strictness)?;
+    let (submission, default_ms) = match request.mode {
+        SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
+        SubmitMode::Handler(depth) => (Submission::Handler(depth), RETENTION_ASYNC_MS),
+        SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
+    };
+    let id = JobId::generate(submission, store.shard());
+    let metrics = deployment.incarnation.metrics();
+    let submitted = store
+        .submit(NewJob {
+            id,
+            endpoint: deployment.endpoint.id.clone(),
+            owner: request.owner,
+            input: request.input,
+            policy,
+            retention: Retention { default_ms, chosen: chosen.or(deployment.endpoint.retention) },
+            webhook: request.webhook,
+            s3_config: request.s3_config,
+            may_linger: submission == Submission::Sync,
+            waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
+            idempotency: request.idempotency,
+            incarnation: deployment.incarnation.clone(),
+            tags: request.tags,
+            trace: request.trace,
+        })
+        .await;
+    if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
+        metrics.refused(why);
+    }
+    match submitted? {
+        SubmitAnswer::Queued => {
+            metrics.submitted(match request.mode {
+                SubmitMode::Async => SubmittedBy::Run,
+                SubmitMode::Sync { .. } => SubmittedBy::RunSync,
+                SubmitMode::Handler(_) => SubmittedBy::Handler,
+            });
+            Ok(Submitted { id, is_repeated: false })
+        }
+        SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),
+        SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
+    }
+}

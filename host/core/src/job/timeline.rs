@@ -1,0 +1,262 @@
+//! The timeline of a job: what happened to it, and when.
+//!
+//! Made from times that the store has anyway, so that a job costs nothing more for it: the job's
+//! record, its [earlier attempts](crate::job::record::PastAttempt) if it was queued again, and its
+//! [deliveries](crate::webhook::delivery) if it has a webhook.
+
+pub use gristmill_wire::queue::QueueCause;
+
+use crate::id::WorkerId;
+use crate::job::record::{JobRecord, RequeueCause};
+use crate::job::state::JobStatus;
+use crate::time::Timestamp;
+use crate::webhook::delivery::{Delivery, DeliveryState};
+
+/// One event of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineEntry {
+    /// When it happened.
+    pub at: Timestamp,
+    /// The event.
+    pub event: TimelineEvent,
+}
+
+/// The event of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TimelineEvent {
+    /// The job waits for a worker.
+    Queued {
+        /// Why; `None` if the attempt before is not known any more.
+        cause: Option<QueueCause>,
+    },
+    /// A worker took the job, and its handler began.
+    Started {
+        /// The number of the attempt, from 1 on.
+        attempt: u32,
+        /// The worker; known for the last attempt only.
+        worker: Option<WorkerId>,
+    },
+    /// The job ended.
+    Ended {
+        /// How.
+        status: JobStatus,
+        /// Why it is FAILED or TIMED_OUT; known for the last attempt only.
+        error: Option<String>,
+    },
+    /// The host tried to send the job's webhook.
+    WebhookSent {
+        /// The number of the attempt to send it, from 1 on.
+        attempt: u32,
+        /// The status code of the answer, if there was one.
+        status: Option<u16>,
+    },
+    /// The receiver has accepted the webhook.
+    WebhookDelivered,
+    /// The host does not try to send the webhook any more.
+    WebhookGivenUp {
+        /// Why.
+        error: Option<String>,
+    },
+}
+
+/// The events of a job, and the number of its attempts that are not among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeline {
+    /// The events, oldest first.
+    pub entries: Vec<TimelineEntry>,
+    /// The number of the oldest attempts, whose times are not known any more.
+    pub attempts_omitted: u32,
+}
+
+impl Timeline {
+    /// The timeline of a job with these deliveries.
+    pub fn of(record: &JobRecord, deliveries: &[Delivery]) -> Self {
+        let past = &record.past_attempts;
+        // The last attempt, or the next one, has the number `record.attempt`.
+        let known = u32::try_from(past.len()).unwrap_or(u32::MAX);
+        let attempts_omitted = record.attempt.0.saturating_sub(1).saturating_sub(known);
+        let mut entries = Vec::new();
+        let mut add = |at, event| entries.push(TimelineEntry { at, event });
+        let mut cause = Some(QueueCause::Submitted);
+        if attempts_omitted > 0 {
+            add(record.created_at, TimelineEvent::Queued { cause });
+            cause = None;
+        }
+        let mut attempt = attempts_omitted;
+        for ended in past {
+            attempt += 1;
+            add(ended.queued_at, TimelineEvent::Queued { cause });
+            add(ended.started_at, TimelineEvent::Started { attempt, worker: None });
+            let status = match ended.end {
+                RequeueCause::Failed => Some(JobStatus::Failed),
+                RequeueCause::TimedOut => Some(JobStatus::TimedOut),
+                RequeueCause::Released | RequeueCause::HostLost => None,
+            };
+            if let Some(status) = status {
+                add(ended.ended_at, TimelineEvent::Ended { status, error: None });
+            }
+            cause = Some(cause_after(ended.end));
+        }
+        add(record.queued_at, TimelineEvent::Queued { cause });
+        if let Some(started_at) = record.started_at {
+            let worker = record.worker.clone();
+            add(started_at, TimelineEvent::Started { attempt: attempt + 1, worker });
+        }
+        if let Some(finished_at) = record.finished_at {
+            let (status, error) = (record.status, record.error.clone());
+            add(finished_at, TimelineEvent::Ended { status, error });
+        }
+        for delivery in deliveries {
+            add_delivery(delivery, &mut add);
+        }
+        // Stable: events of one millisecond stay in the order in which they happened.
+        entries.sort_by_key(|entry| entry.at);
+        Self { entries, attempts_omitted }
+    }
+}
+
+fn add_delivery(delivery: &Delivery, add: &mut impl FnMut(Timestamp, TimelineEvent)) {
+    // The first attempts may be those of an earlier version of the host, without times.
+    let known = u32::try_from(delivery.made.len()).unwrap_or(u32::MAX);
+    let first = delivery.attempts.saturating_sub(known) + 1;
+    for (attempt, made) in (first..).zip(&delivery.made) {
+        add(made.at, TimelineEvent::WebhookSent { attempt, status: made.status });
+    }
+    match delivery.state {
+        DeliveryState::Pending { .. } => {}
+        DeliveryState::Delivered { at } => add(at, TimelineEvent::WebhookDelivered),
+        DeliveryState::GivenUp { at } => {
+            add(at, TimelineEvent::WebhookGivenUp { error: delivery.last.error.clone() });
+        }
+    }
+}
+
+/// Why a job is queued again after an attempt that ended like this.
+fn cause_after(end: RequeueCause) -> QueueCause {
+    match end {
+        RequeueCause::Failed | RequeueCause::TimedOut => QueueCause::Retried,
+        RequeueCause::Released => QueueCause::Released,
+        RequeueCause::HostLost => QueueCause::HostLost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::billing::usage::JobUsage;
+    use crate::id::{EndpointId, JobId, ShardId, Submission};
+    use crate::job::record::PastAttempt;
+    use crate::job::state::Claim;
+    use crate::webhook::delivery::{AfterAttempt, DeliveryId, DeliveryOutcome};
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn record(attempt: u32, past_attempts: Vec<PastAttempt>) -> JobRecord {
+        JobRecord {
+            id: JobId::generate(Submission::Async, ShardId(1)),
+            endpoint: EndpointId::new("e").unwrap(),
+            status: JobStatus::Completed,
+            created_at: at(10),
+            queued_at: at(100),
+            started_at: Some(at(110)),
+            finished_at: Some(at(120)),
+            worker: None,
+            retries: 0,
+            error: None,
+            progress: None,
+            attempt: Claim(attempt),
+            chunk_count: 0,
+            result_bytes: 0,
+            chunks_delivered: 0,
+            purge_at: at(1_000),
+            past_attempts,
+            usage: JobUsage::default(),
+            tags: None,
+            trace: None,
+        }
+    }
+
+    /// The timeline in one line: `time event`.
+    fn line(timeline: &Timeline) -> String {
+        let text = |entry: &TimelineEntry| {
+            let event = match &entry.event {
+                TimelineEvent::Queued { cause: Some(cause) } => format!("{cause:?}"),
+                TimelineEvent::Queued { cause: None } => "Queued".to_owned(),
+                TimelineEvent::Started { attempt, .. } => format!("Start{attempt}"),
+                TimelineEvent::Ended { status, .. } => status.to_string(),
+                TimelineEvent::WebhookSent { attempt, status } => {
+                    format!("Sent{attempt}:{}", status.unwrap_or_default())
+                }
+                TimelineEvent::WebhookDelivered => "Delivered".to_owned(),
+                TimelineEvent::WebhookGivenUp { .. } => "GivenUp".to_owned(),
+            };
+            format!("{} {event}", entry.at.as_millis())
+        };
+        timeline.entries.iter().map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    fn past(from: u64, end: RequeueCause) -> PastAttempt {
+        let (queued_at, started_at, ended_at) = (at(from), at(from + 1), at(from + 2));
+        PastAttempt { queued_at, started_at, ended_at, end }
+    }
+
+    #[test]
+    fn attempts_are_numbered_and_say_why_the_job_was_queued() {
+        let mut first = record(1, vec![]);
+        first.queued_at = first.created_at;
+        assert_eq!(line(&Timeline::of(&first, &[])), "10 Submitted, 110 Start1, 120 COMPLETED");
+        let mut waiting = record(1, vec![]);
+        (waiting.status, waiting.queued_at) = (JobStatus::InQueue, at(10));
+        (waiting.started_at, waiting.finished_at) = (None, None);
+        assert_eq!(line(&Timeline::of(&waiting, &[])), "10 Submitted");
+        let ends = [
+            past(10, RequeueCause::HostLost),
+            past(20, RequeueCause::TimedOut),
+            past(30, RequeueCause::Released),
+        ];
+        let timeline = Timeline::of(&record(4, ends.to_vec()), &[]);
+        assert_eq!(timeline.attempts_omitted, 0);
+        assert_eq!(
+            line(&timeline),
+            "10 Submitted, 11 Start1, 20 HostLost, 21 Start2, 22 TIMED_OUT, 30 Retried, \
+             31 Start3, 100 Released, 110 Start4, 120 COMPLETED"
+        );
+    }
+
+    #[test]
+    fn attempts_that_are_not_known_any_more_are_counted() {
+        let timeline = Timeline::of(&record(7, vec![past(30, RequeueCause::Failed)]), &[]);
+        assert_eq!(timeline.attempts_omitted, 5);
+        assert_eq!(
+            line(&timeline),
+            "10 Submitted, 30 Queued, 31 Start6, 32 FAILED, 100 Retried, 110 Start7, 120 COMPLETED"
+        );
+    }
+
+    #[test]
+    fn webhooks_stand_between_the_attempts_of_the_job() {
+        let retried = record(2, vec![past(10, RequeueCause::Failed)]);
+        let pending = |id| Delivery::pending(DeliveryId(id), &retried, "u".to_owned(), 1);
+        let report = |status| DeliveryOutcome { status, error: Some("no".to_owned()) };
+        let again = AfterAttempt::TryAgain { after_ms: 1 };
+        let given_up = pending(1).after(report(None), again, at(13)).after(
+            report(Some(500)),
+            AfterAttempt::GiveUp,
+            at(105),
+        );
+        let delivered = pending(2).after(
+            DeliveryOutcome { status: Some(200), error: None },
+            AfterAttempt::Delivered,
+            at(121),
+        );
+        // The version of the host that made its first attempt kept no times.
+        let older = Delivery { attempts: 2, ..delivered };
+        assert_eq!(
+            line(&Timeline::of(&retried, &[given_up, older])),
+            "10 Submitted, 11 Start1, 12 FAILED, 13 Sent1:0, 100 Retried, 105 Sent2:500, \
+             105 GivenUp, 110 Start2, 120 COMPLETED, 121 Sent2:200, 121 Delivered"
+        );
+    }
+}

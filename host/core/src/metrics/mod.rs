@@ -1,0 +1,5 @@
+//! Counters and durations that operators collect.
+
+pub mod endpoint;
+pub mod instruments;
+pub mod series;

@@ -1,0 +1,12 @@
+//! The rules by which owners, keys and endpoints share the host: calls, permits and disk space.
+//!
+//! All of them are pure logic; the host measures and enforces.
+
+pub(crate) mod disk_accounts;
+pub mod disk_share;
+pub mod disk_space;
+pub mod fair_permits;
+pub mod fair_share;
+pub mod key_shares;
+pub mod rate;
+pub mod tenancy;

@@ -1,0 +1,4 @@
+//! Webhooks: the outbox of their deliveries, and their signatures.
+
+pub mod delivery;
+pub mod signature;

@@ -1,0 +1,150 @@
+//! One instance of a component, with its store. It runs one job, or several jobs of one endpoint
+//! and version if the endpoint reuses instances; between them it is in `idle`.
+//!
+//! A fault of a handler ends with its instance: an instance that trapped, reached a limit or was
+//! stopped runs no further job.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_core::deploy::endpoint::Metering;
+use gristmill_core::runtime::{Attempt, AttemptSink};
+use wasmtime::{Result, Store};
+
+use crate::artifacts::artifacts::Loaded;
+use crate::attempt::deadline::Watch;
+use crate::attempt::state::{State, store};
+use crate::bindings::Handler;
+use crate::bindings::exports::gristmill::handler::run::{Error, Job};
+use crate::bindings::gristmill::handler::types::Failure;
+
+/// Divisor of the memory limit: an instance that holds more than this part runs no further job, so
+/// that a handler with a leak does not fail an innocent job.
+const KEPT_MEMORY_PART: u64 = 2;
+
+/// The precision of the fuel of a job that is ended while it computes. The engine counts in a
+/// register, and stores the count at each call and return; a loop without either is interrupted
+/// each time it has burned this much. The bill of a job that is ended in such a loop, by its
+/// deadline, a stop or a trap, lacks at most this amount. Handlers burn it in 1.2 to 5 ms, so the
+/// interruption (about 1 µs) costs less than 0.1 %, and most jobs end before the first.
+const FUEL_COUNTED_EACH: u64 = 20_000_000;
+
+/// An instance: it exists from before its handler is instantiated until after its last job.
+pub(crate) struct Instance {
+    store: Store<State>,
+    loaded: Arc<Loaded>,
+    handler: Option<Handler>,
+    jobs: u32,
+}
+
+impl Instance {
+    /// An instance whose handler is still to be instantiated.
+    ///
+    /// # Errors
+    /// When its store cannot be allocated.
+    pub(crate) fn new(loaded: Arc<Loaded>, state: State) -> Result<Self> {
+        let store = store(&loaded.engine.engine, state)?;
+        let mut instance = Self { store, loaded, handler: None, jobs: 0 };
+        if instance.counts_fuel() {
+            instance.store.fuel_async_yield_interval(Some(FUEL_COUNTED_EACH))?;
+        }
+        instance.refuel()?;
+        Ok(instance)
+    }
+
+    /// Prepares the next attempt.
+    ///
+    /// # Errors
+    /// An error of the engine if it does not count fuel, which no known case causes.
+    pub(crate) fn begin(
+        &mut self,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+    ) -> Result<()> {
+        self.store.data_mut().begin(attempt, sink, watch);
+        self.refuel()
+    }
+
+    /// Gives the attempt its fuel, if the engine counts it.
+    fn refuel(&mut self) -> Result<()> {
+        if self.counts_fuel() {
+            let fuel = self.store.data().fuel_max();
+            self.store.set_fuel(fuel)?;
+        }
+        Ok(())
+    }
+
+    fn counts_fuel(&self) -> bool {
+        self.loaded.engine.kind.metering == Metering::Fuel
+    }
+
+    /// Runs the job of its attempt; sets `ready` once the handler can begin.
+    ///
+    /// # Errors
+    /// A trap, a limit or an exit.
+    pub(crate) async fn handle(
+        &mut self,
+        ready: &mut Option<Instant>,
+    ) -> Result<Result<String, Error>> {
+        self.jobs += 1;
+        let attempt = &self.store.data().attempt;
+        let job = Job { id: attempt.job.to_string(), input: attempt.input.as_str().to_owned() };
+        let handler = match self.handler.take() {
+            Some(handler) => handler,
+            None => match self.start().await? {
+                Ok(handler) => handler,
+                Err(failure) => return Ok(Err(Error::Failed(failure))),
+            },
+        };
+        *ready = Some(Instant::now());
+        let handled = handler.gristmill_handler_run().call_handle(&mut self.store, &job).await?;
+        // Only for a handler that returned: any other is not called again.
+        self.handler = Some(handler);
+        Ok(handled)
+    }
+
+    /// Instantiates and initialises the handler.
+    async fn start(&mut self) -> Result<Result<Handler, Failure>> {
+        let component = &self.loaded.component;
+        match component.start(&mut self.store).await? {
+            Ok(instance) => Ok(Ok(component.indices.load(&mut self.store, &instance)?)),
+            Err(reason) => Ok(Err(Failure {
+                message: format!("the handler could not be initialized: {reason}"),
+                details: None,
+            })),
+        }
+    }
+
+    /// How long it waits for another job after this one; `None`: it ends.
+    pub(crate) fn waits(&self) -> Option<Duration> {
+        let state = self.store.data();
+        let kept_max = state.limiter.memory_bytes_max() / KEPT_MEMORY_PART;
+        let is_fit =
+            self.handler.is_some() && !state.retired && state.limiter.memory_bytes() <= kept_max;
+        let reuse = state.attempt.deployment.endpoint.reuse;
+        is_fit.then(|| reuse.waits_after(self.jobs)).flatten()
+    }
+
+    /// Drops the state of the ended attempt.
+    pub(crate) fn end(&mut self) {
+        self.store.data_mut().end();
+    }
+
+    /// The host's state.
+    pub(crate) fn state(&self) -> &State {
+        self.store.data()
+    }
+
+    /// Whether traps include its stack.
+    pub(crate) fn explains_traps(&self) -> bool {
+        self.loaded.engine.kind.explains_traps
+    }
+
+    /// The fuel that its attempt has burned, up to [`FUEL_COUNTED_EACH`] too little if it was ended
+    /// in a loop; `None` when the engine does not count.
+    pub(crate) fn fuel(&self) -> Option<u64> {
+        let left = || self.store.get_fuel().unwrap_or(0);
+        self.counts_fuel().then(|| self.store.data().fuel_max().saturating_sub(left()))
+    }
+}

@@ -1,0 +1,247 @@
+//! The end of an attempt in one sentence for the job's submitter.
+
+use gristmill_core::job::payload::Json;
+use gristmill_core::limits::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, FailureReason, Usage};
+use wasmtime::component::ResourceTableError;
+use wasmtime::{Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use crate::attempt::deadline::Halt;
+use crate::attempt::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
+use crate::bindings::exports::gristmill::handler::run::Error;
+use crate::bindings::gristmill::handler::types::Failure;
+use crate::compile::component::causes;
+use crate::disk::Files;
+use crate::engine::STACK_BYTES_MAX;
+
+/// How the call of a handler ended.
+#[derive(Debug)]
+pub(crate) enum CallEnd {
+    /// It returned.
+    Returned(Result<String, Error>),
+    /// It trapped, reached a limit, or exited.
+    Trapped(wasmtime::Error),
+    /// It was stopped while it waited.
+    Halted(Halt),
+}
+
+/// Constructors of reports for attempts without usage.
+pub(crate) trait ReportExt {
+    /// Failed for a reason of the host, with this sentence.
+    fn failed(error: String) -> Self;
+    /// Ended from outside.
+    fn halted(halt: Halt) -> Self;
+}
+
+impl ReportExt for AttemptReport {
+    fn failed(error: String) -> Self {
+        let end = AttemptEnd::Failed { reason: FailureReason::Host, error };
+        Self { end, usage: Usage::default() }
+    }
+
+    fn halted(halt: Halt) -> Self {
+        Self { end: halted(halt), usage: Usage::default() }
+    }
+}
+
+/// The end of an attempt, from the end of its call.
+pub(crate) fn attempt_end(end: CallEnd, state: &State) -> AttemptEnd {
+    let is_stopping = state.watch.is_stopping();
+    match end {
+        CallEnd::Halted(halt) => halted(halt),
+        CallEnd::Trapped(error) => match (error.downcast_ref::<Trap>(), state.watch.halt()) {
+            (Some(Trap::Interrupt), Some(halt)) => halted(halt),
+            _ if is_stopping => AttemptEnd::Stopped,
+            _ => failed(trapped(&error, state)),
+        },
+        // Even after a stop: the work is done, and the caller that stopped it decides.
+        CallEnd::Returned(Ok(output)) => returned(output),
+        // An error after a stop is most likely its effect, and irrelevant for the job.
+        CallEnd::Returned(Err(_)) if is_stopping => AttemptEnd::Stopped,
+        CallEnd::Returned(Err(error)) => failed(handler_error(error, state)),
+    }
+}
+
+/// A reason with its sentence.
+type Cause = (FailureReason, String);
+
+fn handler_error(error: Error, state: &State) -> Cause {
+    match error {
+        Error::InvalidInput(failure) => {
+            (FailureReason::InvalidInput, format!("invalid input: {}", sentence(failure)))
+        }
+        // A handler that caught a failed allocation does not know the cause; nor does a handler
+        // whose write failed, since its C library hides the reason.
+        Error::Failed(failure) => match memory_limit(state).or_else(|| space_limit(state)) {
+            Some((reason, limit)) => (reason, format!("{} ({limit})", sentence(failure))),
+            None => (FailureReason::Handler, sentence(failure)),
+        },
+        Error::Cancelled => {
+            let error = "the handler reported a cancellation, but the job was not cancelled";
+            (FailureReason::Handler, error.to_owned())
+        }
+    }
+}
+
+/// The message that the memory limit was exceeded, if the handler's last allocation was refused.
+fn memory_limit(state: &State) -> Option<Cause> {
+    let limiter = &state.limiter;
+    let size = Size(limiter.memory_bytes_max());
+    let error = || format!("memory limit of {size} exceeded");
+    limiter.hit_memory_limit().then(|| (FailureReason::MemoryLimit, error()))
+}
+
+/// The message that there was no space, if a write of the handler failed for that reason.
+fn space_limit(state: &State) -> Option<Cause> {
+    let was_full = state.files.as_ref().is_some_and(Files::was_full);
+    let error = || "a file could not grow: no space left on device".to_owned();
+    was_full.then(|| (FailureReason::NoSpace, error()))
+}
+
+fn halted(halt: Halt) -> AttemptEnd {
+    match halt {
+        Halt::Deadline => AttemptEnd::DeadlineReached,
+        Halt::Stopped => AttemptEnd::Stopped,
+    }
+}
+
+fn returned(output: String) -> AttemptEnd {
+    let bytes = output.len();
+    let reason = FailureReason::InvalidOutput;
+    if bytes > OUTPUT_BYTES_MAX {
+        let error = format!("output is {bytes} bytes, limit: {OUTPUT_BYTES_MAX} bytes");
+        return failed((reason, error));
+    }
+    match Json::parse(output) {
+        Ok(output) => AttemptEnd::Returned(output),
+        Err(error) => failed((reason, format!("handler returned invalid JSON: {error}"))),
+    }
+}
+
+fn failed((reason, mut error): Cause) -> AttemptEnd {
+    error.truncate(error.floor_char_boundary(ERROR_BYTES_MAX));
+    AttemptEnd::Failed { reason, error }
+}
+
+fn sentence(failure: Failure) -> String {
+    match failure.details {
+        Some(details) => format!("{} (details: {details})", failure.message),
+        None => failure.message,
+    }
+}
+
+fn trapped(error: &wasmtime::Error, state: &State) -> Cause {
+    let trap = |error| (FailureReason::Trap, error);
+    if let Some(I32Exit(status)) = error.downcast_ref() {
+        // Handlers can report only whether they succeeded: `exit` of WASI 0.2 has no number.
+        let how = if *status == 0 { "with success" } else { "with a failure" };
+        return memory_limit(state)
+            .unwrap_or_else(|| trap(format!("handler exited {how} before returning a result")));
+    }
+    let location = location(error);
+    match error.downcast_ref() {
+        Some(Trap::OutOfFuel) => {
+            let error = format!("fuel limit of {} exceeded", state.fuel_max());
+            (FailureReason::FuelLimit, error)
+        }
+        Some(Trap::StackOverflow) => {
+            let stack = Size(STACK_BYTES_MAX as u64);
+            trap(format!("stack overflow: handler used more than {stack} of stack{location}"))
+        }
+        Some(Trap::UnreachableCodeReached) => memory_limit(state)
+            .unwrap_or_else(|| trap(aborted(&state.log.stderr_tail(), &location))),
+        Some(wasm) => memory_limit(state).unwrap_or_else(|| {
+            let text = wasm.to_string();
+            let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
+            trap(format!("handler trapped: {text}{location}"))
+        }),
+        None => memory_limit(state).unwrap_or_else(|| (FailureReason::Host, host_refused(error))),
+    }
+}
+
+/// A panic or an abort. The handler's last output on standard error usually has the reason.
+fn aborted(stderr: &str, location: &str) -> String {
+    match stderr.rfind("panicked at ") {
+        Some(at) => {
+            let panic = stderr.get(at..).unwrap_or(stderr);
+            format!("handler {panic}")
+        }
+        None if stderr.is_empty() => format!("handler aborted (`unreachable` executed{location})"),
+        None => format!("handler aborted: {stderr}"),
+    }
+}
+
+/// A host function, or the passing of its arguments, ended the call.
+fn host_refused(error: &wasmtime::Error) -> String {
+    let text = causes(error);
+    // Most of these errors' types are private to wasmtime; tests check the texts.
+    if matches!(error.downcast_ref(), Some(ResourceTableError::Full))
+        || text.contains("store handle limit exceeded")
+    {
+        return format!("handler holds more than {HANDLES_MAX} handles");
+    }
+    if text.contains("fuel allocated for hostcalls has been exhausted") {
+        let max = Size(HOST_CALL_BYTES_MAX as u64);
+        let output = Size(OUTPUT_BYTES_MAX as u64);
+        return format!(
+            "handler passed more than {max} to the host at once; an output may have {output}"
+        );
+    }
+    format!("handler failed in a host call: {text}")
+}
+
+/// The location of a trap, if the component still has readable names.
+fn location(error: &wasmtime::Error) -> String {
+    const NAME_BYTES_MAX: usize = 80;
+    let frame = error.downcast_ref::<WasmBacktrace>().and_then(|trace| trace.frames().first());
+    frame
+        .and_then(|frame| frame.func_name())
+        // Mangled names are not helpful.
+        .filter(|name| name.len() <= NAME_BYTES_MAX && !name.starts_with('_'))
+        .map(|name| format!(", in `{name}`"))
+        .unwrap_or_default()
+}
+
+/// A size in readable form.
+struct Size(u64);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const MIB: u64 = 1 << 20;
+        if self.0.is_multiple_of(MIB) {
+            write!(f, "{} MiB", self.0 / MIB)
+        } else {
+            write!(f, "{} bytes", self.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_reported_with_its_message() {
+        let stderr = "starting thread 'main' (1) panicked at src/lib.rs:5:9: boom";
+        assert_eq!(aborted(stderr, ""), "handler panicked at src/lib.rs:5:9: boom");
+        assert_eq!(aborted("assertion failed", ", in `f`"), "handler aborted: assertion failed");
+        assert_eq!(aborted("", ", in `f`"), "handler aborted (`unreachable` executed, in `f`)");
+    }
+
+    #[test]
+    fn details_follow_the_message_and_long_errors_are_cut() {
+        let details = Some("{\"a\":1}".to_owned());
+        let failure = Failure { message: "no flour".to_owned(), details };
+        assert_eq!(sentence(failure), "no flour (details: {\"a\":1})");
+        let long = (FailureReason::Handler, "é".repeat(ERROR_BYTES_MAX));
+        let AttemptEnd::Failed { error, .. } = failed(long) else { panic!() };
+        assert_eq!(error.len(), ERROR_BYTES_MAX);
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(Size(256 << 20).to_string(), "256 MiB");
+        assert_eq!(Size(65_537).to_string(), "65537 bytes");
+    }
+}

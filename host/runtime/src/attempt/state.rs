@@ -1,0 +1,200 @@
+//! The host's state of a running handler: one [`State`] per store, one store per instance.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::Chunk;
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
+use gristmill_core::runtime::{Attempt, AttemptSink, LogLevel, SinkClosed};
+use wasmtime::component::ResourceTable;
+use wasmtime::{Engine, Result, Store};
+use wasmtime_wasi::p2::pipe::ClosedInputStream;
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
+
+use crate::attempt::deadline::{Watch, Watched, watch_epochs};
+use crate::attempt::limiter::Limiter;
+use crate::attempt::log::{AttemptLog, StdStream};
+use crate::attempt::stdio::LogStream;
+use crate::disk::Files;
+use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
+
+/// Most bytes that the host copies out of a handler in one call, in either direction of the
+/// contract: the largest output, and room for other values beside it.
+pub(crate) const HOST_CALL_BYTES_MAX: usize = OUTPUT_BYTES_MAX + (4 << 20);
+
+/// Most resource handles (streams, pollables, requests, …) of a job; one more ends the call with an
+/// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] for each, so 32 MiB for a job in total.
+pub(crate) const HANDLES_MAX: usize = 1_024;
+
+/// Most random bytes that a handler gets in one call.
+const RANDOM_BYTES_MAX: u64 = 64 << 10;
+
+/// Fuel per millisecond of timeout when the endpoint sets no budget. Handlers burn 4 to 16 million
+/// a millisecond, so the timeout always comes first and the figure is only counted.
+const FUEL_PER_MS: u64 = 20_000_000;
+
+/// The host's state of one instance, and of its present attempt.
+pub(crate) struct State {
+    pub(crate) attempt: Attempt,
+    pub(crate) sink: Arc<dyn AttemptSink>,
+    pub(crate) log: Arc<AttemptLog>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) limiter: Limiter,
+    pub(crate) egress: JobEgress,
+    /// Its files, if it has any.
+    pub(crate) files: Option<Files>,
+    /// Chunks emitted, and their bytes.
+    pub(crate) chunks: u64,
+    pub(crate) emitted_bytes: u64,
+    /// Calls of other endpoints.
+    pub(crate) calls: u32,
+    /// Whether the handler requested that its instance runs no further job.
+    pub(crate) retired: bool,
+    pub(crate) table: ResourceTable,
+    wasi: WasiCtx,
+    http: WasiHttpCtx,
+}
+
+impl State {
+    /// The state of an attempt that is about to start.
+    pub(crate) fn new(
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+        egress: Arc<Egress>,
+        files: Option<Files>,
+    ) -> Self {
+        let log = Arc::new(AttemptLog::new(sink.clone()));
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(HANDLES_MAX);
+        let mut http = WasiHttpCtx::new();
+        http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
+        Self {
+            limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
+            egress: JobEgress::new(egress, &attempt),
+            files,
+            wasi: wasi(&attempt, &log),
+            attempt,
+            sink,
+            log,
+            watch,
+            chunks: 0,
+            emitted_bytes: 0,
+            calls: 0,
+            retired: false,
+            table,
+            http,
+        }
+    }
+
+    /// Prepares the next attempt of the same instance.
+    pub(crate) fn begin(
+        &mut self,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+        watch: Arc<Watch>,
+    ) {
+        self.limiter.begin();
+        self.egress.begin(&attempt);
+        if let Some(files) = &self.files {
+            files.begin();
+        }
+        self.log.begin(sink.clone());
+        (self.chunks, self.emitted_bytes, self.calls) = (0, 0, 0);
+        self.attempt = attempt;
+        self.sink = sink;
+        self.watch = watch;
+    }
+
+    /// Drops the state of the ended attempt, while the instance is idle.
+    pub(crate) fn end(&mut self) {
+        self.egress.end();
+        let no_sink: Arc<dyn AttemptSink> = Arc::new(NoSink);
+        self.log.begin(no_sink.clone());
+        self.sink = no_sink;
+        self.attempt.input = Json::null();
+        self.attempt.s3_config = None;
+        self.attempt.trace = None;
+    }
+
+    /// The fuel that this attempt may burn.
+    pub(crate) fn fuel_max(&self) -> u64 {
+        let derived = self.attempt.timeout_ms.saturating_mul(FUEL_PER_MS);
+        self.attempt.deployment.endpoint.limits.fuel_max.unwrap_or(derived)
+    }
+}
+
+impl Watched for State {
+    fn watch(&self) -> &Watch {
+        &self.watch
+    }
+}
+
+/// The WASI surroundings of a handler: its arguments, its environment, clocks, random numbers and
+/// output streams that become its log. Sockets and name lookup are linked, since some languages
+/// always import them, and all their calls are refused. Files are served by `disk`, not by
+/// wasmtime.
+fn wasi(attempt: &Attempt, log: &Arc<AttemptLog>) -> WasiCtx {
+    let mut wasi = WasiCtxBuilder::new();
+    wasi.stdin(ClosedInputStream)
+        .stdout(LogStream { stream: StdStream::Out, log: log.clone() })
+        .stderr(LogStream { stream: StdStream::Err, log: log.clone() })
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .max_random_size(RANDOM_BYTES_MAX);
+    for argument in attempt.deployment.arguments() {
+        wasi.arg(argument);
+    }
+    for (name, value) in attempt.deployment.environment() {
+        wasi.env(name, value);
+    }
+    wasi.build()
+}
+
+/// A store for one instance, with all its limits except fuel.
+///
+/// # Errors
+/// When the store cannot be allocated.
+pub(crate) fn store(engine: &Engine, state: State) -> Result<Store<State>> {
+    let mut store = Store::try_new(engine, state)?;
+    store.limiter(|state| &mut state.limiter);
+    store.set_hostcall_fuel(HOST_CALL_BYTES_MAX);
+    store.set_max_component_handles(HANDLES_MAX);
+    watch_epochs(&mut store);
+    Ok(store)
+}
+
+/// The sink of an instance without a job.
+struct NoSink;
+
+#[async_trait]
+impl AttemptSink for NoSink {
+    async fn emit(&self, _: Vec<Chunk>) -> std::result::Result<(), SinkClosed> {
+        Err(SinkClosed)
+    }
+
+    fn progress(&self, _: Json) {}
+
+    fn log(&self, _: LogLevel, _: &str) {}
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl WasiHttpView for State {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.egress }
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("attempt", &self.attempt).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,388 @@
+//! The requirements for a component to run here, and the interfaces of this host. A component that
+//! does not meet them is refused at the upload, with a sentence that names the fault.
+
+use gristmill_core::catalog::Producers;
+use serde::{Deserialize, Serialize};
+use wasmtime::component::types::{self, ComponentItem};
+use wasmtime::component::{
+    Component, ComponentExportIndex, HasSelf, Instance, InstancePre, Linker, TypedFunc,
+};
+use wasmtime::{Engine, Result, Store};
+
+use crate::attempt::limiter::{MEMORIES_MAX, TABLES_MAX};
+use crate::attempt::state::State;
+use crate::bindings::{Handler, HandlerIndices};
+use crate::compile::producers::producers;
+use crate::egress::bound_heads;
+use crate::host_fns::filesystem;
+
+/// The export of a handler.
+const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
+
+/// The export of a handler with an initialisation, which runs once in each instance.
+const LIFECYCLE_EXPORT: &str = "gristmill:handler/lifecycle@0.1.0";
+
+/// Number of first bytes that show whether a file may be a component.
+pub(crate) const PREAMBLE_BYTES: usize = 8;
+
+/// Most imports, and most exports, of a component: its record keeps their names, and refusals list
+/// them. This host provides about thirty in total.
+const NAMES_MAX: u32 = 256;
+
+/// Longest of these names, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+/// All packages and interfaces that a component may import. The list is only for the wording of
+/// refusals; the linker decides about its entries.
+const PROVIDED: [(&str, &str, &[&str]); 8] = [
+    ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http", "endpoints"]),
+    ("wasi:io", "0.2", &["error", "poll", "streams"]),
+    ("wasi:clocks", "0.2", &["monotonic-clock", "wall-clock"]),
+    ("wasi:random", "0.2", &["random", "insecure", "insecure-seed"]),
+    (
+        "wasi:cli",
+        "0.2",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    ("wasi:filesystem", "0.2", &["types", "preopens"]),
+    (
+        "wasi:sockets",
+        "0.2",
+        &[
+            "network",
+            "instance-network",
+            "ip-name-lookup",
+            "tcp",
+            "tcp-create-socket",
+            "udp",
+            "udp-create-socket",
+        ],
+    ),
+    ("wasi:http", "0.2", &["types", "outgoing-handler"]),
+];
+
+/// The imports and exports of an accepted component, as `namespace:package/interface@version`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ComponentInfo {
+    /// Its imports.
+    pub(crate) imports: Vec<String>,
+    /// Its exports.
+    pub(crate) exports: Vec<String>,
+    /// The tools that made it.
+    pub(crate) producers: Producers,
+}
+
+/// Why bytes are not a component that can run here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RejectedComponent {
+    /// No bytes.
+    #[error("the file is empty")]
+    Empty,
+    /// Not WebAssembly at all.
+    #[error("the file is not WebAssembly: it does not begin with the bytes of a component")]
+    NotWasm,
+    /// A core module, as `wasm32-unknown-unknown` or `wasm32-wasip1` builds it.
+    #[error(
+        "the file is a core WebAssembly module, not a component: build it for `wasm32-wasip2`, or \
+         wrap it with `wasm-tools component new`"
+    )]
+    CoreModule,
+    /// A component that is broken, or that uses a feature which is switched off.
+    #[error("not a valid component: {0}")]
+    Invalid(String),
+    /// It imports something that this host does not have.
+    #[error("component imports `{0}`, which this host does not provide")]
+    UnknownImport(String),
+    /// It imports an interface that this host has with another type, for example of a later
+    /// version.
+    #[error("component imports `{import}`, which this host provides differently: {difference}")]
+    MismatchedImport {
+        /// The import.
+        import: String,
+        /// The difference.
+        difference: String,
+    },
+    /// It is not a handler.
+    #[error(
+        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}"
+    )]
+    NoHandler(String),
+    /// Its handler has another type.
+    #[error("component exports `{HANDLER_EXPORT}` with another type: {0}")]
+    MismatchedHandler(String),
+    /// Its initialisation has another type.
+    #[error(
+        "component exports `{LIFECYCLE_EXPORT}`, but its `init` is not `func() -> result<_, string>`"
+    )]
+    MismatchedInit,
+    /// It has more parts than one job may have.
+    #[error("component needs {count} {what}, limit: {max}")]
+    TooManyParts {
+        /// Memories, tables, imports or exports.
+        what: String,
+        /// The number that it needs.
+        count: u32,
+        /// The bound for a job.
+        max: u32,
+    },
+    /// A sandbox has no room for it.
+    #[error("component does not fit into a sandbox: {0}")]
+    DoesNotFit(String),
+    /// Compiling it exceeded a limit.
+    #[error("component could not be compiled within its limits: {0}")]
+    TooExpensive(String),
+}
+
+/// Checks the first bytes, so that a file that is certainly not a component is refused at no cost.
+///
+/// # Errors
+/// [`RejectedComponent::Empty`], [`RejectedComponent::NotWasm`] and
+/// [`RejectedComponent::CoreModule`].
+pub(crate) fn check_preamble(bytes: &[u8]) -> Result<(), RejectedComponent> {
+    match bytes {
+        [] => Err(RejectedComponent::Empty),
+        // Magic, then version and layer as 16-bit numbers; layer 1 is a component.
+        [0, b'a', b's', b'm', _, _, 1, 0, ..] => Ok(()),
+        [0, b'a', b's', b'm', _, _, 0, 0, ..] => Err(RejectedComponent::CoreModule),
+        _ => Err(RejectedComponent::NotWasm),
+    }
+}
+
+/// Compiles a component and checks that it can run here. Takes up to minutes of processor time and
+/// hundreds of MiB for an untrusted upload: see `compile`.
+///
+/// # Errors
+/// [`RejectedComponent`] with the first fault.
+pub(crate) fn inspect(
+    engine: &Engine,
+    bytes: &[u8],
+) -> Result<(Component, ComponentInfo), RejectedComponent> {
+    check_preamble(bytes)?;
+    let component = Component::from_binary(engine, bytes)
+        .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
+    let info = ComponentInfo { producers: producers(bytes), ..names(engine, &component) };
+    check_names(&info)?;
+    if let Some(import) = info.imports.iter().find(|import| !is_provided(import)) {
+        return Err(RejectedComponent::UnknownImport(import.clone()));
+    }
+    let Some(resources) = component.resources_required() else {
+        // Only a component that imports core modules has none, and those are not provided.
+        return Err(RejectedComponent::Invalid("it imports a core module".to_owned()));
+    };
+    let parts = [
+        ("memories", resources.num_memories, MEMORIES_MAX),
+        ("tables", resources.num_tables, TABLES_MAX),
+    ];
+    for (what, count, max) in parts {
+        check_count(what, count, max)?;
+    }
+    let linker = linker(engine).map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
+    prepare(&linker, &component, &info)?;
+    Ok((component, info))
+}
+
+fn check_names(info: &ComponentInfo) -> Result<(), RejectedComponent> {
+    for (what, names) in [("imports", &info.imports), ("exports", &info.exports)] {
+        check_count(what, u32::try_from(names.len()).unwrap_or(u32::MAX), NAMES_MAX)?;
+        if let Some(long) = names.iter().map(String::len).find(|bytes| *bytes > NAME_BYTES_MAX) {
+            let sentence =
+                format!("a name of its {what} has {long} bytes, limit: {NAME_BYTES_MAX} bytes");
+            return Err(RejectedComponent::Invalid(sentence));
+        }
+    }
+    Ok(())
+}
+
+fn check_count(what: &str, count: u32, max: u32) -> Result<(), RejectedComponent> {
+    if count > max {
+        return Err(RejectedComponent::TooManyParts { what: what.to_owned(), count, max });
+    }
+    Ok(())
+}
+
+/// A component that is ready to be instantiated.
+pub(crate) struct Prepared {
+    pub(crate) pre: InstancePre<State>,
+    /// The indices of its handler.
+    pub(crate) indices: HandlerIndices,
+    /// The index of its initialisation, if it has one.
+    pub(crate) init: Option<ComponentExportIndex>,
+}
+
+impl Prepared {
+    /// A new, initialised instance; or the error of its initialisation.
+    ///
+    /// # Errors
+    /// A trap, a limit or an exit.
+    pub(crate) async fn start(
+        &self,
+        store: &mut Store<State>,
+    ) -> Result<std::result::Result<Instance, String>> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        let Some(init) = &self.init else { return Ok(Ok(instance)) };
+        let init: TypedFunc<(), (std::result::Result<(), String>,)> =
+            instance.get_typed_func(&mut *store, init)?;
+        let (outcome,) = init.call_async(store, ()).await?;
+        Ok(outcome.map(|()| instance))
+    }
+}
+
+/// Links a component with its imports.
+///
+/// # Errors
+/// [`RejectedComponent`] when the host does not match its imports, which [`inspect`] has ruled out
+/// unless the host has changed since.
+pub(crate) fn prepare(
+    linker: &Linker<State>,
+    component: &Component,
+    info: &ComponentInfo,
+) -> Result<Prepared, RejectedComponent> {
+    let pre = linker.instantiate_pre(component).map_err(|error| mismatch(&error, info))?;
+    let is_handler = |export: &&String| export.starts_with("gristmill:handler/run@0.1.");
+    if info.exports.iter().find(is_handler).is_none() {
+        let exports = match info.exports.as_slice() {
+            [] => "none".to_owned(),
+            exports => exports.join(", "),
+        };
+        return Err(RejectedComponent::NoHandler(exports));
+    }
+    let indices = HandlerIndices::new(&pre)
+        .map_err(|error| RejectedComponent::MismatchedHandler(causes(&error)))?;
+    Ok(Prepared { pre, indices, init: init(component)? })
+}
+
+fn init(component: &Component) -> Result<Option<ComponentExportIndex>, RejectedComponent> {
+    let Some(lifecycle) = component.get_export_index(None, LIFECYCLE_EXPORT) else {
+        return Ok(None);
+    };
+    let is_init = |function: &types::ComponentFunc| {
+        let mut results = function.results();
+        let is_outcome = match (results.next(), results.next()) {
+            (Some(types::Type::Result(outcome)), None) => {
+                outcome.ok().is_none() && outcome.err() == Some(types::Type::String)
+            }
+            _ => false,
+        };
+        function.params().len() == 0 && is_outcome
+    };
+    match component.get_export(Some(&lifecycle), "init") {
+        Some((ComponentItem::ComponentFunc(function), init)) if is_init(&function) => {
+            Ok(Some(init))
+        }
+        _ => Err(RejectedComponent::MismatchedInit),
+    }
+}
+
+/// The names of a component's imports and exports; a compiled component has no producers.
+pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
+    let kind = component.component_type();
+    let text = |(name, _): (&str, ComponentItem)| name.to_owned();
+    ComponentInfo {
+        imports: kind.imports(engine).map(|(name, item)| text((name, item.ty))).collect(),
+        exports: kind.exports(engine).map(|(name, item)| text((name, item.ty))).collect(),
+        producers: Producers::default(),
+    }
+}
+
+/// All imports of handlers: their world, and WASI 0.2. All of WASI is linked, since some languages
+/// always import all of it; functions that handlers may not use return an error.
+///
+/// # Errors
+/// When two of the parts define the same name.
+pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    Handler::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    bound_heads(&mut linker)?;
+    filesystem::add_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+fn is_provided(import: &str) -> bool {
+    let (name, version) = import.split_once('@').unwrap_or((import, ""));
+    let (package, interface) = name.split_once('/').unwrap_or((name, ""));
+    PROVIDED.iter().any(|(provided, track, interfaces)| {
+        let rest = version.strip_prefix(track);
+        *provided == package
+            && interfaces.contains(&interface)
+            && rest.is_some_and(|patch| patch.starts_with('.') && !patch.contains('-'))
+    })
+}
+
+fn mismatch(error: &wasmtime::Error, info: &ComponentInfo) -> RejectedComponent {
+    let text = error.to_string();
+    let named = info.imports.iter().find(|import| text.contains(&format!("`{import}`")));
+    match named {
+        Some(import) => RejectedComponent::MismatchedImport {
+            import: import.clone(),
+            difference: join_causes(error.chain().skip(1)),
+        },
+        None => RejectedComponent::Invalid(causes(error)),
+    }
+}
+
+/// An error and its causes on one line, without backtraces.
+pub(crate) fn causes(error: &wasmtime::Error) -> String {
+    join_causes(error.chain())
+}
+
+fn join_causes<'a>(causes: impl Iterator<Item = &'a (dyn std::error::Error + 'static)>) -> String {
+    const TEXT_BYTES_MAX: usize = 500;
+    const BACKTRACE: &str = "error while executing at wasm backtrace";
+    let texts: Vec<_> = causes
+        .map(|cause| cause.to_string().lines().collect::<Vec<_>>().join(" "))
+        .filter(|text| !text.is_empty() && !text.starts_with(BACKTRACE))
+        .collect();
+    let mut text = texts.join(": ");
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::deploy::endpoint::Metering;
+
+    use super::*;
+    use crate::engine::{Kind, compile_engine};
+
+    /// A component that imports nothing but this name, as an instance without members.
+    fn importer(name: &str) -> Vec<u8> {
+        wat::parse_str(format!("(component (import \"{name}\" (instance)))")).unwrap()
+    }
+
+    #[test]
+    fn versions_of_one_track_are_provided_and_no_other() {
+        let kind = Kind { metering: Metering::Epoch, explains_traps: false };
+        let engine = compile_engine(kind).unwrap();
+        let refusal = |name: &str| inspect(&engine, &importer(name)).err().unwrap();
+        for known in ["wasi:io/poll@0.2.0", "wasi:io/poll@0.2.99", "gristmill:handler/log@0.1.7"] {
+            // The only reason for the refusal is that it exports nothing.
+            assert!(matches!(refusal(known), RejectedComponent::NoHandler(_)), "{known}");
+        }
+        for unknown in [
+            "wasi:io/poll@0.3.0",
+            "wasi:io/poll@0.2.0-rc-1",
+            "wasi:io/poll@0.20.0",
+            "wasi:io/poll",
+            "gristmill:handler/log@0.2.0",
+            "gristmill:handler/run@0.1.0",
+            "poll",
+        ] {
+            let expected = RejectedComponent::UnknownImport(unknown.to_owned());
+            assert_eq!(refusal(unknown), expected);
+        }
+    }
+}
