@@ -3,7 +3,7 @@
 
 fn main() {
     let carried = [
-        "src/cli/new/templates",
+        "templates",
         "../guest-sdk/src",
         "../guest-sdk/python/src/gristmill",
         "../guest-sdk/javascript/src",

@@ -14,7 +14,7 @@ use crate::cli::project::Language;
 pub(super) const NAME_IN_TEMPLATES: &str = "my-handler";
 
 #[derive(RustEmbed)]
-#[folder = "src/cli/new/templates"]
+#[folder = "templates"]
 struct Templates;
 
 #[derive(RustEmbed)]
@@ -161,7 +161,7 @@ mod tests {
             let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
             std::fs::read_to_string(path).unwrap().parse().unwrap()
         }
-        let carried = table("src/cli/new/templates/rust/vendor/gristmill-sdk/Cargo.toml");
+        let carried = table("templates/rust/vendor/gristmill-sdk/Cargo.toml");
         let (here, workspace) = (table("../guest-sdk/Cargo.toml"), table("../Cargo.toml"));
         let workspace = &workspace["workspace"];
         let whole = |dependencies: &toml::Value| -> toml::Value {
