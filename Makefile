@@ -37,7 +37,7 @@ test: ## formatting, lints, docs and every test, with the seconds of each step
 check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check
 	cd handlers && $(CARGO) fmt --check
-	cd tests/fuzz && $(CARGO) fmt --check
+	cd tests/faults/fuzz && $(CARGO) fmt --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cd handlers && $(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
@@ -64,46 +64,46 @@ hostile: guests ## the times of calls beside each attack of a hostile handler, C
 
 clients: guests ## the official SDKs, unmodified, against a real host; needs python3 and node
 	$(BUILD_UNDER_TEST)
-	sh tests/clients/run.sh $(UNDER_TEST) $(GUESTS)
+	sh tests/interop/clients/run.sh $(UNDER_TEST) $(GUESTS)
 
 clients-go: guests ## Go's net/http against a real host; uses Debian's Go when there is none
 	$(BUILD_UNDER_TEST)
-	sh tests/clients/go.sh $(UNDER_TEST) $(GUESTS)
+	sh tests/interop/clients/go.sh $(UNDER_TEST) $(GUESTS)
 
 guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made with them; needs python3 and node
 	$(BUILD_UNDER_TEST)
-	sh tests/guests/run.sh $(UNDER_TEST) $(GUESTS)
+	sh tests/interop/guests/run.sh $(UNDER_TEST) $(GUESTS)
 
 cpython-files: ## CPython's own tests of files, in a Python handler on a volume; some three minutes; needs python3, and apt-get for the tests
 	$(BUILD_UNDER_TEST)
-	python3 tests/guests/cpython/run.py $(UNDER_TEST)
+	python3 tests/interop/guests/cpython/run.py $(UNDER_TEST)
 
 console: guests ## the web console in Chromium; needs node, and chromium for the tests in a browser
 	$(BUILD_UNDER_TEST)
-	sh tests/console/run.sh $(UNDER_TEST) $(GUESTS)
+	sh tests/interop/console/run.sh $(UNDER_TEST) $(GUESTS)
 
 traces: guests ## the spans of a real host, decoded by the official classes; needs python3
 	$(BUILD_UNDER_TEST)
-	sh tests/traces/run.sh $(UNDER_TEST) $(GUESTS)
+	sh tests/interop/traces/run.sh $(UNDER_TEST) $(GUESTS)
 
 monitoring: guests ## the Prometheus rules and Grafana dashboards; needs python3 and Prometheus
 	$(BUILD_UNDER_TEST)
-	sh tests/monitoring/run.sh $(UNDER_TEST) $(GUESTS)
+	sh tests/interop/monitoring/run.sh $(UNDER_TEST) $(GUESTS)
 
 registry: guests ## fetch images from a third-party registry; needs apt
-	sh tests/registry/run.sh
+	sh tests/interop/registry/run.sh
 
 oci-conformance: ## the OCI distribution specification's own test suite against a real host; needs Go, git, python3 and the network
 	$(BUILD_UNDER_TEST)
-	sh tests/registry/conformance.sh $(UNDER_TEST)
+	sh tests/interop/registry/conformance.sh $(UNDER_TEST)
 
 # Seconds for each fuzz target, and the targets.
 SECONDS := 60
 TARGETS := submission query sse_resume record segment component
 fuzz: ## each fuzz target for SECONDS=60; needs nightly Rust and cargo-fuzz
 	@for target in $(TARGETS); do \
-	  mkdir -p tests/fuzz/corpus/$$target; \
-	  $(CARGO) +nightly fuzz run --fuzz-dir tests/fuzz $$target tests/fuzz/corpus/$$target tests/fuzz/seeds/$$target -- \
+	  mkdir -p tests/faults/fuzz/corpus/$$target; \
+	  $(CARGO) +nightly fuzz run --fuzz-dir tests/faults/fuzz $$target tests/faults/fuzz/corpus/$$target tests/faults/fuzz/seeds/$$target -- \
 	    -max_total_time=$(SECONDS) -timeout=25 -rss_limit_mb=4096 -malloc_limit_mb=1024 -print_final_stats=1 || exit 1; \
 	done
 
@@ -113,11 +113,11 @@ guests: setup ## the sample handlers as components
 soak: MINUTES ?= 30
 soak: guests ## 70 % of the capacity for MINUTES=30; memory, disk and latencies must stay flat; needs python3 for the plot
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
-	test -x tests/load/.venv/bin/python || python3 -m venv tests/load/.venv
-	tests/load/.venv/bin/pip install --quiet -r tests/load/requirements.txt
+	test -x tests/bench/load/.venv/bin/python || python3 -m venv tests/bench/load/.venv
+	tests/bench/load/.venv/bin/pip install --quiet -r tests/bench/load/requirements.txt
 	target/release/load --soak target/soak.csv --minutes $(MINUTES) \
 	  --host target/release/gristmill-under-test --handlers $(GUESTS); outcome=$$?; \
-	tests/load/.venv/bin/python tests/load/plot.py target/soak.csv docs/soak.png && exit $$outcome
+	tests/bench/load/.venv/bin/python tests/bench/load/plot.py target/soak.csv docs/soak.png && exit $$outcome
 
 bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
@@ -133,16 +133,16 @@ bench-against: guests ## compare this build with another one, BASE=PATH of its `
 bench-starts: guests ## the first job after a start, in each language; after guest-sdks
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
 	target/release/gristmill-under-test build handlers/factors --preinit
-	python3 tests/guests/starts.py target/release/gristmill-under-test $(GUESTS)
+	python3 tests/interop/guests/starts.py target/release/gristmill-under-test $(GUESTS)
 
 bench-kept: JOBS ?= 10000000
 bench-kept: guests ## memory, start and lists of a host with JOBS=10000000 kept jobs; some minutes, 2 GiB of disk; needs python3
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
-	python3 tests/load/kept_jobs.py target/release/gristmill-under-test $(GUESTS)/echo.wasm $(JOBS)
+	python3 tests/bench/load/kept_jobs.py target/release/gristmill-under-test $(GUESTS)/echo.wasm $(JOBS)
 
 bench-peers: guests ## the same jobs on alternative systems; needs python3 and, for some, node
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
-	python3 tests/peers/bench.py target/release/gristmill-under-test target/release/load $(GUESTS)
+	python3 tests/bench/peers/bench.py target/release/gristmill-under-test target/release/load $(GUESTS)
 
 deny: ## licences, sources, dependencies between crates, and known vulnerabilities; needs the network
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny

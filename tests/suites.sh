@@ -26,8 +26,8 @@ need_languages() {
 temp=$(mktemp -d)
 host_log=$temp/host.log
 # Suites call the management API faster than an operator would.
-export GRISTMILL_CONFIG="$here/../src/host.toml"
-. "$here/../host.sh"
+export GRISTMILL_CONFIG="$here/../../src/host.toml"
+. "$here/../../host.sh"
 trap 'stop_host; rm -rf "$temp"' EXIT
 trap 'exit 130' INT TERM
 

@@ -1,5 +1,5 @@
 //! The commands that call a host over HTTP. They use `gristmill-client` and none of the host's own
-//! crates; a test checks this ([`structure.rs`](../../../../tests/e2e/structure.rs)).
+//! crates; a test checks this ([`structure.rs`](../../../../tests/product/e2e/structure.rs)).
 
 pub(super) mod advice;
 pub(super) mod billing;

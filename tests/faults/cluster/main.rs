@@ -1,0 +1,23 @@
+//! Several hosts on one PostgreSQL database: one has the jobs, the others forward calls to it, and one
+//! of them becomes active when it ends.
+//!
+//! Each test drives the real binary on a real server. Without PostgreSQL, `GRISTMILL_WITHOUT_POSTGRES=1`
+//! skips them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "all of this is test code: a broken assumption must stop the test"
+)]
+
+mod hosts;
+mod mistakes;
+mod outage;
+#[path = "../../../host/store/tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the store's tests use all of it")]
+mod postgres;
+mod standby;
+mod takeover;
