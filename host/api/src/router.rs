@@ -21,17 +21,17 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use utoipa_axum::routes;
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::fallback;
 use crate::identity::call_origin::CallOrigin;
 use crate::identity::caller::{Anyone, Guarded};
+use crate::identity::{access, answer_owner};
 use crate::limits::admission::AdmissionLayer;
 use crate::limits::rate_limit::Operation;
 use crate::metrics::http::{HttpMetrics, route_of};
 use crate::queue::{StreamShape, dto};
+use crate::request::{head, paths};
 use crate::state::ApiState;
-use crate::{
-    access, answer_owner, console, docs_page, fallback, head, management, metrics, openapi, paths,
-    probes, queue, registry,
-};
+use crate::{console, docs_page, management, metrics, openapi, probes, queue, registry};
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]

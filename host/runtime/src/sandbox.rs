@@ -449,7 +449,7 @@ impl Runtime for Sandbox {
         let ticking = self.artifacts.engines().ticking();
         let idle = self.idle.clone();
         let attempted = async move {
-            let attempted = AssertUnwindSafe(attempt::run(&mut instance)).catch_unwind().await;
+            let attempted = AssertUnwindSafe(call::run(&mut instance)).catch_unwind().await;
             drop(ticking);
             match attempted.is_ok().then(|| instance.waits()).flatten() {
                 Some(wait) => idle.put(instance, permit, wait),

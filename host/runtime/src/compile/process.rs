@@ -428,7 +428,7 @@ mod tests {
 
     /// This test program as the compiling process.
     fn own_child() -> Compiler {
-        let args = ["--ignored", "--exact", "compile::tests::as_child", LAST_OF_OURS];
+        let args = ["--ignored", "--exact", "compile::process::tests::as_child", LAST_OF_OURS];
         Compiler::child(std::env::current_exe().unwrap(), args.map(Into::into).into())
     }
 
