@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use gristmill_api::{Api, ApiState};
+use gristmill_api::{Api, ApiState, CertificateExpiry};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -103,6 +103,11 @@ impl Listeners {
 
     pub(crate) fn addresses(&self) -> Addresses {
         self.addresses
+    }
+
+    /// When the certificate ends; later certificates change it.
+    pub(crate) fn certificate(&self) -> CertificateExpiry {
+        self.tls.as_ref().map(|tls| tls.expiry().clone()).unwrap_or_default()
     }
 
     /// Accepts connections of clients and collectors from now on.

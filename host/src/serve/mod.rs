@@ -167,7 +167,7 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let listeners = Listeners::bind(settings).await?;
-    let listens_on = listeners.addresses();
+    let (listens_on, certificate) = (listeners.addresses(), listeners.certificate());
     let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new()?;
 
@@ -338,7 +338,7 @@ async fn serve(
         receivers: sender,
         tracer,
         facts: settings.facts(),
-        certificate: tls.as_ref().map(|tls| tls.expiry().clone()).unwrap_or_default(),
+        certificate,
     };
     let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
     let state = ApiState::new(services, settings.rate_limits.clone(), brand);
