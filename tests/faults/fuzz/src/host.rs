@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{AddressLimit, Api, ApiState, HostFacts, PeerAddress, RateLimits, Services};
+use gristmill_api::{
+    AddressLimit, Api, ApiState, CertificateExpiry, HostFacts, PeerAddress, RateLimits, Services,
+};
 use gristmill_control::{Access, Control, Parts};
 use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::access::secrets::{RotateError, Rotated, SecretsStore};
@@ -143,6 +145,7 @@ impl Host {
             receivers: Arc::new(Nothing),
             tracer: Tracer::default(),
             facts: HostFacts::default(),
+            certificate: CertificateExpiry::default(),
         };
         let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());
