@@ -13,10 +13,10 @@
 //! compiled file whose digest is not the recorded one. No part of an attempt outlives its permit,
 //! except a file operation that has begun.
 
-mod artifacts;
 mod attempt;
 mod bindings;
 pub mod compile;
+mod components;
 mod disk;
 mod egress;
 mod engine;
@@ -30,8 +30,8 @@ mod round_robin;
 mod sandbox;
 mod swap;
 
-pub use artifacts::records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use compile::process::Compiler;
+pub use components::records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use disk::Wiping;
 pub use engine::Pool;
 pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};

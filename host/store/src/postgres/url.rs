@@ -54,7 +54,7 @@ impl fmt::Display for DatabaseUrl {
                 write!(f, ":{port}")?;
             }
         }
-        write!(f, "/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
+        write!(f, "/{}", config.get_dbname().or_else(|| config.get_user()).unwrap_or_default())
     }
 }
 

@@ -11,8 +11,8 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError, Staged};
 use gristmill_core::time::{Clock as _, SystemClock};
 
-use crate::artifacts::artifacts::{AddError, Artifacts};
-use crate::artifacts::staging::StagedFile;
+use crate::components::artifacts::{AddError, Artifacts};
+use crate::components::staging::StagedFile;
 use crate::files::{self, blocking};
 
 /// An upload that can become a component.

@@ -4,7 +4,7 @@
 //! is recorded elsewhere ([`ArtifactRecords`]), and a file with another digest is compiled again
 //! instead of loaded.
 //!
-//! Where hosts share a [depot](crate::artifacts::depot), an upload is in it before the record exists, and a
+//! Where hosts share a [depot](crate::components::depot), an upload is in it before the record exists, and a
 //! component that another host has added is fetched from it by its first job.
 
 use std::collections::HashMap;
@@ -30,14 +30,14 @@ use tokio::runtime::Handle;
 use tracing::{info, warn};
 use wasmtime::component::Component as CompiledComponent;
 
-use crate::artifacts::depot::SharedComponents;
-use crate::artifacts::records::ArtifactRecords;
-use crate::artifacts::staging::{StagedFile, StagedTotal};
 use crate::compile::component::{
     Prepared, RejectedComponent, causes, check_preamble, names, prepare,
 };
 use crate::compile::process::{CompileError, CompileTask, Compiled, Compiler, Finished};
 use crate::compile::turns::{Purpose, TooManyUploads, Turn};
+use crate::components::depot::SharedComponents;
+use crate::components::records::ArtifactRecords;
+use crate::components::staging::{StagedFile, StagedTotal};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
 use crate::files::{self, Artifact, Unfinished, blocking};
 

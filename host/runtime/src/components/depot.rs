@@ -65,13 +65,13 @@ impl SharedComponents {
     ) -> io::Result<Option<u64>> {
         let unfinished = Unfinished::at(path);
         let temporary = unfinished.temporary().to_owned();
-        let mut copy = blocking(move || Copy::begin(temporary)).await?;
+        let mut copy = blocking(move || Copy::begin(&temporary)).await?;
         for number in 0..u32::try_from(PARTS_MAX).unwrap_or(u32::MAX) {
             let Some(part) = self.depot.part(component, number).await? else { break };
             copy = blocking(move || copy.add(&part)).await?;
         }
         let bytes = copy.bytes;
-        if !blocking(move || copy.is_whole(component)).await? {
+        if !blocking(move || copy.finish(component)).await? {
             return Ok(None);
         }
         blocking(move || unfinished.finish()).await?;
@@ -119,8 +119,8 @@ struct Copy {
 }
 
 impl Copy {
-    fn begin(path: PathBuf) -> io::Result<Self> {
-        Ok(Self { file: files::create_private(&path)?, hash: Sha256::new(), bytes: 0 })
+    fn begin(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: files::create_private(path)?, hash: Sha256::new(), bytes: 0 })
     }
 
     fn add(mut self, part: &[u8]) -> io::Result<Self> {
@@ -130,8 +130,8 @@ impl Copy {
         Ok(self)
     }
 
-    /// Syncs the file, and returns whether it is this component.
-    fn is_whole(self, component: ComponentDigest) -> io::Result<bool> {
+    /// Syncs the file and closes it. Returns whether it is this component.
+    fn finish(self, component: ComponentDigest) -> io::Result<bool> {
         self.file.sync_all()?;
         Ok(ComponentDigest::from_sha256(self.hash.finalize().into()) == component)
     }
