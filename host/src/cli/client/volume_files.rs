@@ -267,7 +267,7 @@ impl Copy {
             let file = tokio::fs::File::open(from).await.with_context(cannot_read)?;
             let bytes = file.metadata().await.with_context(cannot_read)?;
             // A pipe or a device has no size of its own.
-            let bytes = bytes.is_file().then(|| bytes.len());
+            let bytes = bytes.is_file().then_some(bytes.len());
             match self.put(file, bytes, to).await {
                 Err(error) if bytes.is_some() && is_over_limit(&error) => pause(&error).await,
                 put => return put.with_context(|| format!("cannot copy {}", from.display())),

@@ -143,11 +143,12 @@ mod tests {
             // The active host's own proof is not one of the caller.
             left.write_all(&answer[NONCE_BYTES..]).await.unwrap();
         };
-        let (accepted, ()) = tokio::join!(member(1, 7).accept(&mut right), lying);
+        let active = member(1, 7);
+        let (accepted, ()) = tokio::join!(active.accept(&mut right), lying);
         assert_eq!(accepted.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let (mut left, mut right) = tokio::io::duplex(1_024);
         left.write_all(b"GET /livez HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let refused = member(1, 7).accept(&mut right).await.unwrap_err();
+        let refused = active.accept(&mut right).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
     }
 }
