@@ -105,7 +105,7 @@ mod tests {
         let placed = StackCall { location: Some(location), ..named.clone() };
         let export = StackCall { function: Some("a:b/run@0.1.0#handle".into()), location: None };
         let shown = |stack: &[StackCall]| describe_stack(stack)[1..].join("\n");
-        assert_eq!(shown(&[placed.clone(), export.clone()]), "   0: mill::grind at src/lib.rs:7");
+        assert_eq!(shown(&[placed, export.clone()]), "   0: mill::grind at src/lib.rs:7");
         assert!(shown(&[named, export.clone()]).contains("note: the component has no lines"));
         let nameless = describe_stack(&[StackCall::default(), export]);
         assert!(nameless.len() == 1 && nameless[0].contains("strip"), "{nameless:?}");
