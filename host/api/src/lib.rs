@@ -1,6 +1,8 @@
 //! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
-//! under `/v1`, a registry of handlers beside the queue API, and the web
-//! console.
+//! under `/v1`, a registry of handlers beside the queue API, and the web console.
+//!
+//! A call passes `request` (its head, path and body), `identity` (its key and owner) and `limits`, then the
+//! route in `queue`, `management`, `registry` or `console`; `answer` has the forms that all of them share.
 //!
 //! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
 //! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format

@@ -1,6 +1,11 @@
 //! The domain of Gristmill: jobs and their states, and the traits that hide the disk ([`store`],
 //! [`catalog`]) and the sandbox ([`runtime`]).
 //!
+//! * A job's life is in [`job`], and its webhook in [`webhook`].
+//! * The objects that users deploy are in [`deploy`]; [`catalog`] keeps them, their keys ([`access`]) and
+//!   their owners' shares of the host ([`sharing`]).
+//! * What a job cost and what operators see of it is in [`billing`], [`metrics`], [`logs`] and [`trace`].
+//!
 //! **Invariants.** This crate does no I/O, and does not depend on axum, wasmtime or SQLite. Every
 //! time that is stored or shown comes from [`time::Clock`]. Only [`job::state::JobState::apply`] decides
 //! changes of a job's state.

@@ -3,11 +3,13 @@
 //!
 //! [`Sandbox`] is the entry point: it accepts uploaded components
 //! ([`Components`](gristmill_core::runtime::Components)) and runs attempts of jobs
-//! ([`Runtime`](gristmill_core::runtime::Runtime)). An attempt needs a permit and a compiled
-//! component (`sandbox`, `permits`, `artifacts`), a store with its limits (`state`, `limiter`) and
-//! an instance (`instance`; `idle` for reused ones). Two mechanisms end the call at its deadline
-//! (`attempt`, `deadline`), and one sentence describes its end (`outcome`). The functions for
-//! handlers are in `host_fns` and `egress`, and their files in `disk`.
+//! ([`Runtime`](gristmill_core::runtime::Runtime)).
+//!
+//! * `components` keeps uploads and their compiled files; `compile` checks and compiles them.
+//! * `permits` bounds what runs at one time, and `engine` has the settings of wasmtime.
+//! * `attempt` is one attempt: its instance, limits, output and end. Two mechanisms end a call at its
+//!   deadline, and one sentence describes its end.
+//! * `host_fns`, `egress` and `disk` are the functions, the network and the files of handlers.
 //!
 //! **Invariants.** This is the only crate that depends on wasmtime. No component is loaded from a
 //! compiled file whose digest is not the recorded one. No part of an attempt outlives its permit,
