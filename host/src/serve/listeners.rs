@@ -50,6 +50,8 @@ pub(crate) struct Fronts {
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) limits: ConnectionLimits,
+    /// The files that this process may have open; they bound the connections too.
+    pub(crate) open_files_max: u64,
     pub(crate) response_budget: Arc<ResponseBudget>,
     /// Fires when no more connections are accepted.
     pub(crate) stop: CancellationToken,
@@ -112,7 +114,8 @@ impl Listeners {
 
     /// Accepts connections of clients and collectors from now on.
     pub(crate) fn serve(self, fronts: &Fronts, bounds: Bounds) -> Running {
-        let Bounds { limits, response_budget, stop } = bounds;
+        let Bounds { limits, open_files_max, response_budget, stop } = bounds;
+        let limits = limits.within(open_files_max);
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
             let (front, never) = (fronts.collectors.clone(), CancellationToken::new());

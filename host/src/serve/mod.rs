@@ -201,7 +201,8 @@ async fn serve(
     let (failed, mut failure) = mpsc::unbounded_channel();
     let store_settings = store_settings(settings, disk_space.clone(), failed);
     let bounds = Bounds {
-        limits: settings.connections().within(open_files_max),
+        limits: settings.connections(),
+        open_files_max,
         response_budget: Arc::new(ResponseBudget::new(tenancy.clone())),
         stop: CancellationToken::new(),
     };

@@ -103,10 +103,12 @@ pub(crate) fn management_routes() -> Vec<Route> {
     ]
 }
 
-/// The routes with a body of any kind.
+/// The routes with a body of any kind that they read before they refuse a call. A file for a volume that
+/// does not exist is refused before its body, which may have gigabytes.
 pub(crate) fn routes_that_read(endpoint: &str) -> Vec<Route> {
     let mut routes = routes_with_body(endpoint);
-    routes.extend(management_routes().into_iter().filter(|route| route.method == Method::PUT));
+    let is_read = |route: &Route| route.method == Method::PUT && !route.path.contains("/files/");
+    routes.extend(management_routes().into_iter().filter(is_read));
     routes
 }
 

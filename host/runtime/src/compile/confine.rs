@@ -301,7 +301,7 @@ mod tests {
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "confine::tests::as_child", "--nocapture"])
+            .args(["--ignored", "--exact", "compile::confine::tests::as_child", "--nocapture"])
             .env(LAYERS, layers)
             .env(DIRECTORY, directory.path())
             .env(PORT, listener.local_addr().unwrap().port().to_string())

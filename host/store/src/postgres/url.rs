@@ -83,7 +83,7 @@ mod tests {
     fn a_url_is_shown_without_its_password() {
         for (text, shown) in [
             ("postgres://me:secret@db.lan:5433/mill", "postgres://me@db.lan:5433/mill"),
-            ("postgresql://me@h/d?password=secret&sslmode=disable", "postgres://me@h/d"),
+            ("postgresql://me@h/d?password=secret&sslmode=disable", "postgres://me@h:5432/d"),
             ("postgresql:///d?user=u&host=/run/pg", "postgres://u@/run/pg/d"),
             ("postgres://u:secret@a:1,b:2/d", "postgres://u@a:1,b:2/d"),
         ] {
