@@ -81,4 +81,5 @@ pub use postgres::active_state::ActiveState;
 pub use postgres::candidate::{ActiveHost, Candidate, Seen, Vacancy};
 pub use postgres::url::DatabaseUrl;
 pub use settings::{OnFatal, Settings};
-pub use store::{NotTaken, Store, TakenOver};
+pub use store::Store;
+pub use store::postgres::{NotTaken, TakenOver};

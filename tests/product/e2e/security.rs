@@ -26,7 +26,9 @@ fn tests_of(path: &str) -> BTreeSet<String> {
         if let Some((_, signature)) = line.split_once("fn ").filter(|_| is_test) {
             found.insert(format!("{path}::{}", signature.split('(').next().unwrap()));
         }
-        is_test = line == "#[test]" || line.starts_with("#[tokio::test");
+        let is_attribute = line == "#[test]" || line.starts_with("#[tokio::test");
+        // Further attributes, such as `ignore`, may stand before the function.
+        is_test = is_attribute || is_test && line.starts_with("#[");
     }
     found
 }

@@ -41,9 +41,13 @@ fn digest(units: &[Value], index: usize, digests: &mut [Option<u64>]) -> u64 {
     }
     let unit = &units[index];
     let mut hasher = DefaultHasher::new();
-    for field in ["pkg_id", "target", "profile", "platform", "mode", "features"] {
+    for field in ["pkg_id", "target", "platform", "mode", "features"] {
         unit[field].to_string().hash(&mut hasher);
     }
+    // The profiles `dev` and `test` have the same values here, under two names.
+    let mut profile = unit["profile"].clone();
+    profile["name"] = Value::Null;
+    profile.to_string().hash(&mut hasher);
     let dependencies = unit["dependencies"].as_array().unwrap().iter();
     let mut of_dependencies: Vec<_> = dependencies
         .map(|dependency| digest(units, dependency["index"].as_u64().unwrap() as usize, digests))

@@ -4,7 +4,7 @@
 mod catalog_usage_webhooks;
 mod job_actions;
 mod jobs;
-mod postgres;
+pub(crate) mod postgres;
 mod search;
 
 use std::path::Path;
@@ -73,8 +73,6 @@ pub struct Store {
     /// Shows signs of life in a database that hosts share.
     beat: Option<Beat>,
 }
-
-pub use self::postgres::{NotTaken, TakenOver};
 
 impl Store {
     /// Opens the store in `dir`, which is created if it does not exist, and repairs the state after
