@@ -1,5 +1,5 @@
 //! Hosts that share a database. One of them is *active*, and has the jobs; the others are *standbys*: they
-//! [forward](forward) the calls of their clients to it, and one of them becomes active when it has ended.
+//! [forward] the calls of their clients to it, and one of them becomes active when it has ended.
 //!
 //! The database decides which one is active ([`gristmill_store::Candidate`]); nothing here does. A host that was replaced
 //! ends: everything above the store has memory that must not be believed any more, and a new
