@@ -116,6 +116,8 @@ schemas! {
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     VolumeFilePath: "Names divided by `/`, none of them empty, `.` or `..`" =>
         text().min_length(Some(1)).max_length(Some(VOLUME_PATH_BYTES_MAX));
+    VolumeDirectory: "Names divided by `/`, none of them empty, `.` or `..`; empty for the root" =>
+        text().max_length(Some(VOLUME_PATH_BYTES_MAX));
     ComponentBytes: "A WebAssembly component" =>
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));

@@ -101,7 +101,7 @@ parameters! {
     }
     /// Parameters of the list of a volume's files.
     DirectoryPage {
-        "path", Query, schema::VolumeFilePath::schema(), "The directory; without it, the volume's root";
+        "path", Query, schema::VolumeDirectory::schema(), "The directory; without it, the volume's root";
         "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
     }
