@@ -28,7 +28,7 @@ def run(endpoint, job_input, **more):
     return call(f"/v2/{endpoint}/runsync", {"input": job_input, **more})
 
 
-def output(endpoint, op, **more):
+def output(endpoint, op, /, **more):
     job = run(endpoint, {"op": op, **more})
     assert job["status"] == "COMPLETED", job
     return job.get("output")
