@@ -102,7 +102,7 @@ pub(crate) async fn read(
 /// call ends earlier, nothing changes.
 #[utoipa::path(
     put, path = "/networkvolumes/{id}/files/{path}", operation_id = "WriteVolumeFile", tag = tag::VOLUMES,
-    request_body(content = Option<FileBytes>, content_type = "application/octet-stream", description = "The content"),
+    request_body(content = FileBytes, content_type = "application/octet-stream", description = "The content"),
     responses((status = 204, description = "Written"), BodyRefused, Missing, TransferRefused, VolumeRefused),
 )]
 pub(crate) async fn write(
