@@ -141,6 +141,7 @@ async fn a_release_has_the_settings_with_which_it_began() {
     let settings = json!({ "memoryMib": 64, "env": { "MODEL": "secret-one", "KEEP": "same" } });
     host.deploy_image("mill:1", "mill", settings).await;
     let changes = json!({ "memoryMib": 96, "allowedHosts": ["grain.example"],
+        "callEndpoints": ["flour"],
         "rateLimits": { "run": { "callsPer10s": 7 } },
         "env": { "MODEL": "secret-two", "KEEP": "same", "NEW": "secret-three" } });
     client.patch("/v1/endpoints/mill", &changes).await.ok();
@@ -173,6 +174,13 @@ async fn a_release_has_the_settings_with_which_it_began() {
     for (field, value) in new.as_object().unwrap() {
         let is_changed = ["memoryMib", "env"].contains(&field.as_str());
         assert!(is_changed || present[field] == *value, "{field}: {value} and {}", present[field]);
+    }
+    // All fields of the endpoint that no change of its settings changes.
+    let of_identity =
+        ["computeType", "createdAt", "dataCenterIds", "id", "name", "userId", "version"];
+    for field in present.as_object().unwrap().keys() {
+        let is_setting = !of_identity.contains(&field.as_str());
+        assert_eq!(new.get(field).is_some(), is_setting, "{field} of a release");
     }
     assert_eq!(old["env"]["KEEP"], new["env"]["KEEP"]);
     assert_ne!(old["env"]["MODEL"], new["env"]["MODEL"]);

@@ -127,13 +127,20 @@ impl Endpoint {
 
     /// Its present settings, with fingerprints in place of the values of its environment.
     pub fn settings(&self) -> ReleaseSettings {
+        let env = self.env.iter().take(FINGERPRINTS_MAX);
+        let fingerprint =
+            |(name, value): (&String, &String)| (name.clone(), self.fingerprint(name, value));
+        self.settings_with(env.map(fingerprint).collect())
+    }
+
+    /// Its present settings, with this environment in place of its own.
+    pub fn settings_with(&self, env: BTreeMap<String, String>) -> ReleaseSettings {
         let Scaling { workers_min, workers_max, idle_timeout_s, scaler } = self.scaling;
         let Reuse { jobs_max, idle_s } = self.reuse;
         let limits = self.rate_limits.iter().map(|(operation, limit)| {
             let OperationLimit { calls_per_10s, concurrent, calls_per_worker } = *limit;
             (operation.clone(), RateLimit { calls_per_10s, concurrent, calls_per_worker })
         });
-        let env = self.env.iter().take(FINGERPRINTS_MAX);
         ReleaseSettings {
             template_id: self.template.clone(),
             workers_min,
@@ -159,7 +166,8 @@ impl Endpoint {
             reuse: wire::Reuse { max_jobs: jobs_max, max_idle: idle_s },
             allowed_hosts: self.allowed_hosts.patterns().to_vec(),
             propagate_traces: self.propagates_traces,
-            env: env.map(|(name, value)| (name.clone(), self.fingerprint(name, value))).collect(),
+            call_endpoints: self.call_endpoints.clone(),
+            env,
             network_volume_id: self.network_volume.clone(),
             max_fuel: self.limits.fuel_max,
         }

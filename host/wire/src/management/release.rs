@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{EndpointRetention, RateLimit, Reuse, ScalerType};
-use crate::id::{TemplateId, VolumeId};
+use crate::id::{EndpointId, TemplateId, VolumeId};
 #[cfg(feature = "openapi")]
 use crate::schema;
 use crate::{HostPattern, Metering, whole_number};
@@ -83,6 +83,10 @@ pub struct ReleaseSettings {
     /// Whether its handlers' requests and its webhooks carry the `traceparent` of their job.
     #[serde(default)]
     pub propagate_traces: bool,
+    /// The endpoints to which its handlers may submit jobs.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::EndpointId>))]
+    pub call_endpoints: Vec<EndpointId>,
     /// By the name of a variable: a fingerprint of its value. The host keeps no old values, since they may be
     /// secrets. The first 64 variables have one.
     #[serde(default)]

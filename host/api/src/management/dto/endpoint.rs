@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use gristmill_control::{EndpointPatch, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind};
-use gristmill_core::deploy::endpoint::{self, Scaler};
+use gristmill_core::deploy::endpoint;
 use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_wire::management::{
-    ComputeType, Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, Reuse,
+    ComputeType, Endpoint, EndpointInput, EndpointWithSecret, RateLimit, ReleaseSettings,
     ScalerType,
 };
 
@@ -66,53 +66,56 @@ fn operation_limit(limit: RateLimit) -> OperationLimit {
     OperationLimit { calls_per_10s, concurrent, calls_per_worker }
 }
 
-fn rate_limit(limit: &OperationLimit) -> RateLimit {
-    let OperationLimit { calls_per_10s, concurrent, calls_per_worker } = *limit;
-    RateLimit { calls_per_10s, concurrent, calls_per_worker }
-}
-
 /// The answer's form of an endpoint.
 pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
+    let ReleaseSettings {
+        template_id,
+        workers_min,
+        workers_max,
+        idle_timeout,
+        scaler_type,
+        scaler_value,
+        max_waiting_jobs,
+        rate_limits,
+        execution_timeout_ms,
+        retention,
+        memory_mib,
+        metering,
+        reuse,
+        allowed_hosts,
+        propagate_traces,
+        call_endpoints,
+        env,
+        network_volume_id,
+        max_fuel,
+    } = endpoint.settings_with(endpoint.env.clone());
     Endpoint {
         id: endpoint.id.clone(),
         user_id: endpoint.owner.clone(),
         name: endpoint.name.clone(),
-        template_id: endpoint.template.clone(),
+        template_id,
         version: endpoint.version,
         created_at: rfc3339(endpoint.created_at),
         compute_type: ComputeType::Cpu,
         data_center_ids: Vec::new(),
-        workers_min: endpoint.scaling.workers_min,
-        workers_max: endpoint.scaling.workers_max,
-        idle_timeout: endpoint.scaling.idle_timeout_s,
-        scaler_type: match endpoint.scaling.scaler {
-            Scaler::QueueDelay(_) => ScalerType::QueueDelay,
-            Scaler::RequestCount(_) => ScalerType::RequestCount,
-        },
-        scaler_value: endpoint.scaling.scaler.value(),
-        max_waiting_jobs: endpoint.waiting_jobs_max,
-        rate_limits: endpoint
-            .rate_limits
-            .iter()
-            .map(|(operation, limit)| (operation.clone(), rate_limit(limit)))
-            .collect(),
-        execution_timeout_ms: endpoint.execution_timeout_ms,
-        retention: EndpointRetention {
-            completed: endpoint.retention.completed_ms,
-            failed: endpoint.retention.failed_ms,
-            cancelled: endpoint.retention.cancelled_ms,
-            max_jobs: endpoint.history_max.jobs,
-            max_mib: endpoint.history_max.bytes.map(|bytes| bytes >> 20),
-        },
-        memory_mib: endpoint.limits.memory_bytes_max >> 20,
-        metering: endpoint.limits.metering,
-        reuse: Reuse { max_jobs: endpoint.reuse.jobs_max, max_idle: endpoint.reuse.idle_s },
-        allowed_hosts: endpoint.allowed_hosts.patterns().to_vec(),
-        propagate_traces: endpoint.propagates_traces,
-        call_endpoints: endpoint.call_endpoints.clone(),
-        env: endpoint.env.clone(),
-        network_volume_id: endpoint.network_volume.clone(),
-        max_fuel: endpoint.limits.fuel_max,
+        workers_min,
+        workers_max,
+        idle_timeout,
+        scaler_type,
+        scaler_value,
+        max_waiting_jobs,
+        rate_limits,
+        execution_timeout_ms,
+        retention,
+        memory_mib,
+        metering,
+        reuse,
+        allowed_hosts,
+        propagate_traces,
+        call_endpoints,
+        env,
+        network_volume_id,
+        max_fuel,
     }
 }
 
