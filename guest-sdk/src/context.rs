@@ -13,7 +13,8 @@ use crate::{CallError, EmitError, Error, http};
 ///
 /// Calls are cheap and return at once, except [`emit`](Self::emit) and
 /// [`emit_with_metrics`](Self::emit_with_metrics), which wait while the host's buffer is full,
-/// [`http_send`](Self::http_send), [`submit`](Self::submit) and [`call`](Self::call). Tests create a context with `testing::TestContext`.
+/// [`http_send`](Self::http_send), [`submit`](Self::submit) and [`call`](Self::call). Tests create a
+/// context with `testing::TestContext`.
 ///
 /// ```
 /// use gristmill_sdk::{Context, Error};

@@ -126,6 +126,7 @@ impl Host {
             }),
         }
     }
+
     pub(crate) fn submit(
         &self,
         endpoint: &str,

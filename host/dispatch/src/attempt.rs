@@ -18,8 +18,8 @@ use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed,
-    SourceLocation, StackCall, Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
+    Usage,
 };
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::trace::TraceId;
@@ -62,8 +62,6 @@ pub(crate) async fn run(
     let sink = Arc::new(Sink {
         shared: shared.clone(),
         lease,
-        endpoint: endpoint.clone(),
-        incarnation: deployment.incarnation.clone(),
         caller,
         trace: job.trace.map(|trace| trace.trace),
         progress: Mutex::default(),
@@ -88,7 +86,7 @@ pub(crate) async fn run(
     );
     let performing = shared.runtime.perform(reservation, attempt, sink.clone());
     let report = attend(shared, lease, &sink, &stop, performing).await;
-    sink.incarnation.metrics().ended(measured(&report.usage));
+    sink.incarnation().metrics().ended(measured(&report.usage));
     log_end(&endpoint, job.attempt, lease, &report);
     if let Some(spans) = spans {
         let ended = EndedAttempt { endpoint: &endpoint, lease, number: job.attempt, waited_us };
@@ -112,7 +110,7 @@ pub(crate) async fn run(
         Ending::Result(outcome, _) => outcome.partial_output().map_or(0, Json::len),
         Ending::Unwanted => 0,
         Ending::WaitsAgain => {
-            sink.incarnation.metrics().requeued();
+            sink.incarnation().metrics().requeued();
             return;
         }
     };
@@ -120,7 +118,7 @@ pub(crate) async fn run(
     let metered = report.usage.metered(template, bytes_in, bytes_out);
     let unwanted = match ending {
         Ending::Result(outcome, finished) => {
-            let counted = || sink.incarnation.metrics().finished(finished);
+            let counted = || sink.incarnation().metrics().finished(finished);
             store_result(shared, lease, outcome, metered, counted).await
         }
         Ending::Unwanted => Some(metered),
@@ -276,14 +274,10 @@ const STACK_CALLS_MAX: usize = 32;
 
 /// The stack of a trap as log lines, the innermost call first; none for a component without names.
 fn stack_lines(stack: &[StackCall]) -> Vec<String> {
-    let named = stack.iter().filter_map(|StackCall { function, location }| {
-        // Exports have the name of the interface, which says nothing.
-        let function = function.as_deref().filter(|name| !name.contains('#'))?;
-        Some(match location {
-            Some(SourceLocation { file, line: Some(line) }) => {
-                format!("trap: at {function} ({file}:{line})")
-            }
-            Some(SourceLocation { file, line: None }) => format!("trap: at {function} ({file})"),
+    let named = stack.iter().filter_map(|call| {
+        let function = call.source_name()?;
+        Some(match &call.location {
+            Some(location) => format!("trap: at {function} ({location})"),
             None => format!("trap: at {function}"),
         })
     });
@@ -294,9 +288,7 @@ fn stack_lines(stack: &[StackCall]) -> Vec<String> {
 struct Sink {
     shared: Arc<Shared>,
     lease: Lease,
-    endpoint: EndpointId,
-    incarnation: EndpointIncarnation,
-    /// The attempt, for the calls of its handler.
+    /// The attempt, as its handler's calls of other endpoints show it.
     caller: Caller,
     /// The trace of the job, for its log lines.
     trace: Option<TraceId>,
@@ -314,6 +306,14 @@ struct Progress {
 }
 
 impl Sink {
+    fn endpoint(&self) -> &EndpointId {
+        &self.caller.deployment.endpoint.id
+    }
+
+    fn incarnation(&self) -> &EndpointIncarnation {
+        &self.caller.deployment.incarnation
+    }
+
     /// The end of a failed attempt, with its partial output.
     fn failed(&self, error: String) -> Outcome {
         match self.progress.lock().value.take() {
@@ -354,9 +354,9 @@ impl AttemptSink for Sink {
 
     fn log(&self, level: LogLevel, line: &str) {
         let Shared { logs, clock, signals, .. } = &*self.shared;
-        logs.add(&self.incarnation, clock.now(), self.lease.job, level, line);
+        logs.add(self.incarnation(), clock.now(), self.lease.job, level, line);
         signals.notify_job_event(
-            &self.endpoint,
+            self.endpoint(),
             self.lease.job,
             JobEventNotice::Logged { level, line },
         );
@@ -366,7 +366,7 @@ impl AttemptSink for Sink {
                     target: "handler",
                     {
                         job.id = %self.lease.job,
-                        endpoint.id = %self.endpoint,
+                        endpoint.id = %self.endpoint(),
                         trace.id = self.trace.map(tracing::field::display),
                     },
                     "{line}"
@@ -391,18 +391,24 @@ impl AttemptSink for Sink {
     }
 
     fn trapped(&self, stack: Vec<StackCall>) {
-        let Self { shared, endpoint, lease, .. } = self;
+        let Self { shared, lease, .. } = self;
         // Beside the job's error, which has one sentence: the console shows the lines of a job.
         for line in stack_lines(&stack) {
             let now = shared.clock.now();
-            shared.logs.add(&self.incarnation, now, lease.job, LogLevel::Error, &line);
+            shared.logs.add(self.incarnation(), now, lease.job, LogLevel::Error, &line);
         }
-        shared.signals.notify_job_event(endpoint, lease.job, JobEventNotice::Trapped(&stack));
+        shared.signals.notify_job_event(
+            self.endpoint(),
+            lease.job,
+            JobEventNotice::Trapped(&stack),
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::runtime::SourceLocation;
+
     use super::*;
 
     #[test]

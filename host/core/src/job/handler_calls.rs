@@ -148,7 +148,7 @@ impl HandlerCalls {
             .ok_or_else(|| CallError::Denied(format!("endpoint `{id}` does not exist")))
     }
 
-    async fn result(&self, record: JobRecord) -> Result<Json, CallError> {
+    async fn result(&self, record: Box<JobRecord>) -> Result<Json, CallError> {
         let (id, status) = (record.id, record.status);
         let error = match status {
             JobStatus::Completed => {
@@ -170,8 +170,7 @@ const SHOWN_CHARS_MAX: usize = 64;
 const OPERATION: &str = "handler";
 
 fn idempotency(owner: &OwnerId, key: &str, input: &Json) -> Result<Idempotency, CallError> {
-    let is_printable = key.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-    if !is_printable || !(1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.len()) {
+    if !Idempotency::is_key(key.as_bytes()) {
         return Err(CallError::InvalidRequest(format!(
             "an idempotency key must have 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
         )));

@@ -1,6 +1,6 @@
 //! The stack of a handler that trapped, in readable form.
 
-use gristmill_core::runtime::{SourceLocation, StackCall};
+use gristmill_core::runtime::StackCall;
 
 /// Stands for a stack without names, of which nothing could be read. Components with an interpreter
 /// have none; their own stacks are in the job's log.
@@ -18,7 +18,7 @@ pub(crate) fn describe_stack(stack: &[StackCall]) -> Vec<String> {
     if stack.is_empty() {
         return Vec::new();
     }
-    if !stack.iter().any(is_named) {
+    if stack.iter().all(|call| call.source_name().is_none()) {
         return vec![format!("note: {ABOUT_NAMES}")];
     }
     let shown = of_author(stack);
@@ -42,12 +42,11 @@ const OF_LIBRARIES: [&str; 7] =
 /// The part of a stack from the author's innermost call to the outermost one; all of it if there is none.
 fn of_author(stack: &[StackCall]) -> &[StackCall] {
     let is_author = |call: &StackCall| {
-        is_named(call)
-            && call.function.as_deref().is_some_and(|name| {
-                // Such as `<F as gristmill_sdk::Handler<_>>::handle`.
-                let name = name.rsplit_once(" as ").map_or(name, |(_, of_trait)| of_trait);
-                !OF_LIBRARIES.iter().any(|library| name.starts_with(library))
-            })
+        call.source_name().is_some_and(|name| {
+            // Such as `<F as gristmill_sdk::Handler<_>>::handle`.
+            let name = name.rsplit_once(" as ").map_or(name, |(_, of_trait)| of_trait);
+            !OF_LIBRARIES.iter().any(|library| name.starts_with(library))
+        })
     };
     let ends = (stack.iter().position(is_author), stack.iter().rposition(is_author));
     let (Some(first), Some(last)) = ends else { return stack };
@@ -61,19 +60,15 @@ pub(crate) fn describe_call(call: &StackCall) -> String {
         function.char_indices().nth(NAME_CHARS_SHOWN).and_then(|(end, _)| function.get(..end));
     let function = cut.map_or_else(|| function.to_owned(), |start| format!("{start}…"));
     match &call.location {
-        Some(SourceLocation { file, line: Some(line) }) => format!("{function} at {file}:{line}"),
-        Some(SourceLocation { file, line: None }) => format!("{function} at {file}"),
+        Some(location) => format!("{function} at {location}"),
         None => function,
     }
 }
 
-/// Whether it has a real name: exported functions have the name of the export.
-fn is_named(call: &StackCall) -> bool {
-    call.function.as_deref().is_some_and(|name| !name.contains('#'))
-}
-
 #[cfg(test)]
 mod tests {
+    use gristmill_core::runtime::SourceLocation;
+
     use super::*;
 
     #[test]

@@ -20,7 +20,7 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 pub struct ActiveState(Arc<AtomicU64>);
 
 impl ActiveState {
-    /// An active_state that was confirmed at this time.
+    /// The state of a host whose last confirmed sign of life is of this time.
     pub(crate) fn since(confirmed_at: Moment) -> Self {
         Self(Arc::new(AtomicU64::new(confirmed_at.0)))
     }

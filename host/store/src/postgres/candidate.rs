@@ -153,11 +153,10 @@ impl Candidate {
 
     /// What the newest session means to a candidate that has `observed` the database for this time.
     fn judge(&self, newest: Option<Newest>, observed: Duration, now: Instant) -> Seen {
-        let Some(Newest { session, is_alive, address, beat }) = newest else {
+        let Some(newest) = newest else {
             return Seen::Free(Vacancy { predecessor: None, frozen: None });
         };
-        let beat_at = beat.map(|(at, _)| at).filter(|_| is_alive);
-        let predecessor = Some(Predecessor { session, beat: beat_at });
+        let Newest { session, is_alive, address, beat } = newest;
         // A session without signs of life is that of an earlier version, which had none.
         let silence = beat.map_or(Duration::MAX, |(_, silence)| silence);
         let is_over = !is_alive
@@ -167,7 +166,7 @@ impl Candidate {
             };
         if is_over {
             let frozen = self.holder.filter(|_| is_alive).map(|(pid, _)| pid);
-            return Seen::Free(Vacancy { predecessor, frozen });
+            return Seen::Free(Vacancy { predecessor: Some(newest.as_predecessor()), frozen });
         }
         Seen::Taken(ActiveHost { session: session.unsigned_abs(), address })
     }
@@ -239,12 +238,16 @@ impl Candidate {
 
     /// The present state, for a host that does not wait for another one.
     pub(crate) fn vacancy(&mut self) -> Result<Vacancy, DatabaseError> {
-        let newest = self.newest()?;
-        let predecessor = newest.map(|newest| Predecessor {
-            session: newest.session,
-            beat: newest.beat.map(|(at, _)| at).filter(|_| newest.is_alive),
-        });
+        let predecessor = self.newest()?.map(|newest| newest.as_predecessor());
         Ok(Vacancy { predecessor, frozen: None })
+    }
+}
+
+impl Newest {
+    /// The session as the next one finds it, if it has not shown a further sign of life by then.
+    fn as_predecessor(&self) -> Predecessor {
+        let beat = self.beat.map(|(at, _)| at).filter(|_| self.is_alive);
+        Predecessor { session: self.session, beat }
     }
 }
 
