@@ -3,7 +3,7 @@
 //!
 //! `/livez` answers 200 as long as the process answers calls; a supervisor restarts it otherwise.
 //! `/readyz` answers 503 from the moment when the host begins to stop, so that a load balancer sends
-//! its calls elsewhere; also while another host owns the database, and while the database cannot be reached.
+//! its calls elsewhere; also while another host is active, and while the database cannot be reached.
 //! A host with a full disk is ready, since clients read their results there.
 
 use axum::Router;

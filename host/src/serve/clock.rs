@@ -59,6 +59,11 @@ impl HostClock {
         clock
     }
 
+    /// The largest jump that is followed at once, in milliseconds.
+    pub(crate) fn jump_max_ms(&self) -> u64 {
+        self.jump_max_ms
+    }
+
     /// Accepts the machine's present time.
     pub(crate) fn follow(&self) {
         self.ahead_ms.store(ahead(SystemClock.now(), steady_ms()), Ordering::Relaxed);

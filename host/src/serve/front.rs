@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use gristmill_api::{
     AnswerBody, Api, CallOrigin, ConnectionAuth, PeerAddress, probe_without_jobs, unavailable,
 };
@@ -79,14 +80,16 @@ impl Front {
         match (active.get(), standby) {
             (Some(Active { api, gate: None }), _) => api.clone().answer(request, origin).await,
             (Some(Active { api, gate: Some(gate) }), _) => {
-                answer_if_open(api.clone(), gate, request, origin).await
+                // Boxed like `forward`, so that the future of a host without a database stays small: it is
+                // copied several times for each call.
+                answer_if_open(api.clone(), gate, request, origin).boxed().await
             }
             (None, Some(standby)) => {
                 if let Some(answer) = probe_without_jobs(request.uri().path(), STANDS_BY) {
                     return answer;
                 }
                 match callers {
-                    Callers::Clients => standby.forward(request, peer).await,
+                    Callers::Clients => standby.forward(request, peer).boxed().await,
                     Callers::Collectors | Callers::Hosts => unavailable("/", STANDS_BY).await,
                 }
             }

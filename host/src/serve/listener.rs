@@ -161,9 +161,8 @@ pub(crate) async fn serve(
         match accepted {
             Ok(accepted) => begin(accepted),
             Err(error) => {
-                // Usually there is no free file descriptor: let other connections end.
                 warn!(%error, "a connection cannot be accepted: {error}");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -183,10 +182,17 @@ pub(crate) fn server(
     Arc::new(Server { front, http: http(), idle_wait, response_budget, end })
 }
 
-/// A connection with its slot.
-type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+/// Pause after a failure to accept, so that other connections can end.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<Accepted> {
+/// A connection with its slot.
+pub(crate) type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+
+/// Waits for a connection and a slot for it.
+///
+/// # Errors
+/// Those of the system; usually there is no free file descriptor. Pause for [`ACCEPT_PAUSE`] then.
+pub(crate) async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<Accepted> {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = listener.accept().await?;
     // Answers are small and complete when they are written; waiting for more data would cost up to

@@ -51,7 +51,7 @@ pub(crate) fn announce_standby(
     if !settings.json {
         return print(&format!(
             "gristmill is ready on {scheme}://{addr} (data: {}, database: {url}), and stands by: another host \
-             owns the database",
+             is active",
             settings.data_dir.display()
         ));
     }

@@ -7,11 +7,13 @@
 //! cargo compile a crate twice, and no shipped program contains it. A double that one crate alone uses
 //! stays in that crate.
 
+mod end_attempt;
 mod files;
 mod jobs;
 mod runtime;
 mod workers;
 
+pub use end_attempt::EndAttempt;
 pub use files::{NoBackup, NoRegistries, RecordedFiles};
 pub use jobs::new_job;
 pub use runtime::NoRuntime;

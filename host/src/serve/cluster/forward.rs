@@ -56,7 +56,7 @@ const UNREACHABLE: &str = "the active host cannot be reached; try again shortly"
 const LOST: &str = "the active host has not answered, and whether the call has taken \
                     effect is unknown; try again shortly";
 
-/// A host that does not own the database.
+/// A host that stands by.
 #[derive(Debug)]
 pub(crate) struct Standby {
     key: [u8; 32],
@@ -65,7 +65,7 @@ pub(crate) struct Standby {
 
 #[derive(Debug, Clone)]
 enum Target {
-    Nobody,
+    NoHost,
     /// A host that other hosts cannot reach.
     Unreachable,
     Host(Arc<Host>),
@@ -88,7 +88,7 @@ impl Drop for Host {
 impl Standby {
     /// A host that knows no active host. `key` is that of the hosts of the database.
     pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self { key, target: RwLock::new(Target::Nobody) }
+        Self { key, target: RwLock::new(Target::NoHost) }
     }
 
     pub(crate) fn membership(&self, session: u64) -> Membership {
@@ -107,7 +107,7 @@ impl Standby {
             host.replaced.cancel();
         }
         *target = match active {
-            None => Target::Nobody,
+            None => Target::NoHost,
             Some(ActiveHost { address: None, .. }) => Target::Unreachable,
             Some(active @ ActiveHost { session, address: Some(address) }) => {
                 let connector = Connector { address, membership: self.membership(session) };
@@ -135,7 +135,7 @@ impl Standby {
         let target = self.target.read().clone();
         let host = match target {
             Target::Host(host) => host,
-            Target::Nobody => return unavailable(&path, NO_HOST).await,
+            Target::NoHost => return unavailable(&path, NO_HOST).await,
             Target::Unreachable => return unavailable(&path, NO_ADDRESS).await,
         };
         let Some(request) = outgoing(request, &host.active, peer) else {

@@ -17,14 +17,12 @@ use tracing::{debug, warn};
 
 use super::handshake::Membership;
 use crate::serve::connection::Server;
+use crate::serve::listener::{ACCEPT_PAUSE, accept};
 
 /// A forwarded call in progress has one connection.
 const CONNECTIONS_MAX: usize = 16_384;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
-
-/// Pause after a failure to accept: usually there is no free file descriptor.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens for other hosts.
 ///
@@ -45,8 +43,7 @@ pub(crate) async fn bind(at: SocketAddr) -> anyhow::Result<(TcpListener, SocketA
 pub(crate) async fn serve(listener: TcpListener, membership: Membership, server: Arc<Server>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
-        let (mut stream, peer) = match listener.accept().await {
+        let (mut stream, peer, slot) = match accept(&listener, &slots).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "a connection of another host cannot be accepted: {error}");
@@ -56,7 +53,6 @@ pub(crate) async fn serve(listener: TcpListener, membership: Membership, server:
         };
         let (membership, server) = (membership.clone(), server.clone());
         tokio::spawn(async move {
-            let _ = stream.set_nodelay(true);
             match timeout(HANDSHAKE_WAIT, membership.accept(&mut stream)).await {
                 Ok(Ok(())) => {
                     let (peer, replaced) = (PeerAddress(peer.ip()), CancellationToken::new());

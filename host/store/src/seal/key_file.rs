@@ -4,11 +4,12 @@
 //! A key file changes only as a whole: a new file is written and synced, and then takes its name.
 //! **Bounds.** At most [`KEYS_MAX`] keys, and 4 KiB are read. Changing it costs two syncs.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER_PERMISSIVE;
 
 const KEY_BYTES: usize = 32;
 
@@ -47,12 +48,7 @@ fn parse(text: &str) -> Result<Vec<KeyText>, String> {
 }
 
 fn key(text: &str) -> Option<KeyText> {
-    let mut key = [0; KEY_BYTES];
-    let is_whole = text.len() == 2 * KEY_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    for (index, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
-    }
-    is_whole.then_some(key)
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// Creates the file with a new key. The file exists completely or not at all, and is on stable
@@ -117,13 +113,8 @@ fn write_beside(file: &Path, keys: &[KeyText]) -> io::Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut text = String::new();
-    for key in keys {
-        for byte in key {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text.push('\n');
-    }
+    let lines = keys.iter().map(|key| HEXLOWER_PERMISSIVE.encode(key) + "\n");
+    let text: String = lines.collect();
     let mut options = OpenOptions::new();
     let mut out = options.write(true).create_new(true).mode(0o600).open(&temporary)?;
     out.write_all(text.as_bytes())?;

@@ -1,0 +1,233 @@
+//! The store of this host: in its data directory, or in a database that it shares with other hosts.
+//!
+//! A host with a database stands by until it is active; its listeners accept connections meanwhile. The checks
+//! here refuse a start whose clock or catalog would lose jobs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use gristmill_core::catalog::Catalog;
+use gristmill_core::depot::Depot;
+use gristmill_core::job::signals::Signals;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::store::JobStore as _;
+use gristmill_core::time::Clock;
+use gristmill_store::{
+    ActiveHost, ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Settings,
+    Store, TakenOver, Vacancy,
+};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::clock::{HostClock, open_in_time};
+use super::cluster::gate::Gate;
+use super::cluster::handshake::Membership;
+use super::cluster::hosts;
+use super::listeners::{Bounds, Fronts, Listeners, Serving};
+use super::response_budget::ResponseBudget;
+use super::settings::{Database, ServeSettings};
+use super::{cluster, listener, memory, ready};
+
+/// The store that this host has, and its place among the hosts of a database.
+pub(super) struct OwnedStore {
+    pub(super) store: Arc<Store>,
+    pub(super) recovery: Recovery,
+    /// `None` for a host without a database.
+    pub(super) cluster: Option<Cluster>,
+    pub(super) fronts: Fronts,
+    pub(super) serving: Serving,
+}
+
+/// What a host with a database has besides the store.
+pub(super) struct Cluster {
+    pub(super) depot: Arc<dyn Depot>,
+    active_state: ActiveState,
+    membership: Membership,
+    cache_dir: CacheDir,
+}
+
+/// What the store needs from the host.
+#[derive(Clone)]
+pub(super) struct Surroundings {
+    /// Confirms the time of the store; `None` if any time is accepted.
+    pub(super) guard: Option<Arc<HostClock>>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) disk_space: Arc<DiskSpaceGauge>,
+    /// Receives the failure after which the host must end.
+    pub(super) failed: mpsc::UnboundedSender<anyhow::Error>,
+}
+
+impl OwnedStore {
+    /// Opens the store of the data directory, or stands by until this host is active in the database.
+    ///
+    /// # Errors
+    /// The reason why the host cannot start, in one sentence.
+    pub(super) async fn open(
+        settings: &ServeSettings,
+        listeners: Listeners,
+        bounds: &Bounds,
+        around: Surroundings,
+    ) -> anyhow::Result<Self> {
+        match &settings.database {
+            None => Self::of_directory(settings, listeners, around).await,
+            Some(database) => {
+                Self::of_database(settings, database, listeners, bounds, around).await
+            }
+        }
+    }
+
+    async fn of_directory(
+        settings: &ServeSettings,
+        listeners: Listeners,
+        around: Surroundings,
+    ) -> anyhow::Result<Self> {
+        let open = |clock_jump_max_ms| {
+            let store_settings = store_settings(settings, &around, clock_jump_max_ms);
+            let (clock, signals) = (around.clock.clone(), around.signals.clone());
+            Store::open(&settings.data_dir, clock, signals, store_settings)
+        };
+        let (store, recovery) = match &around.guard {
+            Some(guard) => open_in_time(guard, open).await?,
+            None => open(None)?,
+        };
+        let (fronts, serving) = (Fronts::new(None), Serving::Bound(listeners));
+        Ok(Self { store: Arc::new(store), recovery, cluster: None, fronts, serving })
+    }
+
+    async fn of_database(
+        settings: &ServeSettings,
+        database: &Database,
+        listeners: Listeners,
+        bounds: &Bounds,
+        around: Surroundings,
+    ) -> anyhow::Result<Self> {
+        let cache_dir = CacheDir::lock(&settings.data_dir)?;
+        let candidate = cluster::connect(database.url(), &settings.key_file()).await?;
+        let standby = Arc::new(cluster::standby(&candidate));
+        let fronts = Fronts::new(Some(standby.clone()));
+        let addresses = listeners.addresses();
+        let running = listeners.serve(&fronts, bounds.clone());
+        let mut is_announced = false;
+        let stands_by = |active: &ActiveHost| {
+            let at = active.address.map_or_else(|| "unknown".to_owned(), |at| at.to_string());
+            info!("standing by: the active host is at {at}");
+            if std::mem::replace(&mut is_announced, true) {
+                return Ok(());
+            }
+            ready::announce_standby(addresses, settings, database)
+        };
+        let clock_jump_max_ms = around.guard.as_ref().map(|guard| guard.jump_max_ms());
+        let store_settings = store_settings(settings, &around, clock_jump_max_ms);
+        let take_over = move |candidate: Candidate,
+                              vacancy: Vacancy|
+              -> Result<TakenOver, NotTaken> {
+            let (clock, signals) = (around.clock.clone(), around.signals.clone());
+            let store_settings = store_settings.clone();
+            Store::take_over(candidate, vacancy, addresses.hosts, clock, signals, store_settings)
+        };
+        let taken = cluster::join(candidate, &standby, stands_by, take_over).await?;
+        let TakenOver { store, recovery, depot, active_state, session } = taken;
+        let membership = standby.membership(session);
+        let cluster = Cluster { depot, active_state, membership, cache_dir };
+        Ok(Self {
+            store: Arc::new(store),
+            recovery,
+            cluster: Some(cluster),
+            fronts,
+            serving: Serving::Running(running),
+        })
+    }
+}
+
+impl Cluster {
+    /// Refuses calls while this host may have been replaced.
+    pub(super) fn gate(&self) -> Gate {
+        Gate::new(self.active_state.clone())
+    }
+
+    /// Accepts calls that other hosts forward, until the process ends, so that they see it stop. The data
+    /// directory is this process's until the answer is dropped.
+    pub(super) fn accept(
+        self,
+        listener: Option<TcpListener>,
+        fronts: &Fronts,
+        idle_wait: Duration,
+        response_budget: Arc<ResponseBudget>,
+    ) -> CacheDir {
+        if let Some(listener) = listener {
+            let never = CancellationToken::new();
+            let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
+            tokio::spawn(hosts::serve(listener, self.membership, server));
+        }
+        self.cache_dir
+    }
+}
+
+fn store_settings(
+    settings: &ServeSettings,
+    around: &Surroundings,
+    clock_jump_max_ms: Option<u64>,
+) -> Settings {
+    let failed = around.failed.clone();
+    Settings {
+        queue_jobs_max: settings.max_waiting_jobs.as_u32() as usize,
+        host_waiting_jobs_max: memory::waiting_jobs_max(),
+        host_jobs_max: memory::jobs_max(),
+        host_webhook_bytes_max: memory::webhook_bytes_max(),
+        waiting_bytes_max: settings.max_waiting_mib.mib_as_bytes(),
+        result_bytes_max: settings.max_result_mib.mib_as_bytes(),
+        disk_space: around.disk_space.clone(),
+        archive_after_ms: settings.archive_after.as_seconds().as_secs() * 1_000,
+        secrets_key: settings.secrets_key.clone(),
+        clock_jump_max_ms,
+        on_fatal: Arc::new(move |reason| {
+            error!(reason, "the store failed, the host ends now: {reason}");
+            // The receiver is dropped when the host is stopping anyway.
+            let _ = failed.send(anyhow!("the store failed: {reason}"));
+        }),
+        ..Settings::with_journal(settings.journal_mib.mib_as_bytes())
+    }
+}
+
+/// Checks that the catalog has a record of each endpoint with jobs. The store itself continues the
+/// deletions that a crash interrupted, so a missing record is damage, and the endpoint's jobs must
+/// not be deleted because of it.
+///
+/// # Errors
+/// Names the first such endpoint, and the remedy.
+pub(super) async fn check_endpoints(
+    store: &Store,
+    catalog: &Catalog,
+    settings: &ServeSettings,
+) -> anyhow::Result<()> {
+    for (endpoint, jobs) in store.endpoints()? {
+        if catalog.deployment(&endpoint).is_some() {
+            continue;
+        }
+        if jobs > 0
+            && let Some(database) = &settings.database
+        {
+            anyhow::bail!(
+                "damaged: endpoint `{endpoint}` has {jobs} jobs in the database {}, and no record in the \
+                 catalog: restore a backup of the database, or delete the rows of its jobs",
+                database.url()
+            );
+        }
+        if jobs > 0 {
+            let details = format!(
+                "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog: a repair adds a \
+                 placeholder that keeps them. If an earlier version was killed while it deleted this \
+                 endpoint, repair the directory, and then delete the placeholder"
+            );
+            let file = settings.data_dir.join("store.db");
+            return Err(OpenError::from(Damage { file, offset: None, details }).into());
+        }
+        // Only its counts are left.
+        store.delete_endpoint(&endpoint).await?;
+    }
+    Ok(())
+}

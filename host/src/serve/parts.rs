@@ -1,0 +1,247 @@
+//! The parts of the host above the store, connected: the sandbox, the workers, the deliveries of webhooks, and the
+//! services behind the API.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use gristmill_api::{ApiState, CertificateExpiry, Services};
+use gristmill_control::{Access, Control};
+use gristmill_core::billing::price::Prices;
+use gristmill_core::catalog::Catalog;
+use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::depot::Depot;
+use gristmill_core::id::OwnerId;
+use gristmill_core::job::operations::Jobs;
+use gristmill_core::job::signals::Signals;
+use gristmill_core::logs::Logs;
+use gristmill_core::runtime::Runtime as _;
+use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::time::Clock;
+use gristmill_core::trace::Tracer;
+use gristmill_core::workers::Workers as _;
+use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, HttpSender, Parts};
+use gristmill_egress::AddressPolicy;
+use gristmill_logs::LogWriter;
+use gristmill_registry::{Fetcher, RegistryHosts};
+use gristmill_runtime::{Sandbox, SandboxSettings};
+use gristmill_store::Store;
+use tracing::warn;
+
+use super::backup::HostBackup;
+use super::charts_file::ChartsFile;
+use super::disk::Disk;
+use super::guest_runtimes::GuestRuntimes;
+use super::settings::{Brand, ServeSettings, Within};
+use super::{handler_logs, memory};
+use crate::compilers;
+
+/// The default brand, since the Rust SDK of this service requires the field with this name.
+const DEFAULT_BRAND: &str = "Runpod";
+
+/// Most endpoints whose handlers are loaded at the start.
+const LOADED_AHEAD_MAX: usize = 64;
+
+/// What the parts are made from.
+pub(super) struct Foundation<'a> {
+    pub(super) settings: &'a ServeSettings,
+    pub(super) guests: &'a GuestRuntimes,
+    /// Whether a developer watches the jobs, with the stacks of handlers that trap.
+    pub(super) is_watched: bool,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) disk: Disk,
+    pub(super) disk_space: Arc<DiskSpaceGauge>,
+    pub(super) store: Arc<Store>,
+    pub(super) catalog: Arc<Catalog>,
+    /// The components of all hosts of a database.
+    pub(super) depot: Option<Arc<dyn Depot>>,
+    pub(super) prices: Prices,
+    pub(super) tracer: Tracer,
+    pub(super) certificate: CertificateExpiry,
+}
+
+/// The parts, running.
+pub(super) struct Connected {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) deliverer: Deliverer,
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) charts: Arc<ChartsFile>,
+    pub(super) log_writer: Option<LogWriter>,
+    pub(super) api: ApiState,
+}
+
+impl Foundation<'_> {
+    /// Makes the parts, and starts the workers and the deliveries.
+    ///
+    /// # Errors
+    /// The reason why the host cannot start, in one sentence.
+    pub(super) async fn connect(self) -> anyhow::Result<Connected> {
+        let addresses = address_policy(self.settings);
+        let sandbox = self.sandbox(addresses.clone()).await?;
+        let Self { settings, store, catalog, signals, clock, tracer, disk_space, .. } = &self;
+        let (logs, log_writer) = handler_logs::open(settings, catalog, disk_space.clone())?;
+        let dispatcher = Dispatcher::start(Parts {
+            store: store.clone(),
+            catalog: catalog.clone(),
+            runtime: sandbox.clone(),
+            signals: signals.clone(),
+            clock: clock.clone(),
+            logs: logs.clone(),
+            tracer: tracer.clone(),
+            guests: self.guests.normal.handle().clone(),
+        });
+        let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
+        let sender = Arc::new(HttpSender::new(webhook_allow, addresses.clone()));
+        let deliverer = Deliverer::start(DeliveryParts {
+            store: store.clone(),
+            catalog: catalog.clone(),
+            signals: signals.clone(),
+            clock: clock.clone(),
+            sender: sender.clone(),
+            tracer: tracer.clone(),
+        });
+        let (signals, strictness) = (signals.clone(), settings.strictness());
+        let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), strictness));
+        let control = self.control(&sandbox, &dispatcher, logs, addresses);
+        control.job_actions.resume().await?;
+        let charts =
+            ChartsFile::open(control.charts.clone(), &settings.data_dir, disk_space.clone());
+        tokio::spawn(charts.clone().sample(clock.clone()));
+        let services = Services {
+            clock: clock.clone(),
+            control,
+            jobs: jobs.clone(),
+            disk_space: disk_space.clone(),
+            secrets: store.clone(),
+            receivers: sender,
+            tracer: tracer.clone(),
+            facts: settings.facts(),
+            certificate: self.certificate.clone(),
+        };
+        let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
+        let api = ApiState::new(services, settings.rate_limits.clone(), brand);
+        self.watch_disk(&dispatcher)?;
+        Ok(Connected { sandbox, dispatcher, deliverer, jobs, charts, log_writer, api })
+    }
+
+    /// The sandbox, with the volumes of earlier processes. Compiles run in child processes of this same program.
+    async fn sandbox(&self, addresses: AddressPolicy) -> anyhow::Result<Arc<Sandbox>> {
+        let Self { settings, catalog, guests, .. } = self;
+        let compiler =
+            if self.is_watched { compilers::for_developer()? } else { compilers::for_host()? };
+        let sandbox_settings = SandboxSettings {
+            running_jobs_max: settings.max_running_jobs.as_u32(),
+            memory_bytes_max: settings
+                .max_sandbox_memory_mib
+                .map_or_else(memory::default_budget, Within::mib_as_bytes),
+            low_priority_threads: Some(guests.low_priority.handle().clone()),
+            private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
+            explains_traps: self.is_watched,
+            tenancy: catalog.tenancy(),
+            disk_space: self.disk_space.clone(),
+            addresses,
+            tracer: self.tracer.clone(),
+            depot: self.depot.clone(),
+            ..SandboxSettings::new(settings.data_dir.clone(), compiler)
+        };
+        let sandbox = Arc::new(Sandbox::open(sandbox_settings, catalog.clone())?);
+        let view = catalog.view();
+        sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
+        sandbox.sweep_depot().await.context("cannot remove components that nothing names")?;
+        sandbox.restore_volumes(view.volumes.values().map(|volume| &**volume));
+        guests.low_priority.spawn(sandbox.count_volumes());
+        load_ahead(catalog, sandbox.clone(), guests);
+        Ok(sandbox)
+    }
+
+    fn control(
+        &self,
+        sandbox: &Arc<Sandbox>,
+        dispatcher: &Arc<Dispatcher>,
+        logs: Arc<Logs>,
+        addresses: AddressPolicy,
+    ) -> Control {
+        let Self { settings, store, catalog, clock, .. } = self;
+        let access = match settings.no_key {
+            true => Access::without_keys(OwnerId::operator(), clock.now()),
+            false => Access::with_keys(),
+        };
+        let registry_hosts = RegistryHosts::new(&settings.registry_allow);
+        Control::new(gristmill_control::Parts {
+            access,
+            clock: clock.clone(),
+            catalog: catalog.clone(),
+            workers: dispatcher.clone(),
+            components: sandbox.clone(),
+            registries: Arc::new(Fetcher::new(registry_hosts, addresses, sandbox.clone())),
+            runtime: sandbox.clone(),
+            volumes: sandbox.clone(),
+            store: store.clone(),
+            actions: store.clone(),
+            deliveries: store.clone(),
+            logs,
+            usage: store.clone(),
+            prices: self.prices.clone(),
+            backups: Arc::new(HostBackup {
+                store: store.clone(),
+                catalog: catalog.clone(),
+                data_dir: settings.data_dir.clone(),
+            }),
+            metrics_endpoints_max: settings.metrics_endpoints.as_u32() as usize,
+        })
+    }
+
+    /// Starts waiting jobs when the disk has room again, and frees space of the store when it is nearly full.
+    fn watch_disk(self, dispatcher: &Arc<Dispatcher>) -> anyhow::Result<()> {
+        let store = Arc::downgrade(&self.store);
+        let on_tight = move || {
+            if let Some(store) = store.upgrade() {
+                store.give_back_space();
+            }
+        };
+        self.disk.watch(start_waiting_jobs(&self.catalog, dispatcher), on_tight)
+    }
+}
+/// The addresses that requests to public hosts may reach.
+fn address_policy(settings: &ServeSettings) -> AddressPolicy {
+    let addresses = AddressPolicy::new(&settings.egress_deny);
+    if let Err(error) = addresses.look() {
+        warn!(
+            %error,
+            "cannot list this host's network interfaces: {error}; webhooks, images and handlers' \
+             requests to public addresses are refused until that is permitted (systemd: add \
+             AF_NETLINK to RestrictAddressFamilies=)"
+        );
+    }
+    addresses
+}
+
+/// Makes the workers of all endpoints check their queues once the disk has room, since they start
+/// no jobs while it is full.
+fn start_waiting_jobs(
+    catalog: &Arc<Catalog>,
+    dispatcher: &Arc<Dispatcher>,
+) -> impl Fn() + Send + use<> {
+    let (catalog, workers) = (Arc::downgrade(catalog), Arc::downgrade(dispatcher));
+    move || {
+        let (Some(catalog), Some(workers)) = (catalog.upgrade(), workers.upgrade()) else { return };
+        for endpoint in catalog.view().deployments.keys() {
+            workers.refresh(endpoint);
+        }
+    }
+}
+
+/// Loads the components of the newest endpoints before their first jobs: loading a Python handler
+/// takes up to 20 ms. Runs at the lowest priority, and no job waits for it.
+fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) {
+    let mut deployments: Vec<_> = catalog.view().deployments.values().cloned().collect();
+    deployments.sort_by_key(|deployment| Reverse(deployment.endpoint.created_at));
+    guests.low_priority.spawn(async move {
+        for deployment in deployments.into_iter().take(LOADED_AHEAD_MAX) {
+            // An error is reported by its first job.
+            let _ = sandbox.prepare(&deployment).await;
+        }
+    });
+}
