@@ -141,7 +141,7 @@ pub struct Attempt {
     /// The handler's input.
     pub input: Json,
     /// Object-storage settings for the handler.
-    pub s3_config: Option<S3Config>,
+    pub s3_config: Option<Arc<S3Config>>,
     /// Its position in a distributed trace: the parent of its requests.
     pub trace: Option<TraceContext>,
     /// Milliseconds that the attempt may run.
@@ -205,13 +205,31 @@ pub struct StackCall {
     pub location: Option<SourceLocation>,
 }
 
-/// A location in a source file.
+impl StackCall {
+    /// The function's name in its source. An exported function without one has the name of the export, which
+    /// contains a `#` and says nothing.
+    pub fn source_name(&self) -> Option<&str> {
+        self.function.as_deref().filter(|name| !name.contains('#'))
+    }
+}
+
+/// A location in a source file: `file:line`, or `file` without a known line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLocation {
     /// The file, as the compiler named it.
     pub file: String,
     /// The line; the first is 1.
     pub line: Option<u32>,
+}
+
+impl std::fmt::Display for SourceLocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, line } = self;
+        match line {
+            Some(line) => write!(f, "{file}:{line}"),
+            None => f.write_str(file),
+        }
+    }
 }
 
 /// The attempt has ended; the sink accepts nothing more.

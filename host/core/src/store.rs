@@ -75,9 +75,6 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Replaces the progress value of a running job. Not durable: a crash runs the job again.
     async fn set_progress(&self, lease: Lease, value: Json) -> Result<Fenced, StoreError>;
 
-    /// Ends an attempt with its result, without billing: for callers that have run no handler.
-    async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError>;
-
     /// Ends an attempt with its result and bills its usage: both are on disk together, or neither
     /// is. Waits only while the store's buffer is full, not for the disk. The result becomes
     /// visible, and is signalled, once it is on disk.
@@ -149,7 +146,11 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn delete_ended(&self, endpoint: &EndpointId, ids: &[JobId]) -> Result<u64, StoreError>;
 
     /// The record of a job; `None` when it is unknown, deleted, or another endpoint's.
-    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError>;
+    async fn job(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<Box<JobRecord>>, StoreError>;
 
     /// The endpoint's jobs, newest first.
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError>;

@@ -28,6 +28,7 @@ use gristmill_dispatch::{
 };
 use gristmill_egress::{AddressPolicy, Clients};
 use gristmill_store::ModelStore;
+use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -184,7 +184,7 @@ impl Bench {
     }
 
     async fn record(&self, id: JobId) -> Option<JobRecord> {
-        self.store.job(&self.endpoint, id).await.unwrap()
+        self.store.job(&self.endpoint, id).await.unwrap().map(|record| *record)
     }
 
     async fn status(&self, id: JobId) -> Option<JobStatus> {

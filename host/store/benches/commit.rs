@@ -22,6 +22,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::SystemClock;
 use gristmill_store::{Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;

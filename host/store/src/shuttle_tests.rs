@@ -17,6 +17,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_test_support::EndAttempt as _;
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::thread;

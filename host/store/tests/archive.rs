@@ -28,6 +28,7 @@ use gristmill_core::store::{
 };
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store, check, repair};
+use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::NoWorkers;
 
 /// The archived jobs that a closed directory has.

@@ -19,6 +19,7 @@ use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use tempfile::TempDir;
 
 contract!(
@@ -249,7 +250,7 @@ impl Disk {
     }
 
     async fn record(&self, id: JobId) -> JobRecord {
-        self.store().job(&endpoint("a"), id).await.unwrap().unwrap()
+        *self.store().job(&endpoint("a"), id).await.unwrap().unwrap()
     }
 
     /// Claims the next job and lets it fail after a second.

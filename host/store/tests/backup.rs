@@ -23,6 +23,7 @@ use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;

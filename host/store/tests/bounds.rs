@@ -23,6 +23,7 @@ use gristmill_core::webhook::delivery::{
     AfterAttempt, DeliveryOutcome, DeliveryState, DeliveryStore,
 };
 use gristmill_store::{Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 
 /// The next start sets jobs that ran in three crashes to FAILED, and writes all their webhooks
 /// before it serves any caller.

@@ -28,6 +28,7 @@ use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
+use gristmill_test_support::EndAttempt as _;
 use parking_lot::Mutex;
 
 contract!(
@@ -134,8 +135,11 @@ async fn jobs_are_claimed_in_order_and_low_priority_last(t: Fixture) {
 }
 
 async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {
-    let s3_config =
-        S3Config { access_id: "id".into(), access_secret: "s".into(), ..S3Config::default() };
+    let s3_config = Arc::new(S3Config {
+        access_id: "id".into(),
+        access_secret: "s".into(),
+        ..S3Config::default()
+    });
     let new = NewJob { s3_config: Some(s3_config.clone()), ..job("a") };
     let id = t.submit_job(new).await;
     t.clock.advance(40);

@@ -20,6 +20,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Settings, Store, check, repair};
+use gristmill_test_support::EndAttempt as _;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -23,6 +23,7 @@ use gristmill_core::webhook::delivery::{
     DueDeliveries,
 };
 use gristmill_store::{ModelStore, Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -25,6 +25,7 @@ use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::{OpenError, Recovery, Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -85,7 +86,7 @@ async fn acknowledged_changes_survive() {
     let mut disk = Disk::new();
     let shard = disk.store().shard();
     let a = endpoint("a");
-    let s3_config = Some(S3Config { access_id: "id".into(), ..S3Config::default() });
+    let s3_config = Some(Arc::new(S3Config { access_id: "id".into(), ..S3Config::default() }));
     let webhook = Some("https://example.com/hook".to_owned());
     let input = json(r#"{"n":9007199254740993}"#);
     let new = NewJob { input: input.clone(), s3_config: s3_config.clone(), webhook, ..job("a") };
@@ -531,7 +532,8 @@ fn bytes_on_disk(dir: &Path) -> Vec<u8> {
 async fn secrets_are_not_on_disk_in_clear() {
     let mut disk = Disk::new();
     let access_secret = "wJalrXUtnFEMI-in-clear".to_owned();
-    let s3_config = Some(S3Config { access_secret: access_secret.clone(), ..S3Config::default() });
+    let s3_config =
+        Some(Arc::new(S3Config { access_secret: access_secret.clone(), ..S3Config::default() }));
     disk.submit(NewJob { s3_config: s3_config.clone(), ..job("a") }).await;
     let entry = CatalogEntry::Image(Image {
         name: "image".to_owned(),

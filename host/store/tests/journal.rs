@@ -18,6 +18,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;

@@ -9,6 +9,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::{ERROR_BYTES_MAX, ERROR_IN_MEMORY_BYTES_MAX};
 use gristmill_core::store::{Fenced, JobStore as _, RetryAnswer};
 use gristmill_core::webhook::delivery::DeliveryStore as _;
+use gristmill_test_support::EndAttempt as _;
 
 contract!(long_errors_are_whole, a_retry_forgets_a_long_error);
 

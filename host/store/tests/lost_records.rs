@@ -19,6 +19,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Repaired, Store, check, repair};
+use gristmill_test_support::EndAttempt as _;
 use tempfile::TempDir;
 
 const PAGE: usize = 8_192;

@@ -23,6 +23,7 @@ use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{ModelStore, Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use proptest::prelude::*;
 
 const QUEUE_JOBS_MAX: usize = 6;
@@ -342,7 +343,7 @@ impl Pair {
                 let idempotency = idempotency
                     .map(|(key, content)| Idempotency { key: [key; 16], content: [content; 16] });
                 let access_secret = format!("secret {}", self.jobs.len());
-                let s3_config = Some(S3Config { access_secret, ..S3Config::default() });
+                let s3_config = Some(Arc::new(S3Config { access_secret, ..S3Config::default() }));
                 let s3_config = s3_config.filter(|_| self.jobs.len().is_multiple_of(2));
                 let number = self.jobs.len();
                 let pairs = [("third", (number % 3).to_string()), ("n", number.to_string())];

@@ -179,7 +179,8 @@ async fn a_rotation_of_the_key_waits_below_the_reserve() {
     let mut ids = Vec::new();
     for _ in 0..40 {
         let input = json(&format!("\"{}\"", "x".repeat(1_000_000)));
-        let s3_config = Some(S3Config { access_secret: "s".to_owned(), ..S3Config::default() });
+        let s3_config =
+            Some(Arc::new(S3Config { access_secret: "s".to_owned(), ..S3Config::default() }));
         ids.push(submit(t.store(), NewJob { input, s3_config, ..support::job("a") }).await);
     }
     disk_space.set(9 << 20, 10 << 20);

@@ -14,6 +14,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store};
+use gristmill_test_support::EndAttempt as _;
 use parking_lot::Mutex;
 
 /// Longest time for a store to notice that its server works, or does not.

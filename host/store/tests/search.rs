@@ -14,6 +14,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::Timestamp;
+use gristmill_test_support::EndAttempt as _;
 
 use crate::support::fixture::{Fixture, contract};
 use crate::support::on_disk::OnDisk;

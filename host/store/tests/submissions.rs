@@ -8,6 +8,7 @@ use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{RetryAnswer, StoreError, StoreFull, SubmitAnswer};
+use gristmill_test_support::EndAttempt as _;
 
 contract!(
     a_repeated_submission_is_the_same_job,

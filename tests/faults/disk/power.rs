@@ -18,6 +18,7 @@ use gristmill_core::job::tags::Tag;
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_store::Store;
+use gristmill_test_support::EndAttempt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -211,7 +212,7 @@ async fn job(
     store: &Store,
     id: &str,
     known: &KnownJob,
-) -> Option<gristmill_core::job::record::JobRecord> {
+) -> Option<Box<gristmill_core::job::record::JobRecord>> {
     let endpoint = EndpointId::new(&known.endpoint).unwrap();
     store.job(&endpoint, id.parse::<JobId>().unwrap()).await.unwrap()
 }

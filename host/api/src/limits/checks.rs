@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::sharing::fair_permits::FairPermits;
 
@@ -46,9 +47,12 @@ impl Checks {
         if body.len() <= INLINE_BYTES_MAX {
             return check(body);
         }
-        let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
-        let body = body.clone();
-        apart(turn, move || check(&body)).await
+        let (share, body) = (self.0.share_of_key(&caller.owner, &caller.id), body.clone());
+        let checked = async move {
+            let turn = share.acquire().await;
+            apart(turn, move || check(&body)).await
+        };
+        checked.boxed().await
     }
 }
 

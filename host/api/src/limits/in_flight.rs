@@ -23,6 +23,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use gristmill_core::id::KeyId;
 use gristmill_core::sharing::fair_share;
 use parking_lot::Mutex;
@@ -229,7 +230,7 @@ impl InFlight {
             return Ok(None);
         }
         let mut share = self.share(key, bytes, SMALL_BODY_BYTES);
-        share.cover(bytes).await?;
+        share.cover(bytes).boxed().await?;
         Ok(Some(share))
     }
 

@@ -23,7 +23,7 @@ use crate::state::ApiState;
 pub(crate) async fn document_with_input(
     state: &ApiState,
     key: &ApiKey,
-    record: JobRecord,
+    record: Box<JobRecord>,
 ) -> Result<Response, ApiError> {
     // The record does not have the size of the input.
     let bytes = Jobs::document_bytes(&record) + RUN_SYNC_BODY_BYTES_MAX;
@@ -39,7 +39,7 @@ pub(crate) async fn document_with_input(
 pub(crate) async fn document(
     state: &ApiState,
     key: &ApiKey,
-    record: JobRecord,
+    record: Box<JobRecord>,
 ) -> Result<Response, ApiError> {
     // Released when the answer is complete: from then on it counts among the answers that wait for
     // their clients.

@@ -2,6 +2,7 @@
 //! keys, and values that are null, are ignored.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gristmill_control::check_text;
@@ -31,7 +32,7 @@ pub(crate) struct Submission {
     input: Json,
     webhook: Option<String>,
     policy: PolicyRequest,
-    s3_config: Option<S3Config>,
+    s3_config: Option<Arc<S3Config>>,
     tags: Option<Tags>,
 }
 
@@ -152,7 +153,7 @@ pub(crate) fn parse(body: &Bytes) -> Result<Submission, ApiError> {
         input: Json::from_raw_part(body, input),
         webhook: webhook.map(check_webhook).transpose()?,
         policy: policy(fields.policy)?,
-        s3_config: s3_config(fields.s3_config)?,
+        s3_config: s3_config(fields.s3_config)?.map(Arc::new),
         tags: tags(fields.tags)?,
     })
 }
@@ -447,7 +448,8 @@ mod tests {
             },
         };
         assert_eq!(policy, expected);
-        let S3Config { access_id, access_secret, bucket_name, endpoint_url } = s3_config.unwrap();
+        let S3Config { access_id, access_secret, bucket_name, endpoint_url } =
+            (*s3_config.unwrap()).clone();
         assert_eq!(
             [access_id, access_secret, bucket_name, endpoint_url],
             ["i", "s", "b", "http://o/"]

@@ -22,7 +22,7 @@ pub(crate) async fn for_end(
     endpoint: &EndpointId,
     id: JobId,
     wait: Duration,
-) -> Result<Option<JobRecord>, ApiError> {
+) -> Result<Option<Box<JobRecord>>, ApiError> {
     key.wait(wait, |part| async move {
         let job = jobs.wait_for_end(endpoint, id, part).await?;
         let is_enough = job.as_ref().is_none_or(|job| job.status.is_final());

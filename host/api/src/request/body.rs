@@ -69,7 +69,7 @@ impl BodyReader {
             let received = bytes.len() + gathered.len();
             let next = next_data(&mut body, || pace.deadline(received));
             let next = match &mut share {
-                Some(share) => share.meanwhile(received, next).await?,
+                Some(share) => share.meanwhile(received, next).boxed().await?,
                 None => next.await?,
             };
             let Some(data) = next else { break };
@@ -77,7 +77,7 @@ impl BodyReader {
                 return Err(too_large(bytes_max));
             }
             if let Some(share) = &mut share {
-                pace.pause(share.cover(received + data.len()).await?);
+                pace.pause(share.cover(received + data.len()).boxed().await?);
             }
             if bytes.is_empty() && gathered.is_empty() {
                 bytes = data;
@@ -198,7 +198,7 @@ async fn next_data(
         // Most bodies arrive together with their head, and need neither clock nor timer.
         let frame = match body.frame().now_or_never() {
             Some(frame) => frame,
-            None => timeout_at(deadline(), body.frame()).await.map_err(|_| {
+            None => timeout_at(deadline(), body.frame()).boxed().await.map_err(|_| {
                 let (seconds, kib) = (IDLE_WAIT.as_secs(), BYTES_PER_SECOND_MIN >> 10);
                 ApiError::new(
                     ErrorCode::RequestTimeout,

@@ -6,6 +6,7 @@ use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
+use gristmill_test_support::EndAttempt as _;
 
 use super::*;
 use crate::NewJobAction;

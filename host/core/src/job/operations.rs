@@ -28,7 +28,7 @@ use crate::workers::{WorkerCounts, Workers};
 #[derive(Debug, Clone)]
 pub struct JobDocument {
     /// The record of the job.
-    pub record: JobRecord,
+    pub record: Box<JobRecord>,
     /// The time of reading, for values that still grow.
     pub read_at: Timestamp,
     /// The result; while the job runs, its newest progress value.
@@ -116,7 +116,7 @@ impl Jobs {
         &self,
         endpoint: &EndpointId,
         id: JobId,
-    ) -> Result<Option<JobRecord>, StoreError> {
+    ) -> Result<Option<Box<JobRecord>>, StoreError> {
         self.store.job(endpoint, id).await
     }
 
@@ -133,7 +133,7 @@ impl Jobs {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn document(&self, record: JobRecord) -> Result<JobDocument, StoreError> {
+    pub async fn document(&self, record: Box<JobRecord>) -> Result<JobDocument, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
             JobStatus::Completed => output_of(&*self.store, &record).await?,
@@ -165,7 +165,7 @@ impl Jobs {
         endpoint: &EndpointId,
         id: JobId,
         wait: Duration,
-    ) -> Result<Option<JobRecord>, StoreError> {
+    ) -> Result<Option<Box<JobRecord>>, StoreError> {
         let deadline = Instant::now() + wait;
         let watch = self.signals.watch(id);
         loop {

@@ -1,5 +1,7 @@
 //! The store's records of a job, and the values that it exchanges with its callers.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::billing::usage::JobUsage;
@@ -33,7 +35,7 @@ pub struct NewJob {
     /// The URL to call when the job ends.
     pub webhook: Option<String>,
     /// The submission's object-storage settings, for the handler only.
-    pub s3_config: Option<S3Config>,
+    pub s3_config: Option<Arc<S3Config>>,
     /// Whether its client waits for the result and so learns of the submission only then. The store
     /// may write such a submission a few milliseconds later, together with the next change.
     pub may_linger: bool,
@@ -113,7 +115,7 @@ pub struct ClaimedJob {
     /// The handler's input.
     pub input: Json,
     /// Object-storage settings for the handler.
-    pub s3_config: Option<S3Config>,
+    pub s3_config: Option<Arc<S3Config>>,
     /// When the job was queued for this attempt.
     pub queued_at: Timestamp,
     /// Time for this attempt, in milliseconds.

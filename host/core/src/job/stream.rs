@@ -2,6 +2,7 @@
 //! output of a handler that only streamed.
 
 use bytes::{BufMut as _, BytesMut};
+use futures::FutureExt as _;
 
 use crate::job::payload::Json;
 use crate::job::record::{ChunkPage, JobRecord, StreamPosition};
@@ -51,7 +52,7 @@ pub async fn output_of(
 ) -> Result<Option<Json>, StoreError> {
     match store.output(record.id).await? {
         Some(value) if value.is_null() && record.chunk_count > 0 => {
-            list_of_outputs(store, record).await
+            list_of_outputs(store, record).boxed().await
         }
         other => Ok(other),
     }

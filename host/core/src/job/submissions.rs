@@ -1,6 +1,8 @@
 //! The submission of one job, the same for clients and for handlers: its policy is checked, and the store
 //! decides about the bounds of the endpoint's queue and the share of its owner.
 
+use std::sync::Arc;
+
 use crate::deploy::endpoint::Deployment;
 use crate::id::{CallDepth, JobId, OwnerId, Submission};
 use crate::job::idempotency::Idempotency;
@@ -26,7 +28,7 @@ pub struct SubmitRequest {
     /// The URL to call when the job ends.
     pub webhook: Option<String>,
     /// Object-storage settings for the handler.
-    pub s3_config: Option<S3Config>,
+    pub s3_config: Option<Arc<S3Config>>,
     /// The operation, and how long its result is kept.
     pub mode: SubmitMode,
     /// The hashes by which a duplicate of the submission is recognised.

@@ -80,13 +80,6 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
-    async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
-        let verdict = outcome.verdict();
-        let answer = self.store.finish(lease, outcome).await;
-        self.trace.finished(lease, &format!("{verdict:?}"), answer == Ok(Fenced::Applied));
-        self.late(answer).await
-    }
-
     async fn finish_deferred(
         &self,
         lease: Lease,
@@ -168,7 +161,11 @@ impl JobStore for DelayedStore {
         self.store.expire().await
     }
 
-    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+    async fn job(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<Box<JobRecord>>, StoreError> {
         self.store.job(endpoint, id).await
     }
 

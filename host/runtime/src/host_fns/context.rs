@@ -24,11 +24,11 @@ impl Host for State {
     }
 
     fn s3(&mut self) -> Option<S3Config> {
-        self.attempt.s3_config.clone().map(|config| S3Config {
-            access_id: config.access_id,
-            access_secret: config.access_secret,
-            bucket_name: config.bucket_name,
-            endpoint_url: config.endpoint_url,
+        self.attempt.s3_config.as_deref().map(|config| S3Config {
+            access_id: config.access_id.clone(),
+            access_secret: config.access_secret.clone(),
+            bucket_name: config.bucket_name.clone(),
+            endpoint_url: config.endpoint_url.clone(),
         })
     }
 

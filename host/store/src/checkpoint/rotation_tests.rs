@@ -19,6 +19,7 @@ use gristmill_core::job::record::{NewJob, Outcome, S3Config};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -48,8 +49,8 @@ fn endpoint() -> EndpointId {
     EndpointId::new("e").unwrap()
 }
 
-fn secret(number: usize) -> S3Config {
-    S3Config { access_secret: format!("secret {number}"), ..S3Config::default() }
+fn secret(number: usize) -> Arc<S3Config> {
+    Arc::new(S3Config { access_secret: format!("secret {number}"), ..S3Config::default() })
 }
 
 /// A job whose input has `bytes` bytes, with a secret.

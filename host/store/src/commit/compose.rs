@@ -52,7 +52,8 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
             Ok(charge) => (delivery, Some(body.into()), Some(charge)),
             Err(why) => (delivery.refused(why), None, None),
         };
-        write.delivery = Some(NewDelivery { owner: call.owner, delivery, body, charge });
+        let new = NewDelivery { owner: call.owner, delivery, body, charge };
+        write.delivery = Some(Box::new(new));
     }
     Ok(())
 }

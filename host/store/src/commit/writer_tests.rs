@@ -15,6 +15,7 @@ use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::webhook::delivery::{DeliveryState, DeliveryStore};
+use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use tempfile::TempDir;

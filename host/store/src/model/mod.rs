@@ -131,17 +131,13 @@ impl ModelStore {
         &self,
         lease: Lease,
         outcome: Outcome,
-        metered: Option<Metered>,
+        metered: Metered,
     ) -> Result<Fenced, StoreError> {
         self.change(|state, now, notifications| {
             let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
-            let bill = metered.map(|metered| {
-                let wall_ms = now.millis_since(job.started_at.unwrap_or(now));
-                let new = &job.new;
-                let used = JobUsage::of(&metered, wall_ms);
-                job.usage.add(&used);
-                (new.endpoint.clone(), metered.template, new.owner.clone(), used.billed)
-            });
+            let used = JobUsage::of(&metered, now.millis_since(job.started_at.unwrap_or(now)));
+            job.usage.add(&used);
+            let (endpoint, owner) = (job.new.endpoint.clone(), job.new.owner.clone());
             let verdict = outcome.verdict();
             let partial_output = outcome.partial_output().cloned();
             match outcome {
@@ -155,8 +151,8 @@ impl ModelStore {
             }
             let event = JobEvent::Finished { by: lease.claim, verdict };
             let is_applied = state.apply(lease.job, event, now, notifications);
-            if let Some((endpoint, template, owner, sum)) = bill.filter(|_| is_applied) {
-                state.bill(endpoint, template, owner, &sum, now);
+            if is_applied {
+                state.bill(endpoint, metered.template, owner, &used.billed, now);
             }
             fenced(is_applied)
         })
@@ -273,17 +269,13 @@ impl JobStore for ModelStore {
         })
     }
 
-    async fn finish(&self, lease: Lease, outcome: Outcome) -> Result<Fenced, StoreError> {
-        self.finish_now(lease, outcome, None)
-    }
-
     async fn finish_deferred(
         &self,
         lease: Lease,
         outcome: Outcome,
         metered: Metered,
     ) -> Result<Fenced, StoreError> {
-        self.finish_now(lease, outcome, Some(metered))
+        self.finish_now(lease, outcome, metered)
     }
 
     async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
@@ -423,10 +415,14 @@ impl JobStore for ModelStore {
         })
     }
 
-    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+    async fn job(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<Box<JobRecord>>, StoreError> {
         self.read(|state, now| {
             let job = state.live(Some(endpoint), id, now)?;
-            Some(job.record(job.state.status()?))
+            Some(Box::new(job.record(job.state.status()?)))
         })
     }
 

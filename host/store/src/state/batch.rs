@@ -79,8 +79,8 @@ pub(crate) struct JobWrite {
     pub(crate) clear_result: bool,
     pub(crate) pages: Vec<Page>,
     /// The webhook to call at the job's end, until the batch makes a delivery from it.
-    pub(crate) call: Option<Call>,
-    pub(crate) delivery: Option<NewDelivery>,
+    pub(crate) call: Option<Box<Call>>,
+    pub(crate) delivery: Option<Box<NewDelivery>>,
     rewind: bool,
     counts: Lifetime,
     acks: Vec<Ack>,
@@ -359,7 +359,7 @@ impl Index {
                 })
             };
             let id = self.outbox.next_id();
-            Some(Call {
+            Some(Box::new(Call {
                 id,
                 owner: job.owner,
                 url,
@@ -367,7 +367,7 @@ impl Index {
                 room,
                 pages: job.payload_locations.pages().to_vec(),
                 input: job.payload_locations.input,
-            })
+            }))
         });
         let webhook_bytes = if call.is_some() { job.webhook_bytes() } else { 0 };
         for (template, sum) in change.bills.into_iter() {
@@ -416,7 +416,8 @@ impl Index {
             if write.row.status.is_none() {
                 to.payloads.remove(write.fixed.seq);
             }
-            if let Some(NewDelivery { owner, delivery, charge, .. }) = write.delivery.take() {
+            if let Some(new) = write.delivery.take() {
+                let NewDelivery { owner, delivery, charge, .. } = *new;
                 let id = delivery.id;
                 if self.is_deleting(write.fixed.endpoint) {
                     self.dropped_deliveries.push(id);

@@ -1,8 +1,6 @@
 //! Claims of jobs by workers. A claim is decided at once in memory, and written to disk no later
 //! than the job's result.
 
-use std::sync::Arc;
-
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::record::{ClaimedJob, Lease};
 use gristmill_core::job::state::JobEvent;
@@ -43,7 +41,7 @@ impl Claimed {
             owner: self.owner,
             attempt: self.lease.claim.0,
             input: input.body,
-            s3_config: input.s3_config.map(Arc::unwrap_or_clone),
+            s3_config: input.s3_config,
             queued_at: self.queued_at,
             execution_timeout_ms: self.execution_timeout_ms,
             ttl_at: self.ttl_at,

@@ -1,10 +1,10 @@
 //! The calls about jobs: each one decides in memory, and returns when the change is in the journal.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
@@ -62,6 +62,39 @@ impl Drop for ReleaseOnDrop<'_> {
     }
 }
 
+impl Store {
+    /// Reads the inputs of claimed jobs that are not in memory. The jobs are released if this ends early.
+    async fn read_inputs(&self, claimed: &mut [Claimed]) -> Result<(), StoreError> {
+        let leases = claimed.iter().map(|job| job.lease).collect();
+        let mut unclaimed = ReleaseOnDrop { store: self, leases };
+        for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
+            let Some(location) = job.location else { continue };
+            match self.read_place(job.seq, Kind::Input, location).await {
+                Ok(input) => job.input = input,
+                Err(StoreError::Damaged(_)) => job.is_damaged = true,
+                Err(error) => return Err(error),
+            }
+        }
+        let is_away = |job: &&mut Claimed| job.input.is_none() && !job.is_damaged;
+        let mut away: Vec<_> = claimed.iter_mut().filter(is_away).collect();
+        if !away.is_empty() {
+            let seqs = away.iter().map(|job| job.seq).collect();
+            let read = self.read_payloads(seqs, Kind::Input).await?;
+            for (job, found) in away.iter_mut().zip(read) {
+                match found {
+                    Ok(input) => job.input = input,
+                    Err(details) => {
+                        damaged(details);
+                        job.is_damaged = true;
+                    }
+                }
+            }
+        }
+        unclaimed.leases.clear();
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl JobStore for Store {
     fn shard(&self) -> ShardId {
@@ -76,7 +109,7 @@ impl JobStore for Store {
         let shared = &self.shared;
         shared.check_available()?;
         let body = std::mem::replace(&mut job.input, Json::null());
-        let input = Payload { body, s3_config: job.s3_config.take().map(Arc::new) };
+        let input = Payload { body, s3_config: job.s3_config.take() };
         let Some(reserved) = shared.reserve_if(input.len(), DiskSpaceGauge::admits_work).await?
         else {
             let shortage = shared.settings.disk_space.shortage();
@@ -116,37 +149,13 @@ impl JobStore for Store {
             job.input = self.shared.payloads.get(job.seq, Kind::Input);
         }
         if claimed.iter().any(|job| job.input.is_none()) {
-            let leases = claimed.iter().map(|job| job.lease).collect();
-            let mut unclaimed = ReleaseOnDrop { store: self, leases };
-            for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
-                let Some(location) = job.location else { continue };
-                match self.read_place(job.seq, Kind::Input, location).await {
-                    Ok(input) => job.input = input,
-                    Err(StoreError::Damaged(_)) => job.is_damaged = true,
-                    Err(error) => return Err(error),
-                }
-            }
-            let is_away = |job: &&mut Claimed| job.input.is_none() && !job.is_damaged;
-            let mut away: Vec<_> = claimed.iter_mut().filter(is_away).collect();
-            if !away.is_empty() {
-                let seqs = away.iter().map(|job| job.seq).collect();
-                let read = self.read_payloads(seqs, Kind::Input).await?;
-                for (job, found) in away.iter_mut().zip(read) {
-                    match found {
-                        Ok(input) => job.input = input,
-                        Err(details) => {
-                            damaged(details);
-                            job.is_damaged = true;
-                        }
-                    }
-                }
-            }
-            unclaimed.leases.clear();
+            // Boxed, so that the future of the usual claim stays small: it is copied for each job.
+            self.read_inputs(&mut claimed).boxed().await?;
         }
         for job in claimed.iter().filter(|job| job.is_damaged) {
             // The job can never run. If it were released, a worker would claim it again at once.
             let outcome = Outcome::Failed("the stored input of the job is damaged".to_owned());
-            self.finish_now(job.lease, outcome, None, None).await?;
+            self.finish_now(job.lease, outcome, None).boxed().await?;
         }
         let jobs = claimed.into_iter().filter_map(|mut job| {
             // A job without input was deleted a moment ago; its lease is stale.
@@ -191,19 +200,13 @@ impl JobStore for Store {
         Ok(fenced(is_applied))
     }
 
-    async fn finish(&self, lease: Lease, outcome: Outcome) -> FencedAnswer {
-        let (ack, on_disk) = oneshot::channel();
-        let is_applied = self.finish_now(lease, outcome, None, Some(ack)).await?;
-        self.await_durable(is_applied, on_disk).await
-    }
-
     async fn finish_deferred(
         &self,
         lease: Lease,
         outcome: Outcome,
         metered: Metered,
     ) -> FencedAnswer {
-        Ok(fenced(self.finish_now(lease, outcome, Some(metered), None).await?))
+        Ok(fenced(self.finish_now(lease, outcome, Some(metered)).await?))
     }
 
     async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
@@ -397,7 +400,11 @@ impl JobStore for Store {
         }
     }
 
-    async fn job(&self, endpoint: &EndpointId, id: JobId) -> Result<Option<JobRecord>, StoreError> {
+    async fn job(
+        &self,
+        endpoint: &EndpointId,
+        id: JobId,
+    ) -> Result<Option<Box<JobRecord>>, StoreError> {
         let Some((mut record, long_error)) = self.find_record(endpoint, id).await? else {
             return Ok(None);
         };

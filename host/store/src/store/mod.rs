@@ -43,7 +43,6 @@ use crate::recover;
 use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
-use crate::state::backlog::Ack;
 use crate::state::decide::End;
 use crate::state::index::Index;
 use crate::state::job::Job;
@@ -246,7 +245,7 @@ impl Store {
 
 /// A record; for a long error also the number of the job's rows and the error's position in the
 /// journal.
-type FoundRecord = Option<(JobRecord, Option<(u64, Option<PayloadLocation>)>)>;
+type FoundRecord = Option<(Box<JobRecord>, Option<(u64, Option<PayloadLocation>)>)>;
 
 impl Drop for Store {
     fn drop(&mut self) {
@@ -291,35 +290,30 @@ impl Store {
             if !self.shared.change_live(|index, now| index.leased(lease, now).is_some())? {
                 return Ok(None);
             }
-            tokio::time::sleep(DISK_SPACE_PAUSE).await;
+            // Boxed: the future of the usual end stays small, and is copied for each job.
+            Box::pin(tokio::time::sleep(DISK_SPACE_PAUSE)).await;
         }
     }
 
-    /// Decides the end of an attempt; `ack` resolves when it, or the change that won the race, is
-    /// on disk.
+    /// Decides the end of an attempt; without `metered`, of one that has run no handler.
     async fn finish_now(
         &self,
         lease: Lease,
         outcome: Outcome,
         metered: Option<Metered>,
-        ack: Option<Ack>,
     ) -> Result<bool, StoreError> {
         let shared = &self.shared;
         let end = End::from(outcome);
         let mut wanted = end.len();
-        let mut attempt = Some((end, metered, ack));
+        let mut attempt = Some((end, metered));
         loop {
             let is_small = wanted <= UNBOUNDED_RESULT_BYTES;
             let admits = |disk_space: &DiskSpaceGauge| is_small || disk_space.admits_results();
             let Some(reserved) = self.reserve_for(lease, wanted, admits).await? else {
-                // The caller waits for the change that won the race.
-                if let Some((_, _, Some(ack))) = attempt.take() {
-                    shared.change(|index, _| index.ack_id(lease.job, ack))?;
-                }
                 return Ok(false);
             };
             let is_applied = shared.change(|index, now| {
-                let (mut end, metered, ack) = attempt.take()?;
+                let (mut end, metered) = attempt.take()?;
                 let results_max = shared.settings.result_bytes_max;
                 if end.len() > SMALL_RESULT_BYTES
                     && let Err(full) = index.check_results(lease, end.len(), results_max, now)
@@ -330,14 +324,11 @@ impl Store {
                 let needed = end.len() + index.webhook_bytes(lease, now);
                 if needed > wanted {
                     wanted = needed;
-                    attempt = Some((end, metered, ack));
+                    attempt = Some((end, metered));
                     return None;
                 }
                 let output = end.output.clone();
                 let finished = index.finish(lease, end, metered, reserved.bytes(), now);
-                if let Some(ack) = ack {
-                    index.ack_id(lease.job, ack);
-                }
                 if finished.is_some() {
                     reserved.hand_over();
                 }
@@ -439,7 +430,8 @@ impl Store {
             let job = Some(job).filter(|job| index.is_job_of(endpoint, job, now))?;
             let record = job.record(endpoint, now)?;
             let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
-            Some((record, is_cut.then(|| (job.seq, job.payload_locations.output()))))
+            // Boxed: the answer passes through a dozen futures on its way to the client.
+            Some((Box::new(record), is_cut.then(|| (job.seq, job.payload_locations.output()))))
         })
         .await
     }

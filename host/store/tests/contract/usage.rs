@@ -3,6 +3,7 @@
 use gristmill_core::billing::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::job::record::Outcome;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::Fenced;
 
 use crate::support::fixture::{Fixture, contract};
@@ -31,12 +32,13 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
         let record = t.record("a", lease.job).await.unwrap();
         assert_eq!(record.execution_ms(t.store.now()), 250);
     }
-    // Neither a job that runs again, nor a job that no worker has run.
+    // Not a job that waits again. A job without a result has the usage of its bill.
     t.submit("a").await;
     let lease = t.claim("a").await.lease;
     assert_eq!(t.store.release(lease).await, Ok(Fenced::Applied));
     let lease = t.claim("a").await.lease;
-    assert_eq!(t.store.finish(lease, Outcome::TimedOut).await, Ok(Fenced::Applied));
+    let cancelled = t.store.cancel(&endpoint("a"), lease.job).await;
+    assert_eq!(cancelled, Ok(Some(JobStatus::Cancelled)));
     let claimed_by = OwnerId::new("owner").unwrap();
     let bill =
         Bill { endpoint: endpoint("a"), owner: claimed_by, wall_ms: 50, metered: metered("t") };

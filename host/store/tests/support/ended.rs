@@ -5,6 +5,7 @@ use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
+use gristmill_test_support::EndAttempt as _;
 
 use super::on_disk::OnDisk;
 use super::{endpoint, job, json, submit, worker};

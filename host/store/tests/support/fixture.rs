@@ -95,7 +95,7 @@ impl Fixture {
 
     pub(crate) async fn record(&self, name: &str, id: JobId) -> Option<JobRecord> {
         self.flush().await;
-        self.store.job(&endpoint(name), id).await.unwrap()
+        self.store.job(&endpoint(name), id).await.unwrap().map(|record| *record)
     }
 
     /// Waits until everything requested so far is visible, including claims and chunks.

@@ -13,6 +13,7 @@ use gristmill_core::job::record::{Chunk, Outcome};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::{LIST_JOBS, STREAM_WAIT_MS, WAIT_MS};
 use gristmill_core::store::JobStore as _;
+use gristmill_test_support::EndAttempt as _;
 use http_body_util::Full;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -16,13 +16,14 @@ use gristmill_core::id::{EndpointId, OwnerId, ShardId, WorkerId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{Chunk, JobRecord, NewJob, Outcome, S3Config};
+use gristmill_core::job::record::{Chunk, JobRecord, NewJob, Outcome};
 use gristmill_core::job::retention::Retention;
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{JobStore as _, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Settings, Store, fuzzing};
+use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
 use tempfile::TempDir;
 
@@ -364,7 +365,7 @@ impl OpenStore {
                 let bytes = if n == 5 { 17_000 } else { 40 * n };
                 let job = NewJob {
                     webhook: (n % 3 == 0).then(|| "http://receiver.invalid/".to_owned()),
-                    s3_config: (n % 4 == 0).then(S3Config::default),
+                    s3_config: (n % 4 == 0).then(Arc::default),
                     idempotency: (n % 2 == 0)
                         .then(|| Idempotency::new(&owner, &n.to_string(), "run", b"body")),
                     ..self.new_job(&format!("{{\"text\":\"{}\"}}", "x".repeat(bytes)))

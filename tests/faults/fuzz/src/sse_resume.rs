@@ -11,6 +11,7 @@ use gristmill_core::id::JobId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Lease, Outcome};
 use gristmill_core::store::JobStore as _;
+use gristmill_test_support::EndAttempt as _;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 

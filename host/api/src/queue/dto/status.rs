@@ -79,7 +79,7 @@ mod tests {
         for status in JobStatus::ALL {
             for output in [None, Some("[1.0,null]".to_owned()), Some(format!("\"{:32768}\"", 0))] {
                 let document = JobDocument {
-                    record: record(status),
+                    record: Box::new(record(status)),
                     read_at: Timestamp::from_millis(1_050),
                     output: output.clone().map(|text| Json::parse(text).unwrap()),
                     waiting_reason: (status == JobStatus::InQueue).then(|| "no worker".to_owned()),
@@ -112,7 +112,7 @@ mod tests {
         for input in &texts {
             for output in &texts {
                 let document = JobDocument {
-                    record: record(JobStatus::Failed),
+                    record: Box::new(record(JobStatus::Failed)),
                     read_at: Timestamp::from_millis(1_050),
                     output: Some(Json::parse(output.clone()).unwrap()),
                     waiting_reason: None,

@@ -97,7 +97,8 @@ impl OwnedJob {
     /// 404 when the job was removed; 503 when there is no memory for ten seconds.
     pub(super) async fn returned(&mut self) -> Result<Json, ApiError> {
         let record = self.jobs.record(&self.endpoint, self.id).await?;
-        self.memory.take_for(&record.ok_or_else(|| self.not_found())?).await?;
+        let record = record.ok_or_else(|| self.not_found())?;
+        self.memory.take_for(&record).await?;
         self.jobs.returned(self.id).await?.ok_or_else(|| self.not_found())
     }
 

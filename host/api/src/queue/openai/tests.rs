@@ -19,6 +19,7 @@ use gristmill_core::limits::WAIT_MS;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::ModelStore;
+use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::NoWorkers;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
