@@ -123,7 +123,7 @@ impl ModelJob {
             past_attempts: self.past_attempts.clone(),
             usage: self.usage,
             tags: self.new.tags.clone(),
-            trace: self.new.trace,
+            trace: self.new.trace.clone(),
         }
     }
 
@@ -319,7 +319,7 @@ impl State {
                 queued_at: job.queued_at,
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
-                trace: job.new.trace,
+                trace: job.new.trace.clone(),
             };
             self.apply(id, JobEvent::Claimed { claim }, now, notifications);
             return Some(claimed);

@@ -377,7 +377,7 @@ fn early_end(job: &Job, endpoint: &EndpointId, cause: EarlyEndCause, now: Timest
         job: job.id,
         cause,
         waited_ms: is_waiting.then(|| now.millis_since(job.queued_at())),
-        trace: job.trace(),
+        trace: job.trace().cloned(),
     }
 }
 

@@ -21,7 +21,6 @@ use gristmill_core::job::signals::EarlyEnd;
 use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
-use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::Delivery;
 use gristmill_core::webhook::delivery::DeliveryId;
 use rustc_hash::FxBuildHasher;
@@ -572,12 +571,13 @@ impl Index {
         let tags = job.tags.map(|tags| self.owners.hold_tags(owner, &tags));
         let insert = NewRow {
             owner: job.owner,
+        let trace = job.trace.map(|trace| self.owners.hold_trace(owner, trace));
             ttl_ms: job.policy.ttl_ms,
             webhook: webhook.clone(),
             input: input.clone(),
             idempotency: job.idempotency,
             tags: tags.clone(),
-            trace: job.trace.map(TraceContext::to_bytes),
+            trace: trace.clone(),
         };
         let change = Change {
             insert: Some(Box::new(insert)),
@@ -611,7 +611,7 @@ impl Index {
                 ttl_at: now.plus_millis(job.policy.ttl_ms),
                 attempt: None,
             },
-            rare: Rare::with(job.trace),
+            rare: Rare::with(trace),
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;
