@@ -129,7 +129,7 @@ pub(crate) async fn run(
     };
     if let Some(metered) = unwanted {
         let wall_ms = shared.store.now().millis_since(began);
-        bill(shared, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
+        bill(shared, lease, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
     }
 }
 
@@ -236,8 +236,8 @@ async fn store_result(
     }
 }
 
-async fn bill(shared: &Shared, bill: Bill) {
-    match shared.store.bill(bill).await {
+async fn bill(shared: &Shared, lease: Lease, bill: Bill) {
+    match shared.store.bill(lease, bill).await {
         Ok(()) | Err(StoreError::Closed) => {}
         Err(error) => warn!(%error, "an attempt without a result is not billed: {error}"),
     }

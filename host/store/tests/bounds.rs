@@ -209,7 +209,7 @@ async fn the_rows_of_usage_of_an_owner_are_bounded() {
             wall_ms: 1,
             metered: support::metered("t"),
         };
-        t.store().bill(bill).await.unwrap();
+        t.store().bill(support::unknown_lease(), bill).await.unwrap();
     }
     t.store().flush().await.unwrap();
     let hours = Hour::of(START)..Hour(u32::MAX);

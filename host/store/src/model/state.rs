@@ -272,6 +272,15 @@ impl State {
         true
     }
 
+    /// Adds the usage of an attempt to its job, which was cancelled while it ran.
+    pub(super) fn add_usage_of_cancelled(&mut self, lease: Lease, used: &JobUsage) {
+        let job = self.jobs.get_mut(&lease.job);
+        let job = job.filter(|job| job.state.status() == Some(JobStatus::Cancelled));
+        if let Some(job) = job.filter(|job| job.last_claim == lease.claim) {
+            job.usage.add(used);
+        }
+    }
+
     pub(super) fn bill(
         &mut self,
         endpoint: EndpointId,

@@ -82,6 +82,11 @@ test('a job shows its usage, all attempts together, and its cost', async () => {
   assert.match(await fact('Peak memory'), /[KM]iB$/);
   await page.getByRole('button', { name: 'Retry' }).click();
   await usage.getByText('2 attempts together').waitFor();
+  const stopped = await run('playground', { op: 'sleep', ms: 60000 });
+  await until('it runs', async () => (await api('GET', `v2/playground/status/${stopped.id}`)).status === 'IN_PROGRESS');
+  await to(`#/jobs/playground/${stopped.id}`);
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await usage.getByText('one attempt').waitFor();
   await check();
   await end();
 });
