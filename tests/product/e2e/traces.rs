@@ -14,8 +14,11 @@ async fn submit(client: &Client, endpoint: &str, route: &str, body: &Value, head
     client.send(request.header("traceparent", header).json(body)).await.ok()
 }
 
+/// The name and the value of a header.
+type Header<'a> = (&'a str, &'a str);
+
 /// Submits with several headers.
-async fn submit_with(client: &Client, path: &str, body: &Value, headers: &[(&str, &str)]) -> Value {
+async fn submit_with(client: &Client, path: &str, body: &Value, headers: &[Header<'_>]) -> Value {
     let mut request = client.request(Method::POST, path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -173,7 +176,7 @@ async fn a_tracestate_goes_wherever_its_traceparent_goes() {
     let shortened = format!("{STATE},{long},{longer}");
     let many: Vec<_> = (0..33).map(|number| format!("k{number}=v")).collect();
     let many = many.join(",");
-    let cases: [(&[(&str, &str)], Option<&str>, Option<&str>); 7] = [
+    let cases: [(&[Header<'_>], Option<&str>, Option<&str>); 7] = [
         // Several headers are one list.
         (
             &[both[0], ("tracestate", "a=1"), ("tracestate", " b=2 ,")],
