@@ -86,8 +86,9 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Fenced, StoreError>;
 
     /// Bills the last attempt of a job that has no result. Must be called once for it. Waits only
-    /// while the store's buffer is full, not for the disk.
-    async fn bill(&self, bill: Bill) -> Result<(), StoreError>;
+    /// while the store's buffer is full, not for the disk. The [usage](crate::job::record::JobRecord::usage) of
+    /// a cancelled job includes the attempt from then on; that of an archived job does not.
+    async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError>;
 
     /// Waits until all earlier changes are on disk.
     async fn flush(&self) -> Result<(), StoreError>;

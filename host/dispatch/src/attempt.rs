@@ -48,22 +48,23 @@ pub(crate) async fn run(
     let remaining_ms = job.ttl_at.millis_since(began);
     let is_ttl_first = remaining_ms < job.execution_timeout_ms;
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
-    let spans = AttemptSpans::open(&shared.tracer, job.trace);
-    let trace = spans.as_ref().map_or(job.trace, |spans| Some(spans.context()));
+    let spans = AttemptSpans::open(&shared.tracer, job.trace.as_ref());
+    let trace_id = job.trace.as_ref().map(|trace| trace.trace);
+    let trace = spans.as_ref().map(AttemptSpans::context).or(job.trace);
     let stop = CancellationToken::new();
     let deadline = Instant::now() + Duration::from_millis(timeout_ms);
     let caller = Caller {
         job: lease.job,
         owner: job.owner.clone(),
         deployment: deployment.clone(),
-        trace,
+        trace: trace.clone(),
         deadline,
     };
     let sink = Arc::new(Sink {
         shared: shared.clone(),
         lease,
         caller,
-        trace: job.trace.map(|trace| trace.trace),
+        trace: trace_id,
         progress: Mutex::default(),
         has_progress: Notify::new(),
         chunk_bytes: AtomicU64::new(0),
@@ -126,7 +127,7 @@ pub(crate) async fn run(
     };
     if let Some(metered) = unwanted {
         let wall_ms = shared.store.now().millis_since(began);
-        bill(shared, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
+        bill(shared, lease, Bill { endpoint, owner: job.owner, wall_ms, metered }).await;
     }
 }
 
@@ -233,8 +234,8 @@ async fn store_result(
     }
 }
 
-async fn bill(shared: &Shared, bill: Bill) {
-    match shared.store.bill(bill).await {
+async fn bill(shared: &Shared, lease: Lease, bill: Bill) {
+    match shared.store.bill(lease, bill).await {
         Ok(()) | Err(StoreError::Closed) => {}
         Err(error) => warn!(%error, "an attempt without a result is not billed: {error}"),
     }

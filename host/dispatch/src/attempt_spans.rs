@@ -30,9 +30,9 @@ pub(crate) struct EndedAttempt<'a> {
 
 impl AttemptSpans {
     /// Opens the spans; `None` if the trace of the job is not recorded.
-    pub(crate) fn open(tracer: &Tracer, job: Option<TraceContext>) -> Option<Self> {
+    pub(crate) fn open(tracer: &Tracer, job: Option<&TraceContext>) -> Option<Self> {
         let job = tracer.child(job, SpanKind::Consumer)?;
-        let attempt = tracer.child(Some(job.context()), SpanKind::Internal)?;
+        let attempt = tracer.child(Some(&job.context()), SpanKind::Internal)?;
         Some(Self { job, attempt })
     }
 
@@ -71,7 +71,7 @@ impl AttemptSpans {
 /// while it runs has the spans of its attempt.
 pub(crate) fn record_early_end(tracer: &Tracer, end: &EarlyEnd) {
     let Some(waited_ms) = end.waited_ms else { return };
-    let Some(span) = tracer.child(end.trace, SpanKind::Consumer) else { return };
+    let Some(span) = tracer.child(end.trace.as_ref(), SpanKind::Consumer) else { return };
     let cause = end.cause.as_str();
     let mut attributes = attributes_of(&end.endpoint, end.job);
     attributes.push(("error.type", cause.into()));
@@ -127,7 +127,7 @@ mod tests {
         let sink = Arc::new(Recorded::default());
         let tracer = Tracer::new(Sampler { follows_parent: true, ratio: 1.0 }, sink.clone());
         let (kept, _) = tracer.receive(None);
-        let spans = AttemptSpans::open(&tracer, kept).unwrap();
+        let spans = AttemptSpans::open(&tracer, kept.as_ref()).unwrap();
         let context = spans.context();
         let endpoint = EndpointId::new("mill").unwrap();
         let job = JobId::generate(Submission::Async, ShardId(0));
@@ -140,9 +140,10 @@ mod tests {
         let [attempt, job_span] = <[Span; 2]>::try_from(spans).unwrap();
         assert_eq!(attempt.context, context);
         assert_eq!(attempt.parent, Some(job_span.context.span));
-        assert_eq!(job_span.parent, Some(kept.unwrap().span));
+        let kept = kept.unwrap();
+        assert_eq!(job_span.parent, Some(kept.span));
         assert_eq!((&*attempt.name, &*job_span.name), ("attempt", "job"));
-        assert_eq!(attempt.context.trace, kept.unwrap().trace);
+        assert_eq!(attempt.context.trace, kept.trace);
         assert!(job_span.duration_us >= 4_000_000 && attempt.duration_us < 4_000_000);
         [attempt, job_span]
     }

@@ -19,6 +19,7 @@ use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::ManualClock;
+use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_core::webhook::delivery::{
     AfterAttempt, DeliveryOutcome, DeliveryState, DeliveryStore,
 };
@@ -209,7 +210,7 @@ async fn the_rows_of_usage_of_an_owner_are_bounded() {
             wall_ms: 1,
             metered: support::metered("t"),
         };
-        t.store().bill(bill).await.unwrap();
+        t.store().bill(support::unknown_lease(), bill).await.unwrap();
     }
     t.store().flush().await.unwrap();
     let hours = Hour::of(START)..Hour(u32::MAX);
@@ -537,6 +538,41 @@ async fn the_tags_of_all_jobs_have_a_bound_in_memory() {
     assert!(t.store().submit(with_tags(999)).await.is_err(), "a start counts the same");
     t.store().purge(&endpoint("a")).await.unwrap();
     assert!((90..130).contains(&fill(&t).await), "jobs that are removed make room");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tracestates_of_all_jobs_have_a_bound_in_memory_and_refuse_no_job() {
+    let settings = Settings { host_webhook_bytes_max: 100_000, ..support::settings() };
+    let mut t = OnDisk::new(settings);
+    let traced = |n: usize| {
+        let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+        let context = TraceContext::from_header(header).unwrap();
+        let state = format!("n={n},x={}", "x".repeat(250));
+        let state = TraceState::from_headers([state.as_str()]);
+        NewJob { trace: Some(TraceContext { state, ..context }), ..job("a") }
+    };
+    let mut jobs = Vec::new();
+    for n in 0..1_000 {
+        jobs.push(submit(t.store(), traced(n)).await);
+    }
+    let kept = async |t: &OnDisk| {
+        let mut kept = 0;
+        for id in &jobs {
+            let record = t.store().job(&endpoint("a"), *id).await.unwrap().unwrap();
+            kept += usize::from(record.trace.unwrap().state.as_str().is_some());
+        }
+        kept
+    };
+    let first = kept(&t).await;
+    assert!((110..140).contains(&first), "{first}: half of the bound");
+    // The other half is left for webhooks.
+    submit(t.store(), NewJob { webhook: Some("https://h.example/".to_owned()), ..job("a") }).await;
+    t.restart();
+    assert_eq!(kept(&t).await, first, "a start holds the same");
+    t.store().purge(&endpoint("a")).await.unwrap();
+    let id = submit(t.store(), traced(7)).await;
+    let record = t.store().job(&endpoint("a"), id).await.unwrap().unwrap();
+    assert_eq!(record.trace, traced(7).trace, "jobs that are removed make room");
 }
 
 /// Submits jobs with different webhook URLs until one is refused; returns their number and the refusal.

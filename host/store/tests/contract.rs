@@ -27,7 +27,7 @@ use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
-use gristmill_core::trace::TraceContext;
+use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_test_support::EndAttempt as _;
 use parking_lot::Mutex;
 
@@ -564,8 +564,9 @@ async fn tags_stay_with_their_job(t: Fixture) {
 
 async fn a_trace_stays_with_its_job(t: Fixture) {
     let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let trace = TraceContext::from_header(header);
-    let id = t.submit_job(NewJob { trace, ..job("a") }).await;
+    let state = TraceState::from_headers(["congo=t61rcWkgMzE"]);
+    let trace = TraceContext::from_header(header).map(|context| TraceContext { state, ..context });
+    let id = t.submit_job(NewJob { trace: trace.clone(), ..job("a") }).await;
     for n in 0..2 {
         assert_eq!(t.record("a", id).await.unwrap().trace, trace, "waiting, {n}");
         let claimed = t.claim("a").await;

@@ -17,7 +17,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{Clock, ManualClock};
-use gristmill_core::trace::TraceContext;
+use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_core::webhook::delivery::{
     AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryState, DeliveryStore,
     DueDeliveries,
@@ -336,9 +336,11 @@ async fn a_delivery_outlives_its_job_and_a_crash(mut t: Fixture) {
 }
 
 async fn a_delivery_has_the_trace_of_its_job(mut t: Fixture) {
-    let trace =
-        TraceContext::from_header("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-    let id = t.submit_job(NewJob { webhook: Some(URL.to_owned()), trace, ..job("a") }).await;
+    let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let state = TraceState::from_headers(["congo=t61rcWkgMzE"]);
+    let trace = TraceContext::from_header(header).map(|context| TraceContext { state, ..context });
+    let (webhook, kept) = (Some(URL.to_owned()), trace.clone());
+    let id = t.submit_job(NewJob { webhook, trace: kept, ..job("a") }).await;
     t.crash();
     assert_eq!(t.store().job(&endpoint("a"), id).await.unwrap().unwrap().trace, trace);
     t.finish(Outcome::Completed(support::json("1"))).await;

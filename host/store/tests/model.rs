@@ -62,6 +62,7 @@ enum Op {
         template: usize,
     },
     Bill {
+        lease: usize,
         endpoint: usize,
         template: usize,
         wall_ms: u64,
@@ -132,8 +133,8 @@ fn op() -> impl Strategy<Value = Op> {
                 Op::Finish { lease, outcome, is_metered, template }
             }
         ),
-        1 => (endpoint.clone(), 0..TEMPLATES.len(), 0..5_000_u64).prop_map(
-            |(endpoint, template, wall_ms)| Op::Bill { endpoint, template, wall_ms }
+        2 => (lease.clone(), endpoint.clone(), 0..TEMPLATES.len(), 0..5_000_u64).prop_map(
+            |(lease, endpoint, template, wall_ms)| Op::Bill { lease, endpoint, template, wall_ms }
         ),
         2 => lease.prop_map(|lease| Op::Release { lease }),
         2 => (job.clone(), endpoint.clone())
@@ -385,11 +386,14 @@ impl Pair {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 format!("{:?}", store.set_progress(lease, json("1")).await)
             }
-            Op::Bill { endpoint, template, wall_ms } => {
+            Op::Bill { lease, endpoint, template, wall_ms } => {
+                // An archived job gets no usage, and the model archives none.
+                let lease = lease_at(lease).filter(|_| self.bounds != Bounds::ArchivingAtOnce);
+                let lease = lease.unwrap_or_else(support::unknown_lease);
                 let endpoint = support::endpoint(ENDPOINTS[endpoint]);
                 let owner = OwnerId::new("owner").unwrap();
                 let bill = Bill { endpoint, owner, wall_ms, metered: metered(template) };
-                format!("{:?}", store.bill(bill).await)
+                format!("{:?}", store.bill(lease, bill).await)
             }
             Op::Finish { lease, outcome, is_metered, template } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };

@@ -1,5 +1,9 @@
 //! A batch of spans as an OTLP message.
 
+use std::io::Write as _;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use gristmill_core::trace::{AttributeValue, Span, SpanKind};
 use prost::Message as _;
 
@@ -26,6 +30,13 @@ pub(crate) fn encode(resource: &[(String, String)], spans: Vec<Span>) -> Vec<u8>
     ExportRequest { resource_spans: vec![ResourceSpans { resource, scope_spans }] }.encode_to_vec()
 }
 
+/// The bytes as gzip, at its fastest level: a batch must not cost the host more than the spans in it.
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("a vector takes all bytes")
+}
+
 fn attribute(key: String, value: Value) -> KeyValue {
     KeyValue { key, value: Some(AnyValue { value: Some(value) }) }
 }
@@ -43,6 +54,7 @@ fn message(span: Span) -> SpanMessage {
     });
     SpanMessage {
         trace_id: span.context.trace.number().to_be_bytes().to_vec(),
+        trace_state: span.context.state.as_str().unwrap_or_default().to_owned(),
         span_id: span.context.span.number().to_be_bytes().to_vec(),
         parent_span_id: parent.unwrap_or_default(),
         name: span.name,
@@ -62,7 +74,7 @@ fn message(span: Span) -> SpanMessage {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::trace::{SpanId, TraceContext, TraceId};
+    use gristmill_core::trace::{SpanId, TraceContext, TraceId, TraceState};
     use proptest::prelude::*;
 
     use super::*;
@@ -73,11 +85,13 @@ mod tests {
             trace in 1_u128.., span in 1_u64.., parent: u64, name: String,
             started_us in 0..(1_u64 << 50), duration_us in 0..(1_u64 << 50),
             text: String, number: i64, flag: bool, error: Option<String>,
+            state in prop::option::of("[a-z]{1,20}=[a-z]{1,20}"),
         ) {
             let context = TraceContext {
                 trace: TraceId::new(trace).unwrap(),
                 span: SpanId::new(span).unwrap(),
                 is_sampled: true,
+                state: TraceState::from_headers(state.as_deref()),
             };
             let sent = Span {
                 context, parent: SpanId::new(parent), name: name.clone(), kind: SpanKind::Consumer,
@@ -95,6 +109,7 @@ mod tests {
             prop_assert_eq!(&batch.resource.as_ref().unwrap().attributes, &vec![service]);
             let read = &batch.scope_spans[0].spans[0];
             prop_assert_eq!(&read.trace_id, &trace.to_be_bytes());
+            prop_assert_eq!(&read.trace_state, &state.unwrap_or_default());
             prop_assert_eq!(&read.span_id, &span.to_be_bytes());
             let parent_bytes = if parent == 0 { vec![] } else { parent.to_be_bytes().to_vec() };
             prop_assert_eq!(&read.parent_span_id, &parent_bytes);

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use gristmill_core::trace::Span;
 use prost::Message as _;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url, retry};
 use tokio::time::{sleep, timeout};
 
 use crate::Settings;
-use crate::encode::encode;
+use crate::encode::{encode, gzip};
 use crate::messages::ExportAnswer;
 use crate::queue::{SpanQueue, add};
 
@@ -112,7 +112,7 @@ impl Exporter {
                     () = &mut sending => continue,
                 }
             }
-            // What is still not sent after this time is counted when it is dropped.
+            // Spans that are not sent after this time are counted when they are dropped.
             let _ = timeout(LAST_FLUSH, sending).await;
         }
         queue.close();
@@ -132,6 +132,7 @@ impl Exporter {
         let queue = self.queue.clone();
         let mut batch = InFlight(&queue, spans.len());
         let body = encode(&self.settings.resource, spans);
+        let body = if self.settings.is_gzip { gzip(&body) } else { body };
         let mut backoff = BACKOFF;
         for call in 1..=CALLS_MAX {
             match self.call(body.clone()).await {
@@ -172,6 +173,10 @@ impl Exporter {
     async fn call(&self, body: Vec<u8>) -> Result<usize, Fault> {
         let request = self.client.post(self.settings.url.clone());
         let request = request.header(CONTENT_TYPE, "application/x-protobuf").body(body);
+        let request = match self.settings.is_gzip {
+            true => request.header(CONTENT_ENCODING, "gzip"),
+            false => request,
+        };
         let answer = request.send().await.map_err(|error| {
             let error: &dyn std::error::Error = &error.without_url();
             let chain = std::iter::successors(Some(error), |error| error.source());

@@ -49,6 +49,8 @@ pub(crate) struct SpanMessage {
     pub(crate) trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) span_id: Vec<u8>,
+    #[prost(string, tag = "3")]
+    pub(crate) trace_state: String,
     #[prost(bytes = "vec", tag = "4")]
     pub(crate) parent_span_id: Vec<u8>,
     #[prost(string, tag = "5")]

@@ -24,6 +24,8 @@ pub struct Settings {
     pub(crate) queue_spans: usize,
     pub(crate) batch_spans: usize,
     pub(crate) delay: Duration,
+    /// Whether batches are sent as gzip.
+    pub(crate) is_gzip: bool,
 }
 
 /// A variable has a value that is not allowed.
@@ -73,7 +75,7 @@ impl<R: Fn(&str) -> Option<String>> Variables<R> {
             }
         }
         let Some(url) = self.url()? else { return Ok(None) };
-        self.check_fixed()?;
+        self.check_protocol()?;
         let queue_spans = self.number("OTEL_BSP_MAX_QUEUE_SIZE", 2_048, 1, 1_000_000)?;
         let batch_spans = self.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512, 1, 10_000)?;
         let delay = self.number("OTEL_BSP_SCHEDULE_DELAY", 5_000, 1, 600_000)?;
@@ -91,6 +93,7 @@ impl<R: Fn(&str) -> Option<String>> Variables<R> {
             queue_spans: usize::try_from(queue_spans).unwrap_or(usize::MAX),
             batch_spans: usize::try_from(batch_spans.min(queue_spans)).unwrap_or(usize::MAX),
             delay: Duration::from_millis(delay),
+            is_gzip: self.is_gzip()?,
         }))
     }
 
@@ -116,18 +119,24 @@ impl<R: Fn(&str) -> Option<String>> Variables<R> {
         Ok(Some(url))
     }
 
-    /// What has one allowed value only.
-    fn check_fixed(&self) -> Result<(), InvalidSetting> {
+    fn check_protocol(&self) -> Result<(), InvalidSetting> {
         let protocol =
             self.either("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL");
+        match protocol.filter(|(_, value)| value != "http/protobuf") {
+            Some((name, value)) => Err(wrong(name, &value, "this host has only http/protobuf")),
+            None => Ok(()),
+        }
+    }
+
+    fn is_gzip(&self) -> Result<bool, InvalidSetting> {
         let compression =
             self.either("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION");
-        for (variable, only) in [(protocol, "http/protobuf"), (compression, "none")] {
-            if let Some((name, value)) = variable.filter(|(_, value)| value != only) {
-                return Err(wrong(name, &value, &format!("this host has only {only}")));
-            }
+        let Some((name, value)) = compression else { return Ok(false) };
+        match value.as_str() {
+            "gzip" => Ok(true),
+            "none" => Ok(false),
+            _ => Err(wrong(name, &value, "allowed are gzip and none")),
         }
-        Ok(())
     }
 
     fn number(
@@ -282,6 +291,15 @@ mod tests {
             with("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "3").timeout,
             Duration::from_millis(3)
         );
+        assert!(!settings.is_gzip);
+        assert!(with("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip").is_gzip);
+        assert!(with("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip").is_gzip);
+        let both = [
+            ENDPOINT,
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none"),
+        ];
+        assert!(!read(&both).unwrap().unwrap().is_gzip, "the one for traces counts");
         let attributes = with("OTEL_RESOURCE_ATTRIBUTES", "a=b%20c,service.name=other").resource;
         assert!(attributes.contains(&("a".to_owned(), "b c".to_owned())));
         assert!(attributes.contains(&("service.name".to_owned(), "other".to_owned())));
@@ -324,7 +342,8 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector"),
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "ftp://c"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-            ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "zstd"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP"),
             ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such/file"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s"),
             ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),

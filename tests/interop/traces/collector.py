@@ -1,5 +1,6 @@
 """A collector of traces: decodes each batch with the official classes, and writes a line of JSON per span."""
 
+import gzip
 import json
 import os
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -17,6 +18,9 @@ class Collector(BaseHTTPRequestHandler):
         if self.path != "/v1/traces" or self.headers["content-type"] != "application/x-protobuf":
             self.send_error(400)
             return
+        encoding = self.headers["content-encoding"]
+        if encoding == "gzip":
+            body = gzip.decompress(body)
         request = ExportTraceServiceRequest.FromString(body)
         with open(os.environ["TRACES_SPANS"], "a") as spans:
             for batch in request.resource_spans:
@@ -26,6 +30,7 @@ class Collector(BaseHTTPRequestHandler):
                         line = MessageToDict(span)
                         line |= {
                             "resource": resource,
+                            "encoding": encoding,
                             "scope": scope.scope.name,
                             "trace": span.trace_id.hex(),
                             "id": span.span_id.hex(),

@@ -42,12 +42,19 @@ done
 OTEL_EXPORTER_OTLP_ENDPOINT=$(cat "$TRACES_ADDRESS")
 OTEL_BSP_SCHEDULE_DELAY=100
 export OTEL_EXPORTER_OTLP_ENDPOINT OTEL_BSP_SCHEDULE_DELAY
+spans() {
+  suite "$1" '^(Ran|OK|FAILED|FAIL:|ERROR:)' "$python" "$here/test_spans.py"
+}
 start_host "$temp/data" 127.0.0.1:0
 GRISTMILL_ADMIN_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
 export GRISTMILL_ADMIN_KEY
 logged deploy "$gristmill" deploy "$guests/echo.wasm" --name echo
 logged deploy "$gristmill" deploy "$guests/fetch.wasm" --name fetch
 logged deploy "$gristmill" deploy "$guests/echo.wasm" --name paused --workers-max 0
-suite spans '^(Ran|OK|FAILED|FAIL:|ERROR:)' "$python" "$here/test_spans.py"
+spans spans
+stop_host
+export OTEL_EXPORTER_OTLP_COMPRESSION=gzip TRACES_ENCODING=gzip
+start_host "$temp/data" 127.0.0.1:0
+spans spans-gzip
 
 finish

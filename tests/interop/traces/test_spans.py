@@ -8,10 +8,17 @@ import unittest
 import urllib.request
 
 
-def submit(path, document, sampled):
+# How the host sends its batches: None or "gzip".
+ENCODING = os.environ.get("TRACES_ENCODING")
+
+
+def submit(path, document, sampled, state=None):
     """Submits a job in a new trace; returns the numbers of the trace and of the caller's span."""
     trace, caller = secrets.token_hex(16), secrets.token_hex(8)
-    call(path, document, [("traceparent", f"00-{trace}-{caller}-{'01' if sampled else '00'}")])
+    headers = [("traceparent", f"00-{trace}-{caller}-{'01' if sampled else '00'}")]
+    if state is not None:
+        headers.append(("tracestate", state))
+    call(path, document, headers)
     return trace, caller
 
 
@@ -62,6 +69,8 @@ class Spans(unittest.TestCase):
         for span in found.values():
             self.assertLessEqual(int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
             self.assertNotIn("status", span)
+            self.assertNotIn("traceState", span)
+            self.assertEqual(span["encoding"], ENCODING)
 
     def test_run(self):
         self.check("run")
@@ -81,6 +90,21 @@ class Spans(unittest.TestCase):
         found = spans_of(trace, {"job", "attempt"})
         self.assertEqual(found["attempt"]["status"]["code"], "STATUS_CODE_ERROR")
 
+    def test_each_span_has_the_state_of_the_trace(self):
+        state = "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7"
+        for operation in ("run", "runsync"):
+            server = f"POST /v2/{{endpoint}}/{operation}"
+            trace, _ = submit(f"/v2/echo/{operation}", {"input": {}}, True, state)
+            for span in spans_of(trace, {server, "job", "attempt"}).values():
+                self.assertEqual(span.get("traceState"), state, span["name"])
+        trace, _ = submit("/v2/echo/runsync", {"input": {}}, True, "not a list")
+        for span in spans_of(trace, {"job", "attempt"}).values():
+            self.assertNotIn("traceState", span)
+
+    def test_a_large_batch_arrives_whole(self):
+        traces = [submit_waiting("/v2/echo/run", {"input": {"n": n}})[0] for n in range(100)]
+        for trace in traces:
+            self.assertEqual(spans_of(trace, {"job", "attempt"})["job"]["encoding"], ENCODING)
 
     def test_a_job_that_ends_while_it_waits_has_a_span(self):
         for how in ("cancel", "purge-queue"):

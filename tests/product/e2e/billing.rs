@@ -63,7 +63,7 @@ async fn a_job_shows_the_usage_and_the_cost_of_all_its_attempts_and_a_kill_loses
     }
     assert!(both["amount"].as_f64().unwrap() > 0.5, "{both}");
 
-    // A job that has not run has none; nor has one that was cancelled while it ran.
+    // A job that has not run has none.
     client.patch("/v1/endpoints/metered", &json!({ "workersMax": 0 })).await.ok();
     let waiting = client.submit(&endpoint, json!({ "op": "echo" })).await;
     client.cancel(&endpoint, &waiting).await.ok();
@@ -85,6 +85,32 @@ async fn a_job_shows_the_usage_and_the_cost_of_all_its_attempts_and_a_kill_loses
 
 fn number(document: &Value, field: &str) -> u64 {
     document[field].as_u64().unwrap_or_else(|| panic!("no {field}: {document}"))
+}
+
+#[tokio::test]
+async fn a_job_that_is_cancelled_while_it_runs_shows_the_usage_that_is_billed() {
+    let prices = price_table("job = 0.25\nwall-second = 0.001\n");
+    let mut host = TestHost::start_with(&["--prices", prices.path().to_str().unwrap()]);
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "stopped", json!({})).await;
+    let job = client.submit(&endpoint, json!({ "op": "sleep", "ms": 60_000 })).await;
+    client.until(&endpoint, &job, "IN_PROGRESS").await;
+    client.cancel(&endpoint, &job).await.ok();
+    let used = eventually("the attempt has ended", async || {
+        Some(usage(&client, &endpoint, &job).await).filter(|used| !used.is_null())
+    })
+    .await;
+    assert_eq!(number(&used, "attempts"), 1, "{used}");
+    let bill = only(&client, "bucketSize=year").await;
+    for field in ["amount", "fuel", "timeBilledMs", "memoryBytesPeak", "memoryMibMs", "bytesIn"] {
+        assert_eq!(used[field], bill[field], "{field}");
+    }
+    assert!(used["amount"].as_f64().unwrap() >= 0.25, "{used}");
+    assert_eq!(client.status(&endpoint, &job).await.ok()["status"], "CANCELLED");
+    host.ask_to_end();
+    host.wait(PATIENCE);
+    host.start_again();
+    assert_eq!(usage(&host.client(), &endpoint, &job).await, used, "it is stored");
 }
 
 #[tokio::test]

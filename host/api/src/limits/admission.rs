@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::Route;
 use axum::routing::future::RouteFuture;
@@ -23,7 +23,7 @@ use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::metrics::endpoint::RefusedFor;
-use gristmill_core::trace::{OpenSpan, TraceContext};
+use gristmill_core::trace::{OpenSpan, TraceContext, TraceState};
 use hyper::body::{Frame, SizeHint};
 use tower::{Layer, Service};
 
@@ -143,10 +143,14 @@ fn submits(operation: Operation) -> bool {
 }
 
 /// The caller's position in a trace. An invalid header is ignored, as the standard wants, and so are several.
+/// An invalid `tracestate` does not affect the `traceparent`, and without a `traceparent` it has no meaning.
 fn caller_trace(headers: &HeaderMap) -> Option<TraceContext> {
     let mut values = headers.get_all("traceparent").iter();
     let value = values.next().filter(|_| values.next().is_none())?;
-    TraceContext::from_header(value.to_str().ok()?)
+    let context = TraceContext::from_header(value.to_str().ok()?)?;
+    let states: Result<Vec<_>, _> =
+        headers.get_all("tracestate").iter().map(HeaderValue::to_str).collect();
+    Some(TraceContext { state: TraceState::from_headers(states.unwrap_or_default()), ..context })
 }
 
 /// Why a submission was refused; `None` for a call that submits no job.

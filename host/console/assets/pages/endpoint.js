@@ -1,7 +1,8 @@
 // One endpoint: its numbers now, charts with marks at its deploys, and tabs for its jobs, failures, logs,
 // releases, webhooks, settings and usage. The tab is a part of the address.
 import { html, useMemo, useState, useRef } from '../lib/html.js';
-import { json, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
+import { json, text, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
+import { member } from '../lib/json.js';
 import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
@@ -86,7 +87,8 @@ function Webhooks({ id, secret, setSecret }) {
 /** @param {{ path: string[], query: URLSearchParams }} props */
 export function Page({ path: [, id, tab = 'overview'], query }) {
   const manage = can('manage');
-  const endpoint = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}`, { signal: s }) : Promise.resolve(undefined), [id], { keep: true });
+  // `exactFuel`: a number above 2^53 as it was written.
+  const endpoint = useLoad((s) => manage ? text(`v1/endpoints/${seg(id)}`, { signal: s }).then((t) => ({ ...JSON.parse(t), exactFuel: member(t, 'maxFuel') })) : Promise.resolve(undefined), [id], { keep: true });
   const releases = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}/releases`, { signal: s }) : Promise.resolve([]), [id], { keep: true });
   const [secret, setSecret] = useState('');
   const c = counts.value[id];

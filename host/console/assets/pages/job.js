@@ -113,6 +113,9 @@ export function Page({ path: [, endpoint, id] }) {
   const output = raw && member(raw, 'output');
   const input = raw && member(raw, 'input');
   const usage = timeline.data?.usage;
+  // A job is cancelled before its attempt ends, and the usage comes with the end of the attempt.
+  const isStopping = doc?.status === 'CANCELLED' && !usage && timeline.data?.events?.some((e) => e.event === 'started');
+  useEffect(() => { if (!isStopping) return; const t = setTimeout(timeline.reload, 1000); return () => clearTimeout(t); }, [isStopping]);
   const calls = (logs.data ?? []).filter((l) => l.level === 'error' && l.line.startsWith(TRAP)).map((l) => l.line.slice(TRAP.length));
   const failed = doc && (doc.status === 'FAILED' || doc.status === 'TIMED_OUT');
   const created = timeline.data?.events?.[0]?.at;

@@ -1,4 +1,5 @@
-// Templates by category, each with its readme and what it runs, and a way to make an endpoint of it.
+// Templates by category, each with its readme and what it runs, a way to make an endpoint of it, and a form for a
+// new one.
 import { html, useState } from '../lib/html.js';
 import { json, list, seg, query as queryOf } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
@@ -17,17 +18,21 @@ function Create({ template, onClose }) {
   const make = async () => { await json('v1/endpoints', { method: 'POST', body: { id, name: id, templateId: template.id } }); say(`${id} is ready for jobs.`); go(link(['endpoints', id])); };
   return html`<${Dialog} title=${`An endpoint of ${template.name}`} onClose=${onClose}><${Field} label="Id" hint="A part of the address of its jobs"><input value=${id} onInput=${(e) => setId(e.target.value)}/></${Field}><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!id} onClick=${make}>Make the endpoint</${Button}></footer></${Dialog}>`;
 }
+/** Changes a template, or makes one. @param {{ template?: any, onClose: () => void, onDone: () => Promise<void> }} props */
 function Edit({ template, onClose, onDone }) {
-  const [t, set] = useState({ imageName: template.imageName, readme: template.readme ?? '', env: Object.entries(template.env ?? {}).map(([k, v]) => `${k}=${v}`).join('\n'), args: (template.dockerStartCmd ?? []).join('\n') });
+  const [t, set] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: Object.entries(template?.env ?? {}).map(([k, v]) => `${k}=${v}`).join('\n'), args: (template?.dockerStartCmd ?? []).join('\n') });
   const on = (n) => (e) => set({ ...t, [n]: e.target.value });
   const save = async () => {
     const env = Object.fromEntries(t.env.split('\n').filter((l) => l.includes('=')).map((l) => [l.slice(0, l.indexOf('=')).trim(), l.slice(l.indexOf('=') + 1)]));
-    await json(`v1/templates/${seg(template.id)}`, { method: 'PATCH', body: { imageName: t.imageName, readme: t.readme, env, dockerStartCmd: t.args.split('\n').filter(Boolean) } });
-    say('Saved. Its endpoints run it from their next job on.');
-    onDone();
+    const body = { imageName: t.imageName, readme: t.readme, env, dockerStartCmd: t.args.split('\n').filter(Boolean) };
+    const made = template ? undefined : await json('v1/templates', { method: 'POST', body: { ...body, name: t.name, category: 'CPU', isServerless: true } });
+    if (!made) await json(`v1/templates/${seg(template.id)}`, { method: 'PATCH', body });
+    say(made ? 'The template is made.' : 'Saved. Its endpoints run it from their next job on.');
+    await onDone();
     onClose();
+    if (made) go(link(['templates', made.id]));
   };
-  return html`<${Dialog} wide title=${`Change ${template.name}`} onClose=${onClose}><${Field} label="Image"><input value=${t.imageName} onInput=${on('imageName')}/></${Field}><${Field} label="Environment" hint="one NAME=value a line"><textarea rows="3" value=${t.env} onInput=${on('env')}></textarea></${Field}><${Field} label="Arguments" hint="one a line"><textarea rows="2" value=${t.args} onInput=${on('args')}></textarea></${Field}><${Field} label="Readme"><textarea rows="10" value=${t.readme} onInput=${on('readme')}></textarea></${Field}><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" onClick=${save}>Save</${Button}></footer></${Dialog}>`;
+  return html`<${Dialog} wide title=${template ? `Change ${template.name}` : 'New template'} onClose=${onClose}>${!template && html`<${Field} label="Name"><input value=${t.name} onInput=${on('name')}/></${Field}>`}<${Field} label="Image" hint="a handler of this host, such as count:latest, or an image of a registry"><input value=${t.imageName} onInput=${on('imageName')}/></${Field}><${Field} label="Environment" hint="one NAME=value a line"><textarea rows="3" value=${t.env} onInput=${on('env')}></textarea></${Field}><${Field} label="Arguments" hint="one a line"><textarea rows="2" value=${t.args} onInput=${on('args')}></textarea></${Field}><${Field} label="Readme"><textarea rows="10" value=${t.readme} onInput=${on('readme')}></textarea></${Field}><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!t.imageName || !template && !t.name} onClick=${save}>${template ? 'Save' : 'Make the template'}</${Button}></footer></${Dialog}>`;
 }
 
 /** @param {{ path: string[] }} props */
@@ -42,6 +47,6 @@ export function Page({ path: [, id] }) {
       ${dialog === 'create' && html`<${Create} template=${t} onClose=${() => setDialog('')}/>`}${dialog === 'edit' && html`<${Edit} template=${t} onClose=${() => setDialog('')} onDone=${reload}/>`}`}`;
   const groups = new Map();
   for (const x of data ?? []) { const g = x.isPlatform ? `${x.category} · from the platform` : x.isPublic ? `${x.category} · public` : x.category; groups.set(g, [...(groups.get(g) ?? []), x]); }
-  return html`<${Head} title="Templates" sub="A template names a handler with its arguments and environment; endpoints run templates."/><${Trouble} error=${error} retry=${reload}/>
-    ${!data ? html`<${Loading}/>` : !data.length ? html`<section class="panel"><${Empty} title="No template yet" command="gristmill deploy count">A deploy makes a template of the same name.</${Empty}></section>` : [...groups].map(([g, l]) => html`<section key=${g}><h2 class="group">${g}</h2><div class="cards">${l.map((x) => html`<a class="card" key=${x.id} href=${link(['templates', x.id])}><b>${x.name}</b><span class="mono faint" title=${x.imageName}>${shortImage(x.imageName)}</span><p>${first(x) || html`<span class="faint">no readme</span>`}</p></a>`)}</div></section>`)}`;
+  return html`<${Head} title="Templates" sub="A template names a handler with its arguments and environment; endpoints run templates."><${Button} kind="primary" onClick=${() => setDialog('new')}>New template …</${Button}></${Head}><${Trouble} error=${error} retry=${reload}/>
+    ${!data ? html`<${Loading}/>` : !data.length ? html`<section class="panel"><${Empty} title="No template yet" command="gristmill deploy count">A deploy makes a template of the same name.</${Empty}></section>` : [...groups].map(([g, l]) => html`<section key=${g}><h2 class="group">${g}</h2><div class="cards">${l.map((x) => html`<a class="card" key=${x.id} href=${link(['templates', x.id])}><b>${x.name}</b><span class="mono faint" title=${x.imageName}>${shortImage(x.imageName)}</span><p>${first(x) || html`<span class="faint">no readme</span>`}</p></a>`)}</div></section>`)}${dialog === 'new' && html`<${Edit} onClose=${() => setDialog('')} onDone=${reload}/>`}`;
 }

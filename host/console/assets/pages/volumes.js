@@ -8,7 +8,7 @@ const kind = {
   empty: { title: 'No volume yet', text: 'A volume keeps files that later jobs need, such as models.', command: 'gristmill volumes create models --size 20' },
   head: ['Name', 'Id', ['Size', 'n']], first: { name: '', size: '10' },
   row: (v) => html`<td><b>${v.name}</b></td><td><span class="mono">${v.id}</span> <${Copy} text=${v.id}/></td><td class="n">${v.size} GB</td>`,
-  form: (v, set) => html`<${Field} label="Name"><input required value=${v.name} onInput=${set('name')}/></${Field}><${Field} label="Size (GB)" hint="1 to 4,000; it can grow later"><input type="number" min="1" max="4000" required value=${v.size} onInput=${set('size')}/></${Field}>`,
-  body: (v) => ({ name: v.name, size: Number(v.size) }), removal: () => 'All its files are deleted. The host refuses this while an endpoint uses it.',
+  form: (v, set) => html`<${Field} label="Name"><input required value=${v.name} onInput=${set('name')}/></${Field}><${Field} label="Size (GB)" hint="1 to 4,000; it can only grow later"><input type="number" min="1" max="4000" required value=${v.size} onInput=${set('size')}/></${Field}>`,
+  body: (v) => ({ name: v.name, size: Number(v.size) }), change: (v) => ({ name: v.name, size: String(v.size) }), removal: () => 'All its files are deleted. The host refuses this while an endpoint uses it.',
 };
 export const Page = () => html`<${Collection} kind=${kind}/>`;

@@ -71,8 +71,8 @@ export const Tabs = ({ label, tabs, now }) => html`<nav class="tabs" aria-label=
 /** One of a few values. @param {{ label: string, value: string, options: [string, any][], onChange: (v: string) => void }} props */
 export const Choice = ({ label, value, options, onChange }) => html`<div class="choice" role="group" aria-label=${label}>${options.map(([v, t]) => html`<button key=${v} type="button" aria-pressed=${v === value} onClick=${() => onChange(v)}>${t}</button>`)}</div>`;
 
-/** @param {{ label: string, hint?: any, children?: any, wide?: boolean }} props */
-export const Field = ({ label, hint, children, wide }) => html`<label class=${`field ${wide ? 'wide' : ''}`}><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
+/** `error`: what is wrong with its value. @param {{ label: string, hint?: any, error?: string, children?: any, wide?: boolean }} props */
+export const Field = ({ label, hint, error, children, wide }) => html`<label class=${`field ${wide ? 'wide' : ''}`}><span>${label}</span>${children}${error && html`<small class="wrong" role="alert">${error}</small>`}${hint && html`<small>${hint}</small>`}</label>`;
 
 /** A table that scrolls sideways inside itself where the window is narrow. @param {{ label: string, head: any[], children?: any, class?: string }} props */
 export const Table = ({ label, head, children, class: c = '' }) => html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table class=${c}><thead><tr>${head.map((t, i) => Array.isArray(t) ? html`<th key=${i} scope="col" class=${t[1]}>${t[0]}</th>` : html`<th key=${i} scope="col">${t}</th>`)}</tr></thead><tbody>${children}</tbody></table></div>`;

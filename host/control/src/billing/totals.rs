@@ -105,8 +105,10 @@ impl TemplateUsage {
 #[cfg(test)]
 mod tests {
     use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered};
-    use gristmill_core::id::{EndpointId, ShardId};
+    use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
+    use gristmill_core::job::record::{Lease, StoreEpoch};
     use gristmill_core::job::signals::Signals;
+    use gristmill_core::job::state::Claim;
     use gristmill_core::store::JobStore as _;
     use gristmill_core::time::{Clock as _, ManualClock};
     use gristmill_store::ModelStore;
@@ -134,8 +136,13 @@ mod tests {
                 egress_bytes: 0,
             };
             let endpoint = EndpointId::new("e").unwrap();
+            let lease = Lease {
+                job: JobId::generate(Submission::Async, ShardId(0)),
+                claim: Claim(1),
+                epoch: StoreEpoch(1),
+            };
             let bill = Bill { endpoint, owner: owner(who), wall_ms: 40_000, metered };
-            store.bill(bill).await.unwrap();
+            store.bill(lease, bill).await.unwrap();
         };
         let prices = Prices { wall_second: "0.5".parse().unwrap(), ..Prices::default() };
         let totals = Totals::default();

@@ -114,7 +114,7 @@ impl HandlerCalls {
             mode: SubmitMode::Handler(depth),
             idempotency,
             tags: None,
-            trace: caller.trace,
+            trace: caller.trace.clone(),
         };
         let submitted = submit(&*self.store, &target, request, Strictness::Clamp).await;
         match submitted {

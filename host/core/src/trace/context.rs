@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-/// Bytes of a stored context.
+use super::state::TraceState;
+
+/// Bytes of a stored context, without its `tracestate`.
 pub const CONTEXT_BYTES: usize = 25;
 
 /// The only flag of the header that the host knows.
@@ -17,7 +19,7 @@ pub struct TraceId(u128);
 pub struct SpanId(u64);
 
 /// The position of a call in a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     /// The trace.
     pub trace: TraceId,
@@ -25,6 +27,8 @@ pub struct TraceContext {
     pub span: SpanId,
     /// Whether the spans of the trace are recorded.
     pub is_sampled: bool,
+    /// The caller's `tracestate`.
+    pub state: TraceState,
 }
 
 impl TraceId {
@@ -86,8 +90,8 @@ impl fmt::Debug for SpanId {
 }
 
 impl TraceContext {
-    /// The context of a `traceparent` header. `None` for a text that is none: such a header is ignored, as
-    /// the standard wants. A version after 00 may have further fields.
+    /// The context of a `traceparent` header, without a `tracestate`. `None` for a text that is none: such a
+    /// header is ignored, as the standard wants. A version after 00 may have further fields.
     pub fn from_header(text: &str) -> Option<Self> {
         let mut fields = text.trim().split('-');
         let (version, trace, span, flags) =
@@ -100,11 +104,12 @@ impl TraceContext {
             trace: TraceId::new(hex(trace, 32)?)?,
             span: SpanId::new(u64::try_from(hex(span, 16)?).ok()?)?,
             is_sampled: u8::try_from(hex(flags, 2)?).ok()? & SAMPLED != 0,
+            state: TraceState::default(),
         })
     }
 
-    /// The bytes that are stored: the trace, the span, and the flags.
-    pub fn to_bytes(self) -> [u8; CONTEXT_BYTES] {
+    /// The bytes that are stored: the trace, the span, and the flags. The `tracestate` is stored beside them.
+    pub fn to_bytes(&self) -> [u8; CONTEXT_BYTES] {
         let mut bytes = [0; CONTEXT_BYTES];
         bytes[..16].copy_from_slice(&self.trace.0.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.span.0.to_be_bytes());
@@ -112,7 +117,7 @@ impl TraceContext {
         bytes
     }
 
-    /// The context of stored bytes; `None` when they are no context.
+    /// The context of stored bytes, without a `tracestate`; `None` when they are no context.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (trace, rest) = bytes.split_first_chunk::<16>()?;
         let (span, flags) = rest.split_first_chunk::<8>()?;
@@ -122,7 +127,8 @@ impl TraceContext {
             _ => return None,
         };
         let trace = TraceId::new(u128::from_be_bytes(*trace))?;
-        Some(Self { trace, span: SpanId::new(u64::from_be_bytes(*span))?, is_sampled })
+        let span = SpanId::new(u64::from_be_bytes(*span))?;
+        Some(Self { trace, span, is_sampled, state: TraceState::default() })
     }
 }
 
@@ -158,9 +164,9 @@ mod tests {
         assert!(context.is_sampled);
         let not_sampled = HEADER.replace("-01", "-00");
         assert!(!TraceContext::from_header(&not_sampled).unwrap().is_sampled);
-        assert_eq!(TraceContext::from_header(&format!(" {HEADER} ")), Some(context));
+        assert_eq!(TraceContext::from_header(&format!(" {HEADER} ")), Some(context.clone()));
         let later = format!("{}-more", HEADER.replacen("00", "cc", 1));
-        assert_eq!(TraceContext::from_header(&later), Some(context), "a later version");
+        assert_eq!(TraceContext::from_header(&later), Some(context.clone()), "a later version");
         let flags = HEADER.replace("-01", "-ff");
         assert_eq!(TraceContext::from_header(&flags), Some(context), "flags of a later version");
     }
@@ -190,8 +196,8 @@ mod tests {
             trace in 1_u128.., span in 1_u64.., is_sampled: bool,
         ) {
             let (trace, span) = (TraceId::new(trace).unwrap(), SpanId::new(span).unwrap());
-            let context = TraceContext { trace, span, is_sampled };
-            prop_assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
+            let context = TraceContext { trace, span, is_sampled, state: TraceState::default() };
+            prop_assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context.clone()));
             prop_assert_eq!(TraceContext::from_header(&context.to_string()), Some(context));
         }
 

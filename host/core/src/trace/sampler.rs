@@ -13,7 +13,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub(super) fn decides(self, caller: Option<TraceContext>, trace: TraceId) -> bool {
+    pub(super) fn decides(self, caller: Option<&TraceContext>, trace: TraceId) -> bool {
         match caller {
             Some(caller) if self.follows_parent => caller.is_sampled,
             _ => {

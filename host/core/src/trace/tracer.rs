@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::context::{SpanId, TraceContext, TraceId};
 use super::sampler::Sampler;
 use super::span::{Attributes, Span, SpanCounts, SpanKind, SpanSink};
+use super::state::TraceState;
 
 /// Makes the spans of the host.
 #[derive(Debug, Clone, Default)]
@@ -31,12 +32,13 @@ impl Tracer {
         caller: Option<TraceContext>,
     ) -> (Option<TraceContext>, Option<OpenSpan>) {
         let Some(recording) = &self.0 else { return (caller, None) };
-        let trace = caller.map_or_else(TraceId::random, |caller| caller.trace);
-        if !recording.sampler.decides(caller, trace) {
+        let trace = caller.as_ref().map_or_else(TraceId::random, |caller| caller.trace);
+        if !recording.sampler.decides(caller.as_ref(), trace) {
             return (caller.map(|caller| TraceContext { is_sampled: false, ..caller }), None);
         }
-        let parent = caller.map(|caller| caller.span);
-        let span = OpenSpan::start(recording, trace, parent, SpanKind::Server);
+        let (parent, state) = caller.map(|caller| (caller.span, caller.state)).unzip();
+        let state = state.unwrap_or_default();
+        let span = OpenSpan::start(recording, trace, parent, SpanKind::Server, state);
         (Some(span.context()), Some(span))
     }
 
@@ -46,9 +48,9 @@ impl Tracer {
     }
 
     /// The child of a span; `None` if its trace is not recorded.
-    pub fn child(&self, of: Option<TraceContext>, kind: SpanKind) -> Option<OpenSpan> {
+    pub fn child(&self, of: Option<&TraceContext>, kind: SpanKind) -> Option<OpenSpan> {
         let of = of.filter(|of| of.is_sampled)?;
-        Some(OpenSpan::start(self.0.as_ref()?, of.trace, Some(of.span), kind))
+        Some(OpenSpan::start(self.0.as_ref()?, of.trace, Some(of.span), kind, of.state.clone()))
     }
 }
 
@@ -69,10 +71,11 @@ impl OpenSpan {
         trace: TraceId,
         parent: Option<SpanId>,
         kind: SpanKind,
+        state: TraceState,
     ) -> Self {
         Self {
             sink: recording.sink.clone(),
-            context: TraceContext { trace, span: SpanId::random(), is_sampled: true },
+            context: TraceContext { trace, span: SpanId::random(), is_sampled: true, state },
             parent,
             kind,
             started_us: now_us(),
@@ -82,7 +85,7 @@ impl OpenSpan {
 
     /// The context for its children.
     pub fn context(&self) -> TraceContext {
-        self.context
+        self.context.clone()
     }
 
     /// Records the span, which ends now.
@@ -159,21 +162,23 @@ mod tests {
     #[test]
     fn without_recording_the_callers_context_is_kept() {
         let caller = TraceContext::from_header(HEADER);
-        let (kept, span) = Tracer::default().receive(caller);
+        let (kept, span) = Tracer::default().receive(caller.clone());
         assert_eq!(kept, caller);
         assert!(span.is_none());
-        assert!(Tracer::default().child(caller, SpanKind::Client).is_none());
+        assert!(Tracer::default().child(caller.as_ref(), SpanKind::Client).is_none());
     }
 
     #[test]
     fn the_sampled_flag_of_the_caller_counts() {
         let (tracer, sink) = tracer(true, 0.0);
-        let caller = TraceContext::from_header(HEADER);
-        let (kept, span) = tracer.receive(caller);
+        let state = TraceState::from_headers(["congo=t61rcWkgMzE"]);
+        let caller = TraceContext { state, ..TraceContext::from_header(HEADER).unwrap() };
+        let (kept, span) = tracer.receive(Some(caller.clone()));
         let kept = kept.unwrap();
-        assert_eq!(kept.trace, caller.unwrap().trace);
-        assert_ne!(kept.span, caller.unwrap().span, "the job is a child of the host's span");
-        let child = tracer.child(Some(kept), SpanKind::Consumer).unwrap();
+        assert_eq!((kept.trace, &kept.state), (caller.trace, &caller.state));
+        assert_ne!(kept.span, caller.span, "the job is a child of the host's span");
+        let child = tracer.child(Some(&kept), SpanKind::Consumer).unwrap();
+        assert_eq!(child.context().state, caller.state);
         child.end_after(5_000_000, "attempt".to_owned(), vec![("n", 1_u64.into())], None);
         span.unwrap().end("POST".to_owned(), Vec::new(), Some("500".to_owned()));
         let spans = sink.0.lock();
@@ -181,10 +186,10 @@ mod tests {
         assert_eq!(attempt.parent, Some(kept.span));
         assert!(attempt.duration_us >= 5_000_000);
         assert!(attempt.started_us + 4_000_000 < server.started_us);
-        assert_eq!((server.parent, server.context), (Some(caller.unwrap().span), kept));
+        assert_eq!((server.parent, &server.context), (Some(caller.span), &kept));
 
-        let unsampled = caller.map(|caller| TraceContext { is_sampled: false, ..caller });
-        let (kept, span) = tracer.receive(unsampled);
+        let unsampled = Some(TraceContext { is_sampled: false, ..caller });
+        let (kept, span) = tracer.receive(unsampled.clone());
         assert_eq!(kept, unsampled);
         assert!(span.is_none());
         let (kept, span) = tracer.receive(None);

@@ -183,7 +183,7 @@ impl Delivery {
             attempts: 0,
             made: Vec::new(),
             last: DeliveryOutcome::default(),
-            trace: record.trace,
+            trace: record.trace.clone(),
         }
     }
 

@@ -64,8 +64,8 @@ async fn attempt(
     if deployment.incarnation.has_ended() {
         return Ok(None);
     }
-    let span = parts.tracer.child(delivery.trace, SpanKind::Client);
-    let trace = span.as_ref().map_or(delivery.trace, |span| Some(span.context()));
+    let span = parts.tracer.child(delivery.trace.as_ref(), SpanKind::Client);
+    let trace = span.as_ref().map(OpenSpan::context).or_else(|| delivery.trace.clone());
     let (now, id) = (parts.clock.now(), delivery.webhook_id());
     let call = WebhookCall {
         owner: endpoint.owner.clone(),

@@ -99,6 +99,9 @@ impl WebhookSender for HttpSender {
             .body(call.body);
         if let Some(trace) = call.trace {
             request = request.header("traceparent", trace.to_string());
+            if let Some(state) = trace.state.as_str() {
+                request = request.header("tracestate", state);
+            }
         }
         match found.with(request.send()).await {
             Ok(answer) => {

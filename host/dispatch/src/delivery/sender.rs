@@ -28,7 +28,7 @@ pub struct WebhookCall {
     pub timestamp_s: u64,
     /// `webhook-signature`.
     pub signature: String,
-    /// `traceparent`, if the endpoint propagates traces.
+    /// `traceparent` and `tracestate`, if the endpoint propagates traces.
     pub trace: Option<TraceContext>,
     /// The body, JSON.
     pub body: Bytes,

@@ -92,8 +92,8 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
-    async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
-        let answer = self.store.bill(bill).await;
+    async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {
+        let answer = self.store.bill(lease, bill).await;
         self.trace.billed_without_result();
         self.late(answer).await
     }

@@ -116,7 +116,7 @@ impl JobEgress {
             egress,
             deployment: attempt.deployment.clone(),
             deadline: attempt.deadline,
-            trace: attempt.trace,
+            trace: attempt.trace.clone(),
             in_flight: Arc::new(Semaphore::new(REQUESTS_PER_JOB_MAX)),
             calls: Arc::default(),
         }
@@ -127,7 +127,7 @@ impl JobEgress {
         self.end();
         self.calls = Arc::default();
         self.deadline = attempt.deadline;
-        self.trace = attempt.trace;
+        self.trace = attempt.trace.clone();
     }
 
     /// Ends the requests that the job has left open, and returns their slots.
@@ -191,12 +191,12 @@ impl JobEgress {
                 status = Empty
             )
         };
-        let span = self.egress.tracer().child(self.trace, SpanKind::Client);
+        let span = self.egress.tracer().child(self.trace.as_ref(), SpanKind::Client);
         let span = span.map(|span| RequestSpan::new(span, &request.method, &destination));
         let mut headers = without_hop_headers(request.headers);
-        let trace = span.as_ref().map_or(self.trace, |span| Some(span.context()));
         if endpoint.propagates_traces {
-            add_trace(&mut headers, trace);
+            let own = span.as_ref().map(RequestSpan::context);
+            add_trace(&mut headers, own.as_ref().or(self.trace.as_ref()));
         }
         let mut sending = self
             .egress

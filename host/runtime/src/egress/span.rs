@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use super::EgressError;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The open span of a request. It ends with the head of the answer.
 #[derive(Debug)]
@@ -51,10 +52,14 @@ impl RequestSpan {
     }
 }
 
-/// Adds the context, unless the handler has set one.
-pub(super) fn add_trace(headers: &mut HeaderMap, trace: Option<TraceContext>) {
-    let value = trace.and_then(|trace| HeaderValue::try_from(trace.to_string()).ok());
-    if let Some(value) = value {
-        headers.entry(TRACEPARENT).or_insert(value);
+/// Adds the context, unless the handler has set one: its `tracestate` belongs to its own `traceparent` then.
+pub(super) fn add_trace(headers: &mut HeaderMap, trace: Option<&TraceContext>) {
+    let Some(trace) = trace.filter(|_| !headers.contains_key(TRACEPARENT)) else { return };
+    if let Ok(parent) = HeaderValue::try_from(trace.to_string()) {
+        headers.insert(TRACEPARENT, parent);
+    }
+    let state = trace.state.as_str().and_then(|state| HeaderValue::from_str(state).ok());
+    if let Some(state) = state {
+        headers.entry(TRACESTATE).or_insert(state);
     }
 }

@@ -33,7 +33,7 @@ impl Host for State {
     }
 
     fn trace_parent(&mut self) -> Option<String> {
-        self.attempt.trace.map(|trace| trace.to_string())
+        self.attempt.trace.as_ref().map(|trace| trace.to_string())
     }
 
     fn retire(&mut self) {

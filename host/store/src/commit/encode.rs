@@ -2,6 +2,7 @@
 
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::tags::Tags;
+use gristmill_core::trace::TraceContext;
 
 use crate::format::image::{
     BatchImage, DeliveryImage, FixedImage, IdempotencyImage, JobImage, StateImage,
@@ -93,7 +94,8 @@ pub(crate) fn fixed_image<'a>(fixed: &Fixed, new: &'a NewRow) -> FixedImage<'a> 
         retention_failed_ms: fixed.retention.chosen.failed_ms,
         retention_cancelled_ms: fixed.retention.chosen.cancelled_ms,
         tags: new.tags.as_ref().map(Tags::as_str),
-        trace: new.trace,
+        trace: new.trace.as_ref().map(TraceContext::to_bytes),
+        trace_state: new.trace.as_ref().and_then(|trace| trace.state.as_str()),
     }
 }
 

@@ -202,6 +202,9 @@ pub(crate) struct FixedImage<'a> {
     #[n(11)]
     #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
     pub(crate) trace: Option<[u8; CONTEXT_BYTES]>,
+    /// The `tracestate` beside it.
+    #[b(12)]
+    pub(crate) trace_state: Option<&'a str>,
 }
 
 /// The columns of a job's row that can change.
@@ -288,6 +291,9 @@ pub(crate) struct DeliveryImage<'a> {
     #[n(14)]
     #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
     pub(crate) trace: Option<[u8; CONTEXT_BYTES]>,
+    /// The `tracestate` beside it.
+    #[b(15)]
+    pub(crate) trace_state: Option<&'a str>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -312,7 +318,8 @@ impl<'a> DeliveryImage<'a> {
             last_status: delivery.last.status,
             last_error: delivery.last.error.as_deref(),
             made: delivery.made.iter().map(|made| (made.at.as_millis(), made.status)).collect(),
-            trace: delivery.trace.map(TraceContext::to_bytes),
+            trace: delivery.trace.as_ref().map(TraceContext::to_bytes),
+            trace_state: delivery.trace.as_ref().and_then(|trace| trace.state.as_str()),
         }
     }
 }
@@ -484,6 +491,7 @@ mod tests {
             retention_cancelled_ms: Some(53),
             tags: Some("k=v"),
             trace: Some([7; CONTEXT_BYTES]),
+            trace_state: Some("s=1"),
         };
         let delivery = || DeliveryImage {
             id: 11,
@@ -501,6 +509,7 @@ mod tests {
             last_error: Some("x"),
             made: vec![(56, None), (57, Some(500))],
             trace: Some([8; CONTEXT_BYTES]),
+            trace_state: Some("s=2"),
         };
         let job = |seq, state| JobImage {
             seq,
@@ -554,7 +563,7 @@ mod tests {
             "80",
             "fields without a value are left out"
         );
-        for older in [ON_DISK_OF_8, ON_DISK_OF_13] {
+        for older in [ON_DISK_OF_8, ON_DISK_OF_13, ON_DISK_OF_14] {
             let bytes = bytes_of(older);
             let decoded = BatchImage::decode(&bytes).unwrap();
             assert_eq!(hex(&decoded.encode()), older);
@@ -613,6 +622,27 @@ mod tests {
     }
 
     const ON_DISK: &str = "\
+        888182181c616e8182181d83181e181f18208186616e6174616f18211822891823182418251826182718\
+        281829182a182b838a182c53141414141414141414141414141414141414141584008d616ff50708090a\
+        6168183318341835636b3d7658190707070707070707070707070707070707070707070707070763733d\
+        318a031a000111700102030485011b0000018bcfe568006177616519012c0506423637182d8350161616\
+        16161616161616161616161616501717171717171717171717171717171718181819f58182181a181b90\
+        0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f46178\
+        82821838f68218391901f458190808080808080808080808080808080808080808080808080863733d32\
+        f58a182e53141414141414141414141414141414141414141582018a031a000111700102030485011b00\
+        00018bcfe568006177616519012c05064236378350161616161616161616161616161616165017171717\
+        17171717171717171717171718181819f58182181a181b900b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d\
+        0d0d0d0d664641494c45440e61750f100111121901f4617882821838f68218391901f458190808080808\
+        080808080808080808080808080808080808080863733d32f58a182f5314141414141414141414141414\
+        141414141414158402f5f4f5835016161616161616161616161616161616501717171717171717171717\
+        171717171718181819f58182181a181b900b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641\
+        494c45440e61750f100111121901f4617882821838f68218391901f45819080808080808080808080808\
+        0808080808080808080808080863733d32f581900b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d\
+        664641494c45440e61750f100111121901f4617882821838f68218391901f45819080808080808080808\
+        0808080808080808080808080808080863733d328118308118311832";
+
+    /// The same batch by an early host of schema version 14, without `tracestate`.
+    const ON_DISK_OF_14: &str = "\
         888182181c616e8182181d83181e181f18208186616e6174616f18211822891823182418251826182718\
         281829182a182b838a182c53141414141414141414141414141414141414141584008c616ff50708090a\
         6168183318341835636b3d765819070707070707070707070707070707070707070707070707078a031a\

@@ -11,6 +11,7 @@ pub(crate) mod pages;
 pub(crate) mod past;
 pub(crate) mod payload;
 mod positional;
+pub(crate) mod trace;
 
 use gristmill_core::job::state::JobStatus;
 

@@ -182,6 +182,7 @@ impl<'a> From<FixedFields<'a>> for FixedImage<'a> {
             retention_cancelled_ms: None,
             tags: None,
             trace: None,
+            trace_state: None,
         }
     }
 }
@@ -266,6 +267,7 @@ impl<'a> From<DeliveryFields<'a>> for DeliveryImage<'a> {
             last_error: delivery.last_error,
             made: Vec::new(),
             trace: None,
+            trace_state: None,
         }
     }
 }

@@ -278,10 +278,11 @@ impl JobStore for ModelStore {
         self.finish_now(lease, outcome, metered)
     }
 
-    async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
+    async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {
         self.change(|state, now, _| {
-            let sum = bill.metered.over(bill.wall_ms);
-            state.bill(bill.endpoint, bill.metered.template, bill.owner, &sum, now);
+            let used = JobUsage::of(&bill.metered, bill.wall_ms);
+            state.add_usage_of_cancelled(lease, &used);
+            state.bill(bill.endpoint, bill.metered.template, bill.owner, &used.billed, now);
         })
     }
 

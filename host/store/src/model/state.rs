@@ -123,7 +123,7 @@ impl ModelJob {
             past_attempts: self.past_attempts.clone(),
             usage: self.usage,
             tags: self.new.tags.clone(),
-            trace: self.new.trace,
+            trace: self.new.trace.clone(),
         }
     }
 
@@ -272,6 +272,15 @@ impl State {
         true
     }
 
+    /// Adds the usage of an attempt to its job, which was cancelled while it ran.
+    pub(super) fn add_usage_of_cancelled(&mut self, lease: Lease, used: &JobUsage) {
+        let job = self.jobs.get_mut(&lease.job);
+        let job = job.filter(|job| job.state.status() == Some(JobStatus::Cancelled));
+        if let Some(job) = job.filter(|job| job.last_claim == lease.claim) {
+            job.usage.add(used);
+        }
+    }
+
     pub(super) fn bill(
         &mut self,
         endpoint: EndpointId,
@@ -319,7 +328,7 @@ impl State {
                 queued_at: job.queued_at,
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
-                trace: job.new.trace,
+                trace: job.new.trace.clone(),
             };
             self.apply(id, JobEvent::Claimed { claim }, now, notifications);
             return Some(claimed);

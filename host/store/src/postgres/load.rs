@@ -9,7 +9,6 @@ use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, TemplateId};
 use gristmill_core::job::record::JobCounts;
 use gristmill_core::time::Timestamp;
-use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{
     Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt,
 };
@@ -19,6 +18,7 @@ use tokio_postgres::Row;
 use crate::error::OpenError;
 use crate::format::EndpointKey;
 use crate::format::image::{DeliveryImage, FixedImage, IdempotencyImage, NewJobImage, RowImage};
+use crate::format::trace;
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
 use crate::seal::Seal;
 use crate::state::index::Index;
@@ -209,7 +209,7 @@ fn delivery(image: &DeliveryImage<'_>, endpoint: EndpointId) -> Result<Delivery,
             status: image.last_status,
             error: image.last_error.map(str::to_owned),
         },
-        trace: image.trace.and_then(|bytes| TraceContext::from_bytes(&bytes)),
+        trace: trace::context(image.trace, image.trace_state),
     })
 }
 

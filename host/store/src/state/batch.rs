@@ -525,6 +525,9 @@ impl Index {
             if let Some(tags) = &job.tags {
                 self.owners.release_tags(job.owner, tags);
             }
+            if let Some(trace) = job.trace() {
+                self.owners.release_trace(job.owner, trace);
+            }
             self.jobs.remove(write.key);
         }
     }

@@ -101,7 +101,7 @@ impl Index {
             queued_at,
             execution_timeout_ms: job.times.execution_timeout_ms.get(),
             ttl_at: job.row.ttl_at,
-            trace: job.trace(),
+            trace: job.trace().cloned(),
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,
             is_damaged: false,

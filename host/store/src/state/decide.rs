@@ -166,6 +166,21 @@ impl Index {
         Some(job.seq)
     }
 
+    /// Adds the usage of an attempt to its job, which was cancelled while it ran.
+    pub(crate) fn add_usage_of_cancelled(&mut self, lease: Lease, used: &JobUsage) {
+        let Some(key) = self.key_of(lease.job).filter(|_| lease.epoch == self.epoch) else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let is_cancelled = job.row.status == Some(JobStatus::Cancelled);
+        if !is_cancelled || job.row.last_claim != lease.claim {
+            return;
+        }
+        touch(job, key, &mut self.backlog, Urgency::Deferred).change.operations += 1;
+        let attempt = job.row.attempt_mut();
+        attempt.past = attempt.past.with_usage(used);
+    }
+
     /// Checks whether the endpoint and the owner of the running job may keep this many more bytes
     /// of results.
     ///
@@ -377,7 +392,7 @@ fn early_end(job: &Job, endpoint: &EndpointId, cause: EarlyEndCause, now: Timest
         job: job.id,
         cause,
         waited_ms: is_waiting.then(|| now.millis_since(job.queued_at())),
-        trace: job.trace(),
+        trace: job.trace().cloned(),
     }
 }
 

@@ -1,5 +1,5 @@
 //! The entries that a job on disk has in memory: in the slab, and by id, time of its deletion, number,
-//! webhook URL and tags. A start, and the return of an archived job, add them together.
+//! webhook URL, tags and trace. A start, and the return of an archived job, add them together.
 
 use crate::state::index::Index;
 use crate::state::job::Job;
@@ -11,6 +11,9 @@ impl Index {
         let webhook = job.webhook.take().filter(|_| job.row.needs_input());
         job.webhook = webhook.map(|url| self.owners.hold_url(job.owner, url));
         job.tags = job.tags.take().map(|tags| self.owners.hold_tags(job.owner, &tags));
+        if let Some(rare) = job.rare.as_deref_mut() {
+            rare.trace = rare.trace.take().map(|trace| self.owners.hold_trace(job.owner, trace));
+        }
         self.owners.recount_in_memory(job.owner, false, true);
         let (id, seq, purge_at, endpoint) = (job.id, job.seq, job.purge_at(), job.endpoint);
         let key = self.jobs.insert(job);
@@ -34,6 +37,9 @@ impl Index {
         }
         if let Some(tags) = &job.tags {
             self.owners.release_tags(job.owner, tags);
+        }
+        if let Some(trace) = job.trace() {
+            self.owners.release_trace(job.owner, trace);
         }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.history.remove(job.seq, key);

@@ -10,18 +10,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use gristmill_core::billing::usage::Bill;
+use gristmill_core::billing::usage::{Bill, JobUsage};
 #[cfg(test)]
 use gristmill_core::id::OwnerId;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::StreamPosition;
-use gristmill_core::job::record::{JobCounts, NewJob, StoreEpoch};
+use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
 use gristmill_core::job::signals::EarlyEnd;
 use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
-use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::Delivery;
 use gristmill_core::webhook::delivery::DeliveryId;
 use rustc_hash::FxBuildHasher;
@@ -323,7 +322,9 @@ impl Index {
     }
 
     /// Adds the usage of an attempt without a result, with the bytes that it occupies.
-    pub(crate) fn add_bill(&mut self, bill: Bill, reserved: usize) {
+    pub(crate) fn add_bill(&mut self, lease: Lease, bill: Bill, reserved: usize) {
+        let used = JobUsage::of(&bill.metered, bill.wall_ms);
+        self.add_usage_of_cancelled(lease, &used);
         self.backlog.push(Write::Bill(Box::new(bill), reserved));
     }
 
@@ -570,6 +571,7 @@ impl Index {
         }
         let webhook = webhook.map(|url| self.owners.hold_url(owner, url));
         let tags = job.tags.map(|tags| self.owners.hold_tags(owner, &tags));
+        let trace = job.trace.map(|trace| self.owners.hold_trace(owner, trace));
         let insert = NewRow {
             owner: job.owner,
             ttl_ms: job.policy.ttl_ms,
@@ -577,7 +579,7 @@ impl Index {
             input: input.clone(),
             idempotency: job.idempotency,
             tags: tags.clone(),
-            trace: job.trace.map(TraceContext::to_bytes),
+            trace: trace.clone(),
         };
         let change = Change {
             insert: Some(Box::new(insert)),
@@ -611,7 +613,7 @@ impl Index {
                 ttl_at: now.plus_millis(job.policy.ttl_ms),
                 attempt: None,
             },
-            rare: Rare::with(job.trace),
+            rare: Rare::with(trace),
             pending: Some(Box::new(pending)),
         };
         let ttl_at = entry.row.ttl_at;

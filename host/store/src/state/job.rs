@@ -13,7 +13,7 @@ use gristmill_core::job::state::{Claim, JobState, JobStatus};
 use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::time::Timestamp;
-use gristmill_core::trace::{CONTEXT_BYTES, TraceContext};
+use gristmill_core::trace::TraceContext;
 
 use crate::failure;
 use crate::format::EndpointKey;
@@ -26,6 +26,7 @@ use crate::format::past::PastAttempts;
 use crate::format::payload::{Kind, Payload};
 use crate::format::status_code;
 use crate::format::status_from;
+use crate::format::trace;
 use crate::medium::{PayloadLocation, SegmentId};
 use crate::state::backlog::Ack;
 use crate::state::backlog::Urgency;
@@ -263,7 +264,7 @@ pub(crate) struct NewRow {
     pub(crate) input: Payload,
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) tags: Option<Tags>,
-    pub(crate) trace: Option<[u8; CONTEXT_BYTES]>,
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// Counts over an endpoint's life.
@@ -537,8 +538,7 @@ impl Job {
             created_at: Timestamp::from_millis(fixed.created_at),
             times: JobTimes::new(fixed.execution_timeout_ms, retention_of(fixed), fixed.ttl_ms),
             row: JobRow::of(row)?,
-            // A damaged context is of no use, and its job is as good without it.
-            rare: Rare::with(fixed.trace.and_then(|bytes| TraceContext::from_bytes(&bytes))),
+            rare: Rare::with(trace::context(fixed.trace, fixed.trace_state)),
             pending: None,
         })
     }
@@ -598,8 +598,8 @@ impl Job {
     }
 
     /// Its position in a distributed trace.
-    pub(crate) fn trace(&self) -> Option<TraceContext> {
-        self.rare.as_ref()?.trace
+    pub(crate) fn trace(&self) -> Option<&TraceContext> {
+        self.rare.as_ref()?.trace.as_ref()
     }
 
     /// When it was last queued.
@@ -638,7 +638,7 @@ impl Job {
             past_attempts,
             usage,
             tags: self.tags.clone(),
-            trace: self.trace(),
+            trace: self.trace().cloned(),
         })
     }
 }

@@ -5,8 +5,8 @@
 //! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
 //! bytes of memory. So have all jobs in memory: an ended job takes some 512 bytes at most until it is
 //! [archived](crate::state::archived). So have the webhooks with the tags: the URLs
-//! and the tags of jobs, and the pending deliveries. Each owner
-//! has [a share](fair_share) of these bounds while the host has several owners.
+//! and the tags of jobs, and the pending deliveries. The `tracestate` texts of jobs take up to half of the
+//! same bound. Each owner has [a share](fair_share) of these bounds while the host has several owners.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
 //! ever created, and each takes some 200 bytes.
@@ -20,6 +20,7 @@ use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::fair_share;
 use gristmill_core::store::StoreFull;
+use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_core::webhook::delivery::NotSent;
 
 use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
@@ -36,7 +37,7 @@ pub(crate) struct Owners {
     all: Vec<Owner>,
     keys: HashMap<OwnerId, OwnerKey>,
     jobs: JobNumbers,
-    /// Bytes of the URLs and tags of all owners.
+    /// Bytes of the URLs, the tags and the `tracestate` texts of all owners.
     text_bytes: u64,
     max: OwnersMax,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Owners {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct OwnersMax {
     pub(crate) jobs: JobNumbers,
-    /// Bytes of memory for webhooks and tags.
+    /// Bytes of memory for webhooks, tags and `tracestate` texts.
     pub(crate) webhook_bytes: u64,
 }
 
@@ -64,6 +65,8 @@ struct Owner {
     account: DiskAccount,
     urls: Urls,
     tags: Urls,
+    /// The `tracestate` texts of its jobs.
+    trace_states: Urls,
     jobs: JobNumbers,
 }
 
@@ -90,8 +93,14 @@ impl Owners {
         let number = u32::try_from(self.all.len()).expect("fewer than 2^32 owners have jobs");
         let key = OwnerKey(number);
         let account = DiskAccount::new(&self.disk_space, name);
-        let (urls, tags, jobs) = (Urls::default(), Urls::default(), JobNumbers::default());
-        self.all.push(Owner { name: name.clone(), account, urls, tags, jobs });
+        self.all.push(Owner {
+            name: name.clone(),
+            account,
+            urls: Urls::default(),
+            tags: Urls::default(),
+            trace_states: Urls::default(),
+            jobs: JobNumbers::default(),
+        });
         self.keys.insert(name.clone(), key);
         key
     }
@@ -124,6 +133,28 @@ impl Owners {
     /// One job of the owner fewer has these tags.
     pub(crate) fn release_tags(&mut self, key: OwnerKey, tags: &Tags) {
         self.change_texts(key, |owner| &mut owner.tags, |held| held.release(tags.shared()));
+    }
+
+    /// One more job of the owner has this trace. Returns it with the copy of its `tracestate` that all jobs
+    /// share, and without it when memory has no room: a trace is of use without it, so no job is refused for it.
+    /// These texts take at most half of the bound, so that they leave room for webhooks and tags.
+    pub(crate) fn hold_trace(&mut self, key: OwnerKey, trace: TraceContext) -> TraceContext {
+        let Some(shared) = trace.state.shared().cloned() else { return trace };
+        let owner = self.get(key);
+        let more = owner.trace_states.new_bytes(&shared);
+        let fit = self.fit(owner.text_bytes(), more, self.text_bytes, self.max.webhook_bytes / 2);
+        if more > 0 && !matches!(fit, Fit::Fits) {
+            return TraceContext { state: TraceState::default(), ..trace };
+        }
+        let held =
+            self.change_texts(key, |owner| &mut owner.trace_states, |states| states.hold(shared));
+        TraceContext { state: TraceState::from_shared(held), ..trace }
+    }
+
+    /// One job of the owner fewer has this trace.
+    pub(crate) fn release_trace(&mut self, key: OwnerKey, trace: &TraceContext) {
+        let Some(shared) = trace.state.shared() else { return };
+        self.change_texts(key, |owner| &mut owner.trace_states, |states| states.release(shared));
     }
 
     fn change_urls<T>(&mut self, key: OwnerKey, change: impl FnOnce(&mut Urls) -> T) -> T {
@@ -213,10 +244,9 @@ impl Owners {
         }
     }
 
-    /// Bytes of memory of the owner's webhooks and tags.
+    /// Bytes of memory of the owner's webhooks, tags and `tracestate` texts.
     fn webhook_bytes(&self, key: OwnerKey, pending: PendingBytes) -> u64 {
-        let Owner { urls, tags, .. } = self.get(key);
-        urls.bytes() + tags.bytes() + pending.of_owner
+        self.get(key).text_bytes() + pending.of_owner
     }
 
     fn fit_webhook(&self, key: OwnerKey, more: u64, pending: PendingBytes) -> Fit {
@@ -299,5 +329,62 @@ impl Owners {
 
     fn get(&self, key: OwnerKey) -> &Owner {
         self.all.get(key.0 as usize).expect("a number stands for an owner")
+    }
+}
+
+impl Owner {
+    /// Bytes of its URLs, its tags and its `tracestate` texts.
+    fn text_bytes(&self) -> u64 {
+        self.urls.bytes() + self.tags.bytes() + self.trace_states.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WEBHOOK_BYTES_MAX: u64 = 20_000;
+
+    fn owners() -> (Owners, OwnerKey) {
+        let max = OwnersMax { webhook_bytes: WEBHOOK_BYTES_MAX, ..OwnersMax::default() };
+        let mut owners = Owners::new(Arc::default(), max);
+        let key = owners.key(&OwnerId::new("o").unwrap());
+        (owners, key)
+    }
+
+    fn traced(state: &str) -> TraceContext {
+        let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = TraceContext::from_header(header).unwrap();
+        TraceContext { state: TraceState::from_headers([state]), ..context }
+    }
+
+    #[test]
+    fn jobs_share_a_tracestate_until_the_last_of_them_is_removed() {
+        let (mut owners, key) = owners();
+        let held: Vec<_> = (0..1_000).map(|_| owners.hold_trace(key, traced("a=1"))).collect();
+        assert!(held.iter().all(|trace| *trace == traced("a=1")));
+        assert!(owners.text_bytes < 200, "{}", owners.text_bytes);
+        for trace in &held {
+            owners.release_trace(key, trace);
+        }
+        assert_eq!(owners.text_bytes, 0);
+    }
+
+    #[test]
+    fn without_room_a_trace_is_held_without_its_tracestate() {
+        let (mut owners, key) = owners();
+        let state = |number: usize| format!("a={number},b={}", "v".repeat(200));
+        let held: Vec<_> =
+            (0..1_000).map(|number| owners.hold_trace(key, traced(&state(number)))).collect();
+        assert!(owners.text_bytes <= WEBHOOK_BYTES_MAX / 2, "{}", owners.text_bytes);
+        assert_eq!(held[0], traced(&state(0)));
+        assert_eq!(held[999], traced(""), "its trace stays");
+        let url: Url = Arc::new("u".repeat(2_000).into());
+        assert!(owners.check_webhook(key, &url, PendingBytes::default()).is_ok());
+        for trace in &held {
+            owners.release_trace(key, trace);
+        }
+        assert_eq!(owners.text_bytes, 0);
+        assert_eq!(owners.hold_trace(key, traced(&state(999))), traced(&state(999)));
     }
 }

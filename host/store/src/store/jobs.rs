@@ -209,10 +209,10 @@ impl JobStore for Store {
         Ok(fenced(self.finish_now(lease, outcome, Some(metered)).await?))
     }
 
-    async fn bill(&self, bill: Bill) -> Result<(), StoreError> {
+    async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {
         let reserved = self.shared.reserve(0).await?;
         self.shared.change(|index, _| {
-            index.add_bill(bill, reserved.bytes());
+            index.add_bill(lease, bill, reserved.bytes());
             reserved.hand_over();
         })
     }
@@ -257,7 +257,7 @@ impl JobStore for Store {
                 answer(on_disk).await?;
                 return Ok(status);
             }
-            // An archived job has ended, and keeps its status. One that has left the tables meanwhile is
+            // An archived job has ended, and keeps its status. A job that has left the tables meanwhile is
             // decided in memory.
             match self.status(endpoint, id).await? {
                 Some(status) if status.is_final() => return Ok(Some(status)),

@@ -5,7 +5,6 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::UnknownStatus;
 use gristmill_core::time::Timestamp;
-use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{
     Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt,
 };
@@ -16,6 +15,7 @@ use crate::format::EndpointKey;
 use crate::format::image::DeliveryImage;
 use crate::format::image::PENDING;
 use crate::format::payload::Found;
+use crate::format::trace;
 use crate::journal::checksum;
 use crate::tables::sql::is_whole;
 use crate::tables::sql::{integer, invalid};
@@ -49,7 +49,7 @@ pub(crate) fn put(
         delivery.last_status,
         delivery.last_error,
         made,
-        delivery.trace,
+        trace::column(delivery.trace, delivery.trace_state),
     ])?;
     if let Some(body) = body {
         let sql = "INSERT OR REPLACE INTO delivery_body (seq, body, sum) VALUES (?1, ?2, ?3)";
@@ -124,6 +124,7 @@ pub(crate) fn load(
             _ => return Err(invalid(8, Type::Integer, "unknown delivery state")),
         };
         let job = JobId::from_bytes(row.get_ref(2)?.as_blob()?);
+        let (context, trace_state) = trace::parts(row.get_ref(14)?.as_blob_or_null()?);
         let delivery = Delivery {
             id,
             endpoint: name,
@@ -137,7 +138,7 @@ pub(crate) fn load(
             attempts: row.get(10)?,
             made: made(row.get_ref(13)?.as_blob_or_null()?)?,
             last: DeliveryOutcome { status: row.get(11)?, error: row.get(12)? },
-            trace: row.get_ref(14)?.as_blob_or_null()?.and_then(TraceContext::from_bytes),
+            trace: trace::context(context, trace_state),
         };
         take(endpoint, Ok(delivery));
     }

@@ -1,12 +1,12 @@
 //! The rows of jobs.
 
-use gristmill_core::trace::CONTEXT_BYTES;
 use rusqlite::types::Type;
 use rusqlite::{Connection, Statement, params};
 
 use crate::format::image::{
     AttemptImage, FixedImage, IdBytes, JobImage, NewJobImage, RowImage, StateImage,
 };
+use crate::format::trace;
 use crate::tables::schema;
 use crate::tables::sql::{integer, invalid};
 
@@ -119,7 +119,7 @@ pub(crate) fn insert(
     statement.raw_bind_parameter(28, fixed.retention_cancelled_ms.map(integer))?;
     statement.raw_bind_parameter(29, purge_at.map(integer))?;
     statement.raw_bind_parameter(30, fixed.tags)?;
-    statement.raw_bind_parameter(31, fixed.trace)?;
+    statement.raw_bind_parameter(31, trace::column(fixed.trace, fixed.trace_state))?;
     statement.raw_execute()?;
     Ok(())
 }
@@ -175,11 +175,6 @@ pub(crate) fn delivered(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<u64>
     row.get::<_, Option<i64>>(29).map(|it| it.map(i64::unsigned_abs))
 }
 
-/// A stored context, if it has the right length; another one is of no use.
-pub(crate) fn trace(bytes: Option<&[u8]>) -> Option<[u8; CONTEXT_BYTES]> {
-    bytes?.try_into().ok()
-}
-
 /// Reads a row of [`SELECT_JOBS`].
 ///
 /// # Errors
@@ -198,6 +193,7 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
         chunk_count: number(17)?,
     };
     let past = row.get_ref(27)?.as_blob_or_null()?;
+    let (trace, trace_state) = trace::parts(row.get_ref(30)?.as_blob_or_null()?);
     let times = [queued_at, attempt.started_at, attempt.finished_at];
     Ok(NewJobImage {
         seq: number(0)?,
@@ -215,7 +211,8 @@ pub(crate) fn read<'a>(row: &'a rusqlite::Row<'_>) -> rusqlite::Result<NewJobIma
             retention_failed_ms: optional(25)?,
             retention_cancelled_ms: optional(26)?,
             tags: text(28)?,
-            trace: trace(row.get_ref(30)?.as_blob_or_null()?),
+            trace,
+            trace_state,
         },
         row: RowImage {
             state: row.get(7)?,

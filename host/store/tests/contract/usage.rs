@@ -1,6 +1,8 @@
 //! Usage: stored together with the results, summed by hour, and kept for 400 days.
 
-use gristmill_core::billing::usage::{Bill, Hour, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum};
+use gristmill_core::billing::usage::{
+    Bill, Hour, JobUsage, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum,
+};
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::state::JobStatus;
@@ -13,6 +15,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 contract!(
     usage_is_kept_with_the_results,
+    a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt,
     usage_outlives_its_endpoint_and_not_its_time,
     usage_is_found_by_hour_and_by_name,
 );
@@ -42,7 +45,7 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
     let claimed_by = OwnerId::new("owner").unwrap();
     let bill =
         Bill { endpoint: endpoint("a"), owner: claimed_by, wall_ms: 50, metered: metered("t") };
-    t.store.bill(bill).await.unwrap();
+    t.store.bill(lease, bill).await.unwrap();
     t.flush().await;
     let rows = t.store.usage(&all_usage()).await.unwrap();
     assert_eq!(rows.len(), 1);
@@ -62,6 +65,37 @@ async fn usage_is_kept_with_the_results(t: Fixture) {
         chunks: 8,
     };
     assert_eq!(rows[0].sum, expected);
+}
+
+async fn a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt(t: Fixture) {
+    t.submit("a").await;
+    let earlier = t.claim("a").await.lease;
+    assert_eq!(t.store.release(earlier).await, Ok(Fenced::Applied));
+    let lease = t.claim("a").await.lease;
+    let name = endpoint("a");
+    assert_eq!(t.store.cancel(&name, lease.job).await, Ok(Some(JobStatus::Cancelled)));
+    let before = t.record("a", lease.job).await.unwrap();
+    assert_eq!(before.usage, JobUsage::default());
+    let owner = OwnerId::new("owner").unwrap();
+    let bill = Bill { endpoint: name, owner, wall_ms: 50, metered: metered("t") };
+    for (ended, expected) in
+        [(earlier, JobUsage::default()), (lease, JobUsage::of(&metered("t"), 50))]
+    {
+        t.store.bill(ended, bill.clone()).await.unwrap();
+        t.flush().await;
+        let record = t.record("a", lease.job).await.unwrap();
+        assert_eq!(record.usage, expected);
+        let ends = (record.status, record.finished_at, record.purge_at);
+        assert_eq!(ends, (before.status, before.finished_at, before.purge_at), "the rest stays");
+    }
+    // A job without the cancel has its usage with its result.
+    t.submit("a").await;
+    let other = t.claim("a").await.lease;
+    t.store.bill(other, bill).await.unwrap();
+    t.flush().await;
+    assert_eq!(t.record("a", other.job).await.unwrap().usage, JobUsage::default());
+    let rows = t.store.usage(&all_usage()).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), 3, "each is billed");
 }
 
 async fn usage_outlives_its_endpoint_and_not_its_time(t: Fixture) {

@@ -14,7 +14,7 @@ use gristmill_core::billing::usage::{Metered, UsageFilter, UsageQuery};
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
-use gristmill_core::job::record::{Chunk, NewJob, StreamPosition};
+use gristmill_core::job::record::{Chunk, Lease, NewJob, StoreEpoch, StreamPosition};
 use gristmill_core::job::retention::Retention;
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::Claim;
@@ -150,6 +150,12 @@ pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
 }
 
 /// The usage of an attempt, with a part of a MiB of memory.
+/// The lease of a job that no store has.
+pub(crate) fn unknown_lease() -> Lease {
+    let job = JobId::generate(Submission::Async, ShardId(0));
+    Lease { job, claim: Claim(1), epoch: StoreEpoch(1) }
+}
+
 pub(crate) fn metered(template: &str) -> Metered {
     Metered {
         template: TemplateId::new(template).unwrap(),

@@ -1,6 +1,11 @@
 //! The exporter against a small HTTP server with scripted answers.
 
-use gristmill_core::trace::{SpanCounts, SpanId, SpanKind, SpanSink as _, TraceContext, TraceId};
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+use gristmill_core::trace::{
+    SpanCounts, SpanId, SpanKind, SpanSink as _, TraceContext, TraceId, TraceState,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -10,12 +15,22 @@ use super::*;
 use crate::SpanQueue;
 use crate::messages::ExportRequest;
 
+/// Longer than any of the tests takes: a call that does not come fails its test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 struct Running {
     queue: Arc<SpanQueue>,
-    /// The number of spans in each received call.
-    calls: mpsc::UnboundedReceiver<usize>,
+    calls: mpsc::UnboundedReceiver<Call>,
     stop: oneshot::Sender<()>,
     exporter: JoinHandle<()>,
+}
+
+/// A call that the collector has received.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    /// The number of spans in it.
+    spans: usize,
+    is_gzip: bool,
 }
 
 /// An exporter whose collector gives these answers, and the last one again; it hangs at an empty one.
@@ -27,7 +42,7 @@ async fn start(answers: Vec<Vec<u8>>, variables: &'static [(&str, &str)]) -> Run
         for number in 0.. {
             let (mut connection, _) = listener.accept().await.unwrap();
             let mut call = Vec::new();
-            let body = loop {
+            let (head, body) = loop {
                 let mut piece = [0; 4_096];
                 let length = connection.read(&mut piece).await.unwrap();
                 call.extend_from_slice(&piece[..length]);
@@ -45,11 +60,14 @@ async fn start(answers: Vec<Vec<u8>>, variables: &'static [(&str, &str)]) -> Run
                     .parse()
                     .unwrap();
                 if call.len() >= end + 4 + length {
-                    break call.split_off(end + 4);
+                    break (head, call.split_off(end + 4));
                 }
             };
+            let is_gzip = head.contains("content-encoding: gzip");
+            let body = if is_gzip { unpacked(&body) } else { body };
             let request = ExportRequest::decode(&body[..]).unwrap();
-            sender.send(request.resource_spans[0].scope_spans[0].spans.len()).unwrap();
+            let spans = request.resource_spans[0].scope_spans[0].spans.len();
+            sender.send(Call { spans, is_gzip }).unwrap();
             let answer = answers.get(number).or_else(|| answers.last()).unwrap();
             if answer.is_empty() {
                 std::future::pending::<()>().await;
@@ -73,27 +91,44 @@ async fn start(answers: Vec<Vec<u8>>, variables: &'static [(&str, &str)]) -> Run
     Running { queue, calls, stop, exporter: tokio::spawn(run) }
 }
 
+fn unpacked(gzip: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    GzDecoder::new(gzip).read_to_end(&mut body).unwrap();
+    body
+}
+
 impl Running {
+    /// The number of spans in the next call.
+    async fn next_call(&mut self) -> usize {
+        timeout(PATIENCE, self.calls.recv()).await.expect("a call").unwrap().spans
+    }
+
     fn record(&self, number: usize) {
         for _ in 0..number {
-            let (trace, span) = (TraceId::random(), SpanId::random());
-            self.queue.record(Span {
-                context: TraceContext { trace, span, is_sampled: true },
-                parent: None,
-                name: "job".to_owned(),
-                kind: SpanKind::Internal,
-                started_us: 1,
-                duration_us: 2,
-                attributes: vec![],
-                error: None,
-            });
+            self.queue.record(span());
         }
     }
 
-    async fn stop(self) -> SpanCounts {
+    /// Ends the exporter; returns the counts, and the calls that no one has read.
+    async fn stop(mut self) -> (SpanCounts, Vec<Call>) {
         self.stop.send(()).unwrap();
-        self.exporter.await.unwrap();
-        self.queue.counts()
+        timeout(PATIENCE, self.exporter).await.expect("it ends").unwrap();
+        let calls = std::iter::from_fn(|| self.calls.try_recv().ok()).collect();
+        (self.queue.counts(), calls)
+    }
+}
+
+fn span() -> Span {
+    let (trace, span) = (TraceId::random(), SpanId::random());
+    Span {
+        context: TraceContext { trace, span, is_sampled: true, state: TraceState::default() },
+        parent: None,
+        name: "job".to_owned(),
+        kind: SpanKind::Internal,
+        started_us: 1,
+        duration_us: 2,
+        attributes: vec![],
+        error: None,
     }
 }
 
@@ -105,15 +140,33 @@ fn answer(status: &str, body: &[u8]) -> Vec<u8> {
 
 const ONE_AT_A_TIME: &[(&str, &str)] =
     &[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1"), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
-const LATE: &[(&str, &str)] =
-    &[("OTEL_BSP_MAX_QUEUE_SIZE", "3"), ("OTEL_BSP_SCHEDULE_DELAY", "600000")];
+/// A batch has 4 spans. The time for a call is longer than that for the last flush.
+const LATE: &[(&str, &str)] = &[
+    ("OTEL_BSP_MAX_QUEUE_SIZE", "4"),
+    ("OTEL_BSP_SCHEDULE_DELAY", "600000"),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", "600000"),
+];
 
 #[tokio::test]
-async fn what_waits_is_sent_at_the_end() {
-    let mut running = start(vec![answer("200 OK", b"")], LATE).await;
+async fn what_waits_is_sent_at_the_end_and_not_before() {
+    let running = start(vec![answer("200 OK", b"")], LATE).await;
     running.record(2);
-    assert!(running.calls.try_recv().is_err());
-    assert_eq!(running.stop().await, SpanCounts { exported: 2, ..SpanCounts::default() });
+    // An exporter that does not wait takes these spans now.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    running.record(1);
+    let (counts, calls) = running.stop().await;
+    assert_eq!(calls, [Call { spans: 3, is_gzip: false }]);
+    assert_eq!(counts, SpanCounts { exported: 3, ..SpanCounts::default() });
+}
+
+#[tokio::test]
+async fn a_full_batch_is_sent_at_once() {
+    let mut running = start(vec![answer("200 OK", b"")], LATE).await;
+    running.record(4);
+    assert_eq!(running.next_call().await, 4);
+    assert_eq!(running.stop().await.0, SpanCounts { exported: 4, ..SpanCounts::default() });
 }
 
 #[tokio::test]
@@ -122,40 +175,61 @@ async fn a_busy_collector_is_asked_again() {
         b"HTTP/1.1 503 Busy\r\nconnection: close\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n";
     let mut running = start(vec![busy.to_vec(), answer("200 OK", b"")], ONE_AT_A_TIME).await;
     running.record(1);
-    assert_eq!(running.calls.recv().await, Some(1));
-    assert_eq!(running.calls.recv().await, Some(1));
-    assert_eq!(running.stop().await.exported, 1);
+    assert_eq!((running.next_call().await, running.next_call().await), (1, 1));
+    let (counts, further) = running.stop().await;
+    assert_eq!((further, counts), (vec![], SpanCounts { exported: 1, ..SpanCounts::default() }));
 }
 
 #[tokio::test]
 async fn a_refusal_is_final() {
     let mut running = start(vec![answer("400 Bad Request", b"")], ONE_AT_A_TIME).await;
     running.record(1);
-    assert_eq!(running.calls.recv().await, Some(1));
-    assert_eq!(running.stop().await, SpanCounts { refused: 1, ..SpanCounts::default() });
+    assert_eq!(running.next_call().await, 1);
+    let (counts, further) = running.stop().await;
+    assert_eq!((further, counts), (vec![], SpanCounts { refused: 1, ..SpanCounts::default() }));
 }
 
 #[tokio::test]
-async fn a_partial_success_and_a_huge_answer_are_counted() {
+async fn a_partial_success_is_counted_and_of_a_huge_answer_only_the_status() {
     // Field 1: a message with field 1, the number 1.
-    let partial = answer("200 OK", &[0x0a, 2, 8, 1]);
-    let huge = answer("200 OK", &vec![0; 10 << 20]);
-    let mut running = start(vec![partial, huge], ONE_AT_A_TIME).await;
+    const ONE_REJECTED: [u8; 4] = [0x0a, 2, 8, 1];
+    // Behind it an unknown field 2 with 10 MiB: a reader of the whole answer would count the rejection.
+    let huge = [&ONE_REJECTED[..], &[0x12, 0x80, 0x80, 0x80, 0x05], &vec![0; 10 << 20]].concat();
+    assert_eq!(ExportAnswer::decode(&huge[..]).unwrap().partial_success.unwrap().rejected_spans, 1);
+    let answers = vec![answer("200 OK", &ONE_REJECTED), answer("200 OK", &huge)];
+    let mut running = start(answers, ONE_AT_A_TIME).await;
     running.record(2);
-    assert_eq!(running.calls.recv().await, Some(1));
-    assert_eq!(running.calls.recv().await, Some(1));
-    let counts = running.stop().await;
-    assert_eq!((counts.exported, counts.refused), (1, 1));
+    assert_eq!((running.next_call().await, running.next_call().await), (1, 1));
+    let (counts, _) = running.stop().await;
+    assert_eq!(counts, SpanCounts { exported: 1, refused: 1, ..SpanCounts::default() });
 }
 
 #[tokio::test]
 async fn a_collector_that_hangs_fills_the_queue_and_ends_with_the_host() {
     let mut running = start(vec![vec![]], LATE).await;
-    running.record(3);
-    assert_eq!(running.calls.recv().await, Some(3));
-    running.record(5);
+    running.record(4);
+    assert_eq!(running.next_call().await, 4);
+    running.record(6);
     let queue = running.queue.clone();
-    let counts = running.stop().await;
-    assert_eq!(counts, SpanCounts { queue_full: 2, not_sent: 6, ..SpanCounts::default() });
-    assert_eq!(queue.counts(), counts);
+    let (counts, _) = running.stop().await;
+    assert_eq!(counts, SpanCounts { queue_full: 2, not_sent: 8, ..SpanCounts::default() });
+    a_closed_queue_only_counts(&queue);
+}
+
+/// A span that comes later is counted, and kept no more.
+fn a_closed_queue_only_counts(queue: &SpanQueue) {
+    let before = queue.counts();
+    queue.record(span());
+    assert_eq!(queue.counts(), SpanCounts { not_sent: before.not_sent + 1, ..before });
+}
+
+#[tokio::test]
+async fn a_compressed_batch_has_the_same_spans() {
+    const GZIP: &[(&str, &str)] =
+        &[("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "500"), ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")];
+    let running = start(vec![answer("200 OK", b"")], GZIP).await;
+    running.record(400);
+    let (counts, calls) = running.stop().await;
+    assert_eq!(calls, [Call { spans: 400, is_gzip: true }]);
+    assert_eq!(counts, SpanCounts { exported: 400, ..SpanCounts::default() });
 }

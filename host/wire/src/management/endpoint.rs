@@ -121,7 +121,7 @@ pub struct EndpointInput {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::AllowedHosts>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_hosts: Option<Vec<HostPattern>>,
-    /// Adds the `traceparent` of the job to its handler's requests and to its webhook.
+    /// Adds the `traceparent` and `tracestate` of the job to its handler's requests and to its webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propagate_traces: Option<bool>,
     /// The ids of the owner's endpoints that its handlers may submit jobs to.
@@ -199,7 +199,7 @@ pub struct Endpoint {
     /// The hosts that its handlers may call.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::HostPattern>))]
     pub allowed_hosts: Vec<HostPattern>,
-    /// Whether its handlers' requests and its webhooks carry the `traceparent` of their job.
+    /// Whether its handlers' requests and its webhooks carry the `traceparent` and `tracestate` of their job.
     pub propagate_traces: bool,
     /// The ids of the owner's endpoints that its handlers may submit jobs to.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::EndpointId>))]

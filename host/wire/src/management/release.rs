@@ -80,7 +80,7 @@ pub struct ReleaseSettings {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::HostPattern>))]
     pub allowed_hosts: Vec<HostPattern>,
-    /// Whether its handlers' requests and its webhooks carry the `traceparent` of their job.
+    /// Whether its handlers' requests and its webhooks carry the `traceparent` and `tracestate` of their job.
     #[serde(default)]
     pub propagate_traces: bool,
     /// The endpoints to which its handlers may submit jobs.

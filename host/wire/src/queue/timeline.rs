@@ -34,7 +34,7 @@ pub struct Timeline {
     pub usage: Option<JobUsage>,
 }
 
-/// The usage of a job: the sum of its attempts that ended with a result.
+/// The usage of a job: the sum of its attempts that ended with a result, and of the attempt that a cancel stopped.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,11 +1,11 @@
 // Many jobs and many log lines: the page shows a part of them, goes through all of them, and answers its
-// user meanwhile. GRISTMILL_CONSOLE_JOBS changes the number of jobs.
+// user meanwhile. GRISTMILL_CONSOLE_JOBS and GRISTMILL_CONSOLE_LINES change the numbers of jobs and of lines.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { open, close, run, key, api, until, component, upload } from './page.js';
 
 after(close);
-const JOBS = Number(process.env.GRISTMILL_CONSOLE_JOBS ?? 100_000);
+const JOBS = Number(process.env.GRISTMILL_CONSOLE_JOBS ?? 100_000), LINES = Number(process.env.GRISTMILL_CONSOLE_LINES ?? 1_000_000);
 
 /** Does something `count` times, 64 at one time. @param {number} count @param {(n: number) => Promise<any>} f */
 async function times(count, f) {
@@ -71,22 +71,22 @@ test(`a list of ${JOBS.toLocaleString('en-US')} jobs`, async (t) => {
   await api('DELETE', 'v1/endpoints/many');
 });
 
-test('a log of 100,000 lines that come while it is shown', async (t) => {
+test(`a log of ${LINES.toLocaleString('en-US')} lines that come while it is shown`, async (t) => {
   const { page, login, to, check, end } = await open();
   await login((await key()).text);
   await to('#/logs?endpoint=playground');
   await page.getByText('live', { exact: false }).first().waitFor();
   await watch(page);
   // 64 bytes a line; a job may write some thousands.
-  const lines = 100_000, each = 4000;
-  await times(lines / each, () => api('POST', 'v2/playground/runsync', { input: { op: 'stdout', bytes: 64 * each } }));
+  const each = 4000;
+  await times(LINES / each, () => api('POST', 'v2/playground/runsync', { input: { op: 'stdout', bytes: 64 * each } }));
   await run('playground', { op: 'log', message: 'the very last line' });
   await page.getByRole('log').getByText('the very last line').waitFor({ timeout: 60_000 });
   const shown = await page.locator('.log-foot').innerText();
   t.diagnostic(`${shown.split('\n')[0]}; busy for ${Math.round(await longest(page))} ms at most`);
   assert.match(shown, /^50,000 lines, the newest that this page keeps/);
   assert.ok(await page.locator('.log-line').count() < 120, 'only the rows in sight exist');
-  assert.ok(await longest(page) < 3000, 'the page answers its user');
+  assert.ok(await longest(page) < 5000, 'the page answers its user');
 
   // To its beginning and back, as wrapped lines too.
   await page.getByRole('log').evaluate((e) => { e.scrollTop = 0; });

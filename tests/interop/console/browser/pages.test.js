@@ -1,8 +1,8 @@
 // What single pages promise: the input of a job in every state, several logs in one list, wrapped lines,
-// two releases compared, numbers while updates are paused, and a login that leads back.
+// two releases compared, the form of settings, numbers while updates are paused, and a login that leads back.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
-import { open, close, run, key, api, until, component, upload } from './page.js';
+import { open, close, run, key, api, until, component, upload, HOST } from './page.js';
 
 after(close);
 
@@ -82,6 +82,11 @@ test('a job shows its usage, all attempts together, and its cost', async () => {
   assert.match(await fact('Peak memory'), /[KM]iB$/);
   await page.getByRole('button', { name: 'Retry' }).click();
   await usage.getByText('2 attempts together').waitFor();
+  const stopped = await run('playground', { op: 'sleep', ms: 60000 });
+  await until('it runs', async () => (await api('GET', `v2/playground/status/${stopped.id}`)).status === 'IN_PROGRESS');
+  await to(`#/jobs/playground/${stopped.id}`);
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await usage.getByText('one attempt').waitFor();
   await check();
   await end();
 });
@@ -108,6 +113,90 @@ test('two releases are compared by what they are made of and by their settings',
   await both.getByText('+ SHIFT_TOKEN').waitFor();
   assert.equal(await both.getByText('do-not-show').count(), 0);
   assert.equal(await both.locator('tr.differs', { hasText: 'Most workers' }).count(), 0, 'it is the same');
+  await check();
+  await end();
+});
+
+test('settings of an endpoint are set, saved, shown again and compared, and an error is shown beside its field', async () => {
+  await upload('tuned:1', component('echo'));
+  await api('POST', 'v1/templates', { id: 'tuned', name: 'tuned', imageName: 'tuned:1', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'tuned', name: 'tuned', templateId: 'tuned' });
+  const { page, login, to, errors, check, end } = await open();
+  await login((await key()).text);
+  await to('#/endpoints/tuned/settings');
+  const fuel = page.getByLabel('Most fuel'), traces = page.getByLabel('Traces go on'), calls = page.getByLabel('Endpoints that its handlers may submit jobs to');
+  const memory = page.getByLabel('Memory of a job'), env = page.getByLabel('Environment'), save = page.getByRole('button', { name: 'Save' });
+  const field = (input) => page.locator('.field', { has: input }).getByRole('alert');
+  const focused = async (input) => until('the field has the focus', async () => await input.evaluate((e) => e === document.activeElement));
+  assert.equal(await fuel.inputValue(), '');
+  assert.equal(await traces.inputValue(), 'false');
+
+  // Wrong values stay in their fields, with the reason, and the focus goes to the first.
+  await fuel.fill('1.5');
+  await env.fill('TOKEN');
+  await calls.fill('echo no/id');
+  await save.focus();
+  await page.keyboard.press('Enter');
+  await field(fuel).getByText('A whole number').waitFor();
+  await field(calls).getByText('no/id is not the id of an endpoint').waitFor();
+  await field(env).getByText('TOKEN has no =').waitFor();
+  assert.equal(await fuel.getAttribute('aria-invalid'), 'true');
+  await focused(fuel);
+  await fuel.fill('18446744073709551616');
+  await field(fuel).waitFor({ state: 'detached' });
+  await save.click();
+  await field(fuel).getByText('18,446,744,073,709,551,615').waitFor();
+  // A refusal of the host, by the field that it names.
+  await page.getByRole('button', { name: 'Undo' }).click();
+  assert.equal(await field(calls).count(), 0);
+  await memory.fill('5000');
+  await save.click();
+  await field(memory).getByText('`memoryMib` must be').waitFor();
+  await focused(memory);
+  assert.deepEqual(errors.splice(0).filter((e) => !/400/.test(e)), []);
+  await page.getByRole('button', { name: 'Undo' }).click();
+
+  // The keyboard alone.
+  await fuel.focus();
+  await page.keyboard.type('9007199254740993');
+  await page.keyboard.press('Tab');
+  await focused(traces);
+  await page.keyboard.press('y');
+  await calls.focus();
+  await page.keyboard.type('echo\nplayground');
+  await save.focus();
+  await page.keyboard.press('Enter');
+  await page.getByText('Saved.').waitFor();
+  const exact = async () => (await (await fetch(`${HOST}/v1/endpoints/tuned`, { headers: { Authorization: `Bearer ${process.env.GRISTMILL_ADMIN_KEY}` } })).text()).match(/"maxFuel":(\d+)/)?.[1];
+  assert.equal(await exact(), '9007199254740993', 'no digit is rounded');
+  const saved = await api('GET', 'v1/endpoints/tuned');
+  assert.deepEqual([saved.propagateTraces, saved.callEndpoints], [true, ['echo', 'playground']]);
+  await page.reload();
+  await until('the form is there again', async () => await fuel.inputValue() === '9007199254740993');
+  assert.equal(await traces.inputValue(), 'true');
+  assert.equal(await calls.inputValue(), 'echo\nplayground');
+  await page.getByText('Nothing is changed.').waitFor();
+
+  await upload('tuned:2', component('playground'));
+  await api('PATCH', 'v1/templates/tuned', { imageName: 'tuned:2' });
+  await to('#/endpoints/tuned/releases');
+  // The page has read the releases before.
+  await page.reload();
+  await page.getByLabel('Compare version 1').check();
+  await page.getByLabel('Compare version 3').check();
+  const both = page.getByRole('region', { name: 'Differences' });
+  assert.match(await both.locator('tr.differs', { hasText: 'Traces go on' }).innerText(), /no\s+yes/);
+  await both.locator('tr.differs', { hasText: 'Most fuel' }).getByText('not set').waitFor();
+
+  // An empty field resets the fuel, and an empty list forbids all calls.
+  await to('#/endpoints/tuned/settings');
+  await fuel.fill('');
+  await calls.fill('');
+  await traces.selectOption('no');
+  await save.click();
+  await until('it is saved', async () => await exact() === undefined);
+  const reset = await api('GET', 'v1/endpoints/tuned');
+  assert.deepEqual([reset.propagateTraces, reset.callEndpoints], [false, []]);
   await check();
   await end();
 });

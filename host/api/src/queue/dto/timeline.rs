@@ -22,7 +22,7 @@ pub(crate) fn timeline(
         status: record.status,
         events: entries.into_iter().map(event).collect(),
         attempts_omitted,
-        trace_id: record.trace.map(|context| context.trace.to_string()),
+        trace_id: record.trace.as_ref().map(|context| context.trace.to_string()),
         usage: usage(&record.usage, prices),
     }
 }

@@ -52,7 +52,7 @@ pub(crate) async fn openai(
         mode: SubmitMode::Sync { kept_ms: 0 },
         idempotency: None,
         tags: None,
-        trace: call.trace,
+        trace: call.trace.clone(),
     };
     let key = call.key_check(&state);
     let memory = Memory::new(&state.results, &call.key.id);

@@ -30,6 +30,12 @@ use crate::medium::PayloadLocation;
 use crate::state::owners::OwnerKey;
 use crate::state::pending_bytes::{PendingBytes, delivery_bytes};
 
+/// About the memory of a delivery, in bytes.
+fn memory_of(delivery: &Delivery) -> u64 {
+    let trace_state = delivery.trace.as_ref().and_then(|trace| trace.state.as_str());
+    delivery_bytes(delivery.url.len() + trace_state.map_or(0, str::len))
+}
+
 /// The time by both measures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
@@ -176,7 +182,7 @@ impl<K: Ord + Clone> Outbox<K> {
         owner: OwnerKey,
         delivery: Delivery,
     ) -> Vec<DeliveryId> {
-        let (id, bytes) = (delivery.id, delivery_bytes(delivery.url.len()));
+        let (id, bytes) = (delivery.id, memory_of(&delivery));
         self.last_id = self.last_id.max(id.0);
         let log = self.logs.entry(endpoint.clone()).or_default();
         log.all.insert(id);
@@ -207,7 +213,7 @@ impl<K: Ord + Clone> Outbox<K> {
     /// Drops an ended delivery from the log of its endpoint. Returns whether it was there.
     fn drop_ended(&mut self, id: DeliveryId) -> bool {
         let Some(row) = self.rows.remove(&id) else { return false };
-        self.ended.remove(row.owner, id, delivery_bytes(row.delivery.url.len()));
+        self.ended.remove(row.owner, id, memory_of(&row.delivery));
         if let Some(log) = self.logs.get_mut(&row.endpoint) {
             log.all.remove(&id);
             log.ended.remove(&id);
@@ -247,7 +253,7 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn replace(&mut self, delivery: Delivery) -> Vec<DeliveryId> {
         let Some(row) = self.rows.remove(&delivery.id) else { return Vec::new() };
         self.unschedule(&row);
-        self.discount_pending(row.owner, delivery_bytes(row.delivery.url.len()));
+        self.discount_pending(row.owner, memory_of(&row.delivery));
         if let Some(log) = self.logs.get_mut(&row.endpoint) {
             log.pending_url_bytes = log.pending_url_bytes.saturating_sub(row.delivery.url.len());
         }
@@ -265,7 +271,7 @@ impl<K: Ord + Clone> Outbox<K> {
         for id in &log.all {
             if let Some(row) = self.rows.remove(id) {
                 self.unschedule(&row);
-                let bytes = delivery_bytes(row.delivery.url.len());
+                let bytes = memory_of(&row.delivery);
                 match row.stage {
                     Stage::Ended => self.ended.remove(row.owner, *id, bytes),
                     Stage::Arrived

@@ -1,0 +1,173 @@
+// The pages of objects: templates by category with their readme, volumes, registries and keys are made, changed and
+// deleted; webhooks are listed, log lines are narrowed, a stream is called, and all jobs that match are deleted.
+import test, { after } from 'node:test';
+import assert from 'node:assert/strict';
+import { open, close, run, key, api, until, HOST } from './page.js';
+
+after(close);
+
+test('a template is made, shown with its readme, changed, deployed and deleted', async () => {
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/templates');
+  await page.getByRole('button', { name: 'New template …' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name', { exact: true }).fill('bakery');
+  await dialog.getByLabel('Image').fill('echo:latest');
+  await dialog.getByLabel('Environment').fill('OVEN=hot');
+  await dialog.getByLabel('Readme').fill('# Bakery\n\nBakes **bread**, <img src=x onerror=alert(1)>.');
+  await dialog.getByRole('button', { name: 'Make the template' }).click();
+  await page.getByRole('heading', { name: 'bakery', exact: true }).waitFor();
+  await page.getByRole('heading', { name: 'Bakery', exact: true }).waitFor();
+  await page.locator('main strong', { hasText: 'bread' }).waitFor();
+  assert.equal(await page.locator('main img').count(), 0, 'markup of a readme stays text');
+  await page.getByText('OVEN=hot').waitFor();
+  await page.getByRole('button', { name: 'Change …' }).click();
+  await dialog.getByLabel('Environment').fill('OVEN=cold');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('OVEN=cold').waitFor();
+  await to('#/templates');
+  const group = page.locator('section', { has: page.getByRole('heading', { name: 'CPU', exact: true }) });
+  await group.getByRole('link', { name: /bakery/ }).click();
+  await page.getByRole('button', { name: 'Make an endpoint …' }).click();
+  await dialog.getByLabel('Id').fill('bakery');
+  await dialog.getByRole('button', { name: 'Make the endpoint' }).click();
+  await page.waitForURL(/endpoints\/bakery/);
+  assert.equal((await api('GET', 'v1/endpoints/bakery')).env.OVEN, undefined, 'the variable is the template’s');
+  await to('#/templates');
+  await group.getByRole('link', { name: /bakery/ }).click();
+  await api('DELETE', 'v1/endpoints/bakery');
+  await page.getByRole('button', { name: 'Delete …' }).click();
+  await dialog.getByRole('button', { name: 'Delete it' }).click();
+  await until('it is deleted', async () => !(await api('GET', 'v1/templates')).some((t) => t.name === 'bakery'));
+  await check();
+  await end();
+});
+
+test('a volume is made, grows and is deleted, and a refusal is shown in the form', async () => {
+  const { page, login, to, errors, end } = await open();
+  await login((await key()).text);
+  await to('#/volumes');
+  const dialog = page.getByRole('dialog'), row = page.locator('tbody tr', { hasText: 'flour' });
+  await page.getByRole('button', { name: 'New volume …' }).click();
+  await dialog.getByLabel('Name').fill('flour');
+  await dialog.getByLabel('Size (GB)').fill('2');
+  await dialog.getByRole('button', { name: 'Make it' }).click();
+  await row.getByText('2 GB').waitFor();
+  await page.getByRole('button', { name: 'Change flour' }).click();
+  await dialog.getByLabel('Size (GB)').fill('1');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await dialog.getByRole('alert').waitFor();
+  assert.deepEqual(errors.splice(0).filter((e) => !/400/.test(e)), []);
+  await dialog.getByLabel('Size (GB)').fill('3');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await row.getByText('3 GB').waitFor();
+  await page.getByRole('button', { name: 'Delete flour' }).click();
+  await dialog.getByRole('button', { name: 'Delete it' }).click();
+  await row.waitFor({ state: 'detached' });
+  assert.deepEqual(errors, []);
+  await end();
+});
+
+test('a credential is made without its password ever being shown, and a key is shown once', async () => {
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  const dialog = page.getByRole('dialog');
+  await to('#/registries');
+  await page.getByRole('button', { name: 'New credential …' }).click();
+  await dialog.getByLabel('Name').fill('ghcr');
+  await dialog.getByLabel('Registry').fill('ghcr.io');
+  await dialog.getByLabel('User').fill('mill');
+  await dialog.getByLabel('Password or token').fill('secret-of-the-mill');
+  await dialog.getByRole('button', { name: 'Make it' }).click();
+  const row = page.locator('tbody tr', { hasText: 'ghcr.io' });
+  await row.waitFor();
+  assert.ok(!(await page.content()).includes('secret-of-the-mill'));
+  await page.getByRole('button', { name: 'Delete ghcr' }).click();
+  await dialog.getByRole('button', { name: 'Delete it' }).click();
+  await row.waitFor({ state: 'detached' });
+
+  await to('#/keys');
+  await page.getByRole('button', { name: 'New key …' }).click();
+  await dialog.getByLabel('Name').fill('baker');
+  await dialog.getByLabel('Expires after (days)').fill('1');
+  await dialog.getByRole('button', { name: 'Make it' }).click();
+  const text = await page.locator('pre[aria-label="New key"]').innerText();
+  assert.equal((await fetch(`${HOST}/v1/jobs`, { headers: { Authorization: `Bearer ${text}` } })).status, 200);
+  await to('#/');
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  await to('#/keys');
+  const line = page.locator('tbody tr', { hasText: 'baker' });
+  await line.waitFor();
+  assert.ok(!(await page.content()).includes(text), 'not a second time');
+  await page.getByRole('button', { name: 'Revoke baker' }).click();
+  await dialog.getByRole('button', { name: 'Revoke it' }).click();
+  await until('it is refused', async () => (await fetch(`${HOST}/v1/jobs`, { headers: { Authorization: `Bearer ${text}` } })).status === 401);
+  await check();
+  await end();
+});
+
+test('a stream of the playground arrives, and webhooks of an endpoint are listed', async () => {
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/playground?endpoint=playground&mode=stream');
+  await page.getByLabel('Input', { exact: true }).fill('{"op":"stream","count":4,"delay_ms":20}');
+  await page.getByRole('button', { name: 'Run', exact: true }).click();
+  await page.getByText('4 chunks').waitFor();
+  await page.getByText('First chunk after').waitFor();
+  await page.locator('main').getByText('Completed').waitFor();
+
+  // No such receiver exists: the host tries again, and says why.
+  const url = 'http://receiver.invalid/hook';
+  const job = await run('playground', { op: 'echo' }, { webhook: url });
+  await to('#/endpoints/playground/webhooks');
+  const row = page.locator('tbody tr', { hasText: url });
+  await row.getByText('cannot connect').waitFor({ timeout: 30_000 });
+  await row.getByRole('link').click();
+  await page.locator('h1').getByText(job.id).waitFor();
+  await page.getByText('Webhook sent').first().waitFor();
+  await check();
+  await end();
+});
+
+test('log lines are narrowed by level, text and job, and all jobs that match are deleted', async () => {
+  const { page, login, to, check, end } = await open();
+  const tags = { batch: 'crumbs' };
+  const jobs = [];
+  for (const message of ['oven is warm', 'oven is broken', 'dough is flat']) {
+    const job = await run('playground', { op: 'log', message }, { tags });
+    jobs.push(job);
+    await api('GET', `v2/playground/status-sync/${job.id}`);
+  }
+  await login((await key()).text);
+  await to('#/logs?endpoint=playground');
+  const lines = async (texts) => until(`${texts}`, async () => {
+    const shown = (await page.locator('.log-line .line').allInnerTexts()).filter((t) => /oven|dough/.test(t));
+    return JSON.stringify(shown) === JSON.stringify(texts);
+  });
+  await lines(['oven is warm', 'oven is broken', 'dough is flat']);
+  await page.getByLabel('Only lines with this text').fill('OVEN');
+  await lines(['oven is warm', 'oven is broken']);
+  assert.match(page.url(), /q=OVEN/, 'the address has the filter');
+  await page.getByLabel('Only lines with this text').fill('');
+  await lines(['oven is warm', 'oven is broken', 'dough is flat']);
+  // The host warns of a log that is full.
+  await api('POST', 'v2/playground/runsync', { input: { op: 'stdout', bytes: 300_000 } });
+  await page.getByRole('group', { name: 'Least level' }).getByRole('button', { name: 'warn' }).click();
+  await page.locator('.log-line.v-warn').first().waitFor();
+  await until('no line of a lower level is left', async () => await page.locator('.log-line.v-info').count() === 0);
+  assert.match(page.url(), /level=warn/);
+  await to(`#/logs?endpoint=playground&job=${jobs[2].id}`);
+  await lines(['dough is flat']);
+
+  await to('#/jobs?tag=batch:crumbs');
+  await page.getByLabel('Select all rows on this page').check();
+  await page.getByRole('button', { name: 'Select all that match' }).click();
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('button', { name: 'Delete 3 jobs' }).click();
+  await dialog.getByText('The action is complete.').waitFor();
+  assert.deepEqual((await api('GET', 'v1/jobs?tag=batch:crumbs')).jobs, []);
+  await check();
+  await end();
+});
