@@ -294,8 +294,13 @@ async fn serve(
         sender: sender.clone(),
         tracer: tracer.clone(),
     });
-    let jobs =
-        Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), settings.strictness()));
+    let jobs = Arc::new(Jobs::new(
+        store.clone(),
+        signals,
+        dispatcher.clone(),
+        settings.strictness(),
+        catalog.input_checks().clone(),
+    ));
     let access = match settings.no_key {
         true => Access::without_keys(OwnerId::operator(), clock.now()),
         false => Access::with_keys(),

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use gristmill_core::deploy::input_schema::SchemaText;
+use gristmill_runtime::compile::input_schema::with_input_schema;
 
 pub(crate) use javascript::{Engine, INSTALL as JAVASCRIPT_INSTALL};
 pub(crate) use python::INSTALL as PYTHON_INSTALL;
@@ -119,8 +121,23 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
              then; what an `init` does needs the host, and is done in each instance",
         );
     }
-    let component = component_file::read(&output)?;
+    let component = match project.input_schema_path() {
+        Some(schema) => add_schema(&schema, &output, parent)?,
+        None => component_file::read(&output)?,
+    };
     Ok(Built { path, component, took: started.elapsed() })
+}
+
+/// Adds the schema of the input to the component; returns the component.
+fn add_schema(schema: &Path, output: &Path, parent: &Path) -> anyhow::Result<bytes::Bytes> {
+    let name = schema.display();
+    let text = fs::read_to_string(schema)
+        .with_context(|| format!("cannot read the input schema {name}"))?;
+    let schema =
+        SchemaText::parse(&text).with_context(|| format!("cannot use the input schema {name}"))?;
+    let component = with_input_schema(&component_file::read(output)?, &schema);
+    replace(output, parent, &component)?;
+    Ok(component.into())
 }
 
 /// Refuses options of another language.

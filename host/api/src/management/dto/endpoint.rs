@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use gristmill_control::{EndpointPatch, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind};
-use gristmill_core::deploy::endpoint::{self, Scaler};
+use gristmill_core::deploy::endpoint::{self, Deployment, Scaler};
+use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_wire::management::{
     ComputeType, Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, Reuse,
@@ -113,7 +114,14 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         env: endpoint.env.clone(),
         network_volume_id: endpoint.network_volume.clone(),
         max_fuel: endpoint.limits.fuel_max,
+        input_schema: None,
     }
+}
+
+/// The same with the schema of its handler's input.
+pub(crate) fn deployed_endpoint(deployment: &Deployment) -> Endpoint {
+    let input_schema = deployment.input_schema.as_ref().map(SchemaText::value);
+    Endpoint { input_schema, ..endpoint(&deployment.endpoint) }
 }
 
 /// An endpoint with the secret of its webhooks.
