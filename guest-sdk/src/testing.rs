@@ -26,12 +26,56 @@
 //! handler that does not return. This module exists only in native builds.
 
 use std::ops::Deref;
+use std::path::Path;
 use std::time::Duration;
+use std::{env, fs};
 
 use serde_json::Value;
 
 use crate::host::{Host, is_json};
 use crate::{CallError, Context, Error, Handler, Level, S3Config, http};
+
+/// The environment variable with which [`assert_schema`] writes the file.
+const UPDATE: &str = "UPDATE_SCHEMA";
+
+/// Compares the JSON Schema of an input with a file of the project, which `input-schema` in
+/// `gristmill.toml` names. A file that does not exist is written, and with the environment variable
+/// `UPDATE_SCHEMA=1` also one that differs, so that each change of the schema is a change of a file.
+///
+/// The schema usually comes from the crate `schemars`, a dev-dependency of the project:
+///
+/// ```ignore
+/// #[derive(serde::Deserialize)]
+/// #[cfg_attr(test, derive(schemars::JsonSchema))]
+/// struct Input {
+///     text: String,
+/// }
+///
+/// #[test]
+/// fn the_schema_is_that_of_the_input() {
+///     gristmill_sdk::testing::assert_schema("schema.json", &schemars::schema_for!(Input));
+/// }
+/// ```
+///
+/// # Panics
+/// When the file differs, or cannot be read or written.
+#[expect(clippy::panic, reason = "a failed assertion")]
+pub fn assert_schema(file: &str, schema: &impl serde::Serialize) {
+    let project = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let path = Path::new(&project).join(file);
+    let text = serde_json::to_string_pretty(schema).expect("a schema is JSON") + "\n";
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
+    if path.exists() && env::var_os(UPDATE).is_none() {
+        let found = fs::read_to_string(&path);
+        let found = found.unwrap_or_else(|error| panic!("cannot read {file}: {error}"));
+        assert!(
+            parsed(&found) == parsed(&text),
+            "{file} is not the schema of the input any more; write it with {UPDATE}=1 cargo test"
+        );
+    } else {
+        fs::write(&path, text).unwrap_or_else(|error| panic!("cannot write {file}: {error}"));
+    }
+}
 
 /// A [`Context`] with a fake host: prepare it with `with_…`, pass it to the handler as `&ctx`, then
 /// inspect what the handler did.
@@ -448,6 +492,23 @@ mod tests {
         }
         let error = TestContext::new().run_json(broken, "1").unwrap_err();
         assert!(error.message().starts_with("output is not JSON: EOF"), "{error}");
+    }
+
+    #[test]
+    fn a_schema_is_written_once_and_compared_afterwards() {
+        let name = format!("gristmill-sdk-schema-{}.json", std::process::id());
+        let path = env::temp_dir().join(name);
+        let file = path.to_str().unwrap();
+        let compared = |schema: Value| {
+            std::panic::catch_unwind(|| assert_schema(file, &schema))
+                .map_err(|panicked| panicked.downcast_ref::<String>().cloned().unwrap_or_default())
+        };
+        assert_eq!(compared(json!({"a": 1, "b": 2})), Ok(()));
+        fs::write(&path, r#"{"b":2,"a":1}"#).unwrap();
+        assert_eq!(compared(json!({"a": 1, "b": 2})), Ok(()));
+        let refused = compared(json!({"a": 1})).unwrap_err();
+        assert!(refused.contains("UPDATE_SCHEMA=1 cargo test"), "{refused}");
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use crate::billing::usage::{Bill, Metered};
 use crate::id::{EndpointId, JobId, ShardId, WorkerId};
 use crate::job::filter::JobSearch;
+use crate::job::idempotency::Idempotency;
 use crate::job::listing::{JobPage, JobQuery};
 use crate::job::payload::Json;
 use crate::job::record::{
@@ -58,6 +59,14 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`] at the bound of the memory of
     /// all webhooks and at the owner's share of it, [`StoreFull::Disk`] when the disk has no room.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
+
+    /// The answer of [`submit`](Self::submit) to a duplicate of an earlier submission, whose job is then on
+    /// stable storage; `None` when the submission is new. Adds nothing.
+    async fn find_repeated(
+        &self,
+        endpoint: &EndpointId,
+        idempotency: Idempotency,
+    ) -> Result<Option<SubmitAnswer>, StoreError>;
 
     /// Takes up to one job for each of `workers`, oldest first, low priority after the others. Does
     /// not wait for the disk; the claim is written no later than its result. A job whose ttl is

@@ -169,6 +169,7 @@ fn deployment(component: ComponentDigest, metering: Metering) -> Deployment {
         endpoint: Arc::new(endpoint),
         template: Arc::new(template),
         component: Some(component),
+        input_schema: None,
         volume: None,
         incarnation: EndpointIncarnation::default(),
     }

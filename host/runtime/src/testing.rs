@@ -349,6 +349,7 @@ fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {
         endpoint: Arc::new(endpoint.clone()),
         template: Arc::new(template),
         component: Some(component.digest),
+        input_schema: component.input_schema.clone(),
         volume: None,
         incarnation: EndpointIncarnation::default(),
     }

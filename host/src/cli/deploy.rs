@@ -12,6 +12,7 @@ use gristmill_client::{Client, Deployed, DeployedEndpoint};
 use serde_json::json;
 
 use super::client::{ConnectionArgs, EndpointOptions, given, upload};
+use super::fresh_component::{self, FreshnessOptions};
 use super::local::ComponentSource;
 use super::project::Project;
 use super::{domain_values, output, parse, test_input};
@@ -69,6 +70,8 @@ pub(crate) struct DeployArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    freshness: FreshnessOptions,
     #[command(flatten)]
     endpoint: EndpointOptions,
     #[command(flatten)]
@@ -146,11 +149,11 @@ impl Deployable {
 
 impl DeployArgs {
     /// The options, completed by the project. `None` when neither has the endpoint's name.
-    fn deployable(
+    async fn deployable(
         self,
         chosen: &ComponentSource,
     ) -> anyhow::Result<Option<(Deployable, ConnectionArgs)>> {
-        let component = chosen.read()?;
+        let component = fresh_component::read(chosen, self.freshness).await?;
         let of_project = chosen
             .project
             .as_ref()
@@ -189,7 +192,7 @@ impl DeployArgs {
 pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let chosen = ComponentSource::new(args.handler.as_deref())?;
     let as_json = args.json;
-    let Some((deployable, connection)) = args.deployable(&chosen)? else {
+    let Some((deployable, connection)) = args.deployable(&chosen).await? else {
         output::error("a component has no name of its own: name the endpoint with --name NAME");
         return Ok(ExitCode::from(WRONG_COMMAND_LINE));
     };

@@ -13,6 +13,7 @@ mod component_file;
 mod deploy;
 mod dev;
 mod domain_values;
+mod fresh_component;
 mod input;
 mod limits;
 mod local;
@@ -23,6 +24,7 @@ mod progress;
 mod project;
 mod run;
 pub mod serve;
+mod sources;
 mod test;
 mod test_input;
 

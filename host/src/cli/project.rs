@@ -5,6 +5,7 @@
 //! name = "greeter"                  # the id of its endpoint, and the name of its component
 //! language = "rust"                 # rust, python or javascript (or js)
 //! component = "build/greeter.wasm"  # where the built component lies; this is the default
+//! input-schema = "schema.json"      # a JSON Schema of the input, which becomes a part of the component
 //!
 //! [limits]                          # as the options of `gristmill run`: memory-mib, timeout-ms,
 //! memory-mib = 64                   # max-fuel, metering, scratch-gb
@@ -54,7 +55,7 @@ pub(crate) struct Project {
 
 /// The table `[handler]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Handler {
     /// The id of its endpoint, and the name of its component.
     pub(crate) name: EndpointId,
@@ -62,6 +63,8 @@ pub(crate) struct Handler {
     pub(crate) language: Language,
     /// The path of its component, below the directory.
     component: Option<PathBuf>,
+    /// The path of the JSON Schema of its input, below the directory.
+    input_schema: Option<PathBuf>,
 }
 
 /// The language of a handler.
@@ -141,6 +144,11 @@ impl Project {
         })
     }
 
+    /// The path of the JSON Schema of the input.
+    pub(crate) fn input_schema_path(&self) -> Option<PathBuf> {
+        self.handler.input_schema.as_ref().map(|path| self.dir.join(path))
+    }
+
     /// The path of the built component.
     pub(crate) fn component_path(&self) -> PathBuf {
         match &self.handler.component {
@@ -191,7 +199,7 @@ mod tests {
         let cases = [
             (
                 "colour = 1",
-                "unknown field `colour`, expected one of `name`, `language`, `component`",
+                "unknown field `colour`, expected one of `name`, `language`, `component`, `input-schema`",
             ),
             ("[limits]\nmemory = 1", "expected one of `memory-mib`, `timeout-ms`, `max-fuel`"),
             ("[limits]\nmemory-mib = 0", "in [limits], `memory-mib` must be 1 to 4096, not 0"),

@@ -102,8 +102,13 @@ impl Foundation<'_> {
             sender: sender.clone(),
             tracer: tracer.clone(),
         });
-        let (signals, strictness) = (signals.clone(), settings.strictness());
-        let jobs = Arc::new(Jobs::new(store.clone(), signals, dispatcher.clone(), strictness));
+        let jobs = Arc::new(Jobs::new(
+            store.clone(),
+            signals.clone(),
+            dispatcher.clone(),
+            settings.strictness(),
+            catalog.input_checks().clone(),
+        ));
         let control = self.control(&sandbox, &dispatcher, logs, addresses);
         control.job_actions.resume().await?;
         let charts =

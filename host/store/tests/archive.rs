@@ -111,7 +111,8 @@ async fn a_reader_of_an_archived_jobs_stream_gets_each_page_once() {
     until_archived(&t, 1).await;
     let store = Arc::new(t.store.take().unwrap());
     let workers = Arc::new(NoWorkers);
-    let jobs = Jobs::new(store.clone(), Arc::default(), workers, Strictness::Refuse);
+    let jobs =
+        Jobs::new(store.clone(), Arc::default(), workers, Strictness::Refuse, Arc::default());
     let name = endpoint("a");
     let page = async || {
         let read = jobs.stream(&name, id, Position::Undelivered, Duration::ZERO).await;

@@ -96,6 +96,37 @@ fn the_guide_leads_from_nothing_to_an_endpoint_in_rust() {
     assert_eq!(shown["executionTimeoutMs"], 60_000, "{shown}");
 }
 
+#[test]
+fn a_component_that_is_older_than_a_source_is_built_first() {
+    let projects = RustProjects::new("stale");
+    // The directory of builds is shared, so that no other project may have the name.
+    run(inside(&projects.dir), "new stale-count --lang rust").succeeded();
+    projects.pin("stale-count");
+    let project = projects.dir.join("stale-count");
+    let run_count = |words: &[&str]| {
+        let mut command = inside(&project);
+        projects.prepare(&mut command);
+        let words = ["run", "--input", r#"{"text":"to be"}"#].iter().chain(words);
+        run_within(BUILD_PATIENCE, command, words, "").succeeded()
+    };
+    let edit = |from: &str, to: &str| {
+        let path = project.join("src/lib.rs");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replacen(from, to, 1)).unwrap();
+    };
+    let missing = run_count(&[]);
+    assert!(missing.stdout.ends_with("{\"words\":2}\n"), "{missing:?}");
+    assert!(missing.stderr.contains("building stale-count: "), "{missing:?}");
+    assert!(!run_count(&[]).stderr.contains("building"), "nothing has changed");
+    edit("words += 1", "words += 10");
+    let stale = run_count(&["--no-build"]);
+    assert!(stale.stdout.ends_with("{\"words\":2}\n"), "{stale:?}");
+    let built = run_count(&[]);
+    assert!(built.stdout.ends_with("{\"words\":20}\n"), "{built:?}");
+    assert!(built.stderr.contains("build/stale-count.wasm is older than src/lib.rs"), "{built:?}");
+}
+
 /// A handler that uses both crates for log lines.
 const LOGGING: &str = r#"
 use gristmill_sdk::{Context, Error, RawValue, handler};

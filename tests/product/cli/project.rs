@@ -77,7 +77,9 @@ fn mistakes_in_a_project_are_named() {
     run_inside(empty.path(), &[".", "--input", "{}"]).failed(1, &["no gristmill.toml in ."]);
     write(empty.path(), "");
     let unbuilt = run_inside(empty.path(), &["--input", "{}"]);
-    unbuilt.failed(1, &["build/player.wasm", "does not exist", "build it with `gristmill build`"]);
+    unbuilt.failed(1, &["build/player.wasm does not exist", "cannot be built"]);
+    let unbuilt = run_inside(empty.path(), &["--input", "{}", "--no-build"]);
+    unbuilt.failed(1, &["cannot read", "build/player.wasm"]);
     for (more, words) in [
         ("[limit]\n", ["unknown field `limit`", "`limits`"]),
         ("[limits]\nmemory-mib = 5000\n", ["`memory-mib` must be 1 to 4096", "not 5000"]),

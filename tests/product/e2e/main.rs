@@ -31,6 +31,7 @@ mod health;
 mod hostile;
 mod hostile_uploads;
 mod input;
+mod input_schemas;
 mod isolation;
 mod job_actions;
 mod job_list;

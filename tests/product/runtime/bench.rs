@@ -130,6 +130,7 @@ impl Run<'_> {
             endpoint: Arc::new(self.endpoint.clone()),
             template: Arc::new(self.template.clone()),
             component: Some(self.bench.component.digest),
+            input_schema: self.bench.component.input_schema.clone(),
             volume: self.volume.clone(),
             incarnation: EndpointIncarnation::default(),
         })

@@ -48,6 +48,8 @@ class Handler:
     """Whether it was written for the hosted services, and may read their environment."""
     check: Callable[[], None] = lambda: None
     """Raises ``TypeError`` if no input could ever be read."""
+    input: Callable[[], Any] = lambda: Any
+    """The annotation of the input."""
 
     def handle(self, ctx: Context, text: str) -> str:
         """Handles one job: JSON text in, JSON text out. Raises :class:`Error` and nothing else;
@@ -129,7 +131,9 @@ def handler(function: Function) -> Function:
         except TypeError as error:
             raise TypeError(f"input of {function.__name__}: {error}") from None
 
-    function.__gristmill_handler__ = Handler(call, check=check_input)  # type: ignore[attr-defined]
+    function.__gristmill_handler__ = Handler(  # type: ignore[attr-defined]
+        call, check=check_input, input=hint
+    )
     register(of(function))
     return function
 

@@ -6,7 +6,8 @@ environment: the packages in its ``site-packages`` become part of the component,
 Python.
 
 The build runs the handler's module twice, in an empty directory. The first run, in this Python,
-finds mistakes quickly and finds out whether the component needs the export ``lifecycle``. The second
+finds mistakes quickly, finds out whether the component needs the export ``lifecycle``, and writes the
+schema of the annotated input, which becomes a part of the component. The second
 run is in the sandbox's Python 3.14, and a snapshot of it becomes the component. The component also
 carries the modules that may be imported later, and the data files of packages: see ``_packages.py``.
 Compiled modules are kept below ``~/.cache/gristmill/python``, while builds use them; it may be deleted
@@ -30,7 +31,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from . import _packages
+from . import _packages, _schema
 
 UNUSED_DAYS = 30
 """How long the cache keeps compiled modules that no build uses."""
@@ -39,11 +40,13 @@ _PACKAGE = Path(__file__).parent
 
 # In a process of its own: a handler's module may do anything.
 _INSPECT = """
-import sys
-from gristmill import _handler, _report
+import json, sys
+from gristmill import _handler, _report, _schema
 _report.set_roots({roots!r})
 try:
-    _handler.load({name!r})
+    handler, _ = _handler.load({name!r})
+    with open({schema!r}, "w") as file:
+        json.dump(_schema.of(handler.input()), file)
 except BaseException as error:
     hint = _report.hint(error)
     sys.stdout.flush()
@@ -100,6 +103,7 @@ class _Build:
 
     def __init__(self, project: Path, module: str, temp: Path) -> None:
         self.project, self.module, self.temp = project, module, temp
+        self.schema = temp / "input_schema.json"
         self.site = Path(sysconfig.get_path("purelib"))
         self.cache = _cache(temp)
         # `-p` mounts the directories at /0, /1 and so on, in this order.
@@ -118,7 +122,7 @@ class _Build:
         empty = self.temp / "empty"
         empty.mkdir()
         code = subprocess.run(
-            [sys.executable, "-c", _INSPECT.format(name=self.module, roots=roots)],
+            [sys.executable, "-c", _INSPECT.format(name=self.module, roots=roots, schema=str(self.schema))],
             env=environment,
             stdout=sys.stderr,
             cwd=empty,
@@ -154,6 +158,16 @@ class _Build:
             else:
                 print(done.stdout, file=sys.stderr)
             raise SystemExit(1)
+
+    def add_schema(self, output: Path) -> None:
+        """Adds the schema of the input, if the handler's annotations give one."""
+        if schema := json.loads(self.schema.read_text()):
+            try:
+                section = _schema.section(schema)
+            except ValueError as error:
+                raise SystemExit(str(error)) from None
+            with output.open("ab") as file:
+                file.write(section)
 
     def carry(self) -> None:
         """Compiles the modules and packs the files that the component carries, unless the cache
@@ -251,6 +265,7 @@ def build(project: Path, output: Path, module: str = "handler") -> None:
         this.carry()
         entry = _ENTRY.format(name=module, directory=this.mounted(temp))
         this.componentize(entry, world, output)
+        this.add_schema(output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
 
 

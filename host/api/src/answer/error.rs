@@ -167,6 +167,7 @@ impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
             SubmitError::Policy(error) => Self::bad_request(error.to_string()),
+            SubmitError::Input(error) => Self::bad_request(error.to_string()),
             SubmitError::Store(error) => error.into(),
             SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyMismatch, error.to_string()),
         }

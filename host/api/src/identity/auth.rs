@@ -163,14 +163,23 @@ pub(crate) fn check_again(key: &ApiKey, state: &ApiState) -> Result<(), ApiError
     Ok(state.control.keys.check(key)?)
 }
 
-/// Counts a call of a route that needs no key, unless it has a valid one.
+/// Counts a call of a route that needs no key, unless it has a valid one, which is returned.
 ///
 /// # Errors
 /// 429 when too many such calls come from one address.
-pub(crate) fn count_unauthenticated(call: &Parts, state: &ApiState) -> Result<(), ApiError> {
+pub(crate) fn count_unauthenticated(
+    call: &Parts,
+    state: &ApiState,
+) -> Result<Option<Arc<ApiKey>>, ApiError> {
     match valid_key(call, state, Form::BearerOrBare) {
-        Ok(identity) => show_key(&call.extensions, &identity.key),
-        Err(_) => state.unauthenticated.admit(&call.extensions),
+        Ok(Identity { key, .. }) => {
+            show_key(&call.extensions, &key)?;
+            Ok(Some(key))
+        }
+        Err(_) => {
+            state.unauthenticated.admit(&call.extensions)?;
+            Ok(None)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The callers of routes. A route names the permission that it needs in the type of an argument:
 //! [`Caller<Manage>`](Caller) on the management API, [`Admitted<Submit>`](Admitted) on the queue
 //! API, [`RegistryCaller`] on the registry, [`KeyHolder`] and [`Visitor`] at the console's login, and
-//! [`Anyone`] or [`Probe`] where no key is needed.
+//! [`Anyone`], [`AnyReader`] or [`Probe`] where no key is needed.
 //!
 //! **Promise.** A route without such an argument reaches nothing: the state of the router,
 //! [`Guarded`], shows its content to this module alone, and only these arguments contain it. So a
@@ -265,6 +265,23 @@ impl FromRequestParts<Guarded> for Anyone {
     ) -> Result<Self, ApiError> {
         auth::count_unauthenticated(parts, state)?;
         Ok(Self)
+    }
+}
+
+/// Any caller; with a valid key, also the services of the host, for what the key may see. A call without a
+/// valid key is counted for its address.
+#[derive(Debug)]
+pub(crate) struct AnyReader(pub(crate) Option<(ApiState, Arc<ApiKey>)>);
+
+impl FromRequestParts<Guarded> for AnyReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        Guarded(state): &Guarded,
+    ) -> Result<Self, ApiError> {
+        let key = auth::count_unauthenticated(parts, state)?;
+        Ok(Self(key.map(|key| (state.clone(), key))))
     }
 }
 

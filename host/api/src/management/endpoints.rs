@@ -26,8 +26,8 @@ pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
 ) -> Result<Json<wire::Endpoint>, ApiError> {
-    let endpoint = state.control.endpoints.get(&key, &named.id()?)?;
-    Ok(Json(dto::endpoint(&endpoint)))
+    let deployment = state.control.endpoints.get_deployment(&key, &named.id()?)?;
+    Ok(Json(dto::deployed_endpoint(&deployment)))
 }
 
 /// All endpoints of the key's owner, by id; with an admin key those of all owners.

@@ -6,6 +6,7 @@
 //! are added here: the path's parameters, the key, and the refusals. The document is built once,
 //! with the router.
 
+mod endpoints;
 mod examples;
 mod links;
 pub(crate) mod parameters;
@@ -30,8 +31,8 @@ use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 use gristmill_wire::ErrorBody;
 use gristmill_wire::queue::{StatusDocument, StreamChunk, StreamPage};
 
-use crate::answer::error::ErrorCode;
-use crate::identity::caller::Anyone;
+use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::caller::AnyReader;
 use crate::management::dto::template;
 use crate::queue::StreamShape;
 use crate::queue::dto::json_response;
@@ -250,10 +251,21 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
 }
 
 /// The OpenAPI document of this host.
+///
+/// With a key it also has the operations of the endpoints whose handlers have an input schema.
 #[utoipa::path(
     get, path = "/openapi.json", operation_id = "GetOpenApi", tag = tag::HOST, security(()),
     responses((status = 200, description = "This document", body = Object), UnauthenticatedRefused),
 )]
-pub(crate) async fn get(Extension(Document(text)): Extension<Document>, _: Anyone) -> Response {
-    json_response(Body::from(text))
+pub(crate) async fn get(
+    Extension(Document(text)): Extension<Document>,
+    AnyReader(reader): AnyReader,
+) -> Result<Response, ApiError> {
+    let Some((state, key)) = reader else { return Ok(json_response(Body::from(text))) };
+    let found = endpoints::with_schemas(state.control.endpoints.deployments(&key), &key);
+    if found.is_empty() {
+        return Ok(json_response(Body::from(text)));
+    }
+    let text = state.pages.write(&key, move || Ok(endpoints::add(&text, &found))).await?;
+    Ok(json_response(Body::from(text)))
 }

@@ -19,7 +19,7 @@ pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
 use crate::complete::complete;
 use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
-use crate::owned::{Listed, find_owned, random_id};
+use crate::owned::{Listed, find_owned, missing, random_id};
 
 /// The service for endpoints.
 #[derive(Debug, Clone)]
@@ -55,9 +55,28 @@ impl Endpoints {
         find_owned::<Endpoint>(&self.deployed.view(), caller, id).cloned()
     }
 
+    /// One endpoint with everything that is needed to run a job.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    pub fn get_deployment(
+        &self,
+        caller: &ApiKey,
+        id: &EndpointId,
+    ) -> Result<Arc<Deployment>, ControlError> {
+        self.deployment(caller, id).ok_or_else(|| missing::<Endpoint>(id))
+    }
+
     /// The endpoints that the caller sees.
     pub fn list(&self, caller: &Arc<ApiKey>) -> Listed<Endpoint> {
         Listed::new(self.deployed.view(), caller)
+    }
+
+    /// The endpoints that the caller sees, with everything that is needed to run their jobs.
+    pub fn deployments(&self, caller: &ApiKey) -> Vec<Arc<Deployment>> {
+        let view = self.deployed.view();
+        let seen = view.deployments.values().filter(|it| caller.sees(&it.endpoint.owner));
+        seen.cloned().collect()
     }
 
     /// An endpoint with everything that is needed to run a job, if the caller sees it.

@@ -72,7 +72,8 @@ impl Bench {
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
         let workers = Arc::new(RecordedWorkers::default());
         let (disk, logs) = (Arc::new(RecordedFiles::default()), Arc::new(Logs::default()));
-        let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
+        let jobs =
+            Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse, Arc::default());
         let control = Control::new(Parts {
             access: Access::with_keys(),
             clock: clock.clone(),
@@ -140,6 +141,7 @@ impl Bench {
             artifacts: [].into(),
             compiled_bytes: 1,
             producers: Producers::default(),
+            input_schema: None,
             owners: [owner.clone()].into(),
         };
         let (name, tag) = (name.to_owned(), "latest".to_owned());

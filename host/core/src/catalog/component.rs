@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::deploy::digest::ComponentDigest;
+use crate::deploy::input_schema::SchemaText;
 use crate::id::OwnerId;
 use crate::time::Timestamp;
 
@@ -32,6 +33,9 @@ pub struct Component {
     /// What it was made with, as it says itself.
     #[serde(default)]
     pub producers: Producers,
+    /// The schema of its input, if it carries one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<SchemaText>,
     /// The owners who uploaded or fetched it, and still use it. Only they may name it by its digest.
     /// Records from before there were several owners belong to the operator.
     #[serde(default = "only_the_operator")]

@@ -34,6 +34,7 @@ use crate::access::key::ApiKey;
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Deployment;
 use crate::id::{EndpointId, OwnerId};
+use crate::job::input_checks::InputChecks;
 use crate::sharing::disk_space::DiskSpaceGauge;
 use crate::sharing::fair_permits::{FairPermits, FairShare};
 use crate::sharing::tenancy::Tenancy;
@@ -63,6 +64,7 @@ pub struct Catalog {
     bounds: OwnerBounds,
     tenancy: Tenancy,
     charges: Arc<ComponentCharges>,
+    input_checks: Arc<InputChecks>,
     /// Changes come one at a time, so that each is decided on the view that it changes. Owners take
     /// turns, and so do the keys of an owner.
     turns: FairPermits,
@@ -100,8 +102,9 @@ impl Catalog {
         let shown = CatalogState { store, view, retired: Mutex::default() };
         let bounds = OwnerBounds::default();
         let turns = FairPermits::few(1);
-        let charges = Arc::default();
-        Ok(Self { clock, bounds, tenancy, charges, turns, shown: Arc::new(shown) })
+        let (charges, input_checks) = (Arc::default(), Arc::default());
+        let shown = Arc::new(shown);
+        Ok(Self { clock, bounds, tenancy, charges, input_checks, turns, shown })
     }
 
     /// The catalog with other bounds of what one owner may have.
@@ -133,6 +136,11 @@ impl Catalog {
     /// Whether the host has several owners, now and after later changes.
     pub fn tenancy(&self) -> Tenancy {
         self.tenancy.clone()
+    }
+
+    /// The checks of new jobs' inputs by the schemas of the components.
+    pub fn input_checks(&self) -> &Arc<InputChecks> {
+        &self.input_checks
     }
 
     /// The endpoint with what it runs.

@@ -288,11 +288,13 @@ impl View {
             Arc::new(Template::new(endpoint.template.clone(), endpoint.owner.clone(), ""))
         });
         Endpoint::follow(&mut endpoint, &template);
+        let input_schema = component.as_ref().and_then(|component| self.components.get(component));
+        let input_schema = input_schema.and_then(|component| component.input_schema.clone());
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         let incarnation =
             self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());
         let incarnation = incarnation.unwrap_or_else(|| EndpointIncarnation::of(&endpoint));
-        Deployment { endpoint, template, component, volume, incarnation }
+        Deployment { endpoint, template, component, input_schema, volume, incarnation }
     }
 
     /// Makes new deployments of these endpoints, where they have changed; the others stay the same objects,

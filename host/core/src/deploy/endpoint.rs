@@ -18,6 +18,7 @@ pub use gristmill_wire::Metering;
 
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::egress::AllowedHosts;
+use crate::deploy::input_schema::SchemaText;
 use crate::deploy::release::{Release, Releases};
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
@@ -431,6 +432,8 @@ pub struct Deployment {
     /// The component to run; `None` when the template's image refers to no stored component, or
     /// when the endpoint's owner may no longer use the template.
     pub component: Option<ComponentDigest>,
+    /// The schema of the component's input, if it has one.
+    pub input_schema: Option<SchemaText>,
     /// The network volume that the endpoint names.
     pub volume: Option<Arc<Volume>>,
     /// The incarnation of the endpoint.

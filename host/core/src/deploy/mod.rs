@@ -5,6 +5,7 @@ pub mod digest;
 pub mod egress;
 pub mod endpoint;
 pub mod image;
+pub mod input_schema;
 pub mod network;
 pub mod registries;
 pub mod registry_auth;

@@ -116,13 +116,15 @@ impl HandlerCalls {
             tags: None,
             trace: caller.trace.clone(),
         };
-        let submitted = submit(&*self.store, &target, request, Strictness::Clamp).await;
+        let checks = self.catalog.input_checks();
+        let submitted = submit(&*self.store, checks, &target, request, Strictness::Clamp).await;
         match submitted {
             Ok(submitted) => Ok((target, submitted.id)),
             Err(SubmitError::Store(error)) => Err(not_stored(error)),
             Err(SubmitError::KeyReused) => Err(CallError::InvalidRequest(
                 "this idempotency key was used before for another operation or input".to_owned(),
             )),
+            Err(error @ SubmitError::Input(_)) => Err(CallError::InvalidRequest(error.to_string())),
             Err(error @ SubmitError::Policy(_)) => Err(CallError::Other(error.to_string())),
         }
     }

@@ -11,6 +11,7 @@ pub mod filter;
 pub mod handler_call;
 pub mod handler_calls;
 pub mod idempotency;
+pub mod input_checks;
 pub mod listing;
 pub mod operations;
 pub mod payload;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::deploy::endpoint::Deployment;
 use crate::id::{EndpointId, JobId};
 use crate::job::filter::JobSearch;
+use crate::job::input_checks::InputChecks;
 use crate::job::listing::{JobPage, JobQuery};
 use crate::job::payload::Json;
 use crate::job::policy::Strictness;
@@ -53,6 +54,7 @@ pub struct Jobs {
     signals: Arc<Signals>,
     workers: Arc<dyn Workers>,
     strictness: Strictness,
+    checks: Arc<InputChecks>,
     draining: CancellationToken,
     /// Notifies calls that wait for other events than changes of a job.
     closing: CancellationToken,
@@ -85,11 +87,22 @@ impl Jobs {
         signals: Arc<Signals>,
         workers: Arc<dyn Workers>,
         strictness: Strictness,
+        checks: Arc<InputChecks>,
     ) -> Self {
         let (draining, closing) = (CancellationToken::new(), CancellationToken::new());
         let is_closing = AtomicBool::new(false);
         let waiting_calls = AtomicU64::new(0);
-        Self { store, signals, workers, strictness, draining, closing, is_closing, waiting_calls }
+        Self {
+            store,
+            signals,
+            workers,
+            strictness,
+            checks,
+            draining,
+            closing,
+            is_closing,
+            waiting_calls,
+        }
     }
 
     /// Stores a job and returns its id; then the job is on stable storage, and may already run. A
@@ -105,7 +118,7 @@ impl Jobs {
         if !self.is_accepting() {
             return Err(StoreError::Closed.into());
         }
-        submit(&*self.store, deployment, request, self.strictness).await
+        submit(&*self.store, &self.checks, deployment, request, self.strictness).await
     }
 
     /// The job's record. `None`: it is unknown, deleted, or another endpoint's.

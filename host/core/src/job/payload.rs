@@ -120,6 +120,22 @@ pub fn is_nested_deeper(text: &str, levels: usize) -> bool {
     false
 }
 
+/// The most values that `text`, which is one JSON value, can have: each one but the first follows a comma
+/// or a bracket. Costs as much as [`is_nested_deeper`].
+pub fn values_at_most(text: &str) -> usize {
+    let mut count = 1;
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        match byte {
+            b'"' => rest = after_string(rest),
+            b',' | b'{' | b'[' => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// The text after the string that has begun.
 fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
@@ -162,6 +178,15 @@ mod tests {
         for (text, depth) in cases {
             assert!(!is_nested_deeper(text, depth), "{text}");
             assert!(depth == 0 || is_nested_deeper(text, depth - 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_counted_outside_strings() {
+        for (text, most) in
+            [("1", 1), ("[]", 2), (r#"{"a":[1,{"b":2}]}"#, 5), (r#"["a,b,[","c"]"#, 3)]
+        {
+            assert_eq!(values_at_most(text), most, "{text}");
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::deploy::endpoint::Deployment;
 use crate::id::{CallDepth, JobId, OwnerId, Submission};
 use crate::job::idempotency::Idempotency;
+use crate::job::input_checks::{CheckError, InputChecks};
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
 use crate::job::record::{NewJob, S3Config};
@@ -78,6 +79,9 @@ pub enum SubmitError {
     /// A number of the policy is outside its bounds.
     #[error(transparent)]
     Policy(#[from] PolicyOutOfBounds),
+    /// The input does not fit the schema of the handler's input, or cannot be checked by it.
+    #[error(transparent)]
+    Input(#[from] CheckError),
     /// The store did not accept the job.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -93,6 +97,7 @@ pub enum SubmitError {
 /// [`SubmitError`]; then nothing was stored.
 pub(crate) async fn submit(
     store: &dyn JobStore,
+    checks: &InputChecks,
     deployment: &Deployment,
     request: SubmitRequest,
     strictness: Strictness,
@@ -105,6 +110,9 @@ pub(crate) async fn submit(
         SubmitMode::Handler(depth) => (Submission::Handler(depth), RETENTION_ASYNC_MS),
         SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
     };
+    if let Err(refused) = checks.check(deployment, &request.input).await {
+        return repeated(store, deployment, request.idempotency, refused).await;
+    }
     let id = JobId::generate(submission, store.shard());
     let metrics = deployment.incarnation.metrics();
     let submitted = store
@@ -139,5 +147,21 @@ pub(crate) async fn submit(
         }
         SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),
         SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
+    }
+}
+
+/// The answer to a submission with an input that is refused: a duplicate still gets the job of the first
+/// submission, whose input fitted the schema of that time.
+async fn repeated(
+    store: &dyn JobStore,
+    deployment: &Deployment,
+    idempotency: Option<Idempotency>,
+    refused: CheckError,
+) -> Result<Submitted, SubmitError> {
+    let Some(idempotency) = idempotency else { return Err(refused.into()) };
+    match store.find_repeated(&deployment.endpoint.id, idempotency).await? {
+        Some(SubmitAnswer::Repeated(id)) => Ok(Submitted { id, is_repeated: true }),
+        Some(SubmitAnswer::KeyReused) => Err(SubmitError::KeyReused),
+        Some(SubmitAnswer::Queued) | None => Err(refused.into()),
     }
 }

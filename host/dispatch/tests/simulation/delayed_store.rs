@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
@@ -58,6 +59,15 @@ impl JobStore for DelayedStore {
 
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError> {
         let answer = self.store.submit(job).await;
+        self.late(answer).await
+    }
+
+    async fn find_repeated(
+        &self,
+        endpoint: &EndpointId,
+        idempotency: Idempotency,
+    ) -> Result<Option<SubmitAnswer>, StoreError> {
+        let answer = self.store.find_repeated(endpoint, idempotency).await;
         self.late(answer).await
     }
 

@@ -252,7 +252,8 @@ impl Scenario {
         });
         runtime.allowed.lock().set(workers_max);
         let (signals, workers) = (self.signals.clone(), dispatcher.clone());
-        let jobs = Arc::new(Jobs::new(late.clone(), signals, workers, Strictness::Refuse));
+        let jobs =
+            Arc::new(Jobs::new(late.clone(), signals, workers, Strictness::Refuse, Arc::default()));
         let watch = tokio::spawn(watch(self.store.clone(), runtime.clone()));
         HostRun { jobs, late, catalog, dispatcher, runtime, waiters: JoinSet::new(), watch }
     }

@@ -2,6 +2,7 @@
 //! does not meet them is refused at the upload, with a sentence that names the fault.
 
 use gristmill_core::catalog::Producers;
+use gristmill_core::deploy::input_schema::{SECTION, SchemaText};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{
@@ -12,6 +13,7 @@ use wasmtime::{Engine, Result, Store};
 use crate::attempt::limiter::{MEMORIES_MAX, TABLES_MAX};
 use crate::attempt::state::State;
 use crate::bindings::{Handler, HandlerIndices};
+use crate::compile::input_schema::input_schema;
 use crate::compile::producers::producers;
 use crate::egress::bound_heads;
 use crate::host_fns::filesystem;
@@ -81,6 +83,8 @@ pub(crate) struct ComponentInfo {
     pub(crate) exports: Vec<String>,
     /// The tools that made it.
     pub(crate) producers: Producers,
+    /// The schema of its input.
+    pub(crate) input_schema: Option<SchemaText>,
 }
 
 /// Why bytes are not a component that can run here.
@@ -127,6 +131,9 @@ pub(crate) enum RejectedComponent {
         "component exports `{LIFECYCLE_EXPORT}`, but its `init` is not `func() -> result<_, string>`"
     )]
     MismatchedInit,
+    /// The schema of its input cannot be used.
+    #[error("component has an input schema (custom section `{SECTION}`) that cannot be used: {0}")]
+    InputSchema(String),
     /// It has more parts than one job may have.
     #[error("component needs {count} {what}, limit: {max}")]
     TooManyParts {
@@ -172,7 +179,9 @@ pub(crate) fn inspect(
     check_preamble(bytes)?;
     let component = Component::from_binary(engine, bytes)
         .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
-    let info = ComponentInfo { producers: producers(bytes), ..names(engine, &component) };
+    let input_schema = input_schema(bytes).map_err(RejectedComponent::InputSchema)?;
+    let producers = producers(bytes);
+    let info = ComponentInfo { producers, input_schema, ..names(engine, &component) };
     check_names(&info)?;
     if let Some(import) = info.imports.iter().find(|import| !is_provided(import)) {
         return Err(RejectedComponent::UnknownImport(import.clone()));
@@ -285,7 +294,7 @@ fn init(component: &Component) -> Result<Option<ComponentExportIndex>, RejectedC
     }
 }
 
-/// The names of a component's imports and exports; a compiled component has no producers.
+/// The names of a component's imports and exports; a compiled component has neither producers nor a schema.
 pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
     let kind = component.component_type();
     let text = |(name, _): (&str, ComponentItem)| name.to_owned();
@@ -293,6 +302,7 @@ pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
         imports: kind.imports(engine).map(|(name, item)| text((name, item.ty))).collect(),
         exports: kind.exports(engine).map(|(name, item)| text((name, item.ty))).collect(),
         producers: Producers::default(),
+        input_schema: None,
     }
 }
 

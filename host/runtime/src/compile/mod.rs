@@ -4,6 +4,7 @@
 pub(crate) mod cache;
 pub(crate) mod component;
 pub(crate) mod confine;
+pub mod input_schema;
 pub mod preinit;
 pub mod process;
 pub(crate) mod producers;

@@ -323,6 +323,7 @@ impl Artifacts {
             artifacts,
             compiled_bytes,
             producers: compiled.info.producers,
+            input_schema: compiled.info.input_schema,
             owners: known.map_or_else(Default::default, |known| known.owners.clone()),
         })
     }

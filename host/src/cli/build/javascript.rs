@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 use super::tool::{self, Missing};
 
@@ -11,7 +12,8 @@ use super::tool::{self, Missing};
 pub(crate) const INSTALL: &str = "npm install";
 
 /// The JavaScript engine in the component.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {
     /// Small, built in seconds.
     Quickjs,

@@ -7,7 +7,7 @@ mod rust;
 mod tool;
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,12 +15,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use gristmill_core::deploy::input_schema::SchemaText;
+use gristmill_runtime::compile::input_schema::with_input_schema;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use javascript::{Engine, INSTALL as JAVASCRIPT_INSTALL};
 pub(crate) use python::INSTALL as PYTHON_INSTALL;
 pub(crate) use tool::Missing;
 
 use super::project::{FILE_NAME, Language, Project};
+use super::sources::OPTIONS_SUFFIX;
 use super::{component_file, output};
 
 /// Build a project's component.
@@ -37,8 +41,9 @@ pub(crate) struct BuildArgs {
 }
 
 /// How a project is built.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Args)]
 #[command(next_help_heading = "Build")]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct BuildOptions {
     /// The profile of cargo to build with, for Rust [default: release].
     #[arg(long)]
@@ -50,6 +55,31 @@ pub(crate) struct BuildOptions {
     /// The engine inside the component, for JavaScript [default: quickjs].
     #[arg(long, value_enum)]
     engine: Option<Engine>,
+}
+
+impl BuildOptions {
+    /// The options with which the project's component was built, so that a later command can build it
+    /// again in the same way.
+    pub(crate) fn of_last_build(project: &Project) -> Self {
+        let kept = fs::read(Self::path(project)).ok();
+        kept.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Keeps them beside the component. Default options need no file.
+    fn keep(&self, project: &Project) -> std::io::Result<()> {
+        let path = Self::path(project);
+        if *self != Self::default() {
+            return fs::write(path, serde_json::to_vec(self)?);
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn path(project: &Project) -> PathBuf {
+        project.component_path().with_extension(OPTIONS_SUFFIX.trim_start_matches('.'))
+    }
 }
 
 /// A component that was built.
@@ -119,8 +149,24 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
              then; what an `init` does needs the host, and is done in each instance",
         );
     }
-    let component = component_file::read(&output)?;
+    let component = match project.input_schema_path() {
+        Some(schema) => add_schema(&schema, &output, parent)?,
+        None => component_file::read(&output)?,
+    };
+    options.keep(project).context("cannot note the options of the build")?;
     Ok(Built { path, component, took: started.elapsed() })
+}
+
+/// Adds the schema of the input to the component; returns the component.
+fn add_schema(schema: &Path, output: &Path, parent: &Path) -> anyhow::Result<bytes::Bytes> {
+    let name = schema.display();
+    let text = fs::read_to_string(schema)
+        .with_context(|| format!("cannot read the input schema {name}"))?;
+    let schema =
+        SchemaText::parse(&text).with_context(|| format!("cannot use the input schema {name}"))?;
+    let component = with_input_schema(&component_file::read(output)?, &schema);
+    replace(output, parent, &component)?;
+    Ok(component.into())
 }
 
 /// Refuses options of another language.

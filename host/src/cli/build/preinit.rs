@@ -22,7 +22,7 @@ use crate::cli::run::TerminalSink;
 /// When there is no `init`, or it fails.
 pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::Result<Vec<u8>> {
     let settings = LocalOptions::default().over(Some(project.clone()));
-    let deployment = local_deployment(settings, ComponentDigest::of(component));
+    let deployment = local_deployment(settings, ComponentDigest::of(component), None);
     let attempt = Attempt {
         job: JobId::generate(Submission::Async, ShardId(0)),
         number: 1,

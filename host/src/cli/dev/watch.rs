@@ -12,17 +12,10 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
+use crate::cli::sources::is_source;
+
 /// A change is reported once there was no further change for this long.
 const QUIET: Duration = Duration::from_millis(50);
-
-/// Directories of tools, wherever they are.
-const OF_TOOLS: [&str; 4] = ["node_modules", "__pycache__", "venv", "gristmill-data"];
-
-/// Directories of build results, in the project's own directory.
-const BUILT: [&str; 3] = ["build", "dist", "target"];
-
-/// Suffixes of files that tools and editors create.
-const OF_EDITORS: [&str; 6] = ["~", ".swp", ".swx", ".tmp", ".pyc", ".wasm"];
 
 /// The changes of a project's sources.
 pub(super) struct Changes {
@@ -105,44 +98,11 @@ impl Changes {
     }
 }
 
-/// Whether a path in a project is one of its sources, or a directory of them.
-fn is_source(path: &Path) -> bool {
-    let mut names = path.iter().map(|name| name.to_string_lossy());
-    let is_built = names.clone().next().is_some_and(|first| BUILT.contains(&&*first));
-    let is_of_tools = names.any(|name| {
-        name.starts_with('.') || OF_TOOLS.contains(&&*name) || name.ends_with(".egg-info")
-    });
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_of_editors = OF_EDITORS.iter().any(|end| name.ends_with(end));
-    !is_built && !is_of_tools && !is_of_editors
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-
-    #[test]
-    fn sources_are_distinguished_from_build_outputs() {
-        for path in ["src/lib.rs", "Cargo.toml", "gristmill.toml", "src/build/a.rs", "handler.ts"] {
-            assert!(is_source(Path::new(path)), "{path}");
-        }
-        for path in [
-            "build/a.wasm",
-            "target/release/a",
-            "a.wasm",
-            "node_modules/a/b.js",
-            ".venv/bin/python",
-            "vendor/gristmill-sdk/python/src/gristmill/__pycache__/a.pyc",
-            ".git/index",
-            "src/.lib.rs.swp",
-            "src/lib.rs~",
-            "a.egg-info/PKG-INFO",
-        ] {
-            assert!(!is_source(Path::new(path)), "{path}");
-        }
-    }
 
     #[tokio::test]
     async fn changes_are_reported_in_every_directory() {

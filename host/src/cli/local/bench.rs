@@ -9,6 +9,8 @@ use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
 use gristmill_core::id::{JobId, ShardId, Submission};
+use gristmill_core::job::failure_reason::FailureReason;
+use gristmill_core::job::input_checks::InputChecks;
 use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
@@ -28,6 +30,7 @@ pub(crate) struct Bench {
     sandbox: Sandbox,
     deployment: Arc<Deployment>,
     timeout_ms: u64,
+    checks: InputChecks,
     _dir: TempDir,
 }
 
@@ -69,7 +72,8 @@ impl Bench {
         let spinner = progress::spinner("compiling");
         let compiled = async {
             let added = sandbox.add_component(component).await?;
-            let deployment = Arc::new(deployment::local(settings, added.component.digest));
+            let (digest, schema) = (added.component.digest, added.component.input_schema.clone());
+            let deployment = Arc::new(deployment::local(settings, digest, schema));
             records.put(added.component.clone());
             drop(added);
             sandbox.prepare(&deployment).await?;
@@ -81,7 +85,8 @@ impl Bench {
             () = stop.cancelled() => Err(anyhow!("interrupted")),
         };
         spinner.finish_and_clear();
-        Ok(Self { deployment: deployment?, sandbox, timeout_ms, _dir: dir })
+        let checks = InputChecks::default();
+        Ok(Self { deployment: deployment?, sandbox, timeout_ms, checks, _dir: dir })
     }
 
     /// Whether jobs report their fuel.
@@ -94,7 +99,8 @@ impl Bench {
         Duration::from_millis(job.timeout_ms.unwrap_or(self.timeout_ms))
     }
 
-    /// Runs one job to its end.
+    /// Runs one job to its end. An input that a host would refuse, by the schema of the component, fails the
+    /// job.
     pub(crate) async fn perform(
         &self,
         job: LocalJob,
@@ -103,6 +109,11 @@ impl Bench {
     ) -> AttemptReport {
         let timeout = self.timeout(&job);
         let deployment = deployment::with_env(&self.deployment, job.env);
+        if let Err(refused) = self.checks.check(&deployment, &job.input).await {
+            let (reason, error) = (FailureReason::InvalidInput, refused.to_string());
+            let end = AttemptEnd::Failed { reason, error };
+            return AttemptReport { end, usage: Usage::default() };
+        }
         let reservation = tokio::select! {
             biased;
             () = stop.cancelled() => {

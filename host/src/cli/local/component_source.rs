@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, bail};
-use bytes::Bytes;
+use anyhow::anyhow;
 
-use crate::cli::component_file;
 use crate::cli::project::{FILE_NAME, Project};
 
 /// A component, and the directory of its inputs and cases.
@@ -52,15 +50,8 @@ impl ComponentSource {
         }
     }
 
-    /// Reads the component.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is not a component.
-    pub(crate) fn read(&self) -> anyhow::Result<Bytes> {
-        if self.project.is_some() && !self.component.exists() {
-            let path = self.component.display();
-            bail!("the project's component {path} does not exist: build it with `gristmill build`");
-        }
-        component_file::read(&self.component)
+    /// The path of the component.
+    pub(crate) fn component_path(&self) -> &Path {
+        &self.component
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
@@ -22,7 +23,11 @@ pub(super) fn volume_id() -> VolumeId {
 }
 
 /// A deployment of `component` with these settings.
-pub(crate) fn local(settings: LocalSettings, component: ComponentDigest) -> Deployment {
+pub(crate) fn local(
+    settings: LocalSettings,
+    component: ComponentDigest,
+    input_schema: Option<SchemaText>,
+) -> Deployment {
     // The user of the command, who permits private addresses.
     let owner = OwnerId::operator();
     let template = TemplateId::new(NAME).expect("the name is an id");
@@ -57,6 +62,7 @@ pub(crate) fn local(settings: LocalSettings, component: ComponentDigest) -> Depl
         endpoint: Arc::new(endpoint),
         template: Arc::new(template),
         component: Some(component),
+        input_schema,
         volume: volume.map(Arc::new),
         incarnation: EndpointIncarnation::default(),
     }
@@ -92,7 +98,7 @@ mod tests {
         let words = "x --env A=1 --arg --v --memory-mib 2 --max-fuel 9 --timeout-ms 50 --volume d \
                      --mount-path /grain";
         let line = Line::try_parse_from(words.split_whitespace()).unwrap();
-        let deployment = Arc::new(local(line.options.over(None), ComponentDigest::of(b"")));
+        let deployment = Arc::new(local(line.options.over(None), ComponentDigest::of(b""), None));
         assert_eq!(deployment.arguments().collect::<Vec<_>>(), ["--v"]);
         assert_eq!(deployment.environment().collect::<Vec<_>>(), [("A", "1")]);
         let limits = deployment.endpoint.limits;

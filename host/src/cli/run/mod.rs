@@ -17,6 +17,7 @@ use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
 
+use super::fresh_component::{self, FreshnessOptions};
 use super::input::InputSource;
 use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, stop_on_signal};
 use super::{output, test_input};
@@ -50,12 +51,13 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    freshness: FreshnessOptions,
+    #[command(flatten)]
     options: LocalOptions,
 }
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let chosen = ComponentSource::new(args.handler.as_deref())?;
-    let component = chosen.read()?;
     let input = match &args.input {
         Some(source) => Json::from_value(&source.read()?),
         None => test_input::beside(&chosen.dir)?,
@@ -63,14 +65,15 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     if args.trace {
         trace::start()?;
     }
-    let settings = args.options.over(chosen.project);
-    let timeout = Duration::from_millis(settings.timeout_ms());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
         .context("cannot start the async runtime")?;
     runtime.block_on(async {
+        let component = fresh_component::read(&chosen, args.freshness).await?;
+        let settings = args.options.over(chosen.project);
+        let timeout = Duration::from_millis(settings.timeout_ms());
         let stop = CancellationToken::new();
         let _signals = tokio::spawn(stop_on_signal(stop.clone()));
         let bench = Bench::open(component, settings, 1, &stop).await?;

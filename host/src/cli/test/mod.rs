@@ -27,6 +27,7 @@ use gristmill_core::limits::Bounds;
 use tokio_util::sync::CancellationToken;
 
 use super::client::ConnectionArgs;
+use super::fresh_component::{self, FreshnessOptions};
 use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
 use super::{output, parse};
 use cases::{Case, CaseFile};
@@ -67,6 +68,8 @@ pub(crate) struct TestArgs {
     /// Send the cases to this endpoint of a host, instead of running them here.
     #[arg(long, value_name = "ID", conflicts_with_all = LocalOptions::IDS)]
     endpoint: Option<EndpointId>,
+    #[command(flatten)]
+    freshness: FreshnessOptions,
     #[command(flatten)]
     options: LocalOptions,
     #[command(flatten)]
@@ -111,7 +114,7 @@ async fn run(args: TestArgs, jobs: usize) -> anyhow::Result<ExitCode> {
         None => {
             let chosen = ComponentSource::new(args.handler.as_deref())?;
             let file = CaseFile::read(args.cases, &chosen.dir)?;
-            let component = chosen.read()?;
+            let component = fresh_component::read(&chosen, args.freshness).await?;
             let suite = chosen.name();
             let settings = args.options.over(chosen.project);
             let jobs_max = u32::try_from(jobs).unwrap_or(u32::MAX);

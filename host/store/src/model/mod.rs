@@ -181,6 +181,14 @@ impl JobStore for ModelStore {
         self.clock.now()
     }
 
+    async fn find_repeated(
+        &self,
+        endpoint: &EndpointId,
+        idempotency: Idempotency,
+    ) -> Result<Option<SubmitAnswer>, StoreError> {
+        self.read(|state, _| state.idempotency_index.find(endpoint, idempotency))
+    }
+
     async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
         let limit = new.queue_limit(self.queue_jobs_max);
         self.change(|state, now, notifications| {

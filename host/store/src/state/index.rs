@@ -515,6 +515,22 @@ impl Index {
         }
     }
 
+    /// The answer to a submission that came before, and the wait until its job is on disk.
+    pub(crate) fn find_repeated(
+        &mut self,
+        endpoint: &EndpointId,
+        idempotency: Idempotency,
+        ack: Ack,
+    ) -> Option<SubmitAnswer> {
+        let endpoint = self.names.get(endpoint)?;
+        let found = self.idempotency_index.find(endpoint, idempotency)?;
+        match found {
+            SubmitAnswer::Repeated(first) => self.ack_id(first, ack),
+            SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
+        }
+        Some(found)
+    }
+
     /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
     /// or the job of the first submission, is on disk.
     pub(crate) fn submit(

@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
+use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
@@ -129,6 +130,21 @@ impl JobStore for Store {
         };
         answer(on_disk).await?;
         Ok(submitted)
+    }
+
+    async fn find_repeated(
+        &self,
+        endpoint: &EndpointId,
+        idempotency: Idempotency,
+    ) -> Result<Option<SubmitAnswer>, StoreError> {
+        self.shared.check_available()?;
+        let (ack, on_disk) = oneshot::channel();
+        let found =
+            self.shared.change(|index, _| index.find_repeated(endpoint, idempotency, ack))?;
+        if found.is_some() {
+            answer(on_disk).await?;
+        }
+        Ok(found)
     }
 
     async fn claim(

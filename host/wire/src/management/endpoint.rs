@@ -214,6 +214,11 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub max_fuel: Option<u64>,
+    /// The JSON Schema of its handler's input, by which the input of each new job is checked. Absent: the
+    /// handler has none. Lists of endpoints leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub input_schema: Option<serde_json::Value>,
 }
 
 /// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or

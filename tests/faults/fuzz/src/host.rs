@@ -112,7 +112,8 @@ impl Host {
             CatalogEntry::Key(key),
         ];
         let workers = Arc::new(NoWorkers);
-        let jobs = Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse);
+        let jobs =
+            Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse, Arc::default());
         let catalog = tokio.block_on(async {
             store.write_catalog(entries.map(CatalogChange::Put).into()).await.unwrap();
             Catalog::open(store.clone(), clock.clone()).await.unwrap()

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use gristmill_control::{EndpointPatch, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind};
-use gristmill_core::deploy::endpoint;
+use gristmill_core::deploy::endpoint::{self, Deployment};
+use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_wire::management::{
     ComputeType, Endpoint, EndpointInput, EndpointWithSecret, RateLimit, ReleaseSettings,
@@ -116,7 +117,14 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         env,
         network_volume_id,
         max_fuel,
+        input_schema: None,
     }
+}
+
+/// The same with the schema of its handler's input.
+pub(crate) fn deployed_endpoint(deployment: &Deployment) -> Endpoint {
+    let input_schema = deployment.input_schema.as_ref().map(SchemaText::value);
+    Endpoint { input_schema, ..endpoint(&deployment.endpoint) }
 }
 
 /// An endpoint with the secret of its webhooks.

@@ -42,8 +42,13 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000_000)));
         let signals = Arc::new(Signals::default());
         let store = Arc::new(ModelStore::new(ShardId(1), clock, signals.clone()));
-        let jobs =
-            Arc::new(Jobs::new(store.clone(), signals, Arc::new(NoWorkers), Strictness::Refuse));
+        let jobs = Arc::new(Jobs::new(
+            store.clone(),
+            signals,
+            Arc::new(NoWorkers),
+            Strictness::Refuse,
+            Arc::default(),
+        ));
         let (owner, template) = (OwnerId::new("o").unwrap(), TemplateId::new("t").unwrap());
         let at = Timestamp::from_millis(0);
         let endpoint = EndpointId::new("e").unwrap();
@@ -51,6 +56,7 @@ impl Bench {
             endpoint: Arc::new(Endpoint::new(endpoint, owner.clone(), template.clone(), at)),
             template: Arc::new(Template::new(template, owner, "i:latest")),
             component: None,
+            input_schema: None,
             volume: None,
             incarnation: EndpointIncarnation::default(),
         });

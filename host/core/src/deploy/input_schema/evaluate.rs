@@ -1,0 +1,409 @@
+//! Checks a value by a schema, step by step.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use super::canonical::canonical;
+use super::fault::{Fault, Part, Rule};
+use super::number::Num;
+use super::pattern::{Pattern, States};
+use super::rules::{Check, InputSchema, Kinds, NodeId, Object, Rest};
+use crate::job::payload::values_at_most;
+
+/// Deepest recursion of a check, which takes up to 1 MiB of stack.
+const DEPTH_MAX: usize = 400;
+
+/// Characters of text for each step.
+const CHARS_PER_STEP: usize = 64;
+
+/// How much one check may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Bytes of the input.
+    bytes_max: usize,
+    /// Values of the input that are held in memory, some 50 bytes each.
+    values_max: usize,
+    /// Steps, some 20 ns each.
+    steps_max: u64,
+}
+
+impl Budget {
+    /// A check that takes less than a millisecond, so that it may run where other calls are served.
+    pub const QUICK: Self = Self { bytes_max: 128 << 10, values_max: 10_000, steps_max: 20_000 };
+
+    /// The largest one: some 50 ms, and 30 MB of values besides their texts.
+    pub const FULL: Self =
+        Self { bytes_max: usize::MAX, values_max: 500_000, steps_max: 2_000_000 };
+
+    pub(super) fn admits(self, input: &str) -> bool {
+        input.len() <= self.bytes_max && values_at_most(input) <= self.values_max
+    }
+}
+
+/// Why an input has not passed a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotChecked {
+    /// It does not fit the schema; one sentence with the position, the rule and the allowed values.
+    Invalid(String),
+    /// The budget does not suffice.
+    Exhausted,
+}
+
+/// Checks a value by a schema.
+///
+/// # Errors
+/// [`NotChecked`].
+pub(super) fn evaluate(
+    schema: &InputSchema,
+    value: &Value,
+    budget: Budget,
+) -> Result<(), NotChecked> {
+    let mut evaluation = Evaluation {
+        schema,
+        steps: budget.steps_max,
+        depth: 0,
+        path: Vec::new(),
+        states: HashMap::new(),
+    };
+    evaluation.node(schema.root, value).map_err(|stop| match stop {
+        Stop::Fault(fault) => NotChecked::Invalid(fault.to_string()),
+        Stop::Exhausted => NotChecked::Exhausted,
+    })
+}
+
+/// Why an evaluation ends.
+enum Stop<'a> {
+    Fault(Box<Fault<'a>>),
+    Exhausted,
+}
+
+type Checked<'a> = Result<(), Stop<'a>>;
+
+struct Evaluation<'a> {
+    schema: &'a InputSchema,
+    steps: u64,
+    depth: usize,
+    path: Vec<Part<'a>>,
+    states: HashMap<*const Pattern, States>,
+}
+
+impl<'a> Evaluation<'a> {
+    fn node(&mut self, node: NodeId, value: &'a Value) -> Checked<'a> {
+        self.charge(1)?;
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Stop::Exhausted);
+        }
+        let schema = self.schema;
+        for check in schema.nodes.get(node).into_iter().flatten() {
+            self.check(check, value)?;
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Whether a part fits; its fault is dropped.
+    fn fits(&mut self, node: NodeId, value: &'a Value) -> Result<bool, Stop<'a>> {
+        Ok(self.attempt(node, value)?.is_none())
+    }
+
+    /// The fault of a part, if it has one. The position is afterwards as it was before.
+    fn attempt(
+        &mut self,
+        node: NodeId,
+        value: &'a Value,
+    ) -> Result<Option<Box<Fault<'a>>>, Stop<'a>> {
+        let (depth, length) = (self.depth, self.path.len());
+        match self.node(node, value) {
+            Ok(()) => Ok(None),
+            Err(Stop::Fault(fault)) => {
+                self.depth = depth;
+                self.path.truncate(length);
+                Ok(Some(fault))
+            }
+            Err(Stop::Exhausted) => Err(Stop::Exhausted),
+        }
+    }
+
+    fn below(&mut self, part: Part<'a>, node: NodeId, value: &'a Value) -> Checked<'a> {
+        self.path.push(part);
+        self.node(node, value)?;
+        self.path.pop();
+        Ok(())
+    }
+
+    fn charge(&mut self, steps: usize) -> Checked<'a> {
+        self.steps = self.steps.checked_sub(steps as u64).ok_or(Stop::Exhausted)?;
+        Ok(())
+    }
+
+    fn fault(&self, rule: Rule<'a>, found: &'a Value) -> Stop<'a> {
+        Stop::Fault(Box::new(Fault { path: self.path.clone(), rule, found }))
+    }
+
+    fn check(&mut self, check: &'a Check, value: &'a Value) -> Checked<'a> {
+        let holds = match check {
+            Check::Never => false,
+            Check::Kinds(kinds) => kinds.has(value),
+            Check::OneOfValues { values, .. } => {
+                self.charge(size(value))?;
+                values.contains(&canonical(value))
+            }
+            Check::Least(least) => number(value).is_none_or(|number| number >= *least),
+            Check::Most(most) => number(value).is_none_or(|number| number <= *most),
+            Check::Above(least) => number(value).is_none_or(|number| number > *least),
+            Check::Below(most) => number(value).is_none_or(|number| number < *most),
+            Check::MultipleOf(of) => number(value).is_none_or(|number| number.is_multiple_of(*of)),
+            Check::CharsLeast(least) => self.chars(value)?.is_none_or(|chars| chars >= *least),
+            Check::CharsMost(most) => self.chars(value)?.is_none_or(|chars| chars <= *most),
+            Check::Pattern(pattern) => match value {
+                Value::String(text) => self.matches(pattern, text)?,
+                _ => true,
+            },
+            Check::ItemsLeast(least) => {
+                list(value).is_none_or(|items| items.len() as u64 >= *least)
+            }
+            Check::ItemsMost(most) => list(value).is_none_or(|items| items.len() as u64 <= *most),
+            Check::FieldsLeast(least) => {
+                value.as_object().is_none_or(|fields| fields.len() as u64 >= *least)
+            }
+            Check::FieldsMost(most) => {
+                value.as_object().is_none_or(|fields| fields.len() as u64 <= *most)
+            }
+            Check::Not(node) => !self.fits(*node, value)?,
+            Check::Contains { node, least, most } => {
+                self.contains(*node, *least, most.unwrap_or(u64::MAX), value)?
+            }
+            _ => return self.parts(check, value),
+        };
+        if holds { Ok(()) } else { Err(self.fault(Rule::Check(check), value)) }
+    }
+
+    /// The rules that report a fault of their own.
+    fn parts(&mut self, check: &'a Check, value: &'a Value) -> Checked<'a> {
+        match (check, value) {
+            (Check::Unique, Value::Array(items)) => self.unique(items, value),
+            (Check::Items { first, rest }, Value::Array(items)) => {
+                self.items(first, *rest, items, value)
+            }
+            (Check::Required(names), Value::Object(fields)) => {
+                self.charge(names.len())?;
+                match names.iter().find(|name| !fields.contains_key(*name)) {
+                    Some(missing) => Err(self.fault(Rule::Missing(missing), value)),
+                    None => Ok(()),
+                }
+            }
+            (Check::Beside(pairs), Value::Object(fields)) => {
+                for (name, needed) in pairs.iter().filter(|(name, _)| fields.contains_key(name)) {
+                    self.charge(needed.len())?;
+                    if let Some(missing) = needed.iter().find(|name| !fields.contains_key(*name)) {
+                        return Err(self.fault(Rule::MissingBeside(missing, name), value));
+                    }
+                }
+                Ok(())
+            }
+            (Check::Object(object), Value::Object(_)) => self.object(object, value),
+            (Check::Names(node), Value::Object(fields)) => {
+                for name in fields.keys() {
+                    if !self.fits_name(*node, name)? {
+                        return Err(self.fault(Rule::BadName(name), value));
+                    }
+                }
+                Ok(())
+            }
+            (Check::IfPresent(parts), Value::Object(fields)) => {
+                self.charge(parts.len())?;
+                for (_, node) in parts.iter().filter(|(name, _)| fields.contains_key(name)) {
+                    self.node(*node, value)?;
+                }
+                Ok(())
+            }
+            (Check::All(nodes), _) => nodes.iter().try_for_each(|node| self.node(*node, value)),
+            (Check::Any(nodes), _) => self.any(nodes, value),
+            (Check::One(nodes), _) => self.one(nodes, value),
+            (Check::If { condition, then, otherwise }, _) => {
+                let part = if self.fits(*condition, value)? { then } else { otherwise };
+                part.map_or(Ok(()), |node| self.node(node, value))
+            }
+            // A rule for another kind of value.
+            _ => Ok(()),
+        }
+    }
+
+    fn any(&mut self, nodes: &'a [NodeId], value: &'a Value) -> Checked<'a> {
+        let mut faults = Vec::new();
+        for node in nodes {
+            match self.attempt(*node, value)? {
+                None => return Ok(()),
+                Some(fault) => faults.push(*fault),
+            }
+        }
+        Err(self.nearest(faults, value))
+    }
+
+    fn one(&mut self, nodes: &'a [NodeId], value: &'a Value) -> Checked<'a> {
+        let (mut faults, mut fitting) = (Vec::new(), 0);
+        for node in nodes {
+            match self.attempt(*node, value)? {
+                None => fitting += 1,
+                Some(fault) => faults.push(*fault),
+            }
+        }
+        match fitting {
+            1 => Ok(()),
+            0 => Err(self.nearest(faults, value)),
+            _ => Err(self.fault(Rule::Fits(fitting), value)),
+        }
+    }
+
+    /// The fault to report when no alternative fits: the one that is deepest in the input. Alternatives
+    /// that all refuse the kind of the value are reported together.
+    fn nearest(&self, mut faults: Vec<Fault<'a>>, value: &'a Value) -> Stop<'a> {
+        let here = self.path.len();
+        let deepest = faults.iter().map(|fault| fault.path.len()).max().unwrap_or(here);
+        let kinds = faults.iter().map(|fault| match fault.rule {
+            Rule::Check(Check::Kinds(kinds)) if fault.path.len() == here => Some(*kinds),
+            Rule::NoKind(kinds) if fault.path.len() == here => Some(kinds),
+            _ => None,
+        });
+        if let Some(kinds) = kinds.collect::<Option<Vec<_>>>().filter(|kinds| !kinds.is_empty()) {
+            let all = kinds.into_iter().fold(Kinds::default(), Kinds::with);
+            return self.fault(Rule::NoKind(all), value);
+        }
+        // A kind that does not fit says less than a rule that does not.
+        faults.retain(|fault| {
+            !matches!(fault.rule, Rule::Check(Check::Kinds(_))) || fault.path.len() > here
+        });
+        let mut at_deepest = faults.into_iter().filter(|fault| fault.path.len() == deepest);
+        match (at_deepest.next(), at_deepest.next()) {
+            (Some(only), None) => Stop::Fault(Box::new(only)),
+            (Some(first), Some(_)) if deepest > here => Stop::Fault(Box::new(first)),
+            _ => self.fault(Rule::Fits(0), value),
+        }
+    }
+
+    fn items(
+        &mut self,
+        first: &[NodeId],
+        rest: Option<NodeId>,
+        items: &'a [Value],
+        value: &'a Value,
+    ) -> Checked<'a> {
+        for (index, item) in items.iter().enumerate() {
+            let Some(node) = first.get(index).copied().or(rest) else { return Ok(()) };
+            let is_refused =
+                matches!(self.schema.nodes.get(node).map(Vec::as_slice), Some([Check::Never]));
+            if is_refused && index >= first.len() {
+                return Err(self.fault(Rule::TooMany(first.len()), value));
+            }
+            self.below(Part::Item(index), node, item)?;
+        }
+        Ok(())
+    }
+
+    fn contains(
+        &mut self,
+        node: NodeId,
+        least: u64,
+        most: u64,
+        value: &'a Value,
+    ) -> Result<bool, Stop<'a>> {
+        let Some(items) = list(value) else { return Ok(true) };
+        let mut count = 0;
+        for item in items {
+            count += u64::from(self.fits(node, item)?);
+        }
+        Ok((least..=most).contains(&count))
+    }
+
+    fn unique(&mut self, items: &'a [Value], value: &'a Value) -> Checked<'a> {
+        let mut seen = HashSet::new();
+        for item in items {
+            self.charge(size(item))?;
+            if !seen.insert(canonical(item)) {
+                return Err(self.fault(Rule::Repeated, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, object: &'a Object, value: &'a Value) -> Checked<'a> {
+        for (name, field) in value.as_object().into_iter().flatten() {
+            self.charge(1)?;
+            let named = object.named.get(name);
+            if let Some(node) = named {
+                self.below(Part::Member(name), *node, field)?;
+            }
+            let mut is_known = named.is_some();
+            for (pattern, node) in &object.patterns {
+                if self.matches(pattern, name)? {
+                    is_known = true;
+                    self.below(Part::Member(name), *node, field)?;
+                }
+            }
+            match object.rest {
+                Rest::Refused if !is_known => {
+                    return Err(self.fault(Rule::Unknown(name, object), value));
+                }
+                Rest::Node(node) if !is_known => self.below(Part::Member(name), node, field)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a name fits, in an evaluation of its own: the name is no value of the input.
+    fn fits_name(&mut self, node: NodeId, name: &str) -> Result<bool, Stop<'a>> {
+        let value = Value::String(name.to_owned());
+        let mut inner = Evaluation {
+            schema: self.schema,
+            steps: self.steps,
+            depth: self.depth,
+            path: Vec::new(),
+            states: std::mem::take(&mut self.states),
+        };
+        let fits = match inner.node(node, &value) {
+            Ok(()) => Ok(true),
+            Err(Stop::Fault(_)) => Ok(false),
+            Err(Stop::Exhausted) => Err(Stop::Exhausted),
+        };
+        (self.steps, self.states) = (inner.steps, inner.states);
+        fits
+    }
+
+    fn chars(&mut self, value: &Value) -> Result<Option<u64>, Stop<'a>> {
+        let Value::String(text) = value else { return Ok(None) };
+        self.charge(text.len() / CHARS_PER_STEP)?;
+        Ok(Some(text.chars().count() as u64))
+    }
+
+    fn matches(&mut self, pattern: &'a Pattern, text: &str) -> Result<bool, Stop<'a>> {
+        self.charge(1 + text.len() / CHARS_PER_STEP)?;
+        let states = self.states.entry(pattern).or_insert_with(|| pattern.states());
+        pattern.matches(states, text).ok_or(Stop::Exhausted)
+    }
+}
+
+fn number(value: &Value) -> Option<Num> {
+    match value {
+        Value::Number(number) => Some(Num::of(number)),
+        _ => None,
+    }
+}
+
+fn list(value: &Value) -> Option<&Vec<Value>> {
+    value.as_array()
+}
+
+/// The steps for a comparison of a value.
+fn size(value: &Value) -> usize {
+    1 + match value {
+        Value::String(text) => text.len() / CHARS_PER_STEP,
+        Value::Array(items) => items.iter().map(size).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, field)| 1 + name.len() / CHARS_PER_STEP + size(field)).sum()
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,37 @@
+//! The schema of a handler's input: a JSON Schema that a component carries in its custom section
+//! [`SECTION`], and by which the host checks the input of each new job.
+//!
+//! **Promise.** A schema is read as JSON Schema draft 2020-12, with the older forms that tools still write:
+//! `definitions`, `dependencies`, `additionalItems` and a list as `items`. A keyword that the check cannot
+//! apply is refused with the component, and never ignored; annotations such as `title` and `format` are
+//! kept and not checked. Nothing is fetched: a `$ref` names a part of the same schema.
+//!
+//! **Bounds.** A schema comes from the author of a component and an input from a client, and neither is
+//! trusted. A schema has at most [`SCHEMA_BYTES_MAX`] and [`SCHEMA_LEVELS_MAX`], and a few patterns of bounded
+//! size, which run in linear time. Alternatives and references can still cost time that is exponential in the
+//! depth of an input, so that a check also has a number of [steps](Budget); a check without further steps
+//! refuses the input.
+//! **Cost.** Some 20 ns for each value of an input, besides parsing it. An endpoint without a schema costs
+//! nothing.
+//!
+//! The code is our own because the libraries (`jsonschema`, `boon`) bound neither steps nor recursion: with
+//! them a schema of 200 bytes keeps a processor busy for hours, or overflows the stack of the host.
+//! The tests compare the results with those of `jsonschema`.
+
+mod canonical;
+mod compile;
+mod evaluate;
+mod fault;
+mod keyword;
+mod number;
+mod openapi;
+mod pattern;
+mod rules;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+pub use self::evaluate::{Budget, NotChecked};
+pub use self::openapi::as_openapi_component;
+pub use self::rules::InputSchema;
+pub use self::schema::{InvalidSchema, SCHEMA_BYTES_MAX, SCHEMA_LEVELS_MAX, SECTION, SchemaText};

@@ -1,0 +1,342 @@
+//! Tables, hostile schemas, and a comparison with the library `jsonschema`.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::job::payload::Json;
+
+fn schema(value: &Value) -> InputSchema {
+    InputSchema::parse(&value.to_string()).unwrap_or_else(|error| panic!("{value}: {error}"))
+}
+
+fn check(schema: &InputSchema, input: &Value) -> Result<(), NotChecked> {
+    schema.check(&Json::from_value(input), Budget::FULL)
+}
+
+fn fault(of: &Value, input: &Value) -> String {
+    match check(&schema(of), input) {
+        Err(NotChecked::Invalid(sentence)) => sentence,
+        other => panic!("{of} {input}: {other:?}"),
+    }
+}
+
+#[test]
+fn a_fault_names_the_position_the_rule_and_the_allowed_values() {
+    let item =
+        json!({"type": "object", "properties": {"count": {"type": "integer", "minimum": 1}}});
+    let of = |field: Value| json!({"type": "object", "properties": {"a": field}});
+    for (schema, input, expected) in [
+        (
+            json!({"properties": {"items": {"items": item}}}),
+            json!({"items": [{"count": 2}, {"count": 0}]}),
+            "`input.items[1].count` must be at least 1 (`minimum`), not 0",
+        ),
+        (
+            json!({"required": ["text"]}),
+            json!({}),
+            "`input` must have the field `text` (`required`)",
+        ),
+        (
+            of(json!({"type": "integer"})),
+            json!({"a": "5"}),
+            "`input.a` must be an integer (`type`), not \"5\"",
+        ),
+        (
+            of(json!({"type": ["string", "null"]})),
+            json!({"a": [1]}),
+            "`input.a` must be null or a string (`type`), not a list",
+        ),
+        (
+            json!({"properties": {"a": {}, "b": {}}, "additionalProperties": false}),
+            json!({"c": 1}),
+            "`input` must not have the field `c` (`additionalProperties`); allowed: `a`, `b`",
+        ),
+        (
+            of(json!({"enum": ["x", 2]})),
+            json!({"a": "y"}),
+            "`input.a` must be one of \"x\", 2 (`enum`), not \"y\"",
+        ),
+        (of(json!({"const": "x"})), json!({"a": 1}), "`input.a` must be \"x\" (`const`), not 1"),
+        (
+            of(json!({"maxLength": 2})),
+            json!({"a": "äöü"}),
+            "`input.a` must have at most 2 characters (`maxLength`), not 3",
+        ),
+        (
+            of(json!({"pattern": "^a+$"})),
+            json!({"a": "b"}),
+            "`input.a` must match `^a+$` (`pattern`), not \"b\"",
+        ),
+        (
+            of(json!({"minItems": 2})),
+            json!({"a": [1]}),
+            "`input.a` must have at least 2 items (`minItems`), not 1",
+        ),
+        (
+            of(json!({"anyOf": [{"type": "string"}, {"type": "null"}]})),
+            json!({"a": 5}),
+            "`input.a` must be null or a string (`type`), not 5",
+        ),
+        (
+            of(json!({"anyOf": [{"type": "null"}, {"type": "integer", "maximum": 9}]})),
+            json!({"a": 50}),
+            "`input.a` must be at most 9 (`maximum`), not 50",
+        ),
+        (
+            of(json!({"oneOf": [{"minimum": 1}, {"maximum": 9}]})),
+            json!({"a": 5}),
+            "`input.a` must fit exactly one of its alternatives, not 2 (`oneOf`)",
+        ),
+        (
+            json!({"dependentRequired": {"a": ["b"]}}),
+            json!({"a": 1}),
+            "`input` must have the field `b` beside `a` (`dependentRequired`)",
+        ),
+        (
+            of(json!({"prefixItems": [{}], "items": false})),
+            json!({"a": [1, 2]}),
+            "`input.a` must have at most 1 items (`items`)",
+        ),
+        (
+            json!({"propertyNames": {"pattern": "^x"}}),
+            json!({"y": 1}),
+            "`input` must not have a field with the name `y` (`propertyNames`)",
+        ),
+        (
+            of(json!({"uniqueItems": true})),
+            json!({"a": [1, 1.0]}),
+            "`input.a` must have no item twice (`uniqueItems`)",
+        ),
+    ] {
+        assert_eq!(fault(&schema, &input), expected);
+    }
+    let long = fault(&of(json!({"type": "null"})), &json!({"a": "x".repeat(10_000)}));
+    assert!(long.chars().count() < 200, "{long}");
+}
+
+#[test]
+fn numbers_are_compared_by_their_values() {
+    let integer = schema(&json!({"properties": {"n": {"type": "integer"}}}));
+    for (text, is_valid) in [
+        (r#"{"n": 1.0}"#, true),
+        (r#"{"n": 1e3}"#, true),
+        (r#"{"n": 1.5}"#, false),
+        (r#"{"n": 9007199254740993}"#, true),
+        (r#"{"n": 36893488147419103232}"#, true),
+    ] {
+        let checked = integer.check(&Json::parse(text).unwrap(), Budget::QUICK);
+        assert_eq!(checked.is_ok(), is_valid, "{text}");
+    }
+    let most = schema(&json!({"properties": {"n": {"maximum": 9_007_199_254_740_992_u64}}}));
+    assert!(check(&most, &json!({"n": 9_007_199_254_740_993_u64})).is_err());
+}
+
+#[test]
+fn a_schema_that_cannot_be_applied_is_refused_with_its_position() {
+    let deep = (0..SCHEMA_LEVELS_MAX).fold(json!({}), |schema, _| json!({"not": schema}));
+    let patterns: serde_json::Map<_, _> =
+        (0..17).map(|n| (format!("p{n}"), json!({"pattern": "a"}))).collect();
+    for (text, expected) in [
+        ("{".to_owned(), "it is not JSON"),
+        ("5".to_owned(), "the schema must be an object, true or false"),
+        (json!({"properties": {"a": 5}}).to_string(), "`/properties/a` must be an object"),
+        (json!({"properties": {"a": {"type": "grain"}}}).to_string(), "`/properties/a/type` must be one or a list of null"),
+        (json!({"minimum": "1"}).to_string(), "`/minimum` must be a number, not \"1\""),
+        (json!({"exclusiveMinimum": true}).to_string(), "`/exclusiveMinimum` must be a number"),
+        (json!({"minLength": -1}).to_string(), "a whole number from 0 on"),
+        (json!({"multipleOf": 0}).to_string(), "must be greater than 0"),
+        (json!({"required": "a"}).to_string(), "`/required` must be a list"),
+        (json!({"$ref": "http://127.0.0.1:9/x"}).to_string(), "only parts of the same schema are read"),
+        (json!({"$ref": "#/$defs/a"}).to_string(), "must be a part of the schema that exists"),
+        (json!({"$ref": "#"}).to_string(), "refers to itself"),
+        (json!({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"not": {"$ref": "#/$defs/a"}}}}).to_string(), "refers to itself"),
+        (json!({"unevaluatedProperties": false}).to_string(), "`/unevaluatedProperties` is not supported"),
+        (json!({"$dynamicRef": "#a"}).to_string(), "`/$dynamicRef` is not supported"),
+        (json!({"$schema": "http://json-schema.org/draft-04/schema#"}).to_string(), "that of draft 2020-12"),
+        (json!({"properties": {"a": {"$id": "x"}}}).to_string(), "only at the top"),
+        (json!({"pattern": "(?=a)"}).to_string(), "look-around"),
+        (json!({"pattern": r"(a)\1"}).to_string(), "references to groups"),
+        (json!({"pattern": r"\w{1000}"}).to_string(), "within 65536 bytes"),
+        (json!({"properties": patterns}).to_string(), "more than 16 patterns"),
+        (deep.to_string(), "nested deeper than 64 levels"),
+        (json!({"description": "x".repeat(SCHEMA_BYTES_MAX)}).to_string(), "at most 65536 are allowed"),
+    ] {
+        let error = InputSchema::parse(&text).map(drop).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn hostile_schemas_and_inputs_end_within_their_steps() {
+    // Two ways to check each level: 2^n checks of one value.
+    let levels: serde_json::Map<_, _> = (0..30)
+        .map(|n| {
+            let next = json!({"$ref": format!("#/$defs/l{}", n + 1)});
+            (format!("l{n}"), json!({"allOf": [next, next]}))
+        })
+        .chain([("l30".to_owned(), json!({}))])
+        .collect();
+    let bomb = schema(&json!({"$defs": levels, "$ref": "#/$defs/l0"}));
+    assert_eq!(check(&bomb, &json!({})), Err(NotChecked::Exhausted));
+    // The same through the depth of the input.
+    let inside = json!({"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"]});
+    let node = json!({"anyOf": [inside, inside]});
+    let by_depth = schema(&json!({"$defs": {"n": node}, "$ref": "#/$defs/n"}));
+    let input = (0..100).fold(json!({}), |inner, _| json!({"a": inner}));
+    assert_eq!(check(&by_depth, &input), Err(NotChecked::Exhausted));
+    // Many references between two levels of the input: no overflow of the stack.
+    let chain: serde_json::Map<_, _> = (0..900)
+        .map(|n| (format!("c{n}"), json!({"$ref": format!("#/$defs/c{}", n + 1)})))
+        .chain([("c900".to_owned(), json!({"properties": {"a": {"$ref": "#/$defs/c0"}}}))])
+        .collect();
+    let deep = schema(&json!({"$defs": chain, "$ref": "#/$defs/c0"}));
+    assert_eq!(check(&deep, &input), Err(NotChecked::Exhausted));
+    // An expression with more states than a check may make.
+    let slow = schema(&json!({"properties": {"a": {"pattern": "(a|b)*a(a|b){300}c"}}}));
+    let mut number = 1_u32;
+    let text: String = (0..1 << 20)
+        .map(|_| {
+            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if number >> 31 == 0 { 'a' } else { 'b' }
+        })
+        .collect();
+    assert_eq!(check(&slow, &json!({"a": text})), Err(NotChecked::Exhausted));
+    // Megabytes of small values.
+    let any = schema(&json!({}));
+    let many = Json::from_value(&vec![0; 600_000]);
+    assert_eq!(any.check(&many, Budget::FULL), Err(NotChecked::Exhausted));
+    assert_eq!(any.check(&Json::from_value(&",".repeat(600_000)), Budget::FULL), Ok(()));
+}
+
+#[test]
+fn recursive_schemas_of_usual_inputs_are_checked() {
+    let tree = schema(&json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"node": {
+            "type": "object",
+            "properties": {"value": {"type": "integer"}, "children": {"items": {"$ref": "#/$defs/node"}}},
+            "required": ["value"],
+            "additionalProperties": false,
+        }},
+        "$ref": "#/$defs/node",
+    }));
+    let input =
+        (0..50).fold(json!({"value": 0}), |inner, n| json!({"value": n, "children": [inner]}));
+    assert_eq!(tree.check(&Json::from_value(&input), Budget::QUICK), Ok(()));
+    let older = schema(&json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"n": {"type": "number"}},
+        "properties": {"pair": {"items": [{"$ref": "#/definitions/n"}, {}], "additionalItems": false}},
+        "dependencies": {"a": ["b"]},
+    }));
+    assert!(check(&older, &json!({"pair": [1.5, "x"]})).is_ok());
+    for wrong in [json!({"pair": ["x"]}), json!({"pair": [1, 2, 3]}), json!({"a": 1})] {
+        assert!(check(&older, &wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn references_lead_into_the_component_of_a_document() {
+    let schema = json!({
+        "$id": "x", "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"a": {"$ref": "#"}},
+        "properties": {"$ref": {"$ref": "#/$defs/a"}, "list": {"items": {"$ref": "#/$defs/a"}}},
+        "default": {"$ref": "#/kept"},
+    });
+    let moved = as_openapi_component(schema, "#/c/I");
+    let expected = json!({
+        "$defs": {"a": {"$ref": "#/c/I"}},
+        "properties": {"$ref": {"$ref": "#/c/I/$defs/a"}, "list": {"items": {"$ref": "#/c/I/$defs/a"}}},
+        "default": {"$ref": "#/kept"},
+    });
+    assert_eq!(moved, expected);
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<bool>().prop_map(Value::from),
+        (-3_i64..4).prop_map(Value::from),
+        prop_oneof![Just(1.0), Just(0.5), Just(-2.5), Just(1e20)].prop_map(Value::from),
+        "[ab]{0,3}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[abc]", inner, 0..3).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+const KINDS: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
+
+fn schemas() -> impl Strategy<Value = Value> {
+    let number = || prop_oneof![(-2_i64..3).prop_map(Value::from), Just(json!(0.5))];
+    let kind = || prop::sample::select(KINDS);
+    let leaf = prop_oneof![
+        Just(json!({})),
+        any::<bool>().prop_map(Value::from),
+        kind().prop_map(|kind| json!({"type": kind})),
+        prop::collection::btree_set(kind(), 1..3).prop_map(|kinds| json!({"type": kinds})),
+        prop::collection::vec(values(), 1..3).prop_map(|values| json!({"enum": values})),
+        values().prop_map(|value| json!({"const": value})),
+        (
+            prop::sample::select(
+                &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"][..]
+            ),
+            number()
+        )
+            .prop_map(|(name, number)| json!({name: number})),
+        prop_oneof![Just(json!({"multipleOf": 2})), Just(json!({"multipleOf": 0.5}))],
+        (
+            prop::sample::select(
+                &[
+                    "minLength",
+                    "maxLength",
+                    "minItems",
+                    "maxItems",
+                    "minProperties",
+                    "maxProperties"
+                ][..]
+            ),
+            0..3
+        )
+            .prop_map(|(name, count)| json!({name: count})),
+        prop::sample::select(&["^a", "b$", "a|bb", "^[ab]{2}$", ""][..])
+            .prop_map(|p| json!({"pattern": p})),
+        Just(json!({"uniqueItems": true})),
+        prop::collection::btree_set("[abc]", 0..3).prop_map(|names| json!({"required": names})),
+        Just(json!({"dependentRequired": {"a": ["b"]}})),
+        Just(json!({"$ref": "#/$defs/d"})),
+    ];
+    leaf.prop_recursive(3, 16, 3, |inner| {
+        let list = prop::collection::vec(inner.clone(), 1..3);
+        prop_oneof![
+            (prop::sample::select(&["allOf", "anyOf", "oneOf", "prefixItems"][..]), list.clone())
+                .prop_map(|(name, parts)| json!({name: parts})),
+            (prop::sample::select(&["not", "items", "contains", "additionalProperties", "propertyNames"][..]), inner.clone())
+                .prop_map(|(name, part)| json!({name: part})),
+            (list, inner.clone()).prop_map(|(first, rest)| json!({"prefixItems": first, "items": rest})),
+            (inner.clone(), 0..3, 1..3)
+                .prop_map(|(part, least, most)| json!({"contains": part, "minContains": least, "maxContains": most})),
+            (prop::collection::btree_map("[abc]", inner.clone(), 1..3), inner.clone(), inner.clone())
+                .prop_map(|(named, of_a, rest)| json!({"properties": named, "patternProperties": {"^a": of_a}, "additionalProperties": rest})),
+            (inner.clone(), inner.clone(), inner.clone())
+                .prop_map(|(a, b, c)| json!({"if": a, "then": b, "else": c})),
+            (inner.clone(), inner).prop_map(|(a, b)| json!({"dependentSchemas": {"a": a}, "type": "object", "properties": {"b": b}})),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn results_are_those_of_the_library(part in schemas(), defined in values(), input in values()) {
+        let whole = json!({"$defs": {"d": {"const": defined}}, "allOf": [part]});
+        let library = jsonschema::draft202012::new(&whole).unwrap();
+        let checked = check(&schema(&whole), &input);
+        prop_assert_eq!(checked.is_ok(), library.is_valid(&input), "{} {}: {:?}", whole, input, checked);
+    }
+}

@@ -1,0 +1,87 @@
+//! The schema of a handler's input in the custom section of its component.
+
+use gristmill_core::deploy::input_schema::{SECTION, SchemaText};
+use wasmparser::{Parser, Payload};
+
+/// Reads the schema of a component. Sections of nested components and modules are not its own.
+///
+/// # Errors
+/// One sentence about a schema that cannot be used.
+pub fn input_schema(component: &[u8]) -> Result<Option<SchemaText>, String> {
+    let mut depth = 0_usize;
+    let mut last = None;
+    for payload in Parser::new(0).parse_all(component).map_while(Result::ok) {
+        match payload {
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CustomSection(section) if depth == 0 && section.name() == SECTION => {
+                last = Some(section.data());
+            }
+            _ => {}
+        }
+    }
+    let Some(bytes) = last else { return Ok(None) };
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+    SchemaText::parse(text).map(Some).map_err(|error| error.to_string())
+}
+
+/// The component with this schema, which replaces one that it has.
+pub fn with_input_schema(component: &[u8], schema: &SchemaText) -> Vec<u8> {
+    let text = schema.as_str();
+    let mut content = leb128(SECTION.len());
+    content.extend_from_slice(SECTION.as_bytes());
+    content.extend_from_slice(text.as_bytes());
+    // A custom section has the id 0. The last one counts.
+    [component, &[0], &leb128(content.len()), &content].concat()
+}
+
+/// A length as WebAssembly writes it.
+fn leb128(mut number: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let low = u8::try_from(number & 0x7f).unwrap_or_default();
+        number >>= 7;
+        if number == 0 {
+            bytes.push(low);
+            return bytes;
+        }
+        bytes.push(low | 0x80);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(schema: &str) -> String {
+        format!("(@custom \"{SECTION}\" {schema:?})")
+    }
+
+    fn read(component: &str) -> Result<Option<String>, String> {
+        let found = input_schema(&wat::parse_str(format!("(component {component})")).unwrap())?;
+        Ok(found.map(|schema| schema.as_str().to_owned()))
+    }
+
+    #[test]
+    fn the_last_section_of_the_component_itself_counts() {
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read(&format!("(component {})", section("{}"))), Ok(None));
+        let after_a_part = format!("(core module) (component) {}", section("{}"));
+        assert_eq!(read(&after_a_part), Ok(Some("{}".to_owned())));
+        let two = format!("{}{}", section("false"), section("true"));
+        assert_eq!(read(&two), Ok(Some("true".to_owned())));
+        let refused = read(&section("{")).unwrap_err();
+        assert!(refused.contains("not JSON"), "{refused}");
+    }
+
+    #[test]
+    fn a_schema_can_be_added_and_replaced() {
+        let mut component = wat::parse_str("(component (core module))").unwrap();
+        for description in ["a".to_owned(), "b".repeat(300)] {
+            let text = format!("{{\"description\":\"{description}\"}}");
+            let schema = SchemaText::parse(&text).unwrap();
+            component = with_input_schema(&component, &schema);
+            assert_eq!(input_schema(&component), Ok(Some(schema)));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The sources of a project: `dev` watches them, and `run`, `test` and `deploy` build again when one is
+//! newer than the component.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::project::FILE_NAME;
+
+/// Directories of tools, wherever they are.
+const OF_TOOLS: [&str; 4] = ["node_modules", "__pycache__", "venv", "gristmill-data"];
+
+/// Directories of build results, in the project's own directory.
+const BUILT: [&str; 3] = ["build", "dist", "target"];
+
+/// Suffixes of files that tools and editors create.
+const OF_EDITORS: [&str; 6] = ["~", ".swp", ".swx", ".tmp", ".pyc", ".wasm"];
+
+/// Files that no component contains: settings, cases, inputs and documents.
+const NOT_BUILT: [&str; 3] = [FILE_NAME, "tests.json", "test_input.json"];
+
+/// The end of the name of the file with the options of a build, beside the component.
+pub(crate) const OPTIONS_SUFFIX: &str = ".options.json";
+
+/// Most entries of directories that a search visits, so that a project with a huge directory of data
+/// does not delay each run. Later ones count as older.
+const ENTRIES_MAX: usize = 20_000;
+
+/// Whether a path in a project is one of its sources, or a directory of them.
+pub(crate) fn is_source(path: &Path) -> bool {
+    let mut names = path.iter().map(|name| name.to_string_lossy());
+    let is_built = names.clone().next().is_some_and(|first| BUILT.contains(&&*first));
+    let is_of_tools = names.any(|name| {
+        name.starts_with('.') || OF_TOOLS.contains(&&*name) || name.ends_with(".egg-info")
+    });
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_of_editors = OF_EDITORS.iter().any(|end| name.ends_with(end));
+    !is_built && !is_of_tools && !is_of_editors
+}
+
+/// A source below `dir` that was changed after `time`, by its path in the project.
+pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Option<PathBuf> {
+    let mut waiting = vec![PathBuf::new()];
+    let mut visited = 0;
+    while let Some(below) = waiting.pop() {
+        // A directory that cannot be read has no sources that a build could read.
+        let Ok(entries) = fs::read_dir(dir.join(&below)) else { continue };
+        for entry in entries.flatten() {
+            visited += 1;
+            let path = below.join(entry.file_name());
+            if visited > ENTRIES_MAX || !is_source(&path) {
+                continue;
+            }
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
+                waiting.push(path);
+            } else if is_built(&path) && metadata.modified().is_ok_and(|changed| changed > time) {
+                return Some(path);
+            }
+        }
+    }
+    None
+}
+
+fn is_built(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_beside = name.ends_with(".md") || name.ends_with(OPTIONS_SUFFIX);
+    !is_beside && !NOT_BUILT.iter().any(|name| path == Path::new(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sources_are_distinguished_from_build_outputs() {
+        for path in ["src/lib.rs", "Cargo.toml", "gristmill.toml", "src/build/a.rs", "handler.ts"] {
+            assert!(is_source(Path::new(path)), "{path}");
+        }
+        for path in [
+            "build/a.wasm",
+            "target/release/a",
+            "a.wasm",
+            "node_modules/a/b.js",
+            ".venv/bin/python",
+            "vendor/gristmill-sdk/python/src/gristmill/__pycache__/a.pyc",
+            ".git/index",
+            "src/.lib.rs.swp",
+            "src/lib.rs~",
+            "a.egg-info/PKG-INFO",
+        ] {
+            assert!(!is_source(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_source_is_found_by_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let now = SystemTime::now();
+        let write = |path: &str, seconds: u64| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "x").unwrap();
+            let changed = now + Duration::from_secs(seconds);
+            fs::File::options().write(true).open(path).unwrap().set_modified(changed).unwrap();
+        };
+        write("src/lib.rs", 0);
+        for path in
+            ["gristmill.toml", "tests.json", "README.md", "target/a", "build/a.json", ".git/a"]
+        {
+            write(path, 99);
+        }
+        assert_eq!(newer_than(root, now), None);
+        write("src/deep/mod.rs", 1);
+        assert_eq!(newer_than(root, now), Some("src/deep/mod.rs".into()));
+        assert_eq!(newer_than(root, now + Duration::from_secs(1)), None);
+    }
+}
