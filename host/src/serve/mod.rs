@@ -56,10 +56,7 @@ use gristmill_egress::AddressPolicy;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::{Sandbox, SandboxSettings};
-use gristmill_store::{
-    ActiveHost, ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Store,
-    TakenOver, Vacancy,
-};
+use gristmill_store::{ActiveState, CacheDir, Damage, OpenError, Store, TakenOver};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -69,8 +66,10 @@ use tracing::{error, info, warn};
 use self::backup::HostBackup;
 use self::charts_file::ChartsFile;
 use self::clock::HostClock;
+use self::cluster::Joined;
 use self::cluster::gate::Gate;
 use self::cluster::handshake::Membership;
+use self::cluster::stand_by::StandingBy;
 use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
 use self::listener::Connections;
@@ -165,7 +164,8 @@ async fn serve(
     traces: Option<gristmill_traces::Settings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
-    let started = std::time::Instant::now();
+    // A host that stood by counts from its take-over.
+    let mut started = std::time::Instant::now();
     let listeners = Listeners::bind(settings).await?;
     let (listens_on, certificate) = (listeners.addresses(), listeners.certificate());
     let traces = Traces::start(traces)?;
@@ -235,11 +235,28 @@ async fn serve(
                     (clock.clone(), signals.clone(), store_settings.clone());
                 Store::take_over(candidate, vacancy, listens_on.hosts, clock, signals, settings)
             };
-            let joining = join(settings, database, listeners, &bounds, take_over);
-            tokio::select! {
-                joined = joining => joined?,
+            let (standing_by, candidate) = tokio::select! {
+                begun = StandingBy::begin(settings, database, listeners, &bounds) => begun?,
                 () = stop_signals.next() => return Ok(()),
-            }
+            };
+            let joined = tokio::select! {
+                joined = standing_by.until_active(candidate, take_over) => Some(joined?),
+                () = stop_signals.next() => None,
+            };
+            let Some(Joined { taken, began }) = joined else {
+                tokio::select! {
+                    () = standing_by.stop() => {}
+                    () = stop_signals.next() => {}
+                }
+                return Ok(());
+            };
+            started = began.unwrap_or(started);
+            let membership = standing_by.membership(taken.session);
+            let StandingBy { fronts, running, cache_dir, .. } = standing_by;
+            let TakenOver { store, recovery, depot, active_state, .. } = taken;
+            let cluster = Some(Cluster { depot, active_state, membership });
+            let owned = Owned { store, cluster, cache_dir: Some(cache_dir) };
+            (owned, recovery, fronts, Serving::Running(running))
         }
     };
     let Owned { store, cluster, cache_dir: _cache_dir } = owned;
@@ -448,41 +465,6 @@ impl Owned {
     fn alone(store: Store) -> Self {
         Self { store, cluster: None, cache_dir: None }
     }
-}
-
-/// Stands by on the listeners until this host is active.
-async fn join(
-    settings: &ServeSettings,
-    database: &Database,
-    listeners: Listeners,
-    bounds: &Bounds,
-    take_over: impl Fn(Candidate, Vacancy) -> Result<TakenOver, NotTaken> + Clone + Send + 'static,
-) -> anyhow::Result<(Owned, Recovery, Fronts, Serving)> {
-    let cache_dir = CacheDir::lock(&settings.data_dir)?;
-    let candidate = cluster::connect(database.url(), &settings.key_file()).await?;
-    let standby = Arc::new(cluster::standby(&candidate));
-    let fronts = Fronts::new(Some(standby.clone()));
-    let addresses = listeners.addresses();
-    let running = listeners.serve(&fronts, bounds.clone());
-    let mut is_announced = false;
-    let stands_by = |owner: &ActiveHost| {
-        let owner = owner.address.map_or_else(|| "unknown".to_owned(), |at| at.to_string());
-        info!("standing by: the host at {owner} owns the database");
-        if std::mem::replace(&mut is_announced, true) {
-            return Ok(());
-        }
-        ready::announce_standby(addresses, settings, database)
-    };
-    let taken = cluster::join(candidate, &standby, stands_by, take_over).await?;
-    let TakenOver { store, recovery, depot, active_state, session } = taken;
-    let membership = standby.membership(session);
-    let cluster = Some(Cluster { depot, active_state, membership });
-    Ok((
-        Owned { store, cluster, cache_dir: Some(cache_dir) },
-        recovery,
-        fronts,
-        Serving::Running(running),
-    ))
 }
 
 /// Checks that the catalog has a record of each endpoint with jobs. The store itself continues the
