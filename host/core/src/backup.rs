@@ -81,6 +81,9 @@ pub enum BackupError {
          (`--with-secrets-key`)"
     )]
     Rotating,
+    /// The data is not in files of this host. The text names what to use instead.
+    #[error("{0}")]
+    Elsewhere(&'static str),
     /// The store is closing down.
     #[error("the store is closed")]
     Closed,

@@ -14,6 +14,7 @@ mod deploy;
 mod dev;
 mod domain_values;
 mod fresh_component;
+mod import;
 mod input;
 mod limits;
 mod local;
@@ -95,6 +96,7 @@ enum Command {
     Restore(backup::RestoreArgs),
     Check(check::CheckArgs),
     Repair(check::RepairArgs),
+    Import(import::ImportArgs),
     /// The compiling process of `serve` and `run`.
     #[command(name = COMPILE_COMMAND, hide = true)]
     CompileComponent {
@@ -151,6 +153,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Restore(args) => backup::restore(&args),
         Command::Check(args) => check::check(&args),
         Command::Repair(args) => check::repair(&args),
+        Command::Import(args) => import::import(&args),
     }
 }
 
@@ -235,6 +238,7 @@ mod tests {
             "restore b.tar --data-dir d",
             "check --data-dir d --secrets-key k",
             "repair --data-dir d --output e",
+            "import --data-dir d --database postgres://u:p@h/n --secrets-key k --json",
             "compile-component fuel a b --x",
         ];
         for line in lines {
@@ -312,6 +316,8 @@ mod tests {
             "restore b.tar",
             "check",
             "repair --data-dir d",
+            "import --database postgres://u:p@h/n",
+            "import --data-dir d --database mysql://h/n",
         ];
         for line in lines {
             let words = std::iter::once("gristmill").chain(line.split(' '));

@@ -166,10 +166,9 @@ async fn serve(
         disk_space: disk_space.clone(),
         failed,
     };
-    let OwnedStore { store, recovery, cluster, fronts, serving } = tokio::select! {
-        opened = OwnedStore::open(settings, listeners, &bounds, around) => opened?,
-        () = stop_signals.next() => return Ok(()),
-    };
+    let opened = OwnedStore::open(settings, listeners, &bounds, around, &mut stop_signals).await?;
+    let Some(opened) = opened else { return Ok(()) };
+    let OwnedStore { store, recovery, cluster, fronts, serving, took_over_at } = opened;
     let catalog = open_catalog(settings, &store, &clock, tenancy, disk_space.clone()).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     let foundation = Foundation {
@@ -198,7 +197,7 @@ async fn serve(
         database: settings.database.as_ref(),
         pool: sandbox.pool(),
         recovery,
-        started_in: started.elapsed(),
+        started_in: took_over_at.unwrap_or(started).elapsed(),
         admin_key: new_key.as_ref().map(|key| key.reveal()),
         as_json: settings.json,
     };

@@ -4,7 +4,7 @@
 //! here refuse a start whose clock or catalog would lose jobs.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use gristmill_core::catalog::Catalog;
@@ -14,22 +14,24 @@ use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::Clock;
 use gristmill_store::{
-    ActiveHost, ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Settings,
-    Store, TakenOver, Vacancy,
+    ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Settings, Store,
+    TakenOver, Vacancy,
 };
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::error;
 
 use super::clock::{HostClock, open_in_time};
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
-use super::cluster::hosts;
+use super::cluster::stand_by::StandingBy;
+use super::cluster::{Joined, hosts};
 use super::listeners::{Bounds, Fronts, Listeners, Serving};
 use super::response_budget::ResponseBudget;
 use super::settings::{Database, ServeSettings};
-use super::{cluster, listener, memory, ready};
+use super::stop::StopSignals;
+use super::{listener, memory};
 
 /// The store that this host has, and its place among the hosts of a database.
 pub(super) struct OwnedStore {
@@ -39,6 +41,8 @@ pub(super) struct OwnedStore {
     pub(super) cluster: Option<Cluster>,
     pub(super) fronts: Fronts,
     pub(super) serving: Serving,
+    /// When this host began to take over from another one, if it did.
+    pub(super) took_over_at: Option<Instant>,
 }
 
 /// What a host with a database has besides the store.
@@ -62,7 +66,8 @@ pub(super) struct Surroundings {
 }
 
 impl OwnedStore {
-    /// Opens the store of the data directory, or stands by until this host is active in the database.
+    /// Opens the store of the data directory, or stands by until this host is active in the database. `None`
+    /// when the host was asked to stop meanwhile.
     ///
     /// # Errors
     /// The reason why the host cannot start, in one sentence.
@@ -71,11 +76,15 @@ impl OwnedStore {
         listeners: Listeners,
         bounds: &Bounds,
         around: Surroundings,
-    ) -> anyhow::Result<Self> {
+        stop_signals: &mut StopSignals,
+    ) -> anyhow::Result<Option<Self>> {
         match &settings.database {
-            None => Self::of_directory(settings, listeners, around).await,
+            None => tokio::select! {
+                opened = Self::of_directory(settings, listeners, around) => opened.map(Some),
+                () = stop_signals.next() => Ok(None),
+            },
             Some(database) => {
-                Self::of_database(settings, database, listeners, bounds, around).await
+                Self::of_database(settings, database, listeners, bounds, around, stop_signals).await
             }
         }
     }
@@ -95,7 +104,14 @@ impl OwnedStore {
             None => open(None)?,
         };
         let (fronts, serving) = (Fronts::new(None), Serving::Bound(listeners));
-        Ok(Self { store: Arc::new(store), recovery, cluster: None, fronts, serving })
+        Ok(Self {
+            store: Arc::new(store),
+            recovery,
+            cluster: None,
+            fronts,
+            serving,
+            took_over_at: None,
+        })
     }
 
     async fn of_database(
@@ -104,42 +120,42 @@ impl OwnedStore {
         listeners: Listeners,
         bounds: &Bounds,
         around: Surroundings,
-    ) -> anyhow::Result<Self> {
-        let cache_dir = CacheDir::lock(&settings.data_dir)?;
-        let candidate = cluster::connect(database.url(), &settings.key_file()).await?;
-        let standby = Arc::new(cluster::standby(&candidate));
-        let fronts = Fronts::new(Some(standby.clone()));
-        let addresses = listeners.addresses();
-        let running = listeners.serve(&fronts, bounds.clone());
-        let mut is_announced = false;
-        let stands_by = |active: &ActiveHost| {
-            let at = active.address.map_or_else(|| "unknown".to_owned(), |at| at.to_string());
-            info!("standing by: the active host is at {at}");
-            if std::mem::replace(&mut is_announced, true) {
-                return Ok(());
-            }
-            ready::announce_standby(addresses, settings, database)
-        };
+        stop_signals: &mut StopSignals,
+    ) -> anyhow::Result<Option<Self>> {
         let clock_jump_max_ms = around.guard.as_ref().map(|guard| guard.jump_max_ms());
         let store_settings = store_settings(settings, &around, clock_jump_max_ms);
-        let take_over = move |candidate: Candidate,
-                              vacancy: Vacancy|
-              -> Result<TakenOver, NotTaken> {
-            let (clock, signals) = (around.clock.clone(), around.signals.clone());
-            let store_settings = store_settings.clone();
-            Store::take_over(candidate, vacancy, addresses.hosts, clock, signals, store_settings)
+        let at = listeners.addresses().hosts;
+        let take_over =
+            move |candidate: Candidate, vacancy: Vacancy| -> Result<TakenOver, NotTaken> {
+                let (clock, signals) = (around.clock.clone(), around.signals.clone());
+                Store::take_over(candidate, vacancy, at, clock, signals, store_settings.clone())
+            };
+        let (standing_by, candidate) = tokio::select! {
+            begun = StandingBy::begin(settings, database, listeners, bounds) => begun?,
+            () = stop_signals.next() => return Ok(None),
         };
-        let taken = cluster::join(candidate, &standby, stands_by, take_over).await?;
-        let TakenOver { store, recovery, depot, active_state, session } = taken;
-        let membership = standby.membership(session);
-        let cluster = Cluster { depot, active_state, membership, cache_dir };
-        Ok(Self {
+        let joined = tokio::select! {
+            joined = standing_by.until_active(candidate, take_over) => Some(joined?),
+            () = stop_signals.next() => None,
+        };
+        let Some(Joined { taken, began }) = joined else {
+            tokio::select! {
+                () = standing_by.stop() => {}
+                () = stop_signals.next() => {}
+            }
+            return Ok(None);
+        };
+        let membership = standing_by.membership(taken.session);
+        let StandingBy { fronts, running, cache_dir, .. } = standing_by;
+        let TakenOver { store, recovery, depot, active_state, .. } = taken;
+        Ok(Some(Self {
             store: Arc::new(store),
             recovery,
-            cluster: Some(cluster),
+            cluster: Some(Cluster { depot, active_state, membership, cache_dir }),
             fronts,
             serving: Serving::Running(running),
-        })
+            took_over_at: began,
+        }))
     }
 }
 

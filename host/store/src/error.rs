@@ -151,12 +151,24 @@ pub enum OpenError {
         "`{0}` is not the URL of a PostgreSQL database, such as postgres://user:password@host:5432/name"
     )]
     DatabaseUrl(String),
+    /// The parameters of the URL that concern TLS cannot be used.
+    #[error("the URL of the database: {0}")]
+    DatabaseTls(String),
     /// The database server does not answer.
     #[error("{0}")]
     DatabaseUnavailable(String),
     /// Another host has the database open.
     #[error("the database is in use by another host")]
     DatabaseInUse,
+    /// A host, or an import, has used the database.
+    #[error(
+        "the database is not empty, it has {jobs} jobs: an import needs an empty database, so that nothing \
+         is mixed"
+    )]
+    DatabaseNotEmpty {
+        /// The jobs in it.
+        jobs: u64,
+    },
     /// A newer program has made the tables of the database.
     #[error(
         "the tables of the database have version {found}, and this program knows versions 1 to {expected}"

@@ -26,13 +26,14 @@
 //!   the state that the end of the last process left behind ([`recover`]). A start refuses damage
 //!   ([`Damage`]).
 //! * [`offline`] has the programs for directories that no host has open: [`check`](fn@check) lists all
-//!   damage, and [`repair`](fn@repair) copies the undamaged data into a new directory.
+//!   damage, [`repair`](fn@repair) copies the undamaged data into a new directory, and [`import`](fn@import) moves
+//!   all data into a database.
 //!
 //! **Bounds.** Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], changes of jobs by
 //! one for each job, other changes by one for each caller, the journal by [`Settings::journal_bytes`].
 //!
 //! **Layers.** `store` and `recover` use all others; `checkpoint`, `commit` and `offline` use `state`, `tables`,
-//! `format` and `journal`; `tables` uses `format` and `journal`, and `state` only `format`; `format` uses
+//! `format` and `journal`, and `offline` also `postgres`; `tables` uses `format` and `journal`, and `state` only `format`; `format` uses
 //! `journal`; all use `medium`. No two files import each other, directly or around.
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
@@ -76,6 +77,7 @@ pub use damage::Damage;
 pub use error::{OpenError, Recovery, SchemaUpgrade};
 pub use model::ModelStore;
 pub use offline::check::{Report, check};
+pub use offline::import::{ImportStep, Imported, import};
 pub use offline::repair::{Repaired, repair};
 pub use postgres::active_state::ActiveState;
 pub use postgres::candidate::{ActiveHost, Candidate, Seen, Vacancy};

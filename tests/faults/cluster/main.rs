@@ -13,7 +13,9 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod encryption;
 mod hosts;
+mod import;
 mod mistakes;
 mod outage;
 #[path = "../../../host/store/tests/support/postgres.rs"]

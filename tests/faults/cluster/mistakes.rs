@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::Stdio;
 
 use gristmill_tests::{TestHost, command};
+use serde_json::json;
 
 use crate::hosts::{arguments, directory, first};
-use crate::postgres::Database;
+use crate::postgres::{Database, PASSWORD, Server};
 
 /// The error of a host that does not start with these arguments.
-fn refusal(arguments: &[&str]) -> String {
+pub(crate) fn refusal(arguments: &[&str]) -> String {
     let (_folder, data) = directory();
     refusal_in(&data, arguments)
 }
@@ -74,17 +75,61 @@ async fn a_start_names_what_is_wrong_with_the_database() {
     drop(TestHost::join(&arguments(&database), &admin_key));
 }
 
+/// A server that refuses the host, or does not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_names_why_the_server_cannot_be_used() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    let database = server.database();
+    let key = database.key_file();
+    let refused = |url: &str| refusal(&["--database", url, "--secrets-key", key.to_str().unwrap()]);
+    let url = database.url_by_tcp(PASSWORD, "");
+
+    let said = refused(&database.url_by_tcp("barley", ""));
+    assert!(said.contains("password authentication failed for user"), "{said}");
+    assert!(!said.contains("barley"), "{said}");
+    let said = refused(&url.replace("/test_", "/other_"));
+    assert!(said.contains("does not exist"), "{said}");
+    let said = refused(&database.url_by_tcp(PASSWORD, "?sslmode=require"));
+    assert!(said.contains("TLS"), "{said}");
+    // A program that accepts connections, and is silent.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let said = refused(&format!("postgres://mill:wheat@{}/mill", silent.local_addr().unwrap()));
+    assert!(said.contains("does not answer") && !said.contains("wheat"), "{said}");
+    // A URL that is wrong is a mistake of the command line.
+    let (_folder, data) = directory();
+    let mut serve = command();
+    serve.args(["serve", "--data-dir", data.to_str().unwrap(), "--database"]);
+    serve.arg(database.url_by_tcp(PASSWORD, "?sslmode=verify-full"));
+    let output = serve.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("sslmode=verify-full needs sslrootcert"), "{said}");
+
+    // Nothing was made, and the right URL works.
+    assert!(!key.exists());
+    drop(TestHost::start_with(&["--database", &url, "--secrets-key", key.to_str().unwrap()]));
+    drop(database);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backups_and_new_keys_are_refused() {
     let Some(database) = Database::new() else { return };
     let host = first(&database);
     let client = host.client();
     let backup = client.get("/v1/backup").await;
-    assert_eq!(backup.status, 500, "{backup:?}");
-    assert!(host.log().contains("use its own backup, such as pg_dump"), "{}", host.log());
+    assert_eq!(
+        (backup.status, &backup.json()["code"]),
+        (501, &json!("not_implemented")),
+        "{backup:?}"
+    );
+    assert!(backup.text.contains("such as pg_dump"), "{backup:?}");
     let rotation = client.post_empty("/v1/secrets/rotate").await;
-    let reason = "several hosts share cannot be replaced yet";
-    assert!(rotation.status >= 400 && rotation.text.contains(reason), "{rotation:?}");
+    assert_eq!(rotation.status, 501, "{rotation:?}");
+    assert!(rotation.text.contains("it cannot be replaced yet"), "{rotation:?}");
+    // Both are answers, and the host continues.
+    let log = host.log();
+    assert!(!log.contains("ERROR"), "{log}");
+    assert_eq!(client.get("/readyz").await.status, 200);
 }
 
 /// A directory with jobs of its own is no cache, and a directory belongs to one host.

@@ -1,10 +1,13 @@
 //! A host that stands by: its probes, the calls that it forwards, and an orderly change of the active host.
 
+use std::collections::BTreeSet;
 use std::fs;
 
-use gristmill_tests::{PATIENCE, guests};
+use gristmill_tests::http2::{Event, Http2};
+use gristmill_tests::{PATIENCE, eventually, guests};
 use reqwest::Method;
 use serde_json::json;
+use tokio::net::TcpStream;
 
 use crate::hosts::{first, further, send, signal, until_active};
 use crate::postgres::Database;
@@ -110,6 +113,75 @@ async fn a_drained_host_hands_everything_over() {
     assert_eq!(database.sql("SELECT count(*) FROM session WHERE is_clean"), "1");
 }
 
+/// A host that stands by lets forwarded calls end, and forwards no more of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forwarded_calls_end_before_a_host_that_stands_by() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let mut two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let client = two.client();
+    let waits = {
+        let client = client.clone();
+        let input = json!({ "op": "sleep", "ms": 3_000, "value": 7 });
+        tokio::spawn(async move { client.run_sync("play", "?wait=20000", input).await })
+    };
+    eventually("the job to run", async || {
+        (one.client().health("play").await["jobs"]["inProgress"] == 1).then_some(())
+    })
+    .await;
+    signal(&two, Signal::TERM);
+    // New calls are refused, on a new connection or on an open one.
+    eventually("new calls to be refused", async || {
+        let sent = client.try_send(client.request(Method::GET, "/v1/endpoints")).await;
+        sent.is_err().then_some(())
+    })
+    .await;
+    let answer = waits.await.unwrap().ok();
+    assert_eq!(answer["output"], json!({ "slept": 3_000, "echo": 7 }), "{answer}");
+    let status = tokio::task::block_in_place(|| two.wait(PATIENCE));
+    assert_eq!(status.code(), Some(0), "{}", two.log());
+    assert!(two.log().contains("every forwarded call had ended"), "{}", two.log());
+    assert_eq!(one.client().get("/readyz").await.status, 200);
+}
+
+/// A client may speak HTTP/2 with a host that stands by: calls share its connection, and are forwarded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_2_is_forwarded() {
+    const CALLS: u32 = 20;
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let mut http = Http2::begin(TcpStream::connect(two.address()).await.unwrap()).await;
+    let key = format!("Bearer {}", one.admin_key());
+    let fields = [("authorization", &*key), ("content-type", "application/json")];
+    // All calls wait at one time, on one connection.
+    let streams: Vec<_> = (0..CALLS).map(|n| 2 * n + 1).collect();
+    for stream in &streams {
+        let body = json!({ "input": { "op": "sleep", "ms": 300, "value": stream } });
+        let path = "/v2/play/runsync?wait=60000";
+        http.call(*stream, "POST", path, &fields, &body.to_string()).await;
+    }
+    let mut waiting: BTreeSet<_> = streams.into_iter().collect();
+    while !waiting.is_empty() {
+        match http.next().await {
+            Event::Status { stream, status } => {
+                assert_eq!(status, 200);
+                assert!(waiting.remove(&stream), "two answers on stream {stream}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let health = one.client().health("play").await;
+    assert_eq!(health["jobs"]["completed"], CALLS, "{health}");
+    // The connection continues after a refusal.
+    http.get(101, "/v2/nothing/health", &fields).await;
+    assert_eq!(http.status_of(101).await, 404);
+    http.get(103, "/v1/endpoints", &fields).await;
+    assert_eq!(http.status_of(103).await, 200);
+}
+
 /// A component is there for all hosts, or for none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn components_are_in_the_database_as_long_as_something_names_them() {
@@ -135,7 +207,7 @@ async fn components_are_in_the_database_as_long_as_something_names_them() {
     for name in ["play:1", "play:2"] {
         assert_eq!(one.client().delete(&format!("/v1/handlers/{name}")).await.status, 204);
     }
-    gristmill_tests::eventually("the component to be removed", async || {
+    eventually("the component to be removed", async || {
         (database.sql("SELECT count(*) FROM component_part") == "0").then_some(())
     })
     .await;

@@ -14,6 +14,9 @@ mod damage;
 mod drain;
 mod lock;
 mod management;
+#[path = "../../../host/store/tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the store's tests use all of it")]
+mod postgres;
 mod recovery;
 mod rolling;
 mod torture;

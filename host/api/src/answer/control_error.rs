@@ -42,6 +42,7 @@ impl From<BackupError> for ApiError {
             BackupError::Busy | BackupError::Rotating => {
                 Self::new(ErrorCode::Unavailable, error.to_string())
             }
+            BackupError::Elsewhere(_) => Self::new(ErrorCode::NotImplemented, error.to_string()),
             BackupError::Closed => {
                 Self::new(ErrorCode::Unavailable, "the host is shutting down; try again shortly")
             }

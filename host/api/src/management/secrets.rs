@@ -32,6 +32,7 @@ impl From<RotateError> for ApiError {
     fn from(error: RotateError) -> Self {
         let code = match error {
             RotateError::Busy | RotateError::KeyFile(_) => ErrorCode::Conflict,
+            RotateError::Shared(_) => ErrorCode::NotImplemented,
             RotateError::DiskFull => ErrorCode::DiskFull,
             RotateError::OldKeyStays(_) => ErrorCode::Internal,
             RotateError::Closed => {

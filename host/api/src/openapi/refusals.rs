@@ -40,10 +40,11 @@ sets! {
     TransferRefused: ConcurrencyLimited;
     /// The volume, the owner's share or the disk has no room, or a directory has the name.
     VolumeRefused: Conflict QuotaExceeded DiskFull;
-    /// Another backup is being made, or the host ends.
-    BackupRefused: BadRequest Unavailable;
-    /// The key of stored secrets is being replaced already, or its file cannot be replaced.
-    RotationRefused: Conflict DiskFull Unavailable;
+    /// Another backup is being made, the data is in a database, or the host ends.
+    BackupRefused: BadRequest NotImplemented Unavailable;
+    /// The key of stored secrets is being replaced already, several hosts share it, or its file cannot be
+    /// replaced.
+    RotationRefused: Conflict NotImplemented DiskFull Unavailable;
     /// The submission's key was used with another operation or body.
     KeyReused: IdempotencyMismatch;
     /// Too many unauthenticated calls come from one address.

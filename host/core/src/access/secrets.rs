@@ -29,6 +29,9 @@ pub enum RotateError {
     /// The key is being replaced.
     #[error("the key of stored secrets is being replaced already; try again when that is done")]
     Busy,
+    /// Several hosts share the key. The text names the reason.
+    #[error("{0}")]
+    Shared(&'static str),
     /// The store is closing down, and completes a replacement that has begun at its next start.
     #[error("the store is closed")]
     Closed,

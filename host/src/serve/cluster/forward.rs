@@ -9,6 +9,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 /// The reason for a standby's probes.
 pub(crate) const STANDS_BY: &str = "the host stands by: another host is active";
 
+const STOPPING: &str = "the host is stopping; try again shortly";
 const NO_HOST: &str = "no host is active at present; try again shortly";
 const NO_ADDRESS: &str = "the active host has no address for other hosts (--cluster-listen)";
 const UNREACHABLE: &str = "the active host cannot be reached; try again shortly";
@@ -61,6 +63,8 @@ const LOST: &str = "the active host has not answered, and whether the call has t
 pub(crate) struct Standby {
     key: [u8; 32],
     target: RwLock<Target>,
+    /// Whether it forwards no more calls.
+    is_stopping: AtomicBool,
 }
 
 #[derive(Debug, Clone)]
@@ -88,7 +92,7 @@ impl Drop for Host {
 impl Standby {
     /// A host that knows no active host. `key` is that of the hosts of the database.
     pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self { key, target: RwLock::new(Target::NoHost) }
+        Self { key, target: RwLock::new(Target::NoHost), is_stopping: AtomicBool::new(false) }
     }
 
     pub(crate) fn membership(&self, session: u64) -> Membership {
@@ -121,6 +125,11 @@ impl Standby {
         };
     }
 
+    /// Forwards no more calls; those in progress continue.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
     /// Forwards a call.
     pub(crate) async fn forward<B>(
         &self,
@@ -132,6 +141,9 @@ impl Standby {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let path = request.uri().path().to_owned();
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return unavailable(&path, STOPPING).await;
+        }
         let target = self.target.read().clone();
         let host = match target {
             Target::Host(host) => host,

@@ -9,9 +9,10 @@ pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hosts;
+pub(crate) mod stand_by;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gristmill_store::{
@@ -41,6 +42,13 @@ pub(crate) fn standby(candidate: &Candidate) -> Standby {
     Standby::new(candidate.derived_key(KEY_PURPOSE))
 }
 
+/// A host that has become active.
+pub(crate) struct Joined {
+    pub(crate) taken: TakenOver,
+    /// When it began to take over, if another host was active before.
+    pub(crate) began: Option<Instant>,
+}
+
 /// Stands by until this host is active. Calls `stands_by` when another host is.
 ///
 /// # Errors
@@ -50,8 +58,8 @@ pub(crate) async fn join(
     standby: &Standby,
     mut stands_by: impl FnMut(&ActiveHost) -> anyhow::Result<()>,
     take_over: impl Fn(Candidate, Vacancy) -> Result<TakenOver, NotTaken> + Clone + Send + 'static,
-) -> anyhow::Result<TakenOver> {
-    let (mut known, mut is_reachable) = (None, true);
+) -> anyhow::Result<Joined> {
+    let (mut known, mut is_reachable, mut stood_by) = (None, true, false);
     loop {
         let look = move || {
             let seen = candidate.look();
@@ -65,14 +73,15 @@ pub(crate) async fn join(
                 if known.take().is_some() {
                     info!("the active host has ended; this one becomes active");
                 }
-                let take_over = take_over.clone();
+                let (take_over, began) = (take_over.clone(), Instant::now());
                 match blocking(move || take_over(candidate, vacancy)).await? {
-                    Ok(taken) => return Ok(taken),
+                    Ok(taken) => return Ok(Joined { taken, began: stood_by.then_some(began) }),
                     Err(NotTaken::LookAgain(again)) => candidate = *again,
                     Err(NotTaken::Failed(error)) => return Err(error.into()),
                 }
             }
             Ok(Seen::Taken(active)) => {
+                stood_by = true;
                 standby.set_active(Some(active));
                 if known.replace(active) != Some(active) {
                     stands_by(&active)?;

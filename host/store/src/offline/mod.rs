@@ -1,8 +1,9 @@
 //! Data directories that no host has open: reading them without a change ([`inspect`]), listing damage
-//! ([`check`]), and copying what is intact ([`repair`]).
+//! ([`check`]), copying what is intact ([`repair`]), and moving everything into a database ([`import`]).
 
 mod catalog_rows;
 pub(crate) mod check;
+pub(crate) mod import;
 pub(crate) mod inspect;
 mod placeholders;
 pub(crate) mod repair;

@@ -92,6 +92,29 @@ pub fn repair(
     secrets_key: Option<&Path>,
 ) -> Result<Repaired, OpenError> {
     let inspected = Inspected::open(dir, secrets_key)?;
+    let repaired = copy(&inspected, output)?;
+    let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
+    if dir.join(SECRETS_KEY).exists() {
+        fs::copy(dir.join(SECRETS_KEY), output.join(SECRETS_KEY)).map_err(in_output)?;
+    }
+    for name in [DATABASE, SECRETS_KEY, "."] {
+        let file = fs::File::open(output.join(name));
+        match file.and_then(|file| file.sync_all()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(in_output(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(repaired)
+}
+
+/// Copies the readable rows of a directory, and all payloads, into new tables in `output`, which is created,
+/// or empty. They are not synced.
+///
+/// # Errors
+/// As above.
+pub(crate) fn copy(inspected: &Inspected, output: &Path) -> Result<Repaired, OpenError> {
     // Records that only a missing key decrypts are no damage.
     inspected.check_keys()?;
     let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
@@ -103,7 +126,7 @@ pub fn repair(
     schema::migrate(&mut to, 0)?;
     let mut repair = Repair {
         to: &to,
-        inspected: &inspected,
+        inspected,
         losses: inspected.journal.damage.clone(),
         orphans: BTreeMap::new(),
         lost_endpoints: Vec::new(),
@@ -137,18 +160,6 @@ pub fn repair(
     transaction.commit()?;
     to.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))?;
     to.close().map_err(|(_, error)| error)?;
-    if dir.join(SECRETS_KEY).exists() {
-        fs::copy(dir.join(SECRETS_KEY), output.join(SECRETS_KEY)).map_err(in_output)?;
-    }
-    for name in [DATABASE, SECRETS_KEY, "."] {
-        let file = fs::File::open(output.join(name));
-        match file.and_then(|file| file.sync_all()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(in_output(error));
-            }
-            Ok(()) | Err(_) => {}
-        }
-    }
     Ok(Repaired { losses, jobs: jobs.unsigned_abs(), kept_components })
 }
 

@@ -115,7 +115,7 @@ impl Candidate {
     /// # Errors
     /// [`OpenError`] names what is wrong with the database or the key.
     pub fn connect(url: &DatabaseUrl, key_file: &Path) -> Result<Self, OpenError> {
-        let mut reader = Connection::new(url.config()).map_err(OpenError::Thread)?;
+        let mut reader = Connection::new(url).map_err(OpenError::Thread)?;
         schema::prepare(&mut reader)?;
         let (shard, seal) = meta::read(&mut reader, key_file)?;
         let (url, seal) = (url.clone(), Arc::new(seal));

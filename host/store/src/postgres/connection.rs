@@ -15,7 +15,10 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Row, Statement};
+
+use crate::postgres::tls::Tls;
+use crate::postgres::url::DatabaseUrl;
 
 /// Longest time of a commit or a query. A database that has stopped without closing its connections counts
 /// as lost after it.
@@ -72,6 +75,7 @@ impl<'a> Call<'a> {
 /// A connection that is opened when it is needed, and again after it was lost.
 pub(crate) struct Connection {
     config: Config,
+    tls: Tls,
     answer_time_max: Duration,
     /// Present until the drop.
     runtime: Option<Runtime>,
@@ -103,14 +107,15 @@ impl Connection {
     ///
     /// # Errors
     /// When the system has no resources for its event loop.
-    pub(crate) fn new(config: &Config) -> std::io::Result<Self> {
-        let mut config = config.clone();
+    pub(crate) fn new(url: &DatabaseUrl) -> std::io::Result<Self> {
+        let mut config = url.config().clone();
         config.connect_timeout(CONNECT_TIME_MAX).application_name("gristmill");
         // A machine that has vanished closes no connection.
         config.keepalives_idle(Duration::from_secs(5)).tcp_user_timeout(Duration::from_secs(15));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let answer_time_max = ANSWER_TIME_MAX;
-        Ok(Self { config, answer_time_max, runtime: Some(runtime), open: None })
+        let tls = url.tls().clone();
+        Ok(Self { config, tls, answer_time_max, runtime: Some(runtime), open: None })
     }
 
     /// The same with another longest time of an operation.
@@ -129,20 +134,32 @@ impl Connection {
         self.open = None;
     }
 
-    /// Runs `work` on the open connection. After a failure that leaves the connection in doubt, it is closed.
+    /// Runs `work` on the connection, which is opened first if it is closed. After a failure that leaves the
+    /// connection in doubt, it is closed.
     fn run<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Open) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, DatabaseError> {
+        if self.is_closed() {
+            self.open = None;
+            let runtime = self.runtime.as_ref().expect("a runtime until the drop");
+            let connected = runtime.block_on(async {
+                timeout(CONNECT_TIME_MAX, connect(&self.config, &self.tls)).await
+            });
+            self.open = Some(connected.map_err(|_| late())??);
+        }
+        self.run_open(work)
+    }
+
+    /// The same on a connection that is open: what `work` continues is lost with it.
+    fn run_open<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Open) -> Result<T, tokio_postgres::Error>,
     ) -> Result<T, DatabaseError> {
         let runtime = self.runtime.as_ref().expect("a runtime until the drop");
         let answer_time_max = self.answer_time_max;
-        if self.is_closed() {
-            self.open = None;
-            let connected =
-                runtime.block_on(async { timeout(CONNECT_TIME_MAX, connect(&self.config)).await });
-            self.open = Some(connected.map_err(|_| late())??);
-        }
-        let open = self.open.as_mut().expect("it was opened");
+        let lost = || DatabaseError::Unavailable("the connection was lost".to_owned());
+        let open = self.open.as_mut().ok_or_else(lost)?;
         let done = runtime.block_on(async { timeout(answer_time_max, work(open)).await });
         let done = done.map_err(|_| late()).and_then(|done| done.map_err(|error| classify(&error)));
         if matches!(done, Err(DatabaseError::Unavailable(_))) {
@@ -173,6 +190,13 @@ impl Connection {
         })
     }
 
+    /// Begins a transaction of many steps. A connection that is lost ends it: no step is carried out on
+    /// another one.
+    pub(crate) fn begin(&mut self) -> Result<Transaction<'_>, DatabaseError> {
+        self.script("BEGIN")?;
+        Ok(Transaction { connection: self, is_over: false })
+    }
+
     /// The rows of a query.
     pub(crate) fn query(&mut self, call: &Call<'_>) -> Result<Vec<Row>, DatabaseError> {
         self.run(async |open| {
@@ -185,6 +209,47 @@ impl Connection {
     /// Runs statements without values, one after the other.
     pub(crate) fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         self.run(async |open| open.client.batch_execute(sql).await)
+    }
+}
+
+/// A transaction of many steps, which is undone unless it is committed.
+#[derive(Debug)]
+pub(crate) struct Transaction<'a> {
+    connection: &'a mut Connection,
+    is_over: bool,
+}
+
+impl Transaction<'_> {
+    /// Carries out a statement, and returns the number of its rows.
+    pub(crate) fn execute(&mut self, call: &Call<'_>) -> Result<u64, DatabaseError> {
+        self.connection.run_open(async |open| {
+            open.prepare(std::slice::from_ref(call)).await?;
+            let Some(statement) = open.statements.get(call.sql) else { return Ok(0) };
+            open.client.execute(statement, &values_of(call)).await
+        })
+    }
+
+    /// Runs statements without values, one after the other.
+    pub(crate) fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
+        self.connection.run_open(async |open| open.client.batch_execute(sql).await)
+    }
+
+    /// Commits all steps, each of which must have succeeded.
+    ///
+    /// # Errors
+    /// After [`DatabaseError::Unavailable`] the outcome is unknown.
+    pub(crate) fn commit(mut self) -> Result<(), DatabaseError> {
+        self.is_over = true;
+        self.script("COMMIT")
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // The server undoes the transaction of a connection that ends.
+            self.connection.close();
+        }
     }
 }
 
@@ -204,8 +269,9 @@ fn values_of<'a>(call: &'a Call<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
     call.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
 }
 
-async fn connect(config: &Config) -> Result<Open, DatabaseError> {
-    let (client, connection) = config.connect(NoTls).await.map_err(|error| classify(&error))?;
+async fn connect(config: &Config, tls: &Tls) -> Result<Open, DatabaseError> {
+    let (client, connection) =
+        config.connect(tls.clone()).await.map_err(|error| classify(&error))?;
     tokio::spawn(connection);
     client.batch_execute(SETTINGS).await.map_err(|error| classify(&error))?;
     Ok(Open { client, statements: HashMap::new() })

@@ -32,6 +32,7 @@ pub(crate) mod reader;
 mod rows;
 pub(crate) mod schema;
 pub(crate) mod session;
+pub(crate) mod tls;
 pub(crate) mod url;
 
 use std::io;

@@ -1,6 +1,5 @@
 //! The thread that answers everything that is not in memory, and watches the database.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -234,14 +233,15 @@ impl PostgresReader {
                 let _ = answer.send(self.until_done(Self::actions)?);
             }
             DbRequest::Backup { answer, .. } => {
-                let reason = "the jobs are in PostgreSQL: use its own backup, such as pg_dump";
-                let error = io::Error::new(io::ErrorKind::Unsupported, reason);
-                let _ = answer.send(Err(BackupError::Io(error)));
+                let sentence = "the data of this host is in PostgreSQL: back up the database with its own tools, \
+                     such as pg_dump or continuous archiving, and keep a copy of the file with the key of \
+                     stored secrets";
+                let _ = answer.send(Err(BackupError::Elsewhere(sentence)));
             }
             DbRequest::Rotate { answer } => {
-                let reason =
-                    "the key of a database that several hosts share cannot be replaced yet";
-                let _ = answer.send(Err(RotateError::KeyFile(reason.to_owned())));
+                let sentence = "the hosts of a database share the key of stored secrets, and it cannot be \
+                     replaced yet: replace the secrets themselves if the key is known to others";
+                let _ = answer.send(Err(RotateError::Shared(sentence)));
             }
             // Only a medium that archives jobs gets these requests.
             DbRequest::Locate { .. }

@@ -1,20 +1,96 @@
 //! The URL of a database, without its password wherever it is shown.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode};
 
 use crate::error::OpenError;
+use crate::postgres::tls::{Proof, Tls};
 
 /// The URL of a PostgreSQL database. It is shown without the password and without further parameters.
-#[derive(Clone, PartialEq, Eq)]
-pub struct DatabaseUrl(Config);
+#[derive(Clone)]
+pub struct DatabaseUrl {
+    text: String,
+    config: Config,
+    tls: Tls,
+}
+
+/// URLs are equal if their texts are.
+impl PartialEq for DatabaseUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for DatabaseUrl {}
 
 impl DatabaseUrl {
     pub(crate) fn config(&self) -> &Config {
-        &self.0
+        &self.config
+    }
+
+    pub(crate) fn tls(&self) -> &Tls {
+        &self.tls
+    }
+}
+
+/// The parameters of a URL that concern TLS.
+#[derive(Default)]
+struct TlsParameters {
+    mode: Option<String>,
+    authorities: Option<PathBuf>,
+}
+
+impl TlsParameters {
+    /// Takes them out of a URL, and returns the rest of it.
+    fn take(text: &str) -> (Self, String) {
+        let mut found = Self::default();
+        let Some((head, query)) = text.split_once('?') else { return (found, text.to_owned()) };
+        let is_other = |parameter: &&str| {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
+            match name {
+                "sslmode" => found.mode = Some(value),
+                "sslrootcert" => found.authorities = Some(value.into()),
+                _ => return true,
+            }
+            false
+        };
+        let rest: Vec<_> = query.split('&').filter(is_other).collect();
+        let rest =
+            if rest.is_empty() { head.to_owned() } else { format!("{head}?{}", rest.join("&")) };
+        (found, rest)
+    }
+
+    /// The mode of the driver, and the connections.
+    fn settings(&self) -> Result<(SslMode, Tls), String> {
+        let authorities = self.authorities.as_deref();
+        let (mode, proof) = match (self.mode.as_deref(), authorities) {
+            (Some("disable"), _) => (SslMode::Disable, Proof::Nothing),
+            (None | Some("prefer"), None) => (SslMode::Prefer, Proof::Nothing),
+            (Some("require"), None) => (SslMode::Require, Proof::Nothing),
+            (Some("require" | "verify-ca"), Some(_)) => (SslMode::Require, Proof::Authority),
+            (Some("verify-full"), Some(_)) => (SslMode::Require, Proof::AuthorityAndName),
+            (Some(mode @ ("verify-ca" | "verify-full")), None) => {
+                return Err(format!(
+                    "sslmode={mode} needs sslrootcert, a file of certificates in PEM"
+                ));
+            }
+            (None | Some("prefer"), Some(_)) => {
+                return Err("sslrootcert needs sslmode=verify-full, or verify-ca".to_owned());
+            }
+            (Some(other), _) => {
+                return Err(format!(
+                    "sslmode is `{other}`, and may be disable, prefer, require, verify-ca or verify-full"
+                ));
+            }
+        };
+        let authorities = authorities.filter(|_| mode != SslMode::Disable);
+        Ok((mode, Tls::new(proof, authorities)?))
     }
 }
 
@@ -23,16 +99,20 @@ impl FromStr for DatabaseUrl {
 
     fn from_str(text: &str) -> Result<Self, OpenError> {
         let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-        let config = text.parse().ok().filter(|config: &Config| {
+        let (tls, rest) = TlsParameters::take(text);
+        let config = rest.parse().ok().filter(|config: &Config| {
             is_url && (!config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty())
         });
-        config.map(Self).ok_or_else(|| OpenError::DatabaseUrl(redacted(text)))
+        let mut config = config.ok_or_else(|| OpenError::DatabaseUrl(redacted(text)))?;
+        let (mode, tls) = tls.settings().map_err(OpenError::DatabaseTls)?;
+        config.ssl_mode(mode);
+        Ok(Self { text: text.to_owned(), config, tls })
     }
 }
 
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let config = &self.0;
+        let config = &self.config;
         f.write_str("postgres://")?;
         if let Some(user) = config.get_user() {
             write!(f, "{user}@")?;
@@ -90,6 +170,38 @@ mod tests {
             let url: DatabaseUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), shown);
             assert_eq!(format!("{url:?}"), shown);
+        }
+    }
+
+    #[test]
+    fn a_mode_of_tls_has_what_it_needs() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("no certificate.pem");
+        std::fs::write(&file, "x").unwrap();
+        let named = format!("verify-full&sslrootcert={}", file.display()).replace(' ', "%20");
+        for (parameters, refusal) in [
+            ("verify-full", Some("sslmode=verify-full needs sslrootcert")),
+            ("verify-ca", Some("sslmode=verify-ca needs sslrootcert")),
+            ("allow", Some("may be disable, prefer, require, verify-ca or verify-full")),
+            ("prefer&sslrootcert=a", Some("sslrootcert needs sslmode=verify-full")),
+            (
+                "verify-full&sslrootcert=/nowhere/ca.pem",
+                Some("sslrootcert `/nowhere/ca.pem`: No such"),
+            ),
+            (&named, Some("no certificate.pem`: it has no certificate in PEM")),
+            ("require", None),
+            ("disable&application_name=x", None),
+        ] {
+            let parsed =
+                format!("postgres://u:secret@h/d?sslmode={parameters}").parse::<DatabaseUrl>();
+            match (parsed, refusal) {
+                (Ok(url), None) => assert_eq!(url.to_string(), "postgres://u@h:5432/d"),
+                (Err(error), Some(refusal)) => {
+                    let said = error.to_string();
+                    assert!(said.contains(refusal) && !said.contains("secret"), "{said}");
+                }
+                (other, _) => panic!("{parameters}: {other:?}"),
+            }
         }
     }
 

@@ -122,7 +122,7 @@ impl Store {
         signals: Arc<Signals>,
         settings: Settings,
     ) -> Result<TakenOver, OpenError> {
-        let connect = || Connection::new(opened.url.config()).map_err(OpenError::Thread);
+        let connect = || Connection::new(&opened.url).map_err(OpenError::Thread);
         let (writer, beating, parts) = (connect()?, connect()?, connect()?);
         let (session, active_state) = (opened.session, opened.active_state.clone());
         // Before the jobs are read, which may take longer than a host may be silent.

@@ -19,6 +19,10 @@ const SETTINGS: &str = "listen_addresses = ''\nfsync = on\nsynchronous_commit = 
 /// The beginning of the names of the servers' directories, before the number of the program's process.
 const PREFIX: &str = "gristmill-postgres-";
 
+/// A role of a server on TCP, and its password.
+pub(crate) const ROLE: &str = "mill";
+pub(crate) const PASSWORD: &str = "wheat";
+
 /// The directory of the server that most tests share.
 static SHARED: OnceLock<Option<PathBuf>> = OnceLock::new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
@@ -52,11 +56,18 @@ impl Database {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("postgresql:///{}?user=postgres&host={}", self.name, self.server.display())
+        let (name, server, port) = (&self.name, self.server.display(), port(&self.server));
+        format!("postgresql:///{name}?user=postgres&host={server}&port={port}")
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
         self.key.path().join("secrets.key")
+    }
+
+    /// The URL by TCP, with this password and these parameters.
+    pub(crate) fn url_by_tcp(&self, password: &str, parameters: &str) -> String {
+        let port = port(&self.server);
+        format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/{}{parameters}", self.name)
     }
 
     /// Runs SQL with the store's tables in view, and returns the rows without a header.
@@ -158,7 +169,34 @@ impl Server {
         Database::on(self.dir.path())
     }
 
+    /// A server that also listens on a port of the loopback address, for [`ROLE`] with [`PASSWORD`]; `prepare`
+    /// may write files to its directory, and returns further lines of its settings.
+    pub(crate) fn start_on_tcp(prepare: impl FnOnce(&Path) -> String) -> Option<Self> {
+        is_installed().then(|| {
+            let server = Self::spawn_with(|data| {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let port = listener.local_addr().unwrap().port();
+                let hba = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+                fs::write(data.join("pg_hba.conf"), hba).unwrap();
+                let further = prepare(data);
+                format!("listen_addresses = '127.0.0.1'\nport = {port}\n{further}")
+            });
+            let make = format!("CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'");
+            run(server.dir.path(), "psql", &["-d", "postgres", "-qAtc", &make]);
+            server
+        })
+    }
+
+    /// The directory of its data.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
     fn spawn() -> Self {
+        Self::spawn_with(|_| String::new())
+    }
+
+    fn spawn_with(prepare: impl FnOnce(&Path) -> String) -> Self {
         let prefix = format!("{PREFIX}{}-", std::process::id());
         let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
         let data = dir.path().join("data");
@@ -168,11 +206,15 @@ impl Server {
         done(as_user("initdb").arg("-D").arg(&data).args(["-A", "trust", "-U", "postgres", "-N"]));
         let conf = data.join("postgresql.conf");
         let settings = format!(
-            "{}{SETTINGS}unix_socket_directories = '{}'\n",
+            "{}{SETTINGS}unix_socket_directories = '{}'\n{}",
             fs::read_to_string(&conf).unwrap(),
-            dir.path().display()
+            dir.path().display(),
+            prepare(&data)
         );
         fs::write(&conf, settings).unwrap();
+        if rustix::process::geteuid().is_root() {
+            done(Command::new("chown").arg("-R").arg("postgres").arg(&data));
+        }
         let process = serve(dir.path());
         Self { dir, process }
     }
@@ -204,7 +246,16 @@ fn serve(dir: &Path) -> Child {
     let mut server = server.spawn().unwrap();
     for _ in 0..600 {
         let mut ready = Command::new(program("pg_isready"));
-        if ready.arg("-h").arg(dir).stdout(Stdio::null()).status().unwrap().success() {
+        if ready
+            .arg("-h")
+            .arg(dir)
+            .arg("-p")
+            .arg(port(dir))
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+        {
             return server;
         }
         assert!(server.try_wait().unwrap().is_none(), "{}", log_of(dir));
@@ -218,8 +269,16 @@ pub(crate) fn sql_at(url: &str, sql: &str) {
     done(Command::new(program("psql")).arg(url).args(["-qAtc", sql]));
 }
 
+/// The port of a server, which also names its Unix socket.
+fn port(server: &Path) -> String {
+    let conf = fs::read_to_string(server.join("data/postgresql.conf")).unwrap_or_default();
+    let port = conf.lines().filter_map(|line| line.strip_prefix("port = ")).next_back();
+    port.unwrap_or("5432").to_owned()
+}
+
 fn run(server: &Path, name: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program(name));
+    command.env("PGPORT", port(server));
     // A test may have made its database read only.
     command.env("PGOPTIONS", "-c default_transaction_read_only=off");
     done(command.arg("-h").arg(server).args(["-U", "postgres"]).args(arguments))

@@ -8,6 +8,7 @@
 
 mod archive;
 mod compare;
+mod import;
 
 use std::fs;
 use std::path::Path;
@@ -162,6 +163,11 @@ impl Recorded {
 
     /// Starts a host on the data directory that `prepare` writes to the given path.
     async fn start_with(archive: &str, prepare: impl FnOnce(&Path)) -> Self {
+        Self::start_further(archive, &[], prepare).await
+    }
+
+    /// The same with further arguments of `serve`.
+    async fn start_further(archive: &str, further: &[String], prepare: impl FnOnce(&Path)) -> Self {
         let expected = archive::expected(archive);
         is_free(&expected.receiver).await;
         let receiver = Receiver::start_on(&expected.receiver, &["200 OK"]).await;
@@ -173,7 +179,7 @@ impl Recorded {
             }
         })
         .await;
-        let arguments = arguments(&expected, expected.clock);
+        let arguments = [&arguments(&expected, expected.clock), further].concat();
         let host = TestHost::start_prepared(&arguments, prepare);
         Self { archive: archive.to_owned(), host, expected, receiver, registry }
     }

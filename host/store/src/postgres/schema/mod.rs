@@ -80,30 +80,86 @@ fn check_server(connection: &mut Connection) -> Result<(), NotReady> {
          pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on'";
     let rows = connection.query(&Call::new(sql, Vec::new()))?;
     let Some(row) = rows.first() else { return Ok(()) };
-    let unsuitable = |reason: String| Err(NotReady::Unsuitable(reason));
-    if row.get::<_, i32>(0) < SERVER_VERSION_MIN {
-        let version: &str = row.get(1);
-        return unsuitable(format!(
-            "the server is PostgreSQL {version}, and at least 15 is needed"
-        ));
-    }
-    if row.get(4) {
-        return unsuitable(
-            "the server is read only, as a standby is: name the primary server".to_owned(),
-        );
-    }
-    let commit: &str = row.get(2);
-    if !["on", "remote_apply"].contains(&commit) {
-        return unsuitable(format!(
-            "synchronous_commit is `{commit}`, so a crash of the server could lose acknowledged jobs: \
-             set it to `on` or `remote_apply`"
-        ));
-    }
-    if row.get::<_, &str>(3) != "on" {
-        return unsuitable(
+    let settings = ServerSettings {
+        version: row.get(0),
+        shown_version: row.get(1),
+        synchronous_commit: row.get(2),
+        fsync: row.get(3),
+        is_read_only: row.get(4),
+    };
+    settings.fault().map_or(Ok(()), |reason| Err(NotReady::Unsuitable(reason)))
+}
+
+/// The settings of a server, on which the safety of the jobs depends.
+#[derive(Debug, Clone, Copy)]
+struct ServerSettings<'a> {
+    version: i32,
+    shown_version: &'a str,
+    synchronous_commit: &'a str,
+    fsync: &'a str,
+    is_read_only: bool,
+}
+
+impl ServerSettings<'_> {
+    /// The reason why a host does not use the server.
+    fn fault(self) -> Option<String> {
+        let Self { version, shown_version, synchronous_commit, fsync, is_read_only } = self;
+        if version < SERVER_VERSION_MIN {
+            return Some(format!(
+                "the server is PostgreSQL {shown_version}, and at least 15 is needed"
+            ));
+        }
+        if is_read_only {
+            return Some(
+                "the server is read only, as a standby is: name the primary server".to_owned(),
+            );
+        }
+        if !["on", "remote_apply"].contains(&synchronous_commit) {
+            return Some(format!(
+                "synchronous_commit is `{synchronous_commit}`, so a crash of the server could lose \
+                 acknowledged jobs: set it to `on` or `remote_apply`"
+            ));
+        }
+        (fsync != "on").then(|| {
             "fsync is `off`, so a crash of the server could lose acknowledged jobs: set it to `on`"
-                .to_owned(),
-        );
+                .to_owned()
+        })
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_could_lose_jobs_is_refused() {
+        let good = ServerSettings {
+            version: 150_018,
+            shown_version: "15.18 (Debian 15.18-0+deb12u1)",
+            synchronous_commit: "on",
+            fsync: "on",
+            is_read_only: false,
+        };
+        assert_eq!(good.fault(), None);
+        for synchronous_commit in ["on", "remote_apply"] {
+            assert_eq!(ServerSettings { synchronous_commit, ..good }.fault(), None);
+        }
+        let old = ServerSettings { version: 140_022, shown_version: "14.22", ..good };
+        let reason = "the server is PostgreSQL 14.22, and at least 15 is needed";
+        assert_eq!(old.fault().as_deref(), Some(reason));
+        for (settings, part) in [
+            (ServerSettings { version: 149_999, ..good }, "at least 15 is needed"),
+            (ServerSettings { is_read_only: true, ..good }, "name the primary server"),
+            (ServerSettings { synchronous_commit: "off", ..good }, "synchronous_commit is `off`"),
+            (
+                ServerSettings { synchronous_commit: "local", ..good },
+                "synchronous_commit is `local`",
+            ),
+            (ServerSettings { synchronous_commit: "remote_write", ..good }, "is `remote_write`"),
+            (ServerSettings { fsync: "off", ..good }, "fsync is `off`"),
+        ] {
+            let fault = settings.fault().unwrap();
+            assert!(fault.contains(part), "{fault}");
+        }
+    }
 }

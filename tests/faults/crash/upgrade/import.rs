@@ -1,0 +1,100 @@
+//! Recorded data directories are imported into a database, and a host with that database returns the recorded
+//! documents.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use gristmill_tests::command;
+use gristmill_tests::recorded::{content, unpack};
+use serde_json::Value;
+
+use super::Recorded;
+use crate::postgres::Database;
+
+/// One test for each recorded directory, so that they run beside each other.
+macro_rules! recorded_directories {
+    ($($name:ident: $version:literal, $end:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            loses_nothing($version, concat!("version-", $version, "-", $end, ".tar.gz")).await;
+        }
+    )*};
+}
+
+recorded_directories! {
+    a_directory_of_version_6_is_imported_after_an_orderly_end: 6, "closed";
+    a_directory_of_version_6_is_imported_after_a_crash: 6, "killed";
+    a_directory_of_version_7_is_imported_after_an_orderly_end: 7, "closed";
+    a_directory_of_version_7_is_imported_after_a_crash: 7, "killed";
+    a_directory_of_version_8_is_imported_after_an_orderly_end: 8, "closed";
+    a_directory_of_version_8_is_imported_after_a_crash: 8, "killed";
+    a_directory_of_version_9_is_imported_after_an_orderly_end: 9, "closed";
+    a_directory_of_version_9_is_imported_after_a_crash: 9, "killed";
+    a_directory_of_version_10_is_imported_after_an_orderly_end: 10, "closed";
+    a_directory_of_version_10_is_imported_after_a_crash: 10, "killed";
+    a_directory_of_version_11_is_imported_after_an_orderly_end: 11, "closed";
+    a_directory_of_version_11_is_imported_after_a_crash: 11, "killed";
+    a_directory_of_version_12_is_imported_after_an_orderly_end: 12, "closed";
+    a_directory_of_version_12_is_imported_after_a_crash: 12, "killed";
+    a_directory_of_version_13_is_imported_after_an_orderly_end: 13, "closed";
+    a_directory_of_version_13_is_imported_after_a_crash: 13, "killed";
+    a_directory_of_version_14_is_imported_after_an_orderly_end: 14, "closed";
+    a_directory_of_version_14_is_imported_after_a_crash: 14, "killed";
+}
+
+async fn loses_nothing(version: u64, archive: &str) {
+    let Some(database) = Database::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("data");
+    unpack(archive, &source);
+    let before = content(&source);
+    let imported = import(&source, &database);
+    let said = String::from_utf8(imported.stderr).unwrap();
+    assert!(imported.status.success(), "{archive}: {said}");
+    let counts: Value = serde_json::from_slice(&imported.stdout).unwrap();
+    assert!(counts["jobs"].as_u64().unwrap() > 50, "{counts}");
+    assert!(counts["pendingWebhooks"].as_u64().unwrap() > 0, "{counts}");
+    assert!(content(&source) == before, "the import changed the directory");
+    // An import does not mix data.
+    let again = import(&source, &database);
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert_eq!(again.status.code(), Some(1), "{said}");
+    let sentence = format!("the database is not empty, it has {} jobs", counts["jobs"]);
+    assert!(said.contains(&sentence), "{said}");
+
+    let key = source.join("secrets.key");
+    let url = database.url();
+    let further = ["--database", &url, "--secrets-key", key.to_str().unwrap()];
+    let recorded = Recorded::start_further(archive, &further.map(str::to_owned), |data| {
+        // The rest is in the database; volumes are files.
+        DirBuilder::new().mode(0o700).create(data).unwrap();
+        fs::copy(source.join("admin.key"), data.join("admin.key")).unwrap();
+        copy_dir(&source.join("volumes"), data);
+    })
+    .await;
+    assert_eq!(recorded.host.ready()["role"], "active");
+    recorded.has_same_documents(version).await;
+    recorded.submissions_are_remembered().await;
+    recorded.streams_are_delivered_from_their_start().await;
+    recorded.secrets_and_files_are_used().await;
+    recorded.failed_jobs_have_their_inputs().await;
+    recorded.waiting_jobs_run().await;
+    recorded.pending_webhooks_arrive().await;
+    recorded.credentials_are_sent().await;
+    let log = recorded.host.log();
+    assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
+    drop(recorded);
+}
+
+fn import(source: &Path, database: &Database) -> Output {
+    let mut import = command();
+    import.args(["import", "--json", "--database", &database.url(), "--data-dir"]).arg(source);
+    import.stdin(Stdio::null()).output().unwrap()
+}
+
+/// Copies a directory into another one.
+fn copy_dir(from: &Path, into: &Path) {
+    assert!(Command::new("cp").arg("-r").arg(from).arg(into).status().unwrap().success());
+}
