@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
@@ -16,6 +15,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{JobStore, NextExpiry};
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_store::Settings;
+use gristmill_test_support::{EndAttempt as _, new_job};
 
 use crate::engines::LOG_BYTES;
 
@@ -76,19 +76,10 @@ impl Store {
     pub async fn submit(&self, payload: &Bytes) {
         let job = NewJob {
             id: JobId::generate(Submission::Sync, self.store.shard()),
-            endpoint: self.endpoint.clone(),
-            owner: self.owner.clone(),
             input: Json::from_stored(payload.clone()),
             policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 1 << 40, low_priority: false },
             retention: Retention::by_default(self.kept),
-            webhook: None,
-            s3_config: None,
-            may_linger: false,
-            waiting_jobs_max: None,
-            idempotency: None,
-            incarnation: EndpointIncarnation::default(),
-            tags: None,
-            trace: None,
+            ..new_job(self.store.shard(), self.owner.clone(), self.endpoint.clone())
         };
         let _ = self.store.submit(job).await.unwrap();
     }
