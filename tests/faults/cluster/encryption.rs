@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::hosts::until_active;
 use crate::mistakes::refusal;
-use crate::postgres::{PASSWORD, Server};
+use crate::postgres::Server;
+use crate::tcp::PASSWORD;
 
 /// A server whose certificate an authority has signed for `name`, and a directory with the files of this authority
 /// (`ca.pem`) and of another one (`other.pem`).

@@ -23,3 +23,4 @@ mod outage;
 mod postgres;
 mod standby;
 mod takeover;
+mod tcp;

@@ -8,7 +8,8 @@ use gristmill_tests::{TestHost, command};
 use serde_json::json;
 
 use crate::hosts::{arguments, directory, first};
-use crate::postgres::{Database, PASSWORD, Server};
+use crate::postgres::{Database, Server};
+use crate::tcp::PASSWORD;
 
 /// The error of a host that does not start with these arguments.
 pub(crate) fn refusal(arguments: &[&str]) -> String {

@@ -19,25 +19,21 @@ const SETTINGS: &str = "listen_addresses = ''\nfsync = on\nsynchronous_commit = 
 /// The beginning of the names of the servers' directories, before the number of the program's process.
 const PREFIX: &str = "gristmill-postgres-";
 
-/// A role of a server on TCP, and its password.
-pub(crate) const ROLE: &str = "mill";
-pub(crate) const PASSWORD: &str = "wheat";
-
 /// The directory of the server that most tests share.
 static SHARED: OnceLock<Option<PathBuf>> = OnceLock::new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 /// A running server.
 pub(crate) struct Server {
-    dir: TempDir,
+    pub(crate) dir: TempDir,
     process: Child,
 }
 
 /// An empty database, which is dropped with this value.
 pub(crate) struct Database {
-    name: String,
+    pub(crate) name: String,
     /// The directory of its server.
-    server: PathBuf,
+    pub(crate) server: PathBuf,
     /// The file of the key that its hosts share.
     key: TempDir,
 }
@@ -62,12 +58,6 @@ impl Database {
 
     pub(crate) fn key_file(&self) -> PathBuf {
         self.key.path().join("secrets.key")
-    }
-
-    /// The URL by TCP, with this password and these parameters.
-    pub(crate) fn url_by_tcp(&self, password: &str, parameters: &str) -> String {
-        let port = port(&self.server);
-        format!("postgres://{ROLE}:{password}@127.0.0.1:{port}/{}{parameters}", self.name)
     }
 
     /// Runs SQL with the store's tables in view, and returns the rows without a header.
@@ -115,7 +105,7 @@ fn as_user(name: &str) -> Command {
 }
 
 /// Whether PostgreSQL is installed; false only where the tests may skip it.
-fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     let found = Command::new(program("initdb")).arg("--version").output();
     if found.is_ok_and(|found| found.status.success()) {
         return true;
@@ -169,34 +159,12 @@ impl Server {
         Database::on(self.dir.path())
     }
 
-    /// A server that also listens on a port of the loopback address, for [`ROLE`] with [`PASSWORD`]; `prepare`
-    /// may write files to its directory, and returns further lines of its settings.
-    pub(crate) fn start_on_tcp(prepare: impl FnOnce(&Path) -> String) -> Option<Self> {
-        is_installed().then(|| {
-            let server = Self::spawn_with(|data| {
-                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-                let port = listener.local_addr().unwrap().port();
-                let hba = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
-                fs::write(data.join("pg_hba.conf"), hba).unwrap();
-                let further = prepare(data);
-                format!("listen_addresses = '127.0.0.1'\nport = {port}\n{further}")
-            });
-            let make = format!("CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'");
-            run(server.dir.path(), "psql", &["-d", "postgres", "-qAtc", &make]);
-            server
-        })
-    }
-
-    /// The directory of its data.
-    pub(crate) fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
     fn spawn() -> Self {
         Self::spawn_with(|_| String::new())
     }
 
-    fn spawn_with(prepare: impl FnOnce(&Path) -> String) -> Self {
+    /// `prepare` may write files to the directory of its data, and returns further lines of its settings.
+    pub(crate) fn spawn_with(prepare: impl FnOnce(&Path) -> String) -> Self {
         let prefix = format!("{PREFIX}{}-", std::process::id());
         let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
         let data = dir.path().join("data");
@@ -270,13 +238,13 @@ pub(crate) fn sql_at(url: &str, sql: &str) {
 }
 
 /// The port of a server, which also names its Unix socket.
-fn port(server: &Path) -> String {
+pub(crate) fn port(server: &Path) -> String {
     let conf = fs::read_to_string(server.join("data/postgresql.conf")).unwrap_or_default();
     let port = conf.lines().filter_map(|line| line.strip_prefix("port = ")).next_back();
     port.unwrap_or("5432").to_owned()
 }
 
-fn run(server: &Path, name: &str, arguments: &[&str]) -> String {
+pub(crate) fn run(server: &Path, name: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program(name));
     command.env("PGPORT", port(server));
     // A test may have made its database read only.
