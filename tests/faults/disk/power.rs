@@ -144,8 +144,9 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
         let of = |ledger: &Ledger| ledger.images.get(&endpoint) == Some(&image);
         assert!(of(ledger) || of(&after), "{endpoint} has the image {image}");
     }
-    let billed = check_bills(&store, ledger).await;
+    check_bills(&store, ledger).await;
     finish_all(&store, &after).await;
+    let billed = all_usage(&store).await;
     drop(store);
     let store = open(dir, seed);
     assert_eq!(all_usage(&store).await, billed);
@@ -164,7 +165,7 @@ async fn check(dir: &Path, seed: u64, ledger: &Ledger, found: &mut Found) {
 }
 
 /// Exactly the existing results are billed.
-async fn check_bills(store: &Store, ledger: &Ledger) -> Vec<UsageRow> {
+async fn check_bills(store: &Store, ledger: &Ledger) {
     let mut expected = ledger.billed.clone();
     for (id, known) in &ledger.jobs {
         if ledger.begun_result(&known.endpoint) == Some(id) {
@@ -177,9 +178,8 @@ async fn check_bills(store: &Store, ledger: &Ledger) -> Vec<UsageRow> {
             *expected.entry(known.endpoint.clone()).or_default() += u64::from(has_ended);
         }
     }
-    let rows = all_usage(store).await;
     let mut found = BTreeMap::new();
-    for UsageRow { key, sum } in &rows {
+    for UsageRow { key, sum } in all_usage(store).await {
         *found.entry(key.endpoint.to_string()).or_default() += sum.jobs;
         assert_eq!(
             (sum.cpu_us, sum.fuel, sum.bytes_in),
@@ -188,7 +188,6 @@ async fn check_bills(store: &Store, ledger: &Ledger) -> Vec<UsageRow> {
     }
     expected.retain(|_, jobs| *jobs > 0);
     assert_eq!(found, expected);
-    rows
 }
 
 async fn all_usage(store: &Store) -> Vec<UsageRow> {
