@@ -57,8 +57,9 @@ async fn an_input_that_does_not_fit_is_refused_with_its_position_and_the_allowed
     assert_eq!(client.run_sync(&endpoint, "", echo(10)).await.refused(400), expected);
     let missing = client.run(&endpoint, json!({ "op": "echo" })).await.refused(400);
     assert_eq!(missing, "`input` must have the field `value` (`required`)");
-    let (_, message) =
-        client.openai(&endpoint, "chat/completions", &json!({})).await.refused_as_openai(400);
+    let refused = client.openai(&endpoint, "chat/completions", &json!({})).await;
+    assert_eq!(refused.refused_as_openai(400).1, "bad_request");
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("must have the field `op`"), "{message}");
     let health = client.health(&endpoint).await;
     assert_eq!((&health["jobs"]["completed"], &health["jobs"]["failed"]), (&1.into(), &0.into()));
