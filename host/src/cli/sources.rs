@@ -99,7 +99,7 @@ mod tests {
     fn a_source_is_found_by_its_time() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
-        let now = SystemTime::now();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let write = |path: &str, seconds: u64| {
             let path = root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

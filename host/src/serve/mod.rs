@@ -139,7 +139,7 @@ async fn serve(
     let (listens_on, certificate) = (listeners.addresses(), listeners.certificate());
     let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new()?;
-    let (clock, guard) = clocks(settings)?;
+    let Clocks { clock, guard } = Clocks::start(settings)?;
     let signals = Arc::new(Signals::default());
     let is_watched = dev_hook.is_some();
     let work = dev_hook.map(|DevHook { listener, work }| {
@@ -238,16 +238,25 @@ async fn serve(
     }
 }
 
-/// The clock of the host, and the one that confirms the time of the store; `None` if any time is accepted.
-fn clocks(settings: &ServeSettings) -> anyhow::Result<(Arc<dyn Clock>, Option<Arc<HostClock>>)> {
-    if let Some(start) = settings.manual_clock {
-        return Ok((manual_clock::start(start)?, None));
+/// The clocks of the host.
+struct Clocks {
+    clock: Arc<dyn Clock>,
+    /// Confirms the time of the store; `None` if any time is accepted.
+    guard: Option<Arc<HostClock>>,
+}
+
+impl Clocks {
+    fn start(settings: &ServeSettings) -> anyhow::Result<Self> {
+        if let Some(start) = settings.manual_clock {
+            return Ok(Self { clock: manual_clock::start(start)?, guard: None });
+        }
+        let Some(jump_max) = settings.clock_jump_max() else {
+            return Ok(Self { clock: Arc::new(SystemClock), guard: None });
+        };
+        let clock = Arc::new(HostClock::new(jump_max));
+        let guard = Some(clock.clone()).filter(|_| !settings.accept_clock);
+        Ok(Self { clock, guard })
     }
-    let Some(jump_max) = settings.clock_jump_max() else {
-        return Ok((Arc::new(SystemClock), None));
-    };
-    let clock = Arc::new(HostClock::new(jump_max));
-    Ok((clock.clone(), Some(clock).filter(|_| !settings.accept_clock)))
 }
 
 /// Reports files with secrets that other users may read.

@@ -188,7 +188,7 @@ impl Foundation<'_> {
             deliveries: store.clone(),
             logs,
             usage: store.clone(),
-            prices: self.prices.clone(),
+            prices: self.prices,
             backups: Arc::new(HostBackup {
                 store: store.clone(),
                 catalog: catalog.clone(),

@@ -19,7 +19,9 @@ const WHOLE_MAX: f64 = 1e37;
 
 impl Num {
     pub(super) fn of(number: &Number) -> Self {
-        if let Some(whole) = number.as_i64().map(i128::from).or(number.as_u64().map(i128::from)) {
+        if let Some(whole) =
+            number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+        {
             return Self::Whole(whole);
         }
         match number.as_f64().unwrap_or_default() {
