@@ -20,9 +20,8 @@ use crate::time::Timestamp;
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
-/// **Durability.** When a future of [`submit`](Self::submit), [`finish`](Self::finish),
-/// [`release`](Self::release), [`cancel`](Self::cancel), [`retry`](Self::retry),
-/// [`purge`](Self::purge), [`delete_ended`](Self::delete_ended) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable
+/// **Durability.** When a future of [`submit`](Self::submit), [`release`](Self::release),
+/// [`cancel`](Self::cancel), [`retry`](Self::retry), [`purge`](Self::purge), [`delete_ended`](Self::delete_ended) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable
 /// storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks), [`counts`](Self::counts)) never
 /// see a change before that. Only [`claim`](Self::claim) is ahead of the disk: a job may be
 /// claimed, and run, before its submission is on disk, since a crash would run it again anyway.
@@ -47,7 +46,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
 
     /// Adds a job to its endpoint's queue, unless the submission is a duplicate. A submission with
-    /// an [`Idempotency`](crate::job::idempotency::Idempotency) is recorded for
+    /// an [`Idempotency`] is recorded for
     /// [`KEY_LIFETIME_MS`](crate::job::idempotency::KEY_LIFETIME_MS), even if its job is deleted, as
     /// long as its endpoint exists.
     ///
