@@ -1,9 +1,10 @@
 //! A case on a deployed endpoint.
 
 use gristmill_client::wire::queue::{Policy, Submission};
-use gristmill_client::{Client, StreamUpdate};
+use gristmill_client::{Client, ClientError, StreamUpdate};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::payload::Json;
+use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::value::RawValue;
 
@@ -25,7 +26,10 @@ pub(super) async fn run(
     let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
     let policy = Policy { execution_timeout: timeout, ..Policy::default() };
     let job = Submission { policy: Some(policy), ..Submission::new(input) };
-    let answer = client.run(endpoint, &job, None).await?;
+    let answer = match client.run(endpoint, &job, None).await {
+        Ok(answer) => answer,
+        Err(error) => return refused_input(&error).ok_or_else(|| error.into()),
+    };
     let id = answer.read()?.id;
     let chunks = match case.expectation.chunks {
         Some(_) => Some(chunks(client, endpoint, &id).await?),
@@ -40,6 +44,21 @@ pub(super) async fn run(
         error: document.error.map(Into::into),
         chunks,
         run_us: document.execution_time.saturating_mul(1_000),
+        local: None,
+    })
+}
+
+/// The end of a case whose input does not fit the schema of the deployed handler: the same as here, where a
+/// sandbox checks it.
+fn refused_input(error: &ClientError) -> Option<Observed> {
+    let refusal = error.refusal().filter(|refusal| refusal.status == 400)?;
+    let sentence = refusal.message.clone().filter(|sentence| sentence.starts_with("`input"))?;
+    Some(Observed {
+        status: JobStatus::Failed,
+        output: None,
+        error: Some(sentence),
+        chunks: Some(Vec::new()),
+        run_us: 0,
         local: None,
     })
 }
