@@ -60,6 +60,8 @@ async fn a_series_has_the_jobs_of_its_endpoint_and_survives_a_restart() {
         lists[name].as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).sum::<u64>()
     };
     assert_eq!((total("submitted"), total("failed")), (4, 1), "{list}");
+    assert!(lists["runMs"]["p99"].as_f64().unwrap() > 0.0, "{list}");
+    assert_eq!((&lists["waiting"], &lists["running"]), (&json!(0), &json!(0)), "{list}");
     client.get("/v1/series?window=1y").await.refused(400);
 
     host.ask_to_end();

@@ -41,7 +41,7 @@ pub(crate) async fn get(
     Ok(Json(EndpointSeries { id, window: name, step_ms, from: from_ms, points }))
 }
 
-/// Submitted and failed jobs of all endpoints that the key sees, in the same windows.
+/// Submitted and failed jobs of all endpoints that the key sees, in the same windows, and the newest times.
 #[utoipa::path(
     get, path = "/series", operation_id = "ListSeries", tag = tag::ENDPOINTS,
     params(SeriesWindow),
@@ -109,11 +109,13 @@ fn short(window: Window, now_ms: u64, charts: Vec<(EndpointId, Chart)>) -> Serie
         };
         let submitted = numbers(|point| point.submitted);
         let failed = numbers(|point| point.failed.saturating_add(point.timed_out));
-        (id, ShortSeries { submitted, failed })
+        let Point { waiting, running, .. } = points.last().copied().unwrap_or_default();
+        let run_ms = points.iter().rev().find_map(|point| quantiles(point.run));
+        (id, ShortSeries { submitted, failed, waiting, running, run_ms })
     });
     let mut endpoints: BTreeMap<_, _> = lists.collect();
     let steps = endpoints.values().map(|list| list.submitted.len()).max().unwrap_or(0);
-    for ShortSeries { submitted, failed } in endpoints.values_mut() {
+    for ShortSeries { submitted, failed, .. } in endpoints.values_mut() {
         submitted.resize(steps, 0);
         failed.resize(steps, 0);
     }
@@ -138,6 +140,25 @@ mod tests {
         assert_eq!(list.endpoints[&b].submitted, [0, 0, 3]);
         assert_eq!(list.endpoints[&b].failed, [0; 3]);
         assert_eq!(short(Window::Days7, 99, vec![]).from, 99);
+    }
+
+    #[test]
+    fn a_list_has_the_times_of_the_newest_step_in_which_an_attempt_ended() {
+        let ran = |p50| Point {
+            waiting: p50,
+            run: Quantiles { p50, p95: 2 * p50, p99: 3 * p50 },
+            ..Point::default()
+        };
+        let id = "a".parse::<EndpointId>().unwrap();
+        let newest = |points| {
+            let chart = Chart { from_ms: 0, points };
+            let list = short(Window::Minutes15, 99, vec![(id.clone(), chart)]);
+            (list.endpoints[&id].waiting, list.endpoints[&id].run_ms.map(|run| run.p50))
+        };
+        assert_eq!(newest(vec![ran(1_000), ran(4_000), ran(0)]), (0, Some(4.0)));
+        assert_eq!(newest(vec![ran(1_000), ran(4_000)]), (4_000, Some(4.0)));
+        assert_eq!(newest(vec![ran(0)]), (0, None));
+        assert_eq!(newest(vec![]), (0, None));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // Overview: one line for each endpoint with what it does now and did in the last 15 minutes, and the host
 // above it if the key may see that. Counts come from the live stream, the rest is read when it is needed.
 import { html, useMemo } from '../lib/html.js';
-import { list, json, query, seg, hostUrl } from '../lib/api.js';
+import { list, json, query, hostUrl } from '../lib/api.js';
 import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
@@ -30,10 +30,9 @@ export function HostTiles({ system }) {
   return html`<dl class="tiles">${tiles.map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>`;
 }
 
-function Row({ id, endpoint, series, failure, recent }) {
-  const { sample, timing } = recent ?? {};
+function Row({ id, endpoint, series, failure, newest }) {
   // Until the live stream has sent its first event, the newest sample of the host is the best number.
-  const c = counts.value[id] ?? sample;
+  const c = counts.value[id] ?? newest, timing = newest?.runMs;
   const all = series ? series.submitted.reduce((a, b) => a + b, 0) : 0;
   const bad = series ? series.failed.reduce((a, b) => a + b, 0) : 0;
   return html`<tr><td><a class="endpoint-name" href=${link(['endpoints', id])}>${endpoint?.name && endpoint.name !== id ? `${endpoint.name}` : id}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
@@ -51,23 +50,12 @@ export function Page() {
   const system = useLoad((s) => can('metrics') ? settle(json('v1/system', { signal: s }), null) : Promise.resolve(null), [], { every: 15000, keep: true });
   const failures = useLoad((s) => can('read') ? settle(json(`v1/jobs${query({ status: ['FAILED', 'TIMED_OUT'], limit: 200 })}`, { signal: s }), { jobs: [] }) : Promise.resolve({ jobs: [] }), [], { every: 15000, keep: true });
   const ids = useMemo(() => [...new Set([...(endpoints.data ?? []).map((e) => e.id), ...Object.keys(counts.value), ...Object.keys(series.data?.endpoints ?? {})])].sort(), [endpoints.data, counts.value, series.data]);
-  // The times of the first rows; more of them would be a call for each.
-  const timed = ids.slice(0, 24).join(',');
-  const timing = useLoad(async (s) => Object.fromEntries(await Promise.all(timed.split(',').filter(Boolean).map(async (id) => [id, recent((await settle(json(`v1/endpoints/${seg(id)}/series${query({ window: '15m' })}`, { signal: s }), null))?.points)]))), [timed], { every: 30000, keep: true });
-  const newest = new Map();
-  for (const j of failures.data?.jobs ?? []) if (!newest.has(j.endpointId)) newest.set(j.endpointId, j);
+  const failed = new Map();
+  for (const j of failures.data?.jobs ?? []) if (!failed.has(j.endpointId)) failed.set(j.endpointId, j);
   return html`<${Head} title="Overview" sub="The last 15 minutes of each endpoint."/>
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}
     <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. These commands make the first one; or drop a component on the page Handlers.' : 'This key sees no endpoint.'}</${Empty}>`
       : html`<${Table} label="Endpoints" class="endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
-        ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id], WINDOW['15m'] / (series.data?.stepMs ?? 1e4))} failure=${newest.get(id)} recent=${timing.data?.[id]}/>`)}</${Table}>`}</section>`;
-}
-/**
- * The newest sample, and the times of the newest step in which a job ended.
- * @param {any[] | undefined} points
- */
-function recent(points = []) {
-  const ended = points.findLast((p) => p.runMs && p.completed + p.failed > 0);
-  return { sample: points[points.length - 1], timing: ended?.runMs };
+        ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id], WINDOW['15m'] / (series.data?.stepMs ?? 1e4))} failure=${failed.get(id)} newest=${series.data?.endpoints?.[id]}/>`)}</${Table}>`}</section>`;
 }

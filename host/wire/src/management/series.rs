@@ -87,7 +87,7 @@ pub struct SeriesQuantiles {
 }
 
 /// Numbers of jobs of all endpoints, by steps of time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SeriesList {
@@ -103,11 +103,21 @@ pub struct SeriesList {
 }
 
 /// Numbers of jobs of one endpoint. All lists of an answer have the same length.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct ShortSeries {
     /// Submitted jobs in each step.
     pub submitted: Vec<u32>,
     /// Attempts that failed or reached their time limit in each step.
     pub failed: Vec<u32>,
+    /// Jobs that waited in the last step.
+    #[serde(default)]
+    pub waiting: u32,
+    /// Jobs that ran in the last step.
+    #[serde(default)]
+    pub running: u32,
+    /// The times that attempts ran in the newest step in which an attempt ended. Absent: none ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_ms: Option<SeriesQuantiles>,
 }
