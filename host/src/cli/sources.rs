@@ -54,7 +54,9 @@ pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Option<PathBuf> {
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 waiting.push(path);
-            } else if is_built(&path) && metadata.modified().is_ok_and(|changed| changed > time) {
+            } else if goes_into_component(&path)
+                && metadata.modified().is_ok_and(|changed| changed > time)
+            {
                 return Some(path);
             }
         }
@@ -62,7 +64,8 @@ pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Option<PathBuf> {
     None
 }
 
-fn is_built(path: &Path) -> bool {
+/// Whether a build reads the source.
+fn goes_into_component(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_beside = name.ends_with(".md") || name.ends_with(OPTIONS_SUFFIX);
     !is_beside && !NOT_BUILT.iter().any(|name| path == Path::new(name))

@@ -80,8 +80,8 @@ impl Front {
         match (active.get(), standby) {
             (Some(Active { api, gate: None }), _) => api.clone().answer(request, origin).await,
             (Some(Active { api, gate: Some(gate) }), _) => {
-                // Boxed like `forward`, so that the future of a host without a database stays small: it is
-                // copied several times for each call.
+                // Boxed like `forward`: each call allocates the future of this function, which would have their
+                // size on a host without a database too.
                 answer_if_open(api.clone(), gate, request, origin).boxed().await
             }
             (None, Some(standby)) => {

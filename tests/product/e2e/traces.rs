@@ -10,8 +10,7 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 async fn submit(client: &Client, endpoint: &str, route: &str, body: &Value, header: &str) -> Value {
-    let request = client.request(Method::POST, &client.path(endpoint, route));
-    client.send(request.header("traceparent", header).json(body)).await.ok()
+    submit_with(client, &client.path(endpoint, route), body, &[("traceparent", header)]).await
 }
 
 /// The name and the value of a header.

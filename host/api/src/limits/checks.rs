@@ -11,7 +11,6 @@
 //! a larger one, and a change of threads for a page.
 
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -29,7 +28,7 @@ pub(crate) struct Checks(Arc<FairPermits>);
 
 impl Default for Checks {
     fn default() -> Self {
-        Self(Arc::new(FairPermits::few(half_of_cores())))
+        Self(Arc::new(FairPermits::half_of_cores()))
     }
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Pages(Arc<FairPermits>);
 
 impl Default for Pages {
     fn default() -> Self {
-        Self(Arc::new(FairPermits::few(half_of_cores())))
+        Self(Arc::new(FairPermits::half_of_cores()))
     }
 }
 
@@ -79,11 +78,6 @@ impl Pages {
         let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
         apart(turn, write).await
     }
-}
-
-fn half_of_cores() -> usize {
-    let cores = available_parallelism().map_or(1, usize::from);
-    (cores / 2).max(1)
 }
 
 /// Runs `work` on another thread; `turn` is dropped at its end.

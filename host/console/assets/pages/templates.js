@@ -2,6 +2,7 @@
 // new one.
 import { html, useState } from '../lib/html.js';
 import { json, list, seg, query as queryOf } from '../lib/api.js';
+import { envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { shortImage } from '../lib/format.js';
@@ -20,10 +21,10 @@ function Create({ template, onClose }) {
 }
 /** Changes a template, or makes one. @param {{ template?: any, onClose: () => void, onDone: () => Promise<void> }} props */
 function Edit({ template, onClose, onDone }) {
-  const [t, set] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: Object.entries(template?.env ?? {}).map(([k, v]) => `${k}=${v}`).join('\n'), args: (template?.dockerStartCmd ?? []).join('\n') });
+  const [t, set] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: envText(template?.env), args: (template?.dockerStartCmd ?? []).join('\n') });
   const on = (n) => (e) => set({ ...t, [n]: e.target.value });
   const save = async () => {
-    const env = Object.fromEntries(t.env.split('\n').filter((l) => l.includes('=')).map((l) => [l.slice(0, l.indexOf('=')).trim(), l.slice(l.indexOf('=') + 1)]));
+    const env = envOf(t.env);
     const body = { imageName: t.imageName, readme: t.readme, env, dockerStartCmd: t.args.split('\n').filter(Boolean) };
     const made = template ? undefined : await json('v1/templates', { method: 'POST', body: { ...body, name: t.name, category: 'CPU', isServerless: true } });
     if (!made) await json(`v1/templates/${seg(template.id)}`, { method: 'PATCH', body });

@@ -2,6 +2,7 @@
 // its sentence is shown beside the field that it names.
 import { html, useState, useRef } from '../lib/html.js';
 import { json, seg, list } from '../lib/api.js';
+import { envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
 import { Button, Field } from './parts.js';
 import { say } from './toast.js';
@@ -28,7 +29,7 @@ export const get = (o, name) => name.split('.').reduce((v, k) => v?.[k], o);
 
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {
-  const first = () => ({ ...Object.fromEntries(FIELDS.map(([n]) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: Object.entries(endpoint.env ?? {}).map(([k, v]) => `${k}=${v}`).join('\n') });
+  const first = () => ({ ...Object.fromEntries(FIELDS.map(([n]) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
   const [was] = useState(first);
   const [now, setNow] = useState(first);
   const volumes = useLoad((s) => list('v1/networkvolumes', s), []);
@@ -56,7 +57,7 @@ export function Settings({ endpoint, reload }) {
       if (n === 'allowedHosts') v = v.split(/\s+/).filter(Boolean);
       if (n === 'callEndpoints') v = words(v);
       if (n === 'propagateTraces') v = v === 'true';
-      if (n === 'env') v = Object.fromEntries(v.split('\n').filter((l) => l.includes('=')).map((l) => [l.slice(0, l.indexOf('=')).trim(), l.slice(l.indexOf('=') + 1)]));
+      if (n === 'env') v = envOf(v);
       const [outer, inner] = n.split('.');
       if (inner) body[outer] = { ...(outer === 'reuse' ? endpoint.reuse : {}), ...body[outer], [inner]: v }; else body[n] = v;
     }

@@ -6,7 +6,6 @@
 //! the schema or the inputs of one owner do not delay the submissions of others.
 
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -55,10 +54,9 @@ pub enum CheckError {
 
 impl Default for InputChecks {
     fn default() -> Self {
-        let cores = available_parallelism().map_or(1, usize::from);
         Self {
             compiled: Cache::with_weighter(CACHE_ITEMS, CACHE_BYTES, Bytes),
-            slow: FairPermits::few((cores / 2).max(1)),
+            slow: FairPermits::half_of_cores(),
         }
     }
 }

@@ -22,6 +22,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -114,6 +115,11 @@ impl FairPermits {
         let max = max.max(1) as u64;
         let state = State { free: max, ..State::default() };
         Self(Arc::new(Shared { of_part_max: (max / 4).max(1), state: Mutex::new(state) }))
+    }
+
+    /// As many permits as half of the cores, for work that keeps a core busy.
+    pub fn half_of_cores() -> Self {
+        Self::few(available_parallelism().map_or(1, usize::from) / 2)
     }
 
     /// The share of an endpoint.

@@ -13,16 +13,6 @@ use serde_json::Value;
 use super::Recorded;
 use crate::postgres::Database;
 
-/// One test for each recorded directory, so that they run beside each other.
-macro_rules! recorded_directories {
-    ($($name:ident: $version:literal, $end:literal;)*) => {$(
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $name() {
-            loses_nothing($version, concat!("version-", $version, "-", $end, ".tar.gz")).await;
-        }
-    )*};
-}
-
 recorded_directories! {
     a_directory_of_version_6_is_imported_after_an_orderly_end: 6, "closed";
     a_directory_of_version_6_is_imported_after_a_crash: 6, "killed";

@@ -6,6 +6,17 @@
 //! One archive takes some ten seconds: the interrupted job sleeps for five, and its handler is
 //! compiled.
 
+/// One test for each recorded directory, so that they run beside each other: each calls
+/// the `loses_nothing` of its module.
+macro_rules! recorded_directories {
+    ($($name:ident: $version:literal, $end:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            loses_nothing($version, concat!("version-", $version, "-", $end, ".tar.gz")).await;
+        }
+    )*};
+}
+
 mod archive;
 mod compare;
 mod import;
@@ -36,16 +47,6 @@ const RETRY_INTERVAL_MS: u64 = 10_000;
 
 /// The retention of the results of `run`, in milliseconds.
 const RETENTION_MS: u64 = 30 * 60_000;
-
-/// One test for each recorded directory, so that they run beside each other.
-macro_rules! recorded_directories {
-    ($($name:ident: $version:literal, $end:literal;)*) => {$(
-        #[tokio::test(flavor = "multi_thread")]
-        async fn $name() {
-            loses_nothing($version, concat!("version-", $version, "-", $end, ".tar.gz")).await;
-        }
-    )*};
-}
 
 recorded_directories! {
     a_directory_of_version_6_is_upgraded_after_an_orderly_end: 6, "closed";
