@@ -53,7 +53,7 @@ sql() { psql -h "$data/server" -U mill -d mill -c "SET search_path = gristmill" 
 
 # start NAME: starts a host, and waits for its ready line. Sets `url`.
 start() {
-  "$gristmill" serve --listen 127.0.0.1:0 --cluster-listen 127.0.0.1:0 --data-dir "$data/$1" --json \
+  "$gristmill" serve --listen 127.0.0.1:0 --cluster-listen 127.0.0.1:0 --max-running-jobs 2 --data-dir "$data/$1" --json \
     >"$data/$1.json" 2>"$data/$1.log" &
   pid=$!
   wait_for 60 grep -q '"ready"' "$data/$1.json"
@@ -61,7 +61,7 @@ start() {
   echo "host $1: $url, $(sed -n '1s/.*"role":"\([^"]*\)".*/\1/p' "$data/$1.json")"
 }
 
-title "Two hosts: one has the jobs, the other stands by"
+title "Two hosts: one has the queue, the other stands by and runs jobs too"
 start one
 first_pid=$pid
 GRISTMILL_API_KEY=$(cat "$data/one/admin.key")
@@ -71,17 +71,19 @@ second_pid=$pid
 # All commands call the host that stands by.
 export GRISTMILL_URL="$url"
 
-title "Deploy, and submit twelve jobs of a second each"
+title "Deploy, and submit twelve jobs of three seconds each, which run on both hosts"
 "$gristmill" deploy "$guests/playground.wasm" --name playground --workers-max 4 >"$data/deploy.out" 2>&1 ||
   { cat "$data/deploy.out" >&2; exit 1; }
 jobs=''
 for value in 1 2 3 4 5 6 7 8 9 10 11 12; do
-  jobs="$jobs $("$gristmill" submit playground --input "{\"op\":\"sleep\",\"ms\":1000,\"value\":$value}")"
+  jobs="$jobs $("$gristmill" submit playground --input "{\"op\":\"sleep\",\"ms\":3000,\"value\":$value}")"
 done
-sleep 1
+# The second host compiles the handler before its first job.
+wait_for 20 sh -c '"$0" cluster status | grep -q "standby  2 of 2"' "$gristmill"
+"$gristmill" cluster status
 sql "SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status"
 
-title "kill -9 of the host that has the jobs"
+title "kill -9 of the host that has the queue"
 kill -9 "$first_pid"
 killed=$(date +%s%N)
 first_pid=''

@@ -12,6 +12,8 @@ use gristmill_core::time::Timestamp;
 pub struct HostFacts {
     /// Most sandboxes at one time.
     pub sandboxes_max: u64,
+    /// The address at which other hosts reach this one.
+    pub cluster_address: Option<String>,
     /// Settings without secrets, by the names of their options.
     pub settings: BTreeMap<String, String>,
 }

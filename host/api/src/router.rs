@@ -215,7 +215,7 @@ fn openai_api(
 
 fn management_api() -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, endpoints, events, handlers, job_actions, jobs, keys, logs,
+        backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs,
         registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
         webhooks,
     };
@@ -229,6 +229,7 @@ fn management_api() -> OpenApiRouter<Guarded> {
         .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
         .routes(routes!(logs::read))
         .routes(routes!(system::get))
+        .routes(routes!(cluster::get))
         .routes(routes!(events::follow))
         .routes(routes!(series::get))
         .routes(routes!(series::list))

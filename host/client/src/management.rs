@@ -12,10 +12,10 @@ use serde::Serialize;
 use crate::client::with_query;
 use crate::wire::id::{EndpointId, OwnerId, TemplateId};
 use crate::wire::management::{
-    BillingRecord, BucketSize, Delivery, Endpoint, EndpointInput, EndpointWithSecret, Grouping,
-    Handler, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume, NetworkVolumeInput,
-    NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth, Release,
-    ReleaseWithSettings, Rollback, RotatedSecrets, Template, TemplateInput,
+    BillingRecord, BucketSize, Cluster, Delivery, Endpoint, EndpointInput, EndpointWithSecret,
+    Grouping, Handler, JobAction, JobList, Key, KeyWithText, LogLine, NetworkVolume,
+    NetworkVolumeInput, NewJobAction, NewKey, NewNetworkVolume, NewRegistryAuth, RegistryAuth,
+    Release, ReleaseWithSettings, Rollback, RotatedSecrets, Template, TemplateInput,
 };
 use crate::wire::{ConsoleLink, JobStatus};
 use crate::{Answer, Client, ClientError, EventStream, LogStream};
@@ -347,6 +347,14 @@ impl Client {
     pub async fn rotate_secrets_key(&self) -> Result<Answer<RotatedSecrets>, ClientError> {
         let url = self.url(&["v1", "secrets", "rotate"]);
         self.send(self.request(Method::POST, url).timeout(ROTATION_TIME_MAX), false).await
+    }
+
+    /// The hosts that share the jobs.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn cluster(&self) -> Result<Answer<Cluster>, ClientError> {
+        self.get(&["v1", "cluster"], &[]).await
     }
 
     /// Makes a link that begins a session of the web console with this client's key.

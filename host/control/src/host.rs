@@ -7,7 +7,7 @@ use gristmill_core::logs::Logs;
 use gristmill_core::metrics::endpoint::EndpointMetrics;
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::metrics::series::{EndpointNow, EndpointSeries, Series};
-use gristmill_core::runtime::{Runtime, RuntimeLoad};
+use gristmill_core::runtime::{RunnerHost, Runtime, RuntimeLoad};
 use gristmill_core::store::{StoreError, StoreStats};
 
 use crate::deployed::Deployed;
@@ -32,6 +32,8 @@ pub struct HostCounters {
     pub load: RuntimeLoad,
     /// Times of the compiles of components that succeeded.
     pub compiles: DurationTotals,
+    /// Hosts that run jobs, this one included.
+    pub hosts: u64,
     /// Endpoints that exist.
     pub endpoints: u64,
     /// When the last backup was complete, in milliseconds since 1970; 0 before the first one of this process.
@@ -56,9 +58,20 @@ impl Host {
             lost_log_lines: self.logs.lost_lines(),
             load: self.runtime.load(),
             compiles: self.runtime.compiles(),
+            hosts: 1 + self.runtime.runners().len() as u64,
             endpoints: self.deployed.view().deployments.len() as u64,
             backed_up_at_ms: self.deployed.backed_up_at_ms.load(Ordering::Relaxed),
         }
+    }
+
+    /// Sandboxes that run now, on all hosts.
+    pub fn load(&self) -> RuntimeLoad {
+        self.runtime.load()
+    }
+
+    /// The other hosts that run jobs.
+    pub fn runners(&self) -> Vec<RunnerHost> {
+        self.runtime.runners()
     }
 
     /// Webhooks of the present endpoints that were given up since the start.

@@ -24,6 +24,7 @@ use crate::job::record::{Chunk, S3Config};
 use crate::limits::UPLOADS_WAITING_MAX;
 use crate::metrics::instruments::DurationTotals;
 use crate::sharing::disk_space::Shortage;
+use crate::time::Timestamp;
 use crate::trace::TraceContext;
 
 /// Runs handlers, each attempt in its own sandbox.
@@ -55,6 +56,11 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
 
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
+
+    /// The other hosts whose sandboxes it uses.
+    fn runners(&self) -> Vec<RunnerHost> {
+        Vec::new()
+    }
 
     /// Times of the compiles of components that succeeded. A runtime that compiles nothing has none.
     fn compiles(&self) -> DurationTotals {
@@ -127,6 +133,25 @@ pub struct RuntimeLoad {
     pub idle: u64,
     /// Workers that wait for a sandbox because the host runs its maximum.
     pub waiting: u64,
+}
+
+/// Another host that runs attempts for this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunnerHost {
+    /// The address at which other hosts reach it, or that from which it has connected.
+    pub address: String,
+    /// The version of its program.
+    pub version: String,
+    /// Most attempts that it runs at one time.
+    pub sandboxes: u64,
+    /// Most memory of its sandboxes together, in bytes.
+    pub memory_bytes: u64,
+    /// Its cores.
+    pub cores: u64,
+    /// Attempts that it runs now.
+    pub running: u64,
+    /// When it has connected.
+    pub since: Timestamp,
 }
 
 /// One attempt at one job.
@@ -293,6 +318,8 @@ pub enum AttemptEnd {
     DeadlineReached,
     /// The attempt was asked to stop, and stopped.
     Stopped,
+    /// The host that ran the attempt has ended or cannot be reached any more.
+    HostLost,
 }
 
 /// The usage of an attempt.

@@ -108,6 +108,10 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Returns a running job to the queue; neither a crash nor a retry is counted.
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
+    /// Ends the attempt of a host that was lost: the job waits again and a retry is counted, or it is FAILED
+    /// when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts.
+    async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError>;
+
     /// Cancels a waiting or running job; a job that has ended keeps its status, which is returned.
     async fn cancel(
         &self,

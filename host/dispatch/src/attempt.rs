@@ -105,6 +105,7 @@ pub(crate) async fn run(
         AttemptEnd::DeadlineReached if is_ttl_first => Ending::Unwanted,
         AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut),
         AttemptEnd::Stopped => release(shared, lease).await,
+        AttemptEnd::HostLost => host_lost(shared, lease).await,
     };
     let output_bytes = match &ending {
         Ending::Result(Outcome::Completed(output), _) => output.len(),
@@ -173,6 +174,19 @@ async fn release(shared: &Shared, lease: Lease) -> Ending {
             Ending::WaitsAgain
         }
     }
+}
+
+/// Ends an attempt whose host is lost. Nothing is billed, as after the end of this host.
+async fn host_lost(shared: &Shared, lease: Lease) -> Ending {
+    match shared.store.host_lost(lease).await {
+        Ok(Fenced::Applied) => {
+            warn!(job.id = %lease.job, "the host that ran job `{}` is lost", lease.job)
+        }
+        // Deleted or cancelled meanwhile, or this host is ending.
+        Ok(Fenced::Stale) | Err(StoreError::Closed) => {}
+        Err(error) => warn!(job.id = %lease.job, %error, "job cannot be queued again: {error}"),
+    }
+    Ending::WaitsAgain
 }
 
 /// Waits for the attempt's end. Meanwhile passes progress on, and stops the attempt when its job
@@ -255,6 +269,7 @@ fn log_end(endpoint: &EndpointId, number: u32, lease: Lease, report: &AttemptRep
         AttemptEnd::Failed { .. } => "failed",
         AttemptEnd::DeadlineReached => "ran out of time",
         AttemptEnd::Stopped => "was stopped",
+        AttemptEnd::HostLost => "lost its host",
     };
     debug!(
         job.id = %lease.job,

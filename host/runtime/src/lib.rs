@@ -27,8 +27,6 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_fns;
-mod permits;
-mod round_robin;
 mod sandbox;
 mod swap;
 

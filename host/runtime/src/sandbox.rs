@@ -44,8 +44,8 @@ use crate::disk::{Disks, Files, Wiping};
 use crate::egress::Egress;
 use crate::engine::{Engines, Pool};
 use crate::files::blocking;
-use crate::permits::{Permit, Permits};
 use crate::swap::SwapWatch;
+use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// The settings of a sandbox.
 #[derive(Debug)]

@@ -36,8 +36,8 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 use self::client::{
-    billing, console, endpoints, handlers, health, job, jobs, keys, logs, registry_auths, requests,
-    secrets, stream, submit, templates, timeline, volumes,
+    billing, cluster, console, endpoints, handlers, health, job, jobs, keys, logs, registry_auths,
+    requests, secrets, stream, submit, templates, timeline, volumes,
 };
 use crate::compilers::COMPILE_COMMAND;
 
@@ -92,6 +92,7 @@ enum Command {
     Billing(Box<billing::BillingArgs>),
     Volumes(volumes::VolumesArgs),
     Secrets(secrets::SecretsArgs),
+    Cluster(cluster::ClusterArgs),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
     Check(check::CheckArgs),
@@ -149,6 +150,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Billing(args) => block_on(billing::billing(*args)),
         Command::Volumes(args) => block_on(volumes::volumes(args)),
         Command::Secrets(args) => block_on(secrets::secrets(args)),
+        Command::Cluster(args) => block_on(cluster::cluster(args)),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
         Command::Check(args) => check::check(&args),
@@ -197,6 +199,7 @@ mod tests {
             "submit a --input @f.json --wait --wait-timeout-ms 5",
             "submit a --input @f.json --wait --timeout-ms 5",
             "status a j",
+            "cluster status --json",
             "timeline a j --json",
             "stream a j --from 3",
             "cancel a j --url http://h:1",

@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 /// Interval of the measurements: a disk that is filled with 1 GB/s loses a quarter of the usual
@@ -38,7 +39,7 @@ const USUAL_PARTS: u64 = 50;
 const LARGEST_PARTS: u64 = 10;
 
 /// The disk of one data directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Disk {
     dir: PathBuf,
     /// Bytes that should stay free; `None`: by the size of the disk.
@@ -77,13 +78,14 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Continues to measure while the gauge is used elsewhere. Calls `on_room` when waiting jobs
+    /// Continues to measure while the gauge is used elsewhere, until `until` fires. Calls `on_room` when waiting jobs
     /// may start again, and `on_tight` after each measurement of a disk that is nearly full.
     ///
     /// # Errors
     /// When no thread can be started.
     pub(crate) fn watch(
         self,
+        until: CancellationToken,
         on_room: impl Fn() + Send + 'static,
         on_tight: impl Fn() + Send + 'static,
     ) -> anyhow::Result<()> {
@@ -92,6 +94,9 @@ impl Disk {
         let run = move || {
             let mut before = Seen::default();
             while let Some(disk_space) = Weak::upgrade(&disk_space) {
+                if until.is_cancelled() {
+                    return;
+                }
                 let disk = Self { dir: dir.clone(), reserve_bytes, disk_space };
                 let now = Seen::of(disk.look(), &disk.disk_space);
                 now.report(&before, &disk.disk_space);

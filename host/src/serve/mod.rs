@@ -24,6 +24,7 @@ mod owned_store;
 mod parts;
 mod ready;
 mod response_budget;
+mod sandbox;
 mod settings;
 mod stop;
 mod telemetry;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures::future::LocalBoxFuture;
+use gristmill_cluster::{Runners, RunnersSettings};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::job::event_notice::JobListener;
@@ -50,13 +52,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::clock::HostClock;
+use self::cluster::stand_by::StandbyParts;
 use self::disk::Disk;
 use self::guest_runtimes::GuestRuntimes;
 use self::listeners::{Bounds, Listeners, Running};
 pub use self::manual_clock::ManualClockStart;
 use self::owned_store::{Cluster, OwnedStore, Surroundings};
-use self::parts::{Connected, Foundation};
+use self::parts::{Connected, Foundation, Shared};
 use self::response_budget::ResponseBudget;
+use self::sandbox::SandboxParts;
 pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
 use self::stop::{StopSignals, Stopping};
 use self::traces::Traces;
@@ -166,22 +170,38 @@ async fn serve(
         disk_space: disk_space.clone(),
         failed,
     };
-    let opened = OwnedStore::open(settings, listeners, &bounds, around, &mut stop_signals).await?;
+    let sandbox_parts = SandboxParts {
+        settings,
+        guests,
+        is_watched,
+        tenancy: tenancy.clone(),
+        disk_space: disk_space.clone(),
+        addresses: sandbox::address_policy(settings),
+        tracer: traces.tracer().clone(),
+    };
+    let standby = StandbyParts { bounds: &bounds, sandbox: &sandbox_parts, disk: &disk };
+    let opened = OwnedStore::open(settings, listeners, around, standby, &mut stop_signals).await?;
     let Some(opened) = opened else { return Ok(()) };
     let OwnedStore { store, recovery, cluster, fronts, serving, took_over_at } = opened;
     let catalog = open_catalog(settings, &store, &clock, tenancy, disk_space.clone()).await?;
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
+    let runners = Runners::new(RunnersSettings { catalog: catalog.clone(), clock: clock.clone() });
+    let shared = cluster.as_ref().map(|cluster| Shared {
+        sandbox: cluster.sandbox.clone(),
+        depot: cluster.depot.clone(),
+        runners: runners.clone(),
+    });
     let foundation = Foundation {
         settings,
-        guests,
-        is_watched,
+        sandbox_parts,
         clock,
         signals,
         disk,
         disk_space,
         store: store.clone(),
         catalog,
-        depot: cluster.as_ref().map(|cluster| cluster.depot.clone()),
+        shared,
+        cluster_address: listens_on.hosts.map(|address| address.to_string()),
         prices,
         tracer: traces.tracer().clone(),
         certificate,
@@ -214,7 +234,7 @@ async fn serve(
     // Until the process ends, since it keeps the data directory.
     let _cache_dir = cluster.map(|cluster| {
         let idle_wait = settings.connections().idle_wait;
-        cluster.accept(hosts, &fronts, idle_wait, response_budget)
+        cluster.accept(hosts, &fronts, idle_wait, response_budget, runners)
     });
     let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use gristmill_cluster::Runners;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::depot::Depot;
 use gristmill_core::job::signals::Signals;
@@ -25,9 +26,10 @@ use tracing::error;
 use super::clock::{HostClock, open_in_time};
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
-use super::cluster::stand_by::StandingBy;
+use super::cluster::host_sandbox::HostSandbox;
+use super::cluster::stand_by::{StandbyParts, StandingBy};
 use super::cluster::{Joined, hosts};
-use super::listeners::{Bounds, Fronts, Listeners, Serving};
+use super::listeners::{Fronts, Listeners, Serving};
 use super::response_budget::ResponseBudget;
 use super::settings::{Database, ServeSettings};
 use super::stop::StopSignals;
@@ -48,6 +50,7 @@ pub(super) struct OwnedStore {
 /// What a host with a database has besides the store.
 pub(super) struct Cluster {
     pub(super) depot: Arc<dyn Depot>,
+    pub(super) sandbox: Arc<HostSandbox>,
     active_state: ActiveState,
     membership: Membership,
     cache_dir: CacheDir,
@@ -74,8 +77,8 @@ impl OwnedStore {
     pub(super) async fn open(
         settings: &ServeSettings,
         listeners: Listeners,
-        bounds: &Bounds,
         around: Surroundings,
+        standby: StandbyParts<'_>,
         stop_signals: &mut StopSignals,
     ) -> anyhow::Result<Option<Self>> {
         match &settings.database {
@@ -84,7 +87,8 @@ impl OwnedStore {
                 () = stop_signals.next() => Ok(None),
             },
             Some(database) => {
-                Self::of_database(settings, database, listeners, bounds, around, stop_signals).await
+                Self::of_database(settings, database, listeners, around, standby, stop_signals)
+                    .await
             }
         }
     }
@@ -118,8 +122,8 @@ impl OwnedStore {
         settings: &ServeSettings,
         database: &Database,
         listeners: Listeners,
-        bounds: &Bounds,
         around: Surroundings,
+        standby: StandbyParts<'_>,
         stop_signals: &mut StopSignals,
     ) -> anyhow::Result<Option<Self>> {
         let clock_jump_max_ms = around.guard.as_ref().map(|guard| guard.jump_max_ms());
@@ -131,7 +135,7 @@ impl OwnedStore {
                 Store::take_over(candidate, vacancy, at, clock, signals, store_settings.clone())
             };
         let (standing_by, candidate) = tokio::select! {
-            begun = StandingBy::begin(settings, database, listeners, bounds) => begun?,
+            begun = StandingBy::begin(settings, database, listeners, standby) => begun?,
             () = stop_signals.next() => return Ok(None),
         };
         let joined = tokio::select! {
@@ -146,12 +150,13 @@ impl OwnedStore {
             return Ok(None);
         };
         let membership = standing_by.membership(taken.session);
-        let StandingBy { fronts, running, cache_dir, .. } = standing_by;
+        // Its attempts end with the connection to the former active host.
+        let StandingBy { fronts, running, cache_dir, sandbox, .. } = standing_by;
         let TakenOver { store, recovery, depot, active_state, .. } = taken;
         Ok(Some(Self {
             store: Arc::new(store),
             recovery,
-            cluster: Some(Cluster { depot, active_state, membership, cache_dir }),
+            cluster: Some(Cluster { depot, sandbox, active_state, membership, cache_dir }),
             fronts,
             serving: Serving::Running(running),
             took_over_at: began,
@@ -165,7 +170,7 @@ impl Cluster {
         Gate::new(self.active_state.clone())
     }
 
-    /// Accepts calls that other hosts forward, until the process ends, so that they see it stop. The data
+    /// Accepts other hosts, for the calls that they forward and for their sandboxes, until the process ends, so that they see it stop. The data
     /// directory is this process's until the answer is dropped.
     pub(super) fn accept(
         self,
@@ -173,11 +178,12 @@ impl Cluster {
         fronts: &Fronts,
         idle_wait: Duration,
         response_budget: Arc<ResponseBudget>,
+        runners: Arc<Runners>,
     ) -> CacheDir {
         if let Some(listener) = listener {
             let never = CancellationToken::new();
             let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
-            tokio::spawn(hosts::serve(listener, self.membership, server));
+            tokio::spawn(hosts::serve(listener, self.membership, server, runners));
         }
         self.cache_dir
     }

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use gristmill_api::{ApiState, CertificateExpiry, Services};
+use gristmill_api::{ApiState, CertificateExpiry, HostFacts, Services};
+use gristmill_cluster::{ClusterRuntime, Runners};
 use gristmill_control::{Access, Control};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::Catalog;
@@ -15,7 +16,7 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::signals::Signals;
 use gristmill_core::logs::Logs;
-use gristmill_core::runtime::Runtime as _;
+use gristmill_core::runtime::Runtime;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
@@ -24,17 +25,18 @@ use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, HttpSender, Parts
 use gristmill_egress::AddressPolicy;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
-use gristmill_runtime::{Sandbox, SandboxSettings};
+use gristmill_runtime::Sandbox;
 use gristmill_store::Store;
-use tracing::warn;
+use tokio_util::sync::CancellationToken;
 
 use super::backup::HostBackup;
 use super::charts_file::ChartsFile;
+use super::cluster::host_sandbox::HostSandbox;
 use super::disk::Disk;
 use super::guest_runtimes::GuestRuntimes;
-use super::settings::{Brand, ServeSettings, Within};
-use super::{handler_logs, memory};
-use crate::compilers;
+use super::handler_logs;
+use super::sandbox::SandboxParts;
+use super::settings::{Brand, ServeSettings};
 
 /// The default brand, since the Rust SDK of this service requires the field with this name.
 const DEFAULT_BRAND: &str = "Runpod";
@@ -45,20 +47,27 @@ const LOADED_AHEAD_MAX: usize = 64;
 /// What the parts are made from.
 pub(super) struct Foundation<'a> {
     pub(super) settings: &'a ServeSettings,
-    pub(super) guests: &'a GuestRuntimes,
-    /// Whether a developer watches the jobs, with the stacks of handlers that trap.
-    pub(super) is_watched: bool,
+    pub(super) sandbox_parts: SandboxParts<'a>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) signals: Arc<Signals>,
     pub(super) disk: Disk,
     pub(super) disk_space: Arc<DiskSpaceGauge>,
     pub(super) store: Arc<Store>,
     pub(super) catalog: Arc<Catalog>,
-    /// The components of all hosts of a database.
-    pub(super) depot: Option<Arc<dyn Depot>>,
+    /// Of a host with a database.
+    pub(super) shared: Option<Shared>,
+    pub(super) cluster_address: Option<String>,
     pub(super) prices: Prices,
     pub(super) tracer: Tracer,
     pub(super) certificate: CertificateExpiry,
+}
+
+/// The parts of a host with a database that it has with other hosts.
+pub(super) struct Shared {
+    pub(super) sandbox: Arc<HostSandbox>,
+    pub(super) depot: Arc<dyn Depot>,
+    /// The other hosts that run attempts.
+    pub(super) runners: Arc<Runners>,
 }
 
 /// The parts, running.
@@ -78,19 +87,23 @@ impl Foundation<'_> {
     /// # Errors
     /// The reason why the host cannot start, in one sentence.
     pub(super) async fn connect(self) -> anyhow::Result<Connected> {
-        let addresses = address_policy(self.settings);
-        let sandbox = self.sandbox(addresses.clone()).await?;
+        let addresses = self.sandbox_parts.addresses.clone();
+        let sandbox = self.sandbox().await?;
+        let runtime: Arc<dyn Runtime> = match &self.shared {
+            Some(shared) => Arc::new(ClusterRuntime::new(sandbox.clone(), shared.runners.clone())),
+            None => sandbox.clone(),
+        };
         let Self { settings, store, catalog, signals, clock, tracer, disk_space, .. } = &self;
         let (logs, log_writer) = handler_logs::open(settings, catalog, disk_space.clone())?;
         let dispatcher = Dispatcher::start(Parts {
             store: store.clone(),
             catalog: catalog.clone(),
-            runtime: sandbox.clone(),
+            runtime: runtime.clone(),
             signals: signals.clone(),
             clock: clock.clone(),
             logs: logs.clone(),
             tracer: tracer.clone(),
-            guests: self.guests.normal.handle().clone(),
+            guests: self.sandbox_parts.guests.normal.handle().clone(),
         });
         let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
         let sender = Arc::new(HttpSender::new(webhook_allow, addresses.clone()));
@@ -109,7 +122,7 @@ impl Foundation<'_> {
             settings.strictness(),
             catalog.input_checks().clone(),
         ));
-        let control = self.control(&sandbox, &dispatcher, logs, addresses);
+        let control = self.control(&sandbox, runtime, &dispatcher, logs, addresses);
         control.job_actions.resume().await?;
         let charts =
             ChartsFile::open(control.charts.clone(), &settings.data_dir, disk_space.clone());
@@ -122,7 +135,7 @@ impl Foundation<'_> {
             secrets: store.clone(),
             receivers: sender,
             tracer: tracer.clone(),
-            facts: settings.facts(),
+            facts: HostFacts { cluster_address: self.cluster_address.clone(), ..settings.facts() },
             certificate: self.certificate.clone(),
         };
         let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
@@ -131,27 +144,14 @@ impl Foundation<'_> {
         Ok(Connected { sandbox, dispatcher, deliverer, jobs, charts, log_writer, api })
     }
 
-    /// The sandbox, with the volumes of earlier processes. Compiles run in child processes of this same program.
-    async fn sandbox(&self, addresses: AddressPolicy) -> anyhow::Result<Arc<Sandbox>> {
-        let Self { settings, catalog, guests, .. } = self;
-        let compiler =
-            if self.is_watched { compilers::for_developer()? } else { compilers::for_host()? };
-        let sandbox_settings = SandboxSettings {
-            running_jobs_max: settings.max_running_jobs.as_u32(),
-            memory_bytes_max: settings
-                .max_sandbox_memory_mib
-                .map_or_else(memory::default_budget, Within::mib_as_bytes),
-            low_priority_threads: Some(guests.low_priority.handle().clone()),
-            private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
-            explains_traps: self.is_watched,
-            tenancy: catalog.tenancy(),
-            disk_space: self.disk_space.clone(),
-            addresses,
-            tracer: self.tracer.clone(),
-            depot: self.depot.clone(),
-            ..SandboxSettings::new(settings.data_dir.clone(), compiler)
+    /// The sandbox, with the volumes of earlier processes.
+    async fn sandbox(&self) -> anyhow::Result<Arc<Sandbox>> {
+        let Self { catalog, sandbox_parts, shared, .. } = self;
+        let guests = sandbox_parts.guests;
+        let sandbox = match shared {
+            Some(Shared { sandbox, depot, .. }) => sandbox.owned(catalog.clone(), depot.clone())?,
+            None => Arc::new(Sandbox::open(sandbox_parts.settings(None)?, catalog.clone())?),
         };
-        let sandbox = Arc::new(Sandbox::open(sandbox_settings, catalog.clone())?);
         let view = catalog.view();
         sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
         sandbox.sweep_depot().await.context("cannot remove components that nothing names")?;
@@ -164,6 +164,7 @@ impl Foundation<'_> {
     fn control(
         &self,
         sandbox: &Arc<Sandbox>,
+        runtime: Arc<dyn Runtime>,
         dispatcher: &Arc<Dispatcher>,
         logs: Arc<Logs>,
         addresses: AddressPolicy,
@@ -181,7 +182,7 @@ impl Foundation<'_> {
             workers: dispatcher.clone(),
             components: sandbox.clone(),
             registries: Arc::new(Fetcher::new(registry_hosts, addresses, sandbox.clone())),
-            runtime: sandbox.clone(),
+            runtime,
             volumes: sandbox.clone(),
             store: store.clone(),
             actions: store.clone(),
@@ -206,23 +207,10 @@ impl Foundation<'_> {
                 store.give_back_space();
             }
         };
-        self.disk.watch(start_waiting_jobs(&self.catalog, dispatcher), on_tight)
+        let until = CancellationToken::new();
+        self.disk.watch(until, start_waiting_jobs(&self.catalog, dispatcher), on_tight)
     }
 }
-/// The addresses that requests to public hosts may reach.
-fn address_policy(settings: &ServeSettings) -> AddressPolicy {
-    let addresses = AddressPolicy::new(&settings.egress_deny);
-    if let Err(error) = addresses.look() {
-        warn!(
-            %error,
-            "cannot list this host's network interfaces: {error}; webhooks, images and handlers' \
-             requests to public addresses are refused until that is permitted (systemd: add \
-             AF_NETLINK to RestrictAddressFamilies=)"
-        );
-    }
-    addresses
-}
-
 /// Makes the workers of all endpoints check their queues once the disk has room, since they start
 /// no jobs while it is full.
 fn start_waiting_jobs(

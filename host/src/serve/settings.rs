@@ -375,7 +375,7 @@ impl ServeSettings {
         ];
         let settings = all.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
         let sandboxes_max = u64::from(self.max_running_jobs.as_u32());
-        HostFacts { sandboxes_max, settings: settings.collect() }
+        HostFacts { sandboxes_max, cluster_address: None, settings: settings.collect() }
     }
 
     /// These settings, unless the command line or the environment has others.

@@ -18,13 +18,13 @@ use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobAct
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::job::record::{
-    Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR,
+    Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR, host_lost_error,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::job::signals::ReadyListener;
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::job::tags::{Tag, Tags};
-use gristmill_core::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};
@@ -42,6 +42,7 @@ contract!(
     a_job_is_cancelled_wherever_it_is,
     either_cancel_or_finish_wins_and_both_callers_see_it,
     a_released_job_keeps_its_place_and_its_count,
+    a_job_that_loses_its_host_runs_again_a_bounded_number_of_times,
     a_retry_clears_the_result_and_queues_at_the_end,
     only_failed_and_timed_out_jobs_can_be_retried,
     the_ttl_covers_waiting_and_running,
@@ -289,6 +290,35 @@ async fn a_released_job_keeps_its_place_and_its_count(t: Fixture) {
     let again = t.claim("a").await;
     assert_eq!((again.lease.job, again.attempt), (first, 2));
     assert_eq!(t.store.counts(&endpoint("a")).await.unwrap().retried, 0);
+}
+
+async fn a_job_that_loses_its_host_runs_again_a_bounded_number_of_times(t: Fixture) {
+    let webhook = Some("https://example.com/".to_owned());
+    let first = t.submit_job(NewJob { webhook, ..job("a") }).await;
+    let _second = t.submit("a").await;
+    for crash in 1..=CRASHES_MAX {
+        let claimed = t.claim("a").await;
+        assert_eq!(claimed.lease.job, first, "it keeps its position");
+        let _ = t.store.append_chunks(claimed.lease, vec![chunk("1")]).await.unwrap();
+        assert_eq!(t.store.host_lost(claimed.lease).await, Ok(Fenced::Applied));
+        assert_eq!(t.store.host_lost(claimed.lease).await, Ok(Fenced::Stale));
+        t.store.flush().await.unwrap();
+        let record = t.record("a", first).await.unwrap();
+        if crash < CRASHES_MAX {
+            let expected = (JobStatus::InQueue, u32::from(crash), 0);
+            assert_eq!((record.status, record.retries, record.chunk_count), expected);
+        } else {
+            let error = record.error.as_deref().unwrap();
+            assert_eq!((record.status, error), (JobStatus::Failed, &*host_lost_error()));
+        }
+    }
+    assert_eq!(t.store.stats().waiting_webhooks, 1, "that of the failure");
+    // A retry by a client begins to count anew.
+    assert_eq!(t.store.retry(&endpoint("a"), first, None).await, Ok(RetryAnswer::Queued));
+    assert_ne!(t.claim("a").await.lease.job, first);
+    let again = t.claim("a").await.lease;
+    assert_eq!(t.store.host_lost(again).await, Ok(Fenced::Applied));
+    assert_eq!(t.record("a", first).await.unwrap().status, JobStatus::InQueue);
 }
 
 async fn a_retry_clears_the_result_and_queues_at_the_end(t: Fixture) {

@@ -70,6 +70,9 @@ enum Op {
     Release {
         lease: usize,
     },
+    LoseHost {
+        lease: usize,
+    },
     Cancel {
         job: usize,
         endpoint: usize,
@@ -136,7 +139,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (lease.clone(), endpoint.clone(), 0..TEMPLATES.len(), 0..5_000_u64).prop_map(
             |(lease, endpoint, template, wall_ms)| Op::Bill { lease, endpoint, template, wall_ms }
         ),
-        2 => lease.prop_map(|lease| Op::Release { lease }),
+        2 => lease.clone().prop_map(|lease| Op::Release { lease }),
+        3 => lease.prop_map(|lease| Op::LoseHost { lease }),
         2 => (job.clone(), endpoint.clone())
             .prop_map(|(job, endpoint)| Op::Cancel { job, endpoint }),
         4 => job.clone().prop_map(|job| Op::Retry { job }),
@@ -412,6 +416,10 @@ impl Pair {
             Op::Release { lease } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };
                 format!("{:?}", store.release(lease).await)
+            }
+            Op::LoseHost { lease } => {
+                let Some(lease) = lease_at(lease) else { return String::new() };
+                format!("{:?}", store.host_lost(lease).await)
             }
             Op::Cancel { job, endpoint } => {
                 let Some((_, id)) = job_at(job) else { return String::new() };

@@ -1,5 +1,5 @@
-//! Several hosts on one PostgreSQL database: one has the jobs, the others forward calls to it, and one
-//! of them becomes active when it ends.
+//! Several hosts on one PostgreSQL database: one has the queue, the others run jobs for it and forward calls to
+//! it, and one of them becomes active when it ends.
 //!
 //! Each test drives the real binary on a real server. Without PostgreSQL, `GRISTMILL_WITHOUT_POSTGRES=1`
 //! skips them.
@@ -21,6 +21,7 @@ mod outage;
 #[path = "../../../host/store/tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the store's tests use all of it")]
 mod postgres;
+mod runners;
 mod standby;
 mod takeover;
 mod tcp;

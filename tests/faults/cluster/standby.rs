@@ -141,7 +141,11 @@ async fn forwarded_calls_end_before_a_host_that_stands_by() {
     assert_eq!(answer["output"], json!({ "slept": 3_000, "echo": 7 }), "{answer}");
     let status = tokio::task::block_in_place(|| two.wait(PATIENCE));
     assert_eq!(status.code(), Some(0), "{}", two.log());
-    assert!(two.log().contains("every forwarded call had ended"), "{}", two.log());
+    assert!(
+        two.log().contains("every forwarded call and every running job had ended"),
+        "{}",
+        two.log()
+    );
     assert_eq!(one.client().get("/readyz").await.status, 200);
 }
 

@@ -6,18 +6,15 @@ use std::fs;
 use gristmill_tests::{Client, TestHost, guests, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
+use wasm_encoder::{CustomSection, Section as _};
 
 const SECTION: &str = "gristmill:input-schema";
 
 /// The component with this text as its input schema.
 fn with_schema(component: &[u8], schema: &str) -> Vec<u8> {
-    let leb128 = |number: usize| -> Vec<u8> {
-        let low = |shift: usize| u8::try_from((number >> shift) & 0x7f).unwrap();
-        vec![low(0) | 0x80, low(7) | 0x80, low(14)]
-    };
-    let name = u8::try_from(SECTION.len()).unwrap();
-    let content = [&[name], SECTION.as_bytes(), schema.as_bytes()].concat();
-    [component, &[0], &leb128(content.len()), &content].concat()
+    let mut bytes = component.to_vec();
+    CustomSection { name: SECTION.into(), data: schema.as_bytes().into() }.append_to(&mut bytes);
+    bytes
 }
 
 /// The playground, with a schema of its operation `echo`.

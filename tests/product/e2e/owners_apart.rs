@@ -34,8 +34,8 @@ enum Access {
 /// declares how it separates owners.
 fn access(operation: &str) -> Access {
     match operation.trim_start_matches("Sdk") {
-        "Backup" | "RotateSecretsKey" | "GetMetrics" | "GetSystem" | "ListKeys" | "CreateKey"
-        | "RevokeKey" => Access::Operator,
+        "Backup" | "RotateSecretsKey" | "GetMetrics" | "GetSystem" | "GetCluster" | "ListKeys"
+        | "CreateKey" | "RevokeKey" => Access::Operator,
         "ListTemplates"
         | "ListEndpoints"
         | "ListHandlers"

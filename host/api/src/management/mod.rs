@@ -10,6 +10,7 @@ mod page;
 
 pub(crate) mod backup;
 pub(crate) mod billing;
+pub(crate) mod cluster;
 pub(crate) mod endpoints;
 pub(crate) mod events;
 pub(crate) mod handlers;

@@ -18,6 +18,8 @@ pub(crate) async fn get(
     Caller { state, .. }: Caller<ReadMetrics>,
 ) -> Result<Json<System>, ApiError> {
     let (counters, facts) = (state.control.host.counters(), state.facts.clone());
+    let runners = state.control.host.runners();
+    let elsewhere: u64 = runners.iter().map(|host| host.sandboxes).sum();
     let uptime = state.clock.elapsed().saturating_sub(state.started.elapsed);
     let backed_up = (counters.backed_up_at_ms > 0).then_some(counters.backed_up_at_ms);
     Ok(Json(System {
@@ -30,7 +32,7 @@ pub(crate) async fn get(
             running: counters.load.running,
             idle: counters.load.idle,
             waiting: counters.load.waiting,
-            max: facts.sandboxes_max,
+            max: facts.sandboxes_max + elsewhere,
         },
         disk: Disk {
             free_bytes: state.disk_space.free_bytes(),

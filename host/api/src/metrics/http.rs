@@ -13,7 +13,7 @@ use gristmill_core::metrics::instruments::{Counter, DurationTotals, Durations};
 
 /// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
 /// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 34] = [
+pub(crate) const ROUTES: [&str; 35] = [
     "run",
     "runsync",
     "status",
@@ -40,6 +40,7 @@ pub(crate) const ROUTES: [&str; 34] = [
     "events",
     "series",
     "system",
+    "cluster",
     "registry",
     "metrics",
     "livez",
@@ -54,10 +55,10 @@ pub(crate) const ROUTES: [&str; 34] = [
 const QUEUE: Range<usize> = 0..12;
 
 /// The resources of the management API in [`ROUTES`].
-const MANAGEMENT: Range<usize> = 12..26;
+const MANAGEMENT: Range<usize> = 12..27;
 
 /// The others.
-const REST: Range<usize> = 26..OTHER;
+const REST: Range<usize> = 27..OTHER;
 
 const OTHER: usize = ROUTES.len() - 1;
 
@@ -158,6 +159,7 @@ mod tests {
             ("/v1/keys/k", "keys"),
             ("/v1/events", "events"),
             ("/v1/system", "system"),
+            ("/v1/cluster", "cluster"),
             ("/v1/series", "series"),
             ("/v1", "other"),
             ("/console", "console"),

@@ -96,7 +96,8 @@ fn registry(
     disk: &DiskSpaceGauge,
     certificate_expires_at_s: u64,
 ) -> Registry {
-    let HostCounters { store, lost_log_lines, load, endpoints, backed_up_at_ms, .. } = counters;
+    let HostCounters { store, lost_log_lines, load, endpoints, hosts, backed_up_at_ms, .. } =
+        counters;
     let mut registry = Registry::with_prefix("gristmill");
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
@@ -143,6 +144,7 @@ fn registry(
         "When the TLS certificate expires, in seconds since 1970; 0 without TLS",
         certificate_expires_at_s,
     );
+    gauge("hosts", "Hosts that run jobs, this one included", *hosts);
     gauge("sandboxes_running", "Sandboxes that run a job", load.running);
     gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
     gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
@@ -247,6 +249,7 @@ mod tests {
             store,
             lost_log_lines: 2,
             load,
+            hosts: 3,
             endpoints: 4,
             compiles: DurationTotals::default(),
             backed_up_at_ms: 9_999,
@@ -284,6 +287,7 @@ mod tests {
             "gristmill_endpoints",
             "gristmill_last_backup_timestamp_seconds",
             "gristmill_certificate_expiry_timestamp_seconds",
+            "gristmill_hosts",
             "gristmill_sandboxes_running",
             "gristmill_sandboxes_idle",
             "gristmill_sandboxes_waiting",
@@ -296,6 +300,7 @@ mod tests {
                 "gristmill_endpoints 4",
                 "gristmill_last_backup_timestamp_seconds 9",
                 "gristmill_certificate_expiry_timestamp_seconds 7",
+                "gristmill_hosts 3",
                 "gristmill_sandboxes_running 5",
                 "gristmill_sandboxes_idle 6",
                 "gristmill_sandboxes_waiting 7"

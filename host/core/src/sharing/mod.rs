@@ -8,5 +8,7 @@ pub mod disk_space;
 pub mod fair_permits;
 pub mod fair_share;
 pub mod key_shares;
+pub mod permits;
 pub mod rate;
+pub mod round_robin;
 pub mod tenancy;

@@ -123,6 +123,11 @@ impl JobStore for DelayedStore {
         self.late(answer).await
     }
 
+    async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError> {
+        let answer = self.store.host_lost(lease).await;
+        self.late(answer).await
+    }
+
     async fn cancel(
         &self,
         endpoint: &EndpointId,

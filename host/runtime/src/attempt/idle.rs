@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::attempt::instance::Instance;
-use crate::permits::{Amount, Permit, Permits, Wanted};
+use gristmill_core::sharing::permits::{Amount, Permit, Permits, Wanted};
 
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);

@@ -1,6 +1,7 @@
 //! The schema of a handler's input in the custom section of its component.
 
 use gristmill_core::deploy::input_schema::{SECTION, SchemaText};
+use wasm_encoder::{CustomSection, Section as _};
 use wasmparser::{Parser, Payload};
 
 /// Reads the schema of a component. Sections of nested components and modules are not its own.
@@ -25,28 +26,12 @@ pub fn input_schema(component: &[u8]) -> Result<Option<SchemaText>, String> {
     SchemaText::parse(text).map(Some).map_err(|error| error.to_string())
 }
 
-/// The component with this schema, which replaces one that it has.
+/// The component with this schema, which replaces one that it has: the last section counts.
 pub fn with_input_schema(component: &[u8], schema: &SchemaText) -> Vec<u8> {
-    let text = schema.as_str();
-    let mut content = leb128(SECTION.len());
-    content.extend_from_slice(SECTION.as_bytes());
-    content.extend_from_slice(text.as_bytes());
-    // A custom section has the id 0. The last one counts.
-    [component, &[0], &leb128(content.len()), &content].concat()
-}
-
-/// A length as WebAssembly writes it.
-fn leb128(mut number: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    loop {
-        let low = u8::try_from(number & 0x7f).unwrap_or_default();
-        number >>= 7;
-        if number == 0 {
-            bytes.push(low);
-            return bytes;
-        }
-        bytes.push(low | 0x80);
-    }
+    let mut bytes = component.to_vec();
+    let data = schema.as_str().as_bytes().into();
+    CustomSection { name: SECTION.into(), data }.append_to(&mut bytes);
+    bytes
 }
 
 #[cfg(test)]

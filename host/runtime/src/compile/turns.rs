@@ -15,7 +15,7 @@ use gristmill_core::limits::UPLOADS_WAITING_MAX;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::round_robin::{Queue as _, RoundRobin};
+use gristmill_core::sharing::round_robin::{Queue as _, RoundRobin};
 
 /// Most components that are compiled for jobs, one after the other, while an upload waits.
 const JOBS_IN_A_ROW: u32 = 4;

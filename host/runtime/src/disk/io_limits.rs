@@ -25,7 +25,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::locks::Held;
 use super::mount::Mount;
-use crate::permits::{Permit, Permits};
+use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most file operations at one time.
 const OPERATIONS_MAX: usize = 32;

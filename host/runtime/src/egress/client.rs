@@ -15,7 +15,7 @@ use reqwest::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{EgressError, Slot};
-use crate::permits::Permits;
+use gristmill_core::sharing::permits::Permits;
 
 /// Most requests of all jobs that are open at one time; each holds a socket. Further ones wait, and
 /// while several owners have endpoints each owner has a share.

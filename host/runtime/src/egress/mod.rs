@@ -31,7 +31,7 @@ use client::without_hop_headers;
 use span::{RequestSpan, add_trace};
 pub(crate) use wasi_http::bound_heads;
 
-use crate::permits::Permit;
+use gristmill_core::sharing::permits::Permit;
 
 /// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;

@@ -29,7 +29,7 @@ async fn next(sandbox: &TestSandbox, run: &Run) -> String {
         AttemptEnd::Returned(output) => output.as_str().to_owned(),
         AttemptEnd::Failed { error, .. } => error,
         AttemptEnd::DeadlineReached => "deadline".to_owned(),
-        AttemptEnd::Stopped => "stopped".to_owned(),
+        AttemptEnd::Stopped | AttemptEnd::HostLost => "stopped".to_owned(),
     }
 }
 

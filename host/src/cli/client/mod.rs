@@ -3,6 +3,7 @@
 
 pub(super) mod advice;
 pub(super) mod billing;
+pub(super) mod cluster;
 mod connection;
 pub(super) mod console;
 mod endpoint_options;

@@ -99,7 +99,10 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
     match &report.end {
         AttemptEnd::Returned(value) if value.is_null() && usage.chunks > 0 => {}
         AttemptEnd::Returned(value) => output::result(output::one_line(value.as_str()))?,
-        AttemptEnd::Failed { .. } | AttemptEnd::DeadlineReached | AttemptEnd::Stopped => {}
+        AttemptEnd::Failed { .. }
+        | AttemptEnd::DeadlineReached
+        | AttemptEnd::Stopped
+        | AttemptEnd::HostLost => {}
     }
     output::note(summary(usage));
     match &report.end {
@@ -108,7 +111,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
         AttemptEnd::DeadlineReached => {
             bail!("the job is TIMED_OUT: {TIMED_OUT_ERROR} after {} ms", timeout.as_millis())
         }
-        AttemptEnd::Stopped => bail!("interrupted"),
+        AttemptEnd::Stopped | AttemptEnd::HostLost => bail!("interrupted"),
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
             let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
             (JobStatus::TimedOut, None, Some(error))
         }
-        AttemptEnd::Stopped => return None,
+        AttemptEnd::Stopped | AttemptEnd::HostLost => return None,
     };
     let local = ObservedLocally {
         fuel: usage.fuel,

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::handshake::Membership;
+use super::handshake::{Membership, Purpose};
 
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
@@ -46,7 +46,7 @@ const OF_CONNECTION: [HeaderName; 6] = [
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// Longest time to connect.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The reason for a standby's probes.
 pub(crate) const STANDS_BY: &str = "the host stands by: another host is active";
@@ -123,6 +123,14 @@ impl Standby {
                 Target::Host(Arc::new(Host { active, client, replaced }))
             }
         };
+    }
+
+    /// The host that is active, as far as this one knows.
+    pub(crate) fn active(&self) -> Option<ActiveHost> {
+        match &*self.target.read() {
+            Target::Host(host) => Some(host.active),
+            Target::NoHost | Target::Unreachable => None,
+        }
     }
 
     /// Forwards no more calls; those in progress continue.
@@ -261,7 +269,7 @@ impl tower::Service<Uri> for Connector {
         let connect = async move {
             let mut stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            membership.call(&mut stream).await?;
+            membership.call(&mut stream, Purpose::Calls).await?;
             Ok(TokioIo::new(stream))
         };
         Box::pin(async { timeout(CONNECT_TIME_MAX, connect).await? })

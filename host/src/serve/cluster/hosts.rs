@@ -1,4 +1,4 @@
-//! The listener of the active host, for hosts that stand by.
+//! The listener of the active host, for hosts that stand by: they forward calls, and run attempts.
 //!
 //! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a stranger to show that it is no
 //! host.
@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use gristmill_api::PeerAddress;
+use gristmill_cluster::Runners;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::handshake::Membership;
+use super::handshake::{Membership, Purpose};
 use crate::serve::connection::Server;
 use crate::serve::listener::{ACCEPT_PAUSE, accept};
 
@@ -39,8 +40,13 @@ pub(crate) async fn bind(at: SocketAddr) -> anyhow::Result<(TcpListener, SocketA
     Ok((listener, address))
 }
 
-/// Serves the calls that other hosts forward, until the process ends.
-pub(crate) async fn serve(listener: TcpListener, membership: Membership, server: Arc<Server>) {
+/// Serves the calls that other hosts forward, and uses their sandboxes, until the process ends.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    membership: Membership,
+    server: Arc<Server>,
+    runners: Arc<Runners>,
+) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let (mut stream, peer, slot) = match accept(&listener, &slots).await {
@@ -51,10 +57,11 @@ pub(crate) async fn serve(listener: TcpListener, membership: Membership, server:
                 continue;
             }
         };
-        let (membership, server) = (membership.clone(), server.clone());
+        let (membership, server, runners) = (membership.clone(), server.clone(), runners.clone());
         tokio::spawn(async move {
             match timeout(HANDSHAKE_WAIT, membership.accept(&mut stream)).await {
-                Ok(Ok(())) => {
+                Ok(Ok(Purpose::Attempts)) => runners.serve(stream, peer).await,
+                Ok(Ok(Purpose::Calls)) => {
                     let (peer, replaced) = (PeerAddress(peer.ip()), CancellationToken::new());
                     server.serve(stream, peer, Arc::default(), replaced).await;
                 }

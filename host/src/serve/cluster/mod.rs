@@ -1,5 +1,6 @@
 //! Hosts that share a database. One of them is *active*, and has the jobs; the others are *standbys*: they
-//! [forward] the calls of their clients to it, and one of them becomes active when it has ended.
+//! [forward] the calls of their clients to it, [run](runner) attempts for it, and one of them becomes active when it
+//! has ended.
 //!
 //! The database decides which one is active ([`gristmill_store::Candidate`]); nothing here does. A host that was replaced
 //! ends: everything above the store has memory that must not be believed any more, and a new
@@ -8,7 +9,9 @@
 pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod handshake;
+pub(crate) mod host_sandbox;
 pub(crate) mod hosts;
+pub(crate) mod runner;
 pub(crate) mod stand_by;
 
 use std::path::Path;

@@ -1,22 +1,41 @@
-//! A host with a database before it is active: it accepts connections, and forwards their calls.
+//! A host with a database before it is active: it accepts connections, forwards their calls, and runs attempts for
+//! the active host.
 //!
-//! **Its end.** After SIGTERM it accepts no more connections and calls, and forwarded calls in progress
-//! end within the drain limit; a call that takes longer is cut off, and its job continues on the active
-//! host.
+//! **Its end.** After SIGTERM it accepts no more connections, calls and attempts, and those in progress end within
+//! the drain limit. A call that takes longer is cut off, and its job continues on the active host; an attempt that
+//! takes longer is stopped, and its job waits again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
+use gristmill_cluster::Runner;
 use gristmill_store::{ActiveHost, CacheDir, Candidate, NotTaken, TakenOver, Vacancy};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use super::forward::Standby;
 use super::handshake::Membership;
-use super::{Joined, connect, join, standby};
+use super::host_sandbox::HostSandbox;
+use super::{Joined, connect, join, runner, standby};
+use crate::serve::disk::Disk;
 use crate::serve::listeners::{Addresses, Bounds, Fronts, Listeners, Running};
 use crate::serve::ready;
+use crate::serve::sandbox::SandboxParts;
 use crate::serve::settings::{Database, ServeSettings};
+
+/// Time in which attempts that are stopped report their ends.
+const LAST_REPORTS: Duration = Duration::from_secs(3);
+
+/// What a host needs to stand by.
+#[derive(Clone, Copy)]
+pub(crate) struct StandbyParts<'a> {
+    pub(crate) bounds: &'a Bounds,
+    pub(crate) sandbox: &'a SandboxParts<'a>,
+    pub(crate) disk: &'a Disk,
+}
 
 /// A host that accepts connections and does not have the jobs.
 pub(crate) struct StandingBy<'a> {
@@ -28,7 +47,13 @@ pub(crate) struct StandingBy<'a> {
     pub(crate) running: Running,
     /// Keeps the data directory to this process.
     pub(crate) cache_dir: CacheDir,
+    pub(crate) sandbox: Arc<HostSandbox>,
+    runner: Arc<Runner>,
+    /// The connections of the runner.
+    running_attempts: AbortOnDropHandle<()>,
     stop: CancellationToken,
+    /// Ends the measurements of the disk: the active host has its own.
+    _disk_watch: DropGuard,
 }
 
 impl<'a> StandingBy<'a> {
@@ -40,17 +65,35 @@ impl<'a> StandingBy<'a> {
         settings: &'a ServeSettings,
         database: &'a Database,
         listeners: Listeners,
-        bounds: &Bounds,
+        StandbyParts { bounds, sandbox: sandbox_parts, disk }: StandbyParts<'_>,
     ) -> anyhow::Result<(Self, Candidate)> {
         let cache_dir = CacheDir::lock(&settings.data_dir)?;
+        let disk_watch = CancellationToken::new();
+        disk.clone().watch(disk_watch.clone(), || {}, || {})?;
         let candidate = connect(database.url(), &settings.key_file()).await?;
         let standby = Arc::new(standby(&candidate));
         let fronts = Fronts::new(Some(standby.clone()));
         let addresses = listeners.addresses();
         let running = listeners.serve(&fronts, bounds.clone());
         let stop = bounds.stop.clone();
-        let begun =
-            Self { settings, database, standby, addresses, fronts, running, cache_dir, stop };
+        let depot = candidate.depot().context("cannot start the thread of the database")?;
+        let sandbox = HostSandbox::new(sandbox_parts.settings(None)?, depot);
+        let runner = runner::open(sandbox_parts, addresses, sandbox.clone());
+        let running_attempts = runner::run(runner.clone(), standby.clone(), stop.clone());
+        let begun = Self {
+            settings,
+            database,
+            standby,
+            addresses,
+            fronts,
+            running,
+            cache_dir,
+            sandbox,
+            runner,
+            running_attempts: AbortOnDropHandle::new(tokio::spawn(running_attempts)),
+            stop,
+            _disk_watch: disk_watch.drop_guard(),
+        };
         Ok((begun, candidate))
     }
 
@@ -82,13 +125,22 @@ impl<'a> StandingBy<'a> {
     /// Ends it in order.
     pub(crate) async fn stop(self) {
         let drain_max = self.settings.drain_timeout.as_seconds();
-        info!("stopping: forwarded calls have {} s", self.settings.drain_timeout);
+        info!("stopping: forwarded calls and running jobs have {} s", self.settings.drain_timeout);
         self.standby.stop();
         self.stop.cancel();
-        let Ok(connections) = self.running.clients.await else { return };
-        match timeout(drain_max, connections.shutdown()).await {
-            Ok(()) => info!("stopped; every forwarded call had ended"),
-            Err(_) => info!("stopped; some forwarded calls had not ended"),
+        let Self { runner, mut running_attempts, running, .. } = self;
+        let calls = async {
+            if let Ok(connections) = running.clients.await {
+                connections.shutdown().await;
+            }
+        };
+        match timeout(drain_max, async { tokio::join!(calls, &mut running_attempts) }).await {
+            Ok(_) => info!("stopped; every forwarded call and every running job had ended"),
+            Err(_) => {
+                runner.stop();
+                let _ = timeout(LAST_REPORTS, running_attempts).await;
+                info!("stopped; some forwarded calls or running jobs had not ended");
+            }
         }
     }
 }

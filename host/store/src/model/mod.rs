@@ -18,7 +18,7 @@ use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition, TIMED_OUT_ERROR, queue_limit,
+    StreamPosition, TIMED_OUT_ERROR, host_lost_error, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::signals::Signals;
@@ -93,8 +93,7 @@ impl ModelStore {
                 state.apply(id, event, now, &mut notifications);
             } else if is_running {
                 if is_last {
-                    let error = format!("the host died while the job ran, {CRASHES_MAX} times");
-                    job.error = Some(error);
+                    job.error = Some(host_lost_error());
                 }
                 state.apply(id, JobEvent::HostLost { is_last }, now, &mut notifications);
             }
@@ -124,38 +123,6 @@ impl ModelStore {
             self.signals.changed(id);
         }
         Ok(answer)
-    }
-
-    /// Ends an attempt, and bills it if it was metered.
-    fn finish_now(
-        &self,
-        lease: Lease,
-        outcome: Outcome,
-        metered: Metered,
-    ) -> Result<Fenced, StoreError> {
-        self.change(|state, now, notifications| {
-            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
-            let used = JobUsage::of(&metered, now.millis_since(job.started_at.unwrap_or(now)));
-            job.usage.add(&used);
-            let (endpoint, owner) = (job.new.endpoint.clone(), job.new.owner.clone());
-            let verdict = outcome.verdict();
-            let partial_output = outcome.partial_output().cloned();
-            match outcome {
-                Outcome::Completed(output) => job.output = Some(output),
-                Outcome::Failed(error) => job.error = Some(error),
-                Outcome::FailedWith { error, .. } => {
-                    job.error = Some(error);
-                    job.output = partial_output;
-                }
-                Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
-            }
-            let event = JobEvent::Finished { by: lease.claim, verdict };
-            let is_applied = state.apply(lease.job, event, now, notifications);
-            if is_applied {
-                state.bill(endpoint, metered.template, owner, &used.billed, now);
-            }
-            fenced(is_applied)
-        })
     }
 
     fn read<T>(&self, read: impl FnOnce(&State, Timestamp) -> T) -> Result<T, StoreError> {
@@ -283,7 +250,29 @@ impl JobStore for ModelStore {
         outcome: Outcome,
         metered: Metered,
     ) -> Result<Fenced, StoreError> {
-        self.finish_now(lease, outcome, metered)
+        self.change(|state, now, notifications| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            let used = JobUsage::of(&metered, now.millis_since(job.started_at.unwrap_or(now)));
+            job.usage.add(&used);
+            let (endpoint, owner) = (job.new.endpoint.clone(), job.new.owner.clone());
+            let verdict = outcome.verdict();
+            let partial_output = outcome.partial_output().cloned();
+            match outcome {
+                Outcome::Completed(output) => job.output = Some(output),
+                Outcome::Failed(error) => job.error = Some(error),
+                Outcome::FailedWith { error, .. } => {
+                    job.error = Some(error);
+                    job.output = partial_output;
+                }
+                Outcome::TimedOut => job.error = Some(TIMED_OUT_ERROR.to_owned()),
+            }
+            let event = JobEvent::Finished { by: lease.claim, verdict };
+            let is_applied = state.apply(lease.job, event, now, notifications);
+            if is_applied {
+                state.bill(endpoint, metered.template, owner, &used.billed, now);
+            }
+            fenced(is_applied)
+        })
     }
 
     async fn bill(&self, lease: Lease, bill: Bill) -> Result<(), StoreError> {
@@ -307,6 +296,17 @@ impl JobStore for ModelStore {
             let is_leased = state.leased(lease, now).is_some();
             let event = JobEvent::Released { by: lease.claim };
             fenced(is_leased && state.apply(lease.job, event, now, notifications))
+        })
+    }
+
+    async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError> {
+        self.change(|state, now, notifications| {
+            let Some(job) = state.leased(lease, now) else { return Fenced::Stale };
+            let is_last = job.crashes + 1 >= CRASHES_MAX;
+            if is_last {
+                job.error = Some(host_lost_error());
+            }
+            fenced(state.apply(lease.job, JobEvent::HostLost { is_last }, now, notifications))
         })
     }
 

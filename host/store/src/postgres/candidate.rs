@@ -22,12 +22,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gristmill_core::depot::Depot;
 use gristmill_core::id::ShardId;
 use gristmill_core::time::Timestamp;
 
 use crate::error::OpenError;
 use crate::postgres::active_state::ActiveState;
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::depot::PostgresDepot;
 use crate::postgres::meta;
 use crate::postgres::schema;
 use crate::postgres::session::{self, Begun, NotBegun, Predecessor, Session};
@@ -125,6 +127,14 @@ impl Candidate {
     /// A key for this purpose, which all hosts of the database have.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.seal.derived_key(purpose)
+    }
+
+    /// The components in the database, for reading.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn depot(&self) -> io::Result<Arc<dyn Depot>> {
+        Ok(Arc::new(PostgresDepot::reading(Connection::new(&self.url)?)))
     }
 
     /// Looks for the active host. Blocks, for half a second at most when the database

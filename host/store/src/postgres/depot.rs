@@ -22,21 +22,37 @@ pub(crate) struct PostgresDepot(Arc<Parts>);
 #[derive(Debug)]
 struct Parts {
     connection: Mutex<Connection>,
-    session: Session,
+    /// `None` on a host that does not own the database: it only reads.
+    session: Option<Session>,
 }
 
 impl PostgresDepot {
+    /// The depot of the host that owns the database.
     pub(crate) fn new(connection: Connection, session: Session) -> Self {
-        Self(Arc::new(Parts { connection: Mutex::new(connection), session }))
+        Self(Arc::new(Parts { connection: Mutex::new(connection), session: Some(session) }))
+    }
+
+    /// A depot that refuses changes.
+    pub(crate) fn reading(connection: Connection) -> Self {
+        Self(Arc::new(Parts { connection: Mutex::new(connection), session: None }))
+    }
+
+    /// Runs `work`, which changes the depot, on a thread that may block.
+    async fn change(
+        &self,
+        work: impl FnOnce(&mut Connection, Session) -> Result<(), DatabaseError> + Send + 'static,
+    ) -> io::Result<()> {
+        let session = self.0.session.ok_or(io::ErrorKind::ReadOnlyFilesystem)?;
+        self.run(move |connection| work(connection, session)).await
     }
 
     /// Runs `work` on a thread that may block.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection, Session) -> Result<T, DatabaseError> + Send + 'static,
+        work: impl FnOnce(&mut Connection) -> Result<T, DatabaseError> + Send + 'static,
     ) -> io::Result<T> {
         let parts = self.0.clone();
-        let work = move || work(&mut parts.connection.lock(), parts.session);
+        let work = move || work(&mut parts.connection.lock());
         let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?;
         done.map_err(|error| match error {
             DatabaseError::NoSpace(_) => io::Error::new(io::ErrorKind::StorageFull, error),
@@ -53,7 +69,7 @@ impl Depot for PostgresDepot {
         part: u32,
         bytes: Bytes,
     ) -> io::Result<()> {
-        self.run(move |connection, session| {
+        self.change(move |connection, session| {
             let insert = "INSERT INTO component_part (component, part, body) \
                  VALUES ($1::text, $2::integer, $3::bytea) ON CONFLICT DO NOTHING";
             let values: Vec<Value<'_>> =
@@ -64,7 +80,7 @@ impl Depot for PostgresDepot {
     }
 
     async fn part(&self, component: ComponentDigest, part: u32) -> io::Result<Option<Bytes>> {
-        self.run(move |connection, _| {
+        self.run(move |connection| {
             let sql =
                 "SELECT body FROM component_part WHERE component = $1::text AND part = $2::integer";
             let values: Vec<Value<'_>> =
@@ -76,7 +92,7 @@ impl Depot for PostgresDepot {
     }
 
     async fn remove(&self, component: ComponentDigest) -> io::Result<()> {
-        self.run(move |connection, session| {
+        self.change(move |connection, session| {
             let delete = "DELETE FROM component_part WHERE component = $1::text";
             let call = Call::new(delete, vec![Box::new(component.to_string())]);
             connection.transaction(&[call, session.fence()]).map(drop)
@@ -85,7 +101,7 @@ impl Depot for PostgresDepot {
     }
 
     async fn components(&self) -> io::Result<Vec<ComponentDigest>> {
-        self.run(move |connection, _| {
+        self.run(move |connection| {
             let sql = "SELECT DISTINCT component FROM component_part";
             let rows = connection.query(&Call::new(sql, Vec::new()))?;
             Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).parse().ok()).collect())

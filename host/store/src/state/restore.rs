@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use gristmill_core::billing::usage::UsageRow;
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
-use gristmill_core::job::record::JobCounts;
+use gristmill_core::job::record::{JobCounts, host_lost_error};
 use gristmill_core::job::state::{JobEvent, JobStatus};
 use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::time::Timestamp;
@@ -321,8 +321,7 @@ impl Index {
             if is_last {
                 recovery.given_up += 1;
                 if let Some(job) = self.jobs.get_mut(key) {
-                    let error = format!("the host died while the job ran, {CRASHES_MAX} times");
-                    job.row.attempt_mut().error = Some(error);
+                    job.row.attempt_mut().error = Some(host_lost_error());
                 }
             } else {
                 recovery.requeued += 1;

@@ -13,10 +13,11 @@ use gristmill_core::job::listing::{JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition,
+    StreamPosition, host_lost_error,
 };
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::job::state::{JobEvent, JobStatus};
+use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
@@ -58,7 +59,7 @@ impl Drop for ReleaseOnDrop<'_> {
         for lease in self.leases.drain(..) {
             // The store can only refuse this when it is closed, and then the next start releases
             // the job.
-            let _ = self.store.release_now(lease);
+            let _ = self.store.requeue_now(lease, JobEvent::Released { by: lease.claim });
         }
     }
 }
@@ -244,7 +245,22 @@ impl JobStore for Store {
     }
 
     async fn release(&self, lease: Lease) -> FencedAnswer {
-        let (is_applied, on_disk) = self.release_now(lease)?;
+        let (is_applied, on_disk) =
+            self.requeue_now(lease, JobEvent::Released { by: lease.claim })?;
+        self.await_durable(is_applied, on_disk).await
+    }
+
+    async fn host_lost(&self, lease: Lease) -> FencedAnswer {
+        let crashes = self
+            .shared
+            .change_live(|index, now| index.leased(lease, now).map(|(_, job)| job.row.crashes))?;
+        if crashes.is_some_and(|crashes| crashes.saturating_add(1) >= CRASHES_MAX) {
+            // Like any failure it may need room for a webhook.
+            let outcome = Outcome::Failed(host_lost_error());
+            return Ok(fenced(self.finish_now(lease, outcome, None).await?));
+        }
+        let (is_applied, on_disk) =
+            self.requeue_now(lease, JobEvent::HostLost { is_last: false })?;
         self.await_durable(is_applied, on_disk).await
     }
 

@@ -295,7 +295,7 @@ impl Store {
         }
     }
 
-    /// Decides the end of an attempt; without `metered`, of one that has run no handler.
+    /// Decides the end of an attempt. An attempt that has run no handler has no `metered`.
     async fn finish_now(
         &self,
         lease: Lease,
@@ -436,16 +436,20 @@ impl Store {
         .await
     }
 
-    /// Decides a release; the receiver resolves when it, or the change that won the race, is on
-    /// disk.
-    fn release_now(&self, lease: Lease) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
+    /// Decides an event after which a running job waits again; the receiver resolves when it, or the change
+    /// that won the race, is on disk.
+    fn requeue_now(
+        &self,
+        lease: Lease,
+        event: JobEvent,
+    ) -> Result<(bool, oneshot::Receiver<()>), StoreError> {
         let (ack, on_disk) = oneshot::channel();
         let (is_applied, notice) = self.shared.change(|index, now| {
             let Some((key, _)) = index.leased(lease, now) else {
                 index.ack_id(lease.job, ack);
                 return (false, None);
             };
-            let decided = index.decide(key, JobEvent::Released { by: lease.claim }, now);
+            let decided = index.decide(key, event, now);
             index.ack_job(key, ack);
             match decided {
                 Ok(notice) => (true, notice),

@@ -2,6 +2,7 @@
 //! are.
 
 mod billing;
+mod cluster;
 mod delivery;
 mod endpoint;
 mod event;
@@ -19,6 +20,7 @@ mod template;
 mod volume;
 
 pub use billing::{Amount, BillingRecord, BucketSize, Grouping};
+pub use cluster::{Cluster, ClusterHost, HostRole};
 pub use delivery::{Delivery, DeliveryState};
 pub use endpoint::{
     Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,

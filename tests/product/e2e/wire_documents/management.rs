@@ -117,6 +117,7 @@ async fn jobs_logs_deliveries_and_usage() {
     check("deliveries", &deliveries);
     check("billing", &client.get("/v1/billing/endpoints?bucketSize=hour").await);
     check("system", &client.get("/v1/system").await);
+    check("cluster", &client.get("/v1/cluster").await);
     check("series", &client.get("/v1/series?window=15m").await);
     check("series-of-endpoint", &client.get("/v1/endpoints/mill/series?window=15m").await);
 }

@@ -12,10 +12,11 @@ const IDS: [&str; 3] = ["id", "jobId", "workerId"];
 const CHOSEN_IDS: [&str; 3] = ["all", "flour", "mill"];
 
 /// Fields whose numbers are measured, or depend on the machine or the compiler.
-const MEASURED: [&str; 12] = [
+const MEASURED: [&str; 13] = [
     "codeBytes",
     "compileMs",
     "cpuMs",
+    "cores",
     "diskReadBytes",
     "diskWrittenBytes",
     "executionMs",

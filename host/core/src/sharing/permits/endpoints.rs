@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::iter;
 
-use gristmill_core::id::EndpointId;
+use crate::id::EndpointId;
 
-use crate::round_robin::Queue;
+use crate::sharing::round_robin::Queue;
 
 /// Most endpoints that are examined by their turns, and most sizes that are examined after these.
 const HEADS_MAX: usize = 32;

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 /// Waiters of one key.
-pub(crate) trait Queue: Default {
+pub trait Queue: Default {
     /// Whether there is no waiter.
     fn is_empty(&self) -> bool;
 }
@@ -23,7 +23,7 @@ impl<T> Queue for VecDeque<T> {
 
 /// Keys that wait, by their turns.
 #[derive(Debug)]
-pub(crate) struct RoundRobin<K, Q> {
+pub struct RoundRobin<K, Q> {
     order: VecDeque<K>,
     /// The queues of waiting keys; none is empty.
     queues: HashMap<K, Q>,
@@ -43,7 +43,7 @@ impl<K: Clone + Eq + Hash, Q: Queue> Queue for RoundRobin<K, Q> {
 
 impl<K: Clone + Eq + Hash, Q: Queue> RoundRobin<K, Q> {
     /// Adds waiters of a key with `add`, which must add at least one.
-    pub(crate) fn join(&mut self, key: &K, add: impl FnOnce(&mut Q)) {
+    pub fn join(&mut self, key: &K, add: impl FnOnce(&mut Q)) {
         let queue = self.queues.entry(key.clone()).or_default();
         if queue.is_empty() {
             self.order.push_back(key.clone());
@@ -52,22 +52,18 @@ impl<K: Clone + Eq + Hash, Q: Queue> RoundRobin<K, Q> {
     }
 
     /// The keys that wait, the next one first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &Q)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &Q)> {
         self.order.iter().filter_map(|key| Some((key, self.queues.get(key)?)))
     }
 
     /// The queue of a key that waits.
-    pub(crate) fn get(&self, key: &K) -> Option<&Q> {
+    pub fn get(&self, key: &K) -> Option<&Q> {
         self.queues.get(key)
     }
 
     /// Serves a key: `take` takes a waiter from its queue, and the key's next turn is behind all
     /// others.
-    pub(crate) fn serve<T>(
-        &mut self,
-        key: &K,
-        take: impl FnOnce(&mut Q) -> Option<T>,
-    ) -> Option<T> {
+    pub fn serve<T>(&mut self, key: &K, take: impl FnOnce(&mut Q) -> Option<T>) -> Option<T> {
         let queue = self.queues.get_mut(key)?;
         let served = take(queue);
         let is_empty = queue.is_empty();
@@ -82,7 +78,7 @@ impl<K: Clone + Eq + Hash, Q: Queue> RoundRobin<K, Q> {
     }
 
     /// Changes the queue of a key that waits; the key keeps its turn if any waiter is left.
-    pub(crate) fn change(&mut self, key: &K, change: impl FnOnce(&mut Q)) {
+    pub fn change(&mut self, key: &K, change: impl FnOnce(&mut Q)) {
         let Some(queue) = self.queues.get_mut(key) else { return };
         change(queue);
         if queue.is_empty() {

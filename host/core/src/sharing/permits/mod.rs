@@ -14,7 +14,7 @@
 //! wait, each permit that is taken or returned examines all waiting owners, and up to 64
 //! [endpoints] of each.
 //!
-//! [`FairPermits`](gristmill_core::sharing::fair_permits::FairPermits) are for short work: the rule for owners
+//! [`FairPermits`](crate::sharing::fair_permits::FairPermits) are for short work: the rule for owners
 //! is the same, and an endpoint has a fixed part. These permits are held for as long as a job runs: an
 //! endpoint that is alone may have all of them, and a request that does not fit delays others for a
 //! part of the time only.
@@ -26,21 +26,21 @@ mod holds;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::sharing::tenancy::Tenancy;
+use crate::id::{EndpointId, OwnerId};
+use crate::sharing::tenancy::Tenancy;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-pub(crate) use self::capacity::Amount;
+pub use self::capacity::Amount;
 use self::capacity::{Capacity, Fit};
 use self::endpoints::{Endpoints, Waiter};
 use self::holds::Holds;
-use crate::round_robin::RoundRobin;
+use crate::sharing::round_robin::RoundRobin;
 
 /// The permits of a sandbox host. A clone shares them.
 #[derive(Clone)]
-pub(crate) struct Permits(Arc<Shared>);
+pub struct Permits(Arc<Shared>);
 
 struct Shared {
     all: Amount,
@@ -67,7 +67,7 @@ struct State {
 /// The right to one slot with so many bytes. Dropping it returns the slot.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub struct Permit {
     permits: Permits,
     owner: OwnerId,
     bytes: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Permit {
 
 /// The idle permits that waiters need back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub enum Wanted {
     /// Permits of any owner.
     OfAny,
     /// Permits of this owner, which is at its share.
@@ -94,7 +94,7 @@ enum Next {
 
 impl Permits {
     /// Permits for so many slots with so many bytes together, shared among the owners of this host.
-    pub(crate) fn new(places_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
+    pub fn new(places_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
         let all = Amount { slots: places_max as u64, bytes: bytes_max };
         let capacity = Capacity::new(all, tenancy);
         let state = State {
@@ -109,34 +109,34 @@ impl Permits {
     }
 
     /// All bytes of this host's slots together.
-    pub(crate) fn bytes_max(&self) -> u64 {
+    pub fn bytes_max(&self) -> u64 {
         self.0.all.bytes
     }
 
     /// Most bytes of one permit: all of them, or three quarters while the host has several owners.
-    pub(crate) fn bytes_of_owner_max(&self) -> u64 {
+    pub fn bytes_of_owner_max(&self) -> u64 {
         self.0.state.lock().capacity.bytes_of_owner_max()
     }
 
     /// How many permits are taken.
-    pub(crate) fn taken(&self) -> usize {
+    pub fn taken(&self) -> usize {
         let free = self.0.state.lock().capacity.free().slots;
         usize::try_from(self.0.all.slots - free).unwrap_or(usize::MAX)
     }
 
     /// How many workers wait for a permit.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.0.state.lock().waiting
     }
 
     /// Whether the host has room for a slot with so many bytes, and only the owner's share prevents
     /// a permit.
-    pub(crate) fn is_at_share(&self, owner: &OwnerId, bytes: u64) -> bool {
+    pub fn is_at_share(&self, owner: &OwnerId, bytes: u64) -> bool {
         self.0.state.lock().capacity.fit(owner, bytes).is_share()
     }
 
     /// A permit for a slot with so many bytes, if one is free and no worker waits for it.
-    pub(crate) fn try_take(&self, owner: &OwnerId, bytes: u64) -> Option<Permit> {
+    pub fn try_take(&self, owner: &OwnerId, bytes: u64) -> Option<Permit> {
         let mut state = self.0.state.lock();
         state.admits(owner, bytes).then(|| {
             state.capacity.take(owner, bytes);
@@ -147,7 +147,7 @@ impl Permits {
     /// Joins the queue for a permit. The future resolves to it; dropping the future leaves the
     /// queue. A request for more than all bytes counts as one for all bytes, so that every wait can
     /// end.
-    pub(crate) fn queue(
+    pub fn queue(
         &self,
         owner: &OwnerId,
         endpoint: &EndpointId,
@@ -174,7 +174,7 @@ impl Permits {
 
     /// Grants all permits that there is room for. To be called when the owners of the host may have
     /// changed.
-    pub(crate) fn serve(&self) {
+    pub fn serve(&self) {
         loop {
             let mut state = self.0.state.lock();
             let Some((owner, waiter)) = state.next() else { return };
@@ -208,7 +208,7 @@ impl Permits {
 
     /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds
     /// idle.
-    pub(crate) fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
+    pub fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
         let state = self.0.state.lock();
         let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
         let mut waiters = state
@@ -234,12 +234,12 @@ impl Permits {
 
 impl Permit {
     /// The owner that holds it.
-    pub(crate) fn owner(&self) -> &OwnerId {
+    pub fn owner(&self) -> &OwnerId {
         &self.owner
     }
 
     /// The slot and the bytes that it permits.
-    pub(crate) fn amount(&self) -> Amount {
+    pub fn amount(&self) -> Amount {
         Amount::one(self.bytes)
     }
 }

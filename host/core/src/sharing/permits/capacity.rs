@@ -8,24 +8,28 @@
 
 use std::collections::HashMap;
 
-use gristmill_core::id::OwnerId;
-use gristmill_core::sharing::fair_share;
-use gristmill_core::sharing::tenancy::Tenancy;
+use crate::id::OwnerId;
+use crate::sharing::fair_share;
+use crate::sharing::tenancy::Tenancy;
 
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Amount {
-    pub(crate) slots: u64,
-    pub(crate) bytes: u64,
+pub struct Amount {
+    /// Slots.
+    pub slots: u64,
+    /// Bytes of memory of all of them together.
+    pub bytes: u64,
 }
 
 impl Amount {
     /// One slot with so many bytes.
-    pub(crate) fn one(bytes: u64) -> Self {
+    pub fn one(bytes: u64) -> Self {
         Self { slots: 1, bytes }
     }
 
-    pub(crate) fn plus(self, other: Self) -> Self {
+    /// The sum.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
         Self {
             slots: self.slots.saturating_add(other.slots),
             bytes: self.bytes.saturating_add(other.bytes),

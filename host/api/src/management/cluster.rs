@@ -1,0 +1,44 @@
+//! `GET /v1/cluster`: the hosts that share the jobs, for their operator.
+
+use std::thread::available_parallelism;
+
+use axum::Json;
+use gristmill_core::runtime::RunnerHost;
+use gristmill_wire::management::{Cluster, ClusterHost, HostRole};
+
+use crate::answer::wire_time::rfc3339;
+use crate::identity::caller::{Caller, ReadMetrics};
+use crate::openapi::tag;
+
+/// The hosts of the database, and the jobs that each of them runs.
+#[utoipa::path(
+    get, path = "/cluster", operation_id = "GetCluster", tag = tag::HOST,
+    responses((status = 200, description = "The active host first", body = Cluster)),
+)]
+pub(crate) async fn get(Caller { state, .. }: Caller<ReadMetrics>) -> Json<Cluster> {
+    let runners = state.control.host.runners();
+    let elsewhere: u64 = runners.iter().map(|host| host.running).sum();
+    let active = ClusterHost {
+        role: HostRole::Active,
+        address: state.facts.cluster_address.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        since: rfc3339(state.started.at),
+        running: state.control.host.load().running.saturating_sub(elsewhere),
+        max_running: state.facts.sandboxes_max,
+        cores: available_parallelism().map_or(1, usize::from) as u64,
+    };
+    let standby = |host: RunnerHost| {
+        let RunnerHost { address, version, sandboxes, cores, running, since, .. } = host;
+        ClusterHost {
+            role: HostRole::Standby,
+            address: Some(address),
+            version,
+            since: rfc3339(since),
+            running,
+            max_running: sandboxes,
+            cores,
+        }
+    };
+    let hosts = [active].into_iter().chain(runners.into_iter().map(standby)).collect();
+    Json(Cluster { hosts })
+}

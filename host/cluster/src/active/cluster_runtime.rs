@@ -1,0 +1,126 @@
+//! The runtime of the active host: its own sandboxes, and those of its runners.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::id::EndpointId;
+use gristmill_core::metrics::instruments::DurationTotals;
+use gristmill_core::runtime::{
+    Attempt, AttemptReport, AttemptSink, CannotRun, Reservation, RunnerHost, Runtime, RuntimeLoad,
+    SandboxShortage,
+};
+
+use super::Runners;
+use super::attempt;
+use super::balance::{self, Busy, Choice};
+use super::link::{Prepared, Room};
+
+/// Runs attempts here and on the runners.
+#[derive(Debug)]
+pub struct ClusterRuntime {
+    local: Arc<dyn Runtime>,
+    cores: u64,
+    runners: Arc<Runners>,
+}
+
+impl ClusterRuntime {
+    /// Combines the sandboxes of this host with those of its runners.
+    pub fn new(local: Arc<dyn Runtime>, runners: Arc<Runners>) -> Self {
+        let cores = available_parallelism().map_or(1, usize::from) as u64;
+        Self { local, cores, runners }
+    }
+
+    fn reserve_now(&self, deployment: &Arc<Deployment>, ready: &[Prepared]) -> Option<Reservation> {
+        if ready.is_empty() {
+            return self.local.try_reserve(deployment);
+        }
+        let local = Busy { running: self.local.load().running, cores: self.cores };
+        let runners: Vec<_> = ready.iter().map(Prepared::busy).collect();
+        balance::order(local, &runners).into_iter().find_map(|choice| match choice {
+            Choice::Local => self.local.try_reserve(deployment),
+            Choice::Runner(index) => {
+                let room = ready.get(index)?.try_reserve(deployment)?;
+                Some(Reservation::new(room))
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Runtime for ClusterRuntime {
+    async fn prepare(&self, deployment: &Deployment) -> Result<(), CannotRun> {
+        self.local.prepare(deployment).await
+    }
+
+    fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
+        self.reserve_now(deployment, &self.runners.ready(deployment))
+    }
+
+    async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
+        let mut changes = self.runners.changes.subscribe();
+        loop {
+            let ready = self.runners.ready(deployment);
+            if let Some(reservation) = self.reserve_now(deployment, &ready) {
+                return reservation;
+            }
+            let mut waits = FuturesUnordered::<BoxFuture<'_, Reservation>>::new();
+            waits.push(Box::pin(self.local.reserve(deployment)));
+            for prepared in ready {
+                let deployment = deployment.clone();
+                waits.push(Box::pin(async move {
+                    Reservation::new(prepared.reserve(deployment).await)
+                }));
+            }
+            tokio::select! {
+                biased;
+                Some(reservation) = waits.next() => return reservation,
+                // Another runner may have room.
+                Ok(()) = changes.changed() => {}
+            }
+        }
+    }
+
+    fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
+        self.local.retire(endpoint, current);
+        self.runners.retire(endpoint, current);
+    }
+
+    fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
+        self.local.shortage(deployment)
+    }
+
+    fn load(&self) -> RuntimeLoad {
+        let RuntimeLoad { running, idle, waiting } = self.local.load();
+        let elsewhere: u64 = self.runners.links().iter().map(|link| link.running()).sum();
+        RuntimeLoad { running: running + elsewhere, idle, waiting }
+    }
+
+    fn runners(&self) -> Vec<RunnerHost> {
+        self.runners.hosts()
+    }
+
+    fn compiles(&self) -> DurationTotals {
+        self.local.compiles()
+    }
+
+    async fn perform(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport {
+        match reservation.downcast::<Room>() {
+            Ok(room) => {
+                let several_owners = self.runners.has_several_owners();
+                // Boxed, so that the future of an attempt on this host stays small.
+                Box::pin(attempt::perform(*room, attempt, sink, several_owners)).await
+            }
+            Err(reservation) => self.local.perform(reservation, attempt, sink).await,
+        }
+    }
+}

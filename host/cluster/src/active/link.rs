@@ -1,0 +1,309 @@
+//! The connection to one runner: what it offers, and the deployments that it has made ready.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::id::EndpointId;
+use gristmill_core::runtime::RunnerHost;
+use gristmill_core::sharing::permits::{Permit, Permits};
+use gristmill_core::time::Timestamp;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::Runners;
+use super::balance::Busy;
+use crate::frames::{self, FrameBody, FrameReader};
+use crate::messages::{Failure, Hello, Offer, PROTOCOL, Retire};
+use crate::{convert, transport};
+
+/// Longest time for a runner to open its sandboxes.
+const HELLO_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Time after which a deployment that a runner could not make ready is tried again.
+const FAULT_PAUSE: Duration = Duration::from_secs(30);
+
+/// The connection to a runner.
+#[derive(Debug)]
+pub(crate) struct Link {
+    peer: SocketAddr,
+    offer: Offer,
+    since: Timestamp,
+    requests: SendRequest<FrameBody>,
+    permits: Permits,
+    deployments: Mutex<HashMap<EndpointId, Known>>,
+    deployments_made: AtomicU64,
+    is_closed: AtomicBool,
+}
+
+/// A deployment that was sent to the runner.
+#[derive(Debug)]
+struct Known {
+    deployment: Arc<Deployment>,
+    number: u64,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    InProgress,
+    Ready,
+    Failed { at: Instant },
+}
+
+/// A runner that can run a deployment.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    link: Arc<Link>,
+    number: u64,
+}
+
+/// A sandbox of a runner that is reserved for one attempt.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pub(crate) link: Arc<Link>,
+    /// The number of the deployment.
+    pub(crate) deployment: u64,
+    /// Returned at the end of the attempt.
+    pub(crate) permit: Permit,
+}
+
+/// Why a runner did not answer a request.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("{0}")]
+    Connection(#[from] hyper::Error),
+    #[error("{0}")]
+    Message(#[from] io::Error),
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Link {
+    /// Greets a runner. Returns the connection, and a future that resolves to the reason of its end.
+    pub(crate) async fn open<IO>(
+        io: IO,
+        peer: SocketAddr,
+        runners: &Runners,
+    ) -> Result<(Self, impl Future<Output = String> + use<IO>), LinkError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (requests, connection) = transport::client().handshake(TokioIo::new(io)).await?;
+        let connection = tokio::spawn(connection);
+        let ended = async move {
+            match connection.await {
+                Ok(Ok(())) => "it has ended the connection".to_owned(),
+                Ok(Err(error)) => format!("the connection is lost: {error}"),
+                Err(error) => error.to_string(),
+            }
+        };
+        let view = runners.settings.catalog.view();
+        let records = view.components.values().map(|component| &**component);
+        let hello = Hello { protocol: PROTOCOL, components: convert::components(records) };
+        let greeted = timeout(HELLO_TIME_MAX, ask::<Offer>(&requests, "/hello", &hello)).await;
+        let silent = || LinkError::Refused(format!("no answer within {HELLO_TIME_MAX:?}"));
+        let offer = greeted.map_err(|_| silent())??;
+        if offer.protocol != PROTOCOL {
+            return Err(LinkError::Refused(format!(
+                "its version {} speaks version {} of the protocol between hosts, and this host version \
+                 {PROTOCOL}",
+                offer.version, offer.protocol
+            )));
+        }
+        let sandboxes = usize::try_from(offer.sandboxes).unwrap_or(usize::MAX);
+        let tenancy = runners.settings.catalog.tenancy();
+        let permits = Permits::new(sandboxes, offer.memory_bytes, tenancy);
+        let link = Self {
+            peer,
+            offer,
+            since: runners.settings.clock.now(),
+            requests,
+            permits,
+            deployments: Mutex::default(),
+            deployments_made: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+        };
+        Ok((link, ended))
+    }
+
+    pub(crate) fn offer(&self) -> &Offer {
+        &self.offer
+    }
+
+    /// Its address, for the operator.
+    pub(crate) fn name(&self) -> String {
+        match self.offer.address.is_empty() {
+            true => self.peer.ip().to_string(),
+            false => self.offer.address.clone(),
+        }
+    }
+
+    pub(crate) fn host(&self) -> RunnerHost {
+        let Offer { version, sandboxes, memory_bytes, cores, .. } = self.offer.clone();
+        let (address, running) = (self.name(), self.running());
+        RunnerHost { address, version, sandboxes, memory_bytes, cores, running, since: self.since }
+    }
+
+    /// Attempts that run there, and sandboxes that are reserved.
+    pub(crate) fn running(&self) -> u64 {
+        self.permits.taken() as u64
+    }
+
+    /// Uses it for no further attempt.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Sends a request, and returns the head of the answer. An error means that the runner has not begun to
+    /// answer it.
+    pub(crate) async fn send(
+        &self,
+        path: &str,
+        body: FrameBody,
+    ) -> Result<Response<Incoming>, LinkError> {
+        send(&self.requests, path, body).await
+    }
+
+    /// The runner for this deployment, if it is ready there. Otherwise begins to make it ready. A network volume
+    /// belongs to the active host, so its jobs run there.
+    pub(crate) fn prepared(
+        self: &Arc<Self>,
+        runners: &Arc<Runners>,
+        deployment: &Arc<Deployment>,
+    ) -> Option<Prepared> {
+        let Endpoint { id, limits, network_volume, .. } = &*deployment.endpoint;
+        if self.is_closed.load(Ordering::Acquire)
+            || network_volume.is_some()
+            || limits.memory_bytes_max > self.permits.bytes_of_owner_max()
+        {
+            return None;
+        }
+        let component =
+            runners.settings.catalog.view().components.get(&deployment.component?)?.clone();
+        let mut deployments = self.deployments.lock();
+        if let Some(known) = deployments.get(id)
+            && Arc::ptr_eq(&known.deployment, deployment)
+        {
+            match known.state {
+                State::Ready => return Some(Prepared { link: self.clone(), number: known.number }),
+                State::InProgress => return None,
+                State::Failed { at } if at.elapsed() < FAULT_PAUSE => return None,
+                State::Failed { .. } => {}
+            }
+        }
+        let number = self.deployments_made.fetch_add(1, Ordering::Relaxed) + 1;
+        let known = Known { deployment: deployment.clone(), number, state: State::InProgress };
+        deployments.insert(id.clone(), known);
+        let prepare = convert::prepare(number, deployment, &component);
+        let (link, runners, id) = (self.clone(), runners.clone(), id.clone());
+        tokio::spawn(async move {
+            let prepared = ask::<Failure>(&link.requests, "/prepare", &prepare).await;
+            let state = match prepared {
+                Ok(_) => State::Ready,
+                Err(error) => {
+                    if !link.is_closed.load(Ordering::Acquire) {
+                        warn!(endpoint.id = %id, "endpoint `{id}` cannot run on the host {}: {error}", link.name());
+                    }
+                    State::Failed { at: Instant::now() }
+                }
+            };
+            if let Some(known) = link.deployments.lock().get_mut(&id)
+                && known.number == number
+            {
+                known.state = state;
+            }
+            runners.changed();
+        });
+        None
+    }
+
+    /// Makes the deployment with this number ready again before its next attempt: the runner does not know it.
+    pub(crate) fn forget(&self, number: u64) {
+        self.deployments.lock().retain(|_, known| known.number != number);
+    }
+
+    /// Ends the idle instances of an endpoint there, unless they belong to its `current` deployment.
+    pub(crate) fn retire(
+        self: &Arc<Self>,
+        endpoint: &EndpointId,
+        current: Option<&Arc<Deployment>>,
+    ) {
+        let mut deployments = self.deployments.lock();
+        let Some(known) = deployments.get(endpoint) else { return };
+        if current.is_some_and(|current| Arc::ptr_eq(current, &known.deployment)) {
+            return;
+        }
+        let retire = Retire { endpoint: endpoint.to_string(), last: known.number };
+        deployments.remove(endpoint);
+        let link = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = ask::<Failure>(&link.requests, "/retire", &retire).await {
+                debug!(%error, "the host {} was not notified of a change: {error}", link.name());
+            }
+        });
+    }
+}
+
+impl Prepared {
+    pub(crate) fn busy(&self) -> Busy {
+        Busy { running: self.link.running(), cores: self.link.offer.cores.max(1) }
+    }
+
+    /// A sandbox, if there is room now and no worker waits for it.
+    pub(crate) fn try_reserve(&self, deployment: &Deployment) -> Option<Room> {
+        let Endpoint { owner, limits, .. } = &*deployment.endpoint;
+        let permit = self.link.permits.try_take(owner, limits.memory_bytes_max)?;
+        Some(self.room(permit))
+    }
+
+    /// Waits for a sandbox.
+    pub(crate) async fn reserve(self, deployment: Arc<Deployment>) -> Room {
+        let Endpoint { id, owner, limits, .. } = &*deployment.endpoint;
+        let permit = self.link.permits.queue(owner, id, limits.memory_bytes_max).await;
+        self.room(permit)
+    }
+
+    fn room(&self, permit: Permit) -> Room {
+        Room { link: self.link.clone(), deployment: self.number, permit }
+    }
+}
+
+async fn send(
+    requests: &SendRequest<FrameBody>,
+    path: &str,
+    body: FrameBody,
+) -> Result<Response<Incoming>, LinkError> {
+    let mut requests = requests.clone();
+    requests.ready().await?;
+    let request = Request::post(format!("http://runner{path}")).body(body);
+    let request = request.map_err(|error| LinkError::Refused(error.to_string()))?;
+    Ok(requests.send_request(request).await?)
+}
+
+/// Sends a message, and returns the answer.
+async fn ask<M: Message + Default>(
+    requests: &SendRequest<FrameBody>,
+    path: &str,
+    message: &impl Message,
+) -> Result<M, LinkError> {
+    let answer = send(requests, path, frames::single(message)).await?;
+    let is_ok = answer.status() == StatusCode::OK;
+    let mut reader = FrameReader::new(answer.into_body());
+    if is_ok {
+        return Ok(reader.next::<M>().await?.unwrap_or_default());
+    }
+    let failure = reader.next::<Failure>().await?.unwrap_or_default();
+    Err(LinkError::Refused(failure.error))
+}

@@ -1,0 +1,258 @@
+//! Messages as frames of a body: four bytes with the length of a message, then the message.
+//!
+//! **Bounds.** A frame has at most [`FRAME_BYTES_MAX`]. A sender's frames wait in memory until the connection takes
+//! them: [`FrameSender::send_in_window`] waits while [`WINDOW_BYTES`] of its kind wait, [`FrameSender::send`] never
+//! waits.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+use prost::Message;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Most bytes of a message. An output has at most 20 MB, and an emit of a handler is smaller.
+pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of the frames of one sender that may wait for the connection.
+const WINDOW_BYTES: usize = 1 << 20;
+
+const LENGTH_BYTES: usize = size_of::<u32>();
+
+/// The other side receives nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+type Queued = (Bytes, Option<OwnedSemaphorePermit>);
+
+/// Sends frames. Clones send to the same body.
+#[derive(Debug, Clone)]
+pub(crate) struct FrameSender {
+    frames: mpsc::UnboundedSender<Queued>,
+    window: Arc<Semaphore>,
+}
+
+/// The body of a request or an answer. It ends when all senders are dropped.
+#[derive(Debug)]
+pub(crate) struct FrameBody {
+    frames: mpsc::UnboundedReceiver<Queued>,
+    /// The task that fills the body, which ends with it.
+    _task: Option<AbortOnDropHandle<()>>,
+}
+
+/// A body, and the sender of its frames.
+pub(crate) fn channel() -> (FrameSender, FrameBody) {
+    let (sender, frames) = mpsc::unbounded_channel();
+    let window = Arc::new(Semaphore::new(WINDOW_BYTES));
+    (FrameSender { frames: sender, window }, FrameBody { frames, _task: None })
+}
+
+/// A body with one message.
+pub(crate) fn single(message: &impl Message) -> FrameBody {
+    let (sender, body) = channel();
+    // The body exists.
+    let _ = sender.send(message);
+    body
+}
+
+impl FrameSender {
+    /// Sends a message without waiting.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub(crate) fn send(&self, message: &impl Message) -> Result<(), Closed> {
+        self.frames.send((encode(message), None)).map_err(|_| Closed)
+    }
+
+    /// Sends a message when the frames that wait leave room for it.
+    ///
+    /// # Errors
+    /// [`Closed`].
+    pub(crate) async fn send_in_window(&self, message: &impl Message) -> Result<(), Closed> {
+        let frame = encode(message);
+        let bytes = u32::try_from(frame.len().min(WINDOW_BYTES)).map_err(|_| Closed)?;
+        let room = tokio::select! {
+            room = self.window.clone().acquire_many_owned(bytes) => room.map_err(|_| Closed)?,
+            () = self.frames.closed() => return Err(Closed),
+        };
+        self.frames.send((frame, Some(room))).map_err(|_| Closed)
+    }
+}
+
+fn encode(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut frame = Vec::with_capacity(LENGTH_BYTES + length);
+    frame.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    message.encode(&mut frame).expect("a vector grows");
+    frame.into()
+}
+
+impl FrameBody {
+    /// Aborts the task when the body is dropped.
+    pub(crate) fn with_task(self, task: AbortOnDropHandle<()>) -> Self {
+        Self { _task: Some(task), ..self }
+    }
+}
+
+impl Body for FrameBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = self.frames.poll_recv(context);
+        // The room is free once the connection takes the frame.
+        next.map(|queued| queued.map(|(bytes, _room)| Ok(Frame::data(bytes))))
+    }
+}
+
+/// Reads messages from a body.
+#[derive(Debug)]
+pub(crate) struct FrameReader<B> {
+    body: B,
+    read: BytesMut,
+}
+
+impl<B> FrameReader<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    pub(crate) fn new(body: B) -> Self {
+        Self { body, read: BytesMut::new() }
+    }
+
+    /// The next message; `None` at the end of the body. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// When the connection is lost, and of kind [`InvalidData`](io::ErrorKind::InvalidData) for a malformed
+    /// message.
+    pub(crate) async fn next<M: Message + Default>(&mut self) -> io::Result<Option<M>> {
+        loop {
+            if let Some(length) = self.length()?
+                && let Some(end) = length.checked_add(LENGTH_BYTES)
+                && end <= self.read.len()
+            {
+                let mut frame = self.read.split_to(end).freeze();
+                frame.advance(LENGTH_BYTES);
+                return M::decode(frame).map(Some).map_err(invalid);
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.read.extend_from_slice(data);
+                    }
+                }
+                Some(Err(error)) => return Err(io::Error::other(error)),
+                None if self.read.is_empty() => return Ok(None),
+                None => return Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        }
+    }
+
+    /// The length of the frame that has begun.
+    fn length(&mut self) -> io::Result<Option<usize>> {
+        let Some(head) = self.read.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_be_bytes(*head)).map_err(invalid)?;
+        if length > FRAME_BYTES_MAX {
+            return Err(invalid(format!("a frame of {length} bytes")));
+        }
+        self.read.reserve((length + LENGTH_BYTES).saturating_sub(self.read.len()));
+        Ok(Some(length))
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http_body_util::{Full, StreamBody};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::messages::{LogLine, Retire};
+
+    fn line(text: &str) -> LogLine {
+        LogLine { level: "info".to_owned(), line: text.to_owned() }
+    }
+
+    /// The messages of a body whose pieces have these sizes.
+    fn read(bytes: &[u8], piece: usize) -> Vec<io::Result<Option<LogLine>>> {
+        let pieces: Vec<_> = bytes
+            .chunks(piece)
+            .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::copy_from_slice(piece))))
+            .collect();
+        let mut reader = FrameReader::new(StreamBody::new(futures::stream::iter(pieces)));
+        let mut read = Vec::new();
+        loop {
+            let next = reader.next::<LogLine>().now_or_never().expect("all pieces are there");
+            let is_last = !matches!(next, Ok(Some(_)));
+            read.push(next);
+            if is_last {
+                return read;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn messages_arrive_as_they_were_sent(
+            lines in prop::collection::vec(".{0,40}", 0..8), piece in 1_usize..50,
+        ) {
+            let sent: Vec<u8> = lines.iter().flat_map(|text| encode(&line(text))).collect();
+            let mut read: Vec<_> = read(&sent, piece).into_iter().map(Result::unwrap).collect();
+            prop_assert_eq!(read.pop(), Some(None));
+            prop_assert_eq!(read, lines.iter().map(|text| Some(line(text))).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn bytes_of_another_program_are_an_error_or_a_message(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let read = read(&bytes, 7);
+            prop_assert!(!read.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_cut_or_an_endless_message_is_an_error() {
+        let whole = encode(&line("flour"));
+        let cut = read(&whole[..whole.len() - 1], 100).pop().unwrap().unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        let endless = read(&[0xff; 8], 100).pop().unwrap().unwrap_err();
+        assert_eq!(endless.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[tokio::test]
+    async fn a_sender_waits_for_a_slow_reader_and_not_for_one_that_has_left() {
+        let (sender, mut body) = channel();
+        let large = Retire { endpoint: "x".repeat(WINDOW_BYTES), last: 0 };
+        sender.send_in_window(&large).await.unwrap();
+        assert_eq!(sender.send_in_window(&large).now_or_never(), None);
+        sender.send(&large).unwrap();
+        assert!(body.frame().await.is_some());
+        sender.send_in_window(&large).await.unwrap();
+        let waits = sender.send_in_window(&large);
+        drop(body);
+        assert_eq!(waits.await, Err(Closed));
+        assert_eq!(sender.send(&large), Err(Closed));
+    }
+
+    #[tokio::test]
+    async fn a_body_ends_with_its_senders() {
+        let mut reader = FrameReader::new(single(&line("one")));
+        assert_eq!(reader.next().await.unwrap(), Some(line("one")));
+        assert_eq!(reader.next::<LogLine>().await.unwrap(), None);
+        let mut empty = FrameReader::new(Full::new(Bytes::new()));
+        assert_eq!(empty.next::<LogLine>().await.unwrap(), None);
+    }
+}

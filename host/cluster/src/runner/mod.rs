@@ -1,0 +1,217 @@
+//! The side of a runner: it serves the attempts that the active host sends over one connection.
+//!
+//! **Its end.** [`Runner::serve`] ends with the connection, and with it all attempts: without the active host nobody
+//! takes their results. A drain lets attempts end, and takes no new ones.
+
+mod attempt;
+mod sink;
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use gristmill_core::catalog::Component;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::id::EndpointId;
+use gristmill_core::runtime::Runtime;
+use gristmill_core::sharing::tenancy::Tenancy;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::frames::{self, FrameBody, FrameReader};
+use crate::messages::{Failure, Hello, Offer, PROTOCOL, Prepare, Retire};
+use crate::{convert, transport};
+
+/// Opens the sandboxes of this host, and receives the records of components.
+pub trait SandboxSource: Send + Sync + std::fmt::Debug {
+    /// The runtime of this host, which the first call opens. The files of components without a record are
+    /// removed then.
+    ///
+    /// # Errors
+    /// The reason why it cannot be opened.
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, String>;
+
+    /// Adds the record of a component.
+    fn add(&self, component: Component);
+}
+
+/// What a runner offers.
+#[derive(Debug)]
+pub struct RunnerSettings {
+    /// The address at which other hosts reach it, for the operator.
+    pub address: Option<SocketAddr>,
+    /// The version of the program.
+    pub version: String,
+    /// Most attempts at one time.
+    pub sandboxes: u64,
+    /// Most memory of all sandboxes together, in bytes.
+    pub memory_bytes: u64,
+    /// Its cores.
+    pub cores: u64,
+    /// Whether the active host has several owners; set by its messages.
+    pub tenancy: Tenancy,
+    /// The threads for attempts.
+    pub guests: Handle,
+}
+
+/// Runs attempts for the active host.
+#[derive(Debug)]
+pub struct Runner {
+    settings: RunnerSettings,
+    source: Arc<dyn SandboxSource>,
+    stop: CancellationToken,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+struct Connection {
+    runner: Arc<Runner>,
+    runtime: OnceLock<Arc<dyn Runtime>>,
+    deployments: Mutex<HashMap<u64, Arc<Deployment>>>,
+}
+
+impl Runner {
+    /// A runner with the sandboxes of this source.
+    pub fn new(settings: RunnerSettings, source: Arc<dyn SandboxSource>) -> Arc<Self> {
+        Arc::new(Self { settings, source, stop: CancellationToken::new() })
+    }
+
+    /// Serves a connection to the active host until that ends. After `drain` fires it takes no more attempts,
+    /// and ends when the last one has ended.
+    ///
+    /// # Errors
+    /// Why the connection was lost.
+    pub async fn serve<IO>(
+        self: &Arc<Self>,
+        io: IO,
+        drain: CancellationToken,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let connection = Arc::new(Connection {
+            runner: self.clone(),
+            runtime: OnceLock::new(),
+            deployments: Mutex::default(),
+        });
+        let service = service_fn(move |request| {
+            let connection = connection.clone();
+            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        });
+        let mut serving =
+            std::pin::pin!(transport::server().serve_connection(TokioIo::new(io), service));
+        let served = tokio::select! {
+            served = &mut serving => served,
+            () = drain.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        };
+        Ok(served?)
+    }
+
+    /// Stops the attempts in progress, and all later ones: their jobs wait again.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+}
+
+impl Connection {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<FrameBody> {
+        let (head, body) = request.into_parts();
+        let answered = match head.uri.path() {
+            "/attempt" => return self.run_attempt(body),
+            "/hello" => self.hello(body).await,
+            "/prepare" => self.prepare(body).await,
+            "/retire" => self.retire(body).await,
+            other => Err(format!("there is no request `{other}`")),
+        };
+        match answered {
+            Ok(body) => Response::new(body),
+            Err(error) => {
+                let failure = Failure { reason: String::new(), error };
+                let mut refused = Response::new(frames::single(&failure));
+                *refused.status_mut() = StatusCode::CONFLICT;
+                refused
+            }
+        }
+    }
+
+    async fn hello(&self, body: Incoming) -> Result<FrameBody, String> {
+        let Hello { protocol, components } = message(body).await?;
+        let RunnerSettings { address, version, sandboxes, memory_bytes, cores, .. } =
+            &self.runner.settings;
+        if protocol == PROTOCOL {
+            let records = components.iter().map(|record| convert::component(record));
+            let records = records.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+            let source = self.runner.source.clone();
+            let open = tokio::task::spawn_blocking(move || source.open(records));
+            let runtime = open.await.map_err(|error| error.to_string())??;
+            // The active host greets once.
+            let _ = self.runtime.set(runtime);
+        }
+        Ok(frames::single(&Offer {
+            protocol: PROTOCOL,
+            version: version.clone(),
+            address: address.map(|address| address.to_string()).unwrap_or_default(),
+            sandboxes: *sandboxes,
+            memory_bytes: *memory_bytes,
+            cores: *cores,
+        }))
+    }
+
+    async fn prepare(&self, body: Incoming) -> Result<FrameBody, String> {
+        let prepare: Prepare = message(body).await?;
+        let (deployment, component) =
+            convert::deployment(&prepare).map_err(|error| error.to_string())?;
+        self.runner.source.add(component);
+        self.runtime()?.prepare(&deployment).await.map_err(|error| error.to_string())?;
+        self.deployments.lock().insert(prepare.deployment, deployment);
+        Ok(frames::single(&Failure::default()))
+    }
+
+    async fn retire(&self, body: Incoming) -> Result<FrameBody, String> {
+        let Retire { endpoint, last } = message(body).await?;
+        let endpoint: EndpointId =
+            endpoint.parse().map_err(|_| format!("`{endpoint}` is no id of an endpoint"))?;
+        let current = {
+            let mut deployments = self.deployments.lock();
+            deployments.retain(|number, known| *number > last || known.endpoint.id != endpoint);
+            let of_endpoint = deployments.iter().filter(|(_, known)| known.endpoint.id == endpoint);
+            of_endpoint.max_by_key(|(number, _)| **number).map(|(_, newest)| newest.clone())
+        };
+        self.runtime()?.retire(&endpoint, current.as_ref());
+        Ok(frames::single(&Failure::default()))
+    }
+
+    /// The answer begins before the attempt: a request without an answer has begun nothing.
+    fn run_attempt(self: Arc<Self>, orders: Incoming) -> Response<FrameBody> {
+        let (reports, body) = frames::channel();
+        let guests = self.runner.settings.guests.clone();
+        let task = guests.spawn(attempt::run(self, orders, reports));
+        Response::new(body.with_task(AbortOnDropHandle::new(task)))
+    }
+
+    fn runtime(&self) -> Result<Arc<dyn Runtime>, String> {
+        self.runtime.get().cloned().ok_or_else(|| "there was no greeting".to_owned())
+    }
+
+    fn deployment(&self, number: u64) -> Option<Arc<Deployment>> {
+        self.deployments.lock().get(&number).cloned()
+    }
+}
+
+/// The message of a request that has only one.
+async fn message<M: prost::Message + Default>(body: Incoming) -> Result<M, String> {
+    let read: io::Result<Option<M>> = FrameReader::new(body).next().await;
+    read.map_err(|error| error.to_string())?.ok_or_else(|| "the request is empty".to_owned())
+}

@@ -1,0 +1,50 @@
+//! The settings of HTTP/2 between the active host and a runner.
+//!
+//! Each side sends a ping every [`PING_INTERVAL`] and ends a connection that does not answer for
+//! [`PING_TIME_MAX`]: a runner that is paused or cut off is lost after about [`LOST_AFTER`].
+
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+/// Bytes of one attempt that may be on their way.
+pub(crate) const STREAM_WINDOW: u32 = 256 << 10;
+
+/// Bytes of all attempts of a connection that may be on their way, so that a few attempts whose data is not
+/// read yet do not stop the others.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+const PING_TIME_MAX: Duration = Duration::from_secs(4);
+
+/// Most attempts of one connection.
+pub(crate) const ATTEMPTS_MAX: u32 = 1 << 16;
+
+/// The side of the active host.
+pub(crate) fn client() -> hyper::client::conn::http2::Builder<TokioExecutor> {
+    let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIME_MAX)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_max_send_streams(Some(ATTEMPTS_MAX as usize))
+        .max_frame_size(64 << 10);
+    builder
+}
+
+/// The side of a runner.
+pub(crate) fn server() -> hyper::server::conn::http2::Builder<TokioExecutor> {
+    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIME_MAX)
+        .max_concurrent_streams(ATTEMPTS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(64 << 10);
+    builder
+}

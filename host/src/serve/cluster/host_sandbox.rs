@@ -1,0 +1,159 @@
+//! The sandbox of a host with a database, which outlives the change of the host from a standby to the active host.
+//!
+//! While the host stands by, the records of components come from the active host, and the depot is only read. The
+//! owner of the database then has the catalog, and writes to the depot.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use gristmill_cluster::SandboxSource;
+use gristmill_core::catalog::{ArtifactDigest, Catalog, Component};
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::depot::Depot;
+use gristmill_core::runtime::Runtime;
+use gristmill_runtime::{
+    ArtifactRecords, MemoryRecords, OpenSandboxError, RecordError, Sandbox, SandboxSettings,
+};
+use parking_lot::Mutex;
+
+/// A sandbox that is opened when it is first needed.
+#[derive(Debug)]
+pub(crate) struct HostSandbox {
+    /// Taken by the opening.
+    settings: Mutex<Option<SandboxSettings>>,
+    sandbox: OnceLock<Arc<Sandbox>>,
+    records: Arc<Records>,
+    depot: Arc<ChangingDepot>,
+}
+
+/// The records of components.
+#[derive(Debug)]
+struct Records {
+    received: Arc<MemoryRecords>,
+    catalog: OnceLock<Arc<Catalog>>,
+}
+
+/// The depot of a standby, and then that of the active host.
+#[derive(Debug)]
+struct ChangingDepot {
+    read: Arc<dyn Depot>,
+    owned: OnceLock<Arc<dyn Depot>>,
+}
+
+impl HostSandbox {
+    /// A sandbox that reads components from `read`, in place of the depot of the settings.
+    pub(crate) fn new(mut settings: SandboxSettings, read: Arc<dyn Depot>) -> Arc<Self> {
+        let depot = Arc::new(ChangingDepot { read, owned: OnceLock::new() });
+        settings.depot = Some(depot.clone());
+        Arc::new(Self {
+            settings: Mutex::new(Some(settings)),
+            sandbox: OnceLock::new(),
+            records: Arc::new(Records { received: MemoryRecords::new(), catalog: OnceLock::new() }),
+            depot,
+        })
+    }
+
+    /// The sandbox of the host that owns the database, with this catalog and depot.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(crate) fn owned(
+        &self,
+        catalog: Arc<Catalog>,
+        depot: Arc<dyn Depot>,
+    ) -> Result<Arc<Sandbox>, OpenSandboxError> {
+        // A host becomes active once.
+        let _ = self.records.catalog.set(catalog);
+        let _ = self.depot.owned.set(depot);
+        self.opened()
+    }
+
+    fn opened(&self) -> Result<Arc<Sandbox>, OpenSandboxError> {
+        let mut settings = self.settings.lock();
+        if let Some(opened) = self.sandbox.get() {
+            return Ok(opened.clone());
+        }
+        let taken = settings.take().ok_or_else(|| {
+            // A sandbox that could not be opened is not tried again: its host has to start again.
+            io::Error::other("an earlier try has failed")
+        })?;
+        let sandbox = Arc::new(Sandbox::open(taken, self.records.clone())?);
+        Ok(self.sandbox.get_or_init(|| sandbox).clone())
+    }
+}
+
+impl SandboxSource for HostSandbox {
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, String> {
+        for component in components {
+            self.add(component);
+        }
+        match self.opened() {
+            Ok(sandbox) => Ok(sandbox),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// A record that exists keeps the digests of the files that this host has compiled.
+    fn add(&self, mut component: Component) {
+        let received = &self.records.received;
+        if let Some(known) = received.find(component.digest) {
+            component.artifacts.extend(known.artifacts.clone());
+        }
+        received.put(component);
+    }
+}
+
+#[async_trait]
+impl ArtifactRecords for Records {
+    fn find(&self, component: ComponentDigest) -> Option<Arc<Component>> {
+        match self.catalog.get() {
+            Some(catalog) => catalog.find(component),
+            None => self.received.find(component),
+        }
+    }
+
+    async fn record(
+        &self,
+        component: ComponentDigest,
+        engine_key: &str,
+        artifact: ArtifactDigest,
+        compiled_bytes: u64,
+    ) -> Result<(), RecordError> {
+        match self.catalog.get() {
+            Some(catalog) => catalog.record(component, engine_key, artifact, compiled_bytes).await,
+            None => self.received.record(component, engine_key, artifact, compiled_bytes).await,
+        }
+    }
+}
+
+impl ChangingDepot {
+    fn current(&self) -> &dyn Depot {
+        &**self.owned.get().unwrap_or(&self.read)
+    }
+}
+
+#[async_trait]
+impl Depot for ChangingDepot {
+    async fn put_part(
+        &self,
+        component: ComponentDigest,
+        part: u32,
+        bytes: Bytes,
+    ) -> io::Result<()> {
+        self.current().put_part(component, part, bytes).await
+    }
+
+    async fn part(&self, component: ComponentDigest, part: u32) -> io::Result<Option<Bytes>> {
+        self.current().part(component, part).await
+    }
+
+    async fn remove(&self, component: ComponentDigest) -> io::Result<()> {
+        self.current().remove(component).await
+    }
+
+    async fn components(&self) -> io::Result<Vec<ComponentDigest>> {
+        self.current().components().await
+    }
+}

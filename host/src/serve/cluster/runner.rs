@@ -1,0 +1,85 @@
+//! A host that stands by runs attempts for the active host.
+//!
+//! It connects to the active host, and again when the connection has ended. Its sandbox is opened by the first
+//! connection, and is the same when the host becomes active: what it has compiled stays.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use gristmill_cluster::{Runner, RunnerSettings};
+use gristmill_store::ActiveHost;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use super::forward::{CONNECT_TIME_MAX, Standby};
+use super::handshake::Purpose;
+use super::host_sandbox::HostSandbox;
+use crate::serve::listeners::Addresses;
+use crate::serve::sandbox::{SandboxParts, memory_bytes_max};
+
+/// Pause before the next connection.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+
+/// The runner of this host.
+pub(crate) fn open(
+    parts: &SandboxParts<'_>,
+    addresses: Addresses,
+    sandbox: Arc<HostSandbox>,
+) -> Arc<Runner> {
+    let settings = RunnerSettings {
+        address: addresses.hosts,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sandboxes: parts.settings.max_running_jobs.as_u32().into(),
+        memory_bytes: memory_bytes_max(parts.settings),
+        cores: available_parallelism().map_or(1, usize::from) as u64,
+        tenancy: parts.tenancy.clone(),
+        guests: parts.guests.normal.handle().clone(),
+    };
+    Runner::new(settings, sandbox)
+}
+
+/// Runs attempts for the host that is active, until `drain` fires and the last attempt has ended.
+pub(crate) async fn run(runner: Arc<Runner>, standby: Arc<Standby>, drain: CancellationToken) {
+    while !drain.is_cancelled() {
+        if let Some(active) = standby.active() {
+            match serve(&runner, &standby, active, &drain).await {
+                Ok(()) => info!("the connection of this host's sandboxes has ended"),
+                Err(error) => debug!("this host's sandboxes are not used: {error:#}"),
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RECONNECT_PAUSE) => {}
+            () = drain.cancelled() => {}
+        }
+    }
+}
+
+/// Serves one connection until it ends, or another host is active.
+async fn serve(
+    runner: &Arc<Runner>,
+    standby: &Standby,
+    active: ActiveHost,
+    drain: &CancellationToken,
+) -> anyhow::Result<()> {
+    let address = active.address.context("the active host has no address for other hosts")?;
+    let connect = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        standby.membership(active.session).call(&mut stream, Purpose::Attempts).await?;
+        anyhow::Ok(stream)
+    };
+    let stream = timeout(CONNECT_TIME_MAX, connect).await.context("no answer")??;
+    let replaced = async {
+        while standby.active() == Some(active) {
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+    };
+    tokio::select! {
+        served = runner.serve(stream, drain.clone()) => served.map_err(|error| anyhow!(error)),
+        () = replaced => Err(anyhow!("another host is active")),
+    }
+}
