@@ -1,7 +1,7 @@
 //! The settings of HTTP/2 between the active host and a runner.
 //!
 //! Each side sends a ping every [`PING_INTERVAL`] and ends a connection that does not answer for
-//! [`PING_TIME_MAX`]: a runner that is paused or cut off is lost after about [`LOST_AFTER`].
+//! [`PING_TIME_MAX`]: a runner that is paused or cut off is lost after about five seconds.
 
 use std::time::Duration;
 
