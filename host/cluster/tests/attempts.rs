@@ -731,7 +731,6 @@ async fn a_changed_endpoint_runs_its_new_deployment_on_runners() {
     eventually(|| runner.runtime.retired.lock().len() > 1).await;
 }
 
-/// The messages about a change and about the next deployment may arrive in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_endpoint_that_changes_often_runs_its_newest_deployment() {
     let active = Active::new().await;

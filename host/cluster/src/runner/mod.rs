@@ -183,12 +183,7 @@ impl Connection {
         let Retire { endpoint, last } = message(body).await?;
         let endpoint: EndpointId =
             endpoint.parse().map_err(|_| format!("`{endpoint}` is no id of an endpoint"))?;
-        let current = {
-            let mut deployments = self.deployments.lock();
-            deployments.retain(|number, known| *number > last || known.endpoint.id != endpoint);
-            let of_endpoint = deployments.iter().filter(|(_, known)| known.endpoint.id == endpoint);
-            of_endpoint.max_by_key(|(number, _)| **number).map(|(_, newest)| newest.clone())
-        };
+        let current = end_use(&mut self.deployments.lock(), &endpoint, last);
         self.runtime()?.retire(&endpoint, current.as_ref());
         Ok(frames::single(&Failure::default()))
     }
@@ -210,8 +205,61 @@ impl Connection {
     }
 }
 
+/// Removes the deployments of an endpoint up to `last`, and returns its newest other one: the message may arrive
+/// after the next deployment is ready.
+fn end_use(
+    deployments: &mut HashMap<u64, Arc<Deployment>>,
+    endpoint: &EndpointId,
+    last: u64,
+) -> Option<Arc<Deployment>> {
+    deployments.retain(|number, known| *number > last || known.endpoint.id != *endpoint);
+    let of_endpoint = deployments.iter().filter(|(_, known)| known.endpoint.id == *endpoint);
+    of_endpoint.max_by_key(|(number, _)| **number).map(|(_, newest)| newest.clone())
+}
+
 /// The message of a request that has only one.
 async fn message<M: prost::Message + Default>(body: Incoming) -> Result<M, String> {
     let read: io::Result<Option<M>> = FrameReader::new(body).next().await;
     read.map_err(|error| error.to_string())?.ok_or_else(|| "the request is empty".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::deploy::endpoint::{Endpoint, EndpointIncarnation};
+    use gristmill_core::deploy::template::Template;
+    use gristmill_core::id::{OwnerId, TemplateId};
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+
+    fn deployment(endpoint: &str) -> Arc<Deployment> {
+        let (id, owner) = (endpoint.parse().unwrap(), OwnerId::new("o").unwrap());
+        let template = TemplateId::new("t").unwrap();
+        let time = Timestamp::from_millis(0);
+        Arc::new(Deployment {
+            endpoint: Arc::new(Endpoint::new(id, owner.clone(), template.clone(), time)),
+            template: Arc::new(Template::new(template, owner, "mill")),
+            component: None,
+            input_schema: None,
+            volume: None,
+            incarnation: EndpointIncarnation::default(),
+        })
+    }
+
+    #[test]
+    fn a_late_message_about_a_change_leaves_the_next_deployment() {
+        let endpoint: EndpointId = "e".parse().unwrap();
+        let [e1, f2, e3, e4] = ["e", "f", "e", "e"].map(deployment);
+        let mut deployments = HashMap::from([(1, e1), (2, f2), (3, e3), (4, e4.clone())]);
+        let numbers = |deployments: &HashMap<u64, _>| {
+            let mut numbers: Vec<_> = deployments.keys().copied().collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        let current = end_use(&mut deployments, &endpoint, 1).unwrap();
+        assert!(Arc::ptr_eq(&current, &e4));
+        assert_eq!(numbers(&deployments), [2, 3, 4]);
+        assert!(end_use(&mut deployments, &endpoint, 4).is_none());
+        assert_eq!(numbers(&deployments), [2]);
+    }
 }
