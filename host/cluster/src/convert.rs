@@ -229,8 +229,17 @@ pub(crate) fn end(report: AttemptReport) -> End {
         // A runner does not lose the attempts that it runs itself.
         AttemptEnd::Stopped | AttemptEnd::HostLost => How::Stopped(Stop {}),
     };
-    let Usage { instantiate_us, run_us, cpu_us, fuel, memory_bytes_peak, .. } = usage;
-    let Usage { sent_bytes, received_bytes, chunks, log_lines_dropped, .. } = usage;
+    let Usage {
+        instantiate_us,
+        run_us,
+        cpu_us,
+        fuel,
+        memory_bytes_peak,
+        sent_bytes,
+        received_bytes,
+        chunks,
+        log_lines_dropped,
+    } = usage;
     let usage = UsageMessage {
         instantiate_us,
         run_us,
@@ -256,11 +265,17 @@ pub(crate) fn report(message: End) -> Result<AttemptReport, Unusable> {
         How::DeadlineReached(Stop {}) => AttemptEnd::DeadlineReached,
         How::Stopped(Stop {}) => AttemptEnd::Stopped,
     };
-    let UsageMessage { instantiate_us, run_us, cpu_us, fuel, .. } =
-        message.usage.unwrap_or_default();
-    let UsageMessage { memory_bytes_peak, sent_bytes, received_bytes, chunks, .. } =
-        message.usage.unwrap_or_default();
-    let log_lines_dropped = message.usage.unwrap_or_default().log_lines_dropped;
+    let UsageMessage {
+        instantiate_us,
+        run_us,
+        cpu_us,
+        fuel,
+        memory_bytes_peak,
+        sent_bytes,
+        received_bytes,
+        chunks,
+        log_lines_dropped,
+    } = message.usage.unwrap_or_default();
     let usage = Usage {
         instantiate_us,
         run_us,
