@@ -13,7 +13,7 @@
 //! request for each attempt, so that attempts share the connection fairly and each has its own flow control. The
 //! [messages] are those of protocol buffers: hosts of neighbouring versions skip fields that they do not know.
 //!
-//! **Bounds.** [`active::RUNNERS_MAX`] runners; a window of [`transport::STREAM_WINDOW`] bytes for each attempt.
+//! **Bounds.** [`active::runners::RUNNERS_MAX`] runners; a window of [`transport::STREAM_WINDOW`] bytes for each attempt.
 //! **Cost.** An attempt on another host takes one round trip, and a copy of its input and output.
 
 mod active;
@@ -24,5 +24,6 @@ mod runner;
 mod transport;
 
 pub use active::cluster_runtime::ClusterRuntime;
-pub use active::{Runners, RunnersSettings};
+pub use active::runners::Runners;
+pub use active::site::RunnersSettings;
 pub use runner::{Runner, RunnerSettings, SandboxSource};

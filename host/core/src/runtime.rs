@@ -144,8 +144,6 @@ pub struct RunnerHost {
     pub version: String,
     /// Most attempts that it runs at one time.
     pub sandboxes: u64,
-    /// Most memory of its sandboxes together, in bytes.
-    pub memory_bytes: u64,
     /// Its cores.
     pub cores: u64,
     /// Attempts that it runs now.

@@ -1,9 +1,8 @@
 //! `GET /v1/cluster`: the hosts that share the jobs, for their operator.
 
-use std::thread::available_parallelism;
-
 use axum::Json;
 use gristmill_core::runtime::RunnerHost;
+use gristmill_core::sharing::cores::cores;
 use gristmill_wire::management::{Cluster, ClusterHost, HostRole};
 
 use crate::answer::wire_time::rfc3339;
@@ -25,7 +24,7 @@ pub(crate) async fn get(Caller { state, .. }: Caller<ReadMetrics>) -> Json<Clust
         since: rfc3339(state.started.at),
         running: state.control.host.load().running.saturating_sub(elsewhere),
         max_running: state.facts.sandboxes_max,
-        cores: available_parallelism().map_or(1, usize::from) as u64,
+        cores: cores() as u64,
     };
     let standby = |host: RunnerHost| {
         let RunnerHost { address, version, sandboxes, cores, running, since, .. } = host;

@@ -1,7 +1,6 @@
 //! The runtime of the active host: its own sandboxes, and those of its runners.
 
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -14,11 +13,12 @@ use gristmill_core::runtime::{
     Attempt, AttemptReport, AttemptSink, CannotRun, Reservation, RunnerHost, Runtime, RuntimeLoad,
     SandboxShortage,
 };
+use gristmill_core::sharing::cores::cores;
 
-use super::Runners;
 use super::attempt;
 use super::balance::{self, Busy, Choice};
 use super::link::{Prepared, Room};
+use super::runners::Runners;
 
 /// Runs attempts here and on the runners.
 #[derive(Debug)]
@@ -31,8 +31,7 @@ pub struct ClusterRuntime {
 impl ClusterRuntime {
     /// Combines the sandboxes of this host with those of its runners.
     pub fn new(local: Arc<dyn Runtime>, runners: Arc<Runners>) -> Self {
-        let cores = available_parallelism().map_or(1, usize::from) as u64;
-        Self { local, cores, runners }
+        Self { local, cores: cores() as u64, runners }
     }
 
     fn reserve_now(&self, deployment: &Arc<Deployment>, ready: &[Prepared]) -> Option<Reservation> {
@@ -62,7 +61,7 @@ impl Runtime for ClusterRuntime {
     }
 
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
-        let mut changes = self.runners.changes.subscribe();
+        let mut changes = self.runners.changes();
         loop {
             let ready = self.runners.ready(deployment);
             if let Some(reservation) = self.reserve_now(deployment, &ready) {

@@ -22,8 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::Runners;
 use super::balance::Busy;
+use super::site::Site;
 use crate::frames::{self, FrameBody, FrameReader};
 use crate::messages::{Failure, Hello, Offer, PROTOCOL, Retire};
 use crate::{convert, transport};
@@ -95,7 +95,7 @@ impl Link {
     pub(crate) async fn open<IO>(
         io: IO,
         peer: SocketAddr,
-        runners: &Runners,
+        site: &Site,
     ) -> Result<(Self, impl Future<Output = String> + use<IO>), LinkError>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -109,7 +109,7 @@ impl Link {
                 Err(error) => error.to_string(),
             }
         };
-        let view = runners.settings.catalog.view();
+        let view = site.settings.catalog.view();
         let records = view.components.values().map(|component| &**component);
         let hello = Hello { protocol: PROTOCOL, components: convert::components(records) };
         let greeted = timeout(HELLO_TIME_MAX, ask::<Offer>(&requests, "/hello", &hello)).await;
@@ -123,12 +123,12 @@ impl Link {
             )));
         }
         let sandboxes = usize::try_from(offer.sandboxes).unwrap_or(usize::MAX);
-        let tenancy = runners.settings.catalog.tenancy();
+        let tenancy = site.settings.catalog.tenancy();
         let permits = Permits::new(sandboxes, offer.memory_bytes, tenancy);
         let link = Self {
             peer,
             offer,
-            since: runners.settings.clock.now(),
+            since: site.settings.clock.now(),
             requests,
             permits,
             deployments: Mutex::default(),
@@ -151,9 +151,9 @@ impl Link {
     }
 
     pub(crate) fn host(&self) -> RunnerHost {
-        let Offer { version, sandboxes, memory_bytes, cores, .. } = self.offer.clone();
+        let Offer { version, sandboxes, cores, .. } = self.offer.clone();
         let (address, running) = (self.name(), self.running());
-        RunnerHost { address, version, sandboxes, memory_bytes, cores, running, since: self.since }
+        RunnerHost { address, version, sandboxes, cores, running, since: self.since }
     }
 
     /// Attempts that run there, and sandboxes that are reserved.
@@ -180,7 +180,7 @@ impl Link {
     /// belongs to the active host, so its jobs run there.
     pub(crate) fn prepared(
         self: &Arc<Self>,
-        runners: &Arc<Runners>,
+        site: &Arc<Site>,
         deployment: &Arc<Deployment>,
     ) -> Option<Prepared> {
         let Endpoint { id, limits, network_volume, .. } = &*deployment.endpoint;
@@ -191,7 +191,7 @@ impl Link {
             return None;
         }
         let component =
-            runners.settings.catalog.view().components.get(&deployment.component?)?.clone();
+            site.settings.catalog.view().components.get(&deployment.component?)?.clone();
         let mut deployments = self.deployments.lock();
         if let Some(known) = deployments.get(id)
             && Arc::ptr_eq(&known.deployment, deployment)
@@ -207,7 +207,7 @@ impl Link {
         let known = Known { deployment: deployment.clone(), number, state: State::InProgress };
         deployments.insert(id.clone(), known);
         let prepare = convert::prepare(number, deployment, &component);
-        let (link, runners, id) = (self.clone(), runners.clone(), id.clone());
+        let (link, site, id) = (self.clone(), site.clone(), id.clone());
         tokio::spawn(async move {
             let prepared = ask::<Failure>(&link.requests, "/prepare", &prepare).await;
             let state = match prepared {
@@ -224,7 +224,7 @@ impl Link {
             {
                 known.state = state;
             }
-            runners.changed();
+            site.changed();
         });
         None
     }

@@ -22,12 +22,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::id::{EndpointId, KeyId, OwnerId};
+use crate::sharing::cores::cores;
 use crate::sharing::fair_share;
 
 /// Permits that owners and endpoints share.
@@ -119,7 +119,7 @@ impl FairPermits {
 
     /// As many permits as half of the cores, for work that keeps a core busy.
     pub fn half_of_cores() -> Self {
-        Self::few(available_parallelism().map_or(1, usize::from) / 2)
+        Self::few(cores() / 2)
     }
 
     /// The share of an endpoint.

@@ -2,6 +2,7 @@
 //!
 //! All of them are pure logic; the host measures and enforces.
 
+pub mod cores;
 pub(crate) mod disk_accounts;
 pub mod disk_share;
 pub mod disk_space;

@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
-use std::num::NonZeroUsize;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -17,6 +16,7 @@ use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
 use gristmill_core::metrics::instruments::{DurationTotals, Durations};
 use gristmill_core::runtime::is_no_space;
+use gristmill_core::sharing::cores::cores;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
@@ -243,7 +243,7 @@ async fn run_child(
     task: &CompileTask,
     cache: Option<&Path>,
 ) -> Result<Answer, CompileError> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let cores = cores();
     // Half of the cores, beside jobs, so that a waking thread finds a free core. With two threads
     // on two cores one call in ten waited for the scheduler's next tick of 4 ms, whatever their
     // priorities.

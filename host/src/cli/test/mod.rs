@@ -15,7 +15,6 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
@@ -24,6 +23,7 @@ use futures::StreamExt as _;
 use gristmill_client::Client;
 use gristmill_core::id::EndpointId;
 use gristmill_core::limits::Bounds;
+use gristmill_core::sharing::cores::cores;
 use tokio_util::sync::CancellationToken;
 
 use super::client::ConnectionArgs;
@@ -83,7 +83,7 @@ enum TestTarget {
 }
 
 pub(crate) fn test(args: TestArgs) -> anyhow::Result<ExitCode> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let processors = cores();
     let jobs = args.jobs.map_or(processors, |jobs| jobs as usize);
     // One thread more, for timeouts while all handlers compute.
     let runtime = tokio::runtime::Builder::new_multi_thread()

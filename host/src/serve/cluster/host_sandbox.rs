@@ -24,33 +24,40 @@ pub(crate) struct HostSandbox {
     /// Taken by the opening.
     settings: Mutex<Option<SandboxSettings>>,
     sandbox: OnceLock<Arc<Sandbox>>,
-    records: Arc<Records>,
-    depot: Arc<ChangingDepot>,
-}
-
-/// The records of components.
-#[derive(Debug)]
-struct Records {
+    /// The records of components that the active host has sent.
     received: Arc<MemoryRecords>,
-    catalog: OnceLock<Arc<Catalog>>,
+    records: Arc<Succession<dyn ArtifactRecords>>,
+    depot: Arc<Succession<dyn Depot>>,
 }
 
-/// The depot of a standby, and then that of the active host.
+/// A part of a standby, and then that of the active host.
 #[derive(Debug)]
-struct ChangingDepot {
-    read: Arc<dyn Depot>,
-    owned: OnceLock<Arc<dyn Depot>>,
+struct Succession<T: ?Sized> {
+    standby: Arc<T>,
+    active: OnceLock<Arc<T>>,
+}
+
+impl<T: ?Sized> Succession<T> {
+    fn new(standby: Arc<T>) -> Arc<Self> {
+        Arc::new(Self { standby, active: OnceLock::new() })
+    }
+
+    fn current(&self) -> &T {
+        self.active.get().unwrap_or(&self.standby)
+    }
 }
 
 impl HostSandbox {
     /// A sandbox that reads components from `read`, in place of the depot of the settings.
     pub(crate) fn new(mut settings: SandboxSettings, read: Arc<dyn Depot>) -> Arc<Self> {
-        let depot = Arc::new(ChangingDepot { read, owned: OnceLock::new() });
+        let depot = Succession::new(read);
         settings.depot = Some(depot.clone());
+        let received = MemoryRecords::new();
         Arc::new(Self {
             settings: Mutex::new(Some(settings)),
             sandbox: OnceLock::new(),
-            records: Arc::new(Records { received: MemoryRecords::new(), catalog: OnceLock::new() }),
+            records: Succession::new(received.clone()),
+            received,
             depot,
         })
     }
@@ -65,8 +72,8 @@ impl HostSandbox {
         depot: Arc<dyn Depot>,
     ) -> Result<Arc<Sandbox>, OpenSandboxError> {
         // A host becomes active once.
-        let _ = self.records.catalog.set(catalog);
-        let _ = self.depot.owned.set(depot);
+        let _ = self.records.active.set(catalog);
+        let _ = self.depot.active.set(depot);
         self.opened()
     }
 
@@ -97,21 +104,17 @@ impl SandboxSource for HostSandbox {
 
     /// A record that exists keeps the digests of the files that this host has compiled.
     fn add(&self, mut component: Component) {
-        let received = &self.records.received;
-        if let Some(known) = received.find(component.digest) {
+        if let Some(known) = self.received.find(component.digest) {
             component.artifacts.extend(known.artifacts.clone());
         }
-        received.put(component);
+        self.received.put(component);
     }
 }
 
 #[async_trait]
-impl ArtifactRecords for Records {
+impl ArtifactRecords for Succession<dyn ArtifactRecords> {
     fn find(&self, component: ComponentDigest) -> Option<Arc<Component>> {
-        match self.catalog.get() {
-            Some(catalog) => catalog.find(component),
-            None => self.received.find(component),
-        }
+        self.current().find(component)
     }
 
     async fn record(
@@ -121,21 +124,12 @@ impl ArtifactRecords for Records {
         artifact: ArtifactDigest,
         compiled_bytes: u64,
     ) -> Result<(), RecordError> {
-        match self.catalog.get() {
-            Some(catalog) => catalog.record(component, engine_key, artifact, compiled_bytes).await,
-            None => self.received.record(component, engine_key, artifact, compiled_bytes).await,
-        }
-    }
-}
-
-impl ChangingDepot {
-    fn current(&self) -> &dyn Depot {
-        &**self.owned.get().unwrap_or(&self.read)
+        self.current().record(component, engine_key, artifact, compiled_bytes).await
     }
 }
 
 #[async_trait]
-impl Depot for ChangingDepot {
+impl Depot for Succession<dyn Depot> {
     async fn put_part(
         &self,
         component: ComponentDigest,

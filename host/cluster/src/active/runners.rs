@@ -1,0 +1,110 @@
+//! The runners that are connected to the active host.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::id::EndpointId;
+use gristmill_core::runtime::RunnerHost;
+use parking_lot::RwLock;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::link::{Link, Prepared};
+use super::site::{RunnersSettings, Site};
+
+/// Most runners of an active host; further ones stand by only.
+pub(crate) const RUNNERS_MAX: usize = 64;
+
+/// The runners that are connected to this host.
+#[derive(Debug)]
+pub struct Runners {
+    site: Arc<Site>,
+    links: RwLock<Arc<[Arc<Link>]>>,
+}
+
+impl Runners {
+    /// None yet.
+    pub fn new(settings: RunnersSettings) -> Arc<Self> {
+        Arc::new(Self { site: Site::new(settings), links: RwLock::default() })
+    }
+
+    /// Uses the sandboxes of the runner at the other side of a connection until that ends.
+    pub async fn serve<IO>(self: &Arc<Self>, io: IO, peer: SocketAddr)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (link, ended) = match Link::open(io, peer, &self.site).await {
+            Ok(opened) => opened,
+            Err(error) => {
+                warn!("the host at {peer} runs no jobs for this one: {error}");
+                return;
+            }
+        };
+        let link = Arc::new(link);
+        if !self.add(&link) {
+            warn!(
+                "the host at {peer} runs no jobs for this one: there are {RUNNERS_MAX} runners already"
+            );
+            return;
+        }
+        let name = link.name();
+        info!(
+            "the host {name} runs jobs for this one, in up to {} sandboxes",
+            link.offer().sandboxes
+        );
+        let reason = ended.await;
+        link.close();
+        self.remove(&link);
+        info!("the host {name} runs no jobs for this one any more: {reason}");
+    }
+
+    /// All of them, the earliest first.
+    pub fn hosts(&self) -> Vec<RunnerHost> {
+        self.links().iter().map(|link| link.host()).collect()
+    }
+
+    pub(super) fn links(&self) -> Arc<[Arc<Link>]> {
+        self.links.read().clone()
+    }
+
+    fn add(&self, link: &Arc<Link>) -> bool {
+        let mut links = self.links.write();
+        if links.len() >= RUNNERS_MAX {
+            return false;
+        }
+        *links = links.iter().chain([link]).cloned().collect();
+        drop(links);
+        self.site.changed();
+        true
+    }
+
+    fn remove(&self, link: &Arc<Link>) {
+        let mut links = self.links.write();
+        *links = links.iter().filter(|one| !Arc::ptr_eq(one, link)).cloned().collect();
+        drop(links);
+        self.site.changed();
+    }
+
+    /// Changes when a sandbox of a runner may have become usable.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.site.changes()
+    }
+
+    /// The runners that can run the deployment now. Begins to make it ready on the others.
+    pub(super) fn ready(&self, deployment: &Arc<Deployment>) -> Vec<Prepared> {
+        let links = self.links();
+        links.iter().filter_map(|link| link.prepared(&self.site, deployment)).collect()
+    }
+
+    pub(super) fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
+        for link in self.links().iter() {
+            link.retire(endpoint, current);
+        }
+    }
+
+    pub(super) fn has_several_owners(&self) -> bool {
+        self.site.settings.catalog.tenancy().has_several_owners()
+    }
+}

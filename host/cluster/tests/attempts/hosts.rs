@@ -1,0 +1,237 @@
+//! An active host and its runners, connected in this process.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_cluster::{
+    ClusterRuntime, Runner, RunnerSettings, Runners, RunnersSettings, SandboxSource,
+};
+use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Component, Image};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::template::Template;
+use gristmill_core::id::{EndpointId, OwnerId, ShardId, TemplateId};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::signals::Signals;
+use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, Runtime};
+use gristmill_core::sharing::tenancy::Tenancy;
+use gristmill_core::store::StoreError;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::ModelStore;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::DuplexStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::scripted::Scripted;
+use crate::sink::Sink;
+use crate::{MIB, PATIENCE, eventually, job_id};
+
+/// The sandboxes of a runner.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) runtime: Arc<Scripted>,
+    pub(crate) components: Mutex<Vec<Component>>,
+}
+
+impl SandboxSource for Source {
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, String> {
+        *self.components.lock() = components;
+        Ok(self.runtime.clone())
+    }
+
+    fn add(&self, component: Component) {
+        self.components.lock().push(component);
+    }
+}
+
+/// An active host with one sandbox.
+pub(crate) struct Active {
+    pub(crate) local: Arc<Scripted>,
+    pub(crate) runtime: Arc<ClusterRuntime>,
+    pub(crate) runners: Arc<Runners>,
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+/// A runner that is connected to it.
+pub(crate) struct Connected {
+    pub(crate) runtime: Arc<Scripted>,
+    pub(crate) source: Arc<Source>,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) drain: CancellationToken,
+    pub(crate) serving: JoinHandle<()>,
+}
+
+pub(crate) const COMPONENT: &str =
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+pub(crate) fn endpoint(id: &str) -> Endpoint {
+    let template = TemplateId::new("t").unwrap();
+    let mut endpoint = Endpoint::new(
+        EndpointId::new(id).unwrap(),
+        OwnerId::new("o").unwrap(),
+        template,
+        Timestamp::from_millis(0),
+    );
+    endpoint.limits.memory_bytes_max = 64 * MIB;
+    endpoint.env.insert("STONE".to_owned(), "granite".to_owned());
+    endpoint
+}
+
+impl Active {
+    /// With endpoints `e` and `f`.
+    pub(crate) async fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
+        let store = ModelStore::new(ShardId(1), clock.clone(), Arc::new(Signals::default()));
+        let catalog = Arc::new(Catalog::open(Arc::new(store), clock.clone()).await.unwrap());
+        let owner = OwnerId::new("o").unwrap();
+        let component = json!({
+            "digest": COMPONENT, "bytes": 4, "imports": [], "exports": [], "uploaded_at": 1,
+            "compile_ms": 1, "artifacts": {}, "owners": ["o"],
+        });
+        let image = Image {
+            name: "mill".to_owned(),
+            tag: "latest".to_owned(),
+            digest: COMPONENT.parse().unwrap(),
+            owner: owner.clone(),
+            updated_at: Timestamp::from_millis(1),
+            manifest: None,
+        };
+        let entries = [
+            CatalogEntry::Component(serde_json::from_value(component).unwrap()),
+            CatalogEntry::Image(image),
+            CatalogEntry::Template(Template::new(TemplateId::new("t").unwrap(), owner, "mill")),
+            CatalogEntry::Endpoint(endpoint("e")),
+            CatalogEntry::Endpoint(endpoint("f")),
+        ];
+        let changes = entries.map(CatalogChange::Put).into();
+        catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+        let runners = Runners::new(RunnersSettings { catalog: catalog.clone(), clock });
+        let local = Scripted::new("active", 1);
+        let runtime = Arc::new(ClusterRuntime::new(local.clone(), runners.clone()));
+        Self { local, runtime, runners, catalog }
+    }
+
+    pub(crate) fn deployment(&self, id: &str) -> Arc<Deployment> {
+        self.catalog.deployment(&EndpointId::new(id).unwrap()).unwrap()
+    }
+
+    pub(crate) async fn change(&self, endpoint: Endpoint) {
+        let changes = vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))];
+        self.catalog.change(|_| Ok::<_, StoreError>((changes, ()))).await.unwrap();
+    }
+
+    /// Connects a runner, which is ready for `e`.
+    pub(crate) async fn connect(&self, name: &'static str, sandboxes: usize) -> Connected {
+        let connected = self.connect_unprepared(name, sandboxes, 1 << 30).await;
+        self.until_ready("e").await;
+        connected
+    }
+
+    pub(crate) async fn connect_unprepared(
+        &self,
+        name: &'static str,
+        sandboxes: usize,
+        memory_bytes: u64,
+    ) -> Connected {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let before = self.runners.hosts().len();
+        let connected = Connected::over(theirs, name, sandboxes, memory_bytes);
+        let runners = self.runners.clone();
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        tokio::spawn(async move { runners.serve(ours, peer).await });
+        eventually(|| self.runners.hosts().len() > before).await;
+        connected
+    }
+
+    /// Waits until all runners are ready for an endpoint: then so many sandboxes are free.
+    pub(crate) async fn until_ready(&self, id: &str) {
+        let deployment = self.deployment(id);
+        let free: usize = self.runners.hosts().iter().map(|host| host.sandboxes as usize).sum();
+        let all = free + self.local.sandboxes.available_permits();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut taken = Vec::new();
+            while let Some(reservation) = self.runtime.try_reserve(&deployment) {
+                taken.push(reservation);
+            }
+            if taken.len() == all {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{} of {all} sandboxes", taken.len());
+            drop(taken);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Takes the sandbox of the active host.
+    pub(crate) fn occupy(&self) -> OwnedSemaphorePermit {
+        self.local.sandboxes.clone().try_acquire_owned().unwrap()
+    }
+
+    pub(crate) fn attempt(&self, script: &Value) -> Attempt {
+        Attempt {
+            job: job_id(),
+            number: 3,
+            deployment: self.deployment("e"),
+            input: Json::from_value(script),
+            s3_config: None,
+            trace: None,
+            timeout_ms: 60_000,
+            deadline: Instant::now() + Duration::from_secs(60),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) async fn perform(&self, attempt: Attempt, sink: Arc<Sink>) -> AttemptReport {
+        let reservation = self.runtime.reserve(&attempt.deployment).await;
+        timeout(PATIENCE, self.runtime.perform(reservation, attempt, sink)).await.unwrap()
+    }
+
+    pub(crate) async fn run(&self, script: Value) -> AttemptEnd {
+        self.perform(self.attempt(&script), Arc::default()).await.end
+    }
+
+    /// Begins an attempt, and waits until the runner runs it.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        on: &Connected,
+        attempt: Attempt,
+    ) -> JoinHandle<AttemptReport> {
+        let (active, before) = (self.clone(), on.runtime.running());
+        let task = tokio::spawn(async move { active.perform(attempt, Arc::default()).await });
+        eventually(|| on.runtime.running() > before).await;
+        task
+    }
+}
+
+impl Connected {
+    pub(crate) fn over(
+        io: DuplexStream,
+        name: &'static str,
+        sandboxes: usize,
+        memory_bytes: u64,
+    ) -> Self {
+        let runtime = Scripted::new(name, sandboxes);
+        let source = Arc::new(Source { runtime: runtime.clone(), components: Mutex::default() });
+        let settings = RunnerSettings {
+            address: None,
+            version: "1.2.3".to_owned(),
+            sandboxes: sandboxes as u64,
+            memory_bytes,
+            cores: 4,
+            tenancy: Tenancy::default(),
+            guests: tokio::runtime::Handle::current(),
+        };
+        let runner = Runner::new(settings, source.clone());
+        let drain = CancellationToken::new();
+        let (served, drained) = (runner.clone(), drain.clone());
+        let serving = tokio::spawn(async move {
+            let _ = served.serve(io, drained).await;
+        });
+        Self { runtime, source, runner, drain, serving }
+    }
+}

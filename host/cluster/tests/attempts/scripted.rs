@@ -1,0 +1,156 @@
+//! A runtime whose attempts do what their input says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::id::EndpointId;
+use gristmill_core::job::handler_call::HandlerCall;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, Part};
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, LogLevel,
+    Reservation, Runtime, RuntimeLoad, Usage,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Does what the input's `do` says.
+#[derive(Debug)]
+pub(crate) struct Scripted {
+    pub(crate) name: &'static str,
+    pub(crate) sandboxes: Arc<Semaphore>,
+    pub(crate) running: AtomicUsize,
+    pub(crate) dropped: AtomicUsize,
+    pub(crate) retired: Mutex<Vec<EndpointId>>,
+    pub(crate) cannot_run: AtomicBool,
+}
+
+/// An attempt that is in progress.
+pub(crate) struct Running<'a>(&'a Scripted, bool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        if !self.1 {
+            self.0.dropped.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Scripted {
+    pub(crate) fn new(name: &'static str, sandboxes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            sandboxes: Arc::new(Semaphore::new(sandboxes)),
+            running: AtomicUsize::new(0),
+            dropped: AtomicUsize::new(0),
+            retired: Mutex::default(),
+            cannot_run: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) fn text(value: &str) -> Json {
+    Json::from_value(&value)
+}
+
+#[async_trait]
+impl Runtime for Scripted {
+    async fn prepare(&self, _: &Deployment) -> Result<(), CannotRun> {
+        match self.cannot_run.load(Ordering::SeqCst) {
+            true => Err(CannotRun("the mill stands still".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn try_reserve(&self, _: &Arc<Deployment>) -> Option<Reservation> {
+        self.sandboxes.clone().try_acquire_owned().ok().map(Reservation::new)
+    }
+
+    async fn reserve(&self, _: &Arc<Deployment>) -> Reservation {
+        Reservation::new(self.sandboxes.clone().acquire_owned().await.unwrap())
+    }
+
+    fn retire(&self, endpoint: &EndpointId, _: Option<&Arc<Deployment>>) {
+        self.retired.lock().push(endpoint.clone());
+    }
+
+    fn load(&self) -> RuntimeLoad {
+        RuntimeLoad { running: self.running() as u64, idle: 0, waiting: 0 }
+    }
+
+    async fn perform(
+        &self,
+        reservation: Reservation,
+        attempt: Attempt,
+        sink: Arc<dyn AttemptSink>,
+    ) -> AttemptReport {
+        let _permit = reservation.downcast::<OwnedSemaphorePermit>().unwrap();
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let mut running = Running(self, false);
+        let script: Value = attempt.input.read().unwrap();
+        let end = match script["do"].as_str().unwrap() {
+            "host" => AttemptEnd::Returned(text(self.name)),
+            "show" => AttemptEnd::Returned(Json::from_value(&json!({
+                "job": attempt.job.to_string(),
+                "number": attempt.number,
+                "image": attempt.deployment.template.image,
+                "env": attempt.deployment.environment().collect::<Vec<_>>(),
+                "component": attempt.deployment.component.unwrap().to_string(),
+                "bucket": attempt.s3_config.map(|s3| s3.bucket_name.clone()),
+                "trace": attempt.trace.map(|trace| (trace.to_string(), trace.state.as_str().map(str::to_owned))),
+                "timeout": attempt.timeout_ms,
+                "soon": attempt.deadline <= Instant::now() + Duration::from_secs(61),
+            }))),
+            "echo" => AttemptEnd::Returned(Json::from_value(&script["value"])),
+            "fail" => {
+                AttemptEnd::Failed { reason: FailureReason::Trap, error: "ground down".into() }
+            }
+            "wait" => {
+                attempt.stop.cancelled().await;
+                AttemptEnd::Stopped
+            }
+            "hang" => std::future::pending().await,
+            "emit" => {
+                let bytes = usize::try_from(script["bytes"].as_u64().unwrap_or(1)).unwrap();
+                let mut end = AttemptEnd::Returned(Json::null());
+                for n in 0..script["count"].as_u64().unwrap() {
+                    let output = Json::from_value(&json!([n, "x".repeat(bytes)]));
+                    let part = (n == 1).then_some(Part { index: 0, count: 2 });
+                    let metrics = (n == 0).then(|| text("first"));
+                    if sink.emit(vec![Chunk { output, metrics, part }]).await.is_err() {
+                        end = AttemptEnd::Stopped;
+                        break;
+                    }
+                    sink.progress(Json::from_value(&n));
+                    sink.log(LogLevel::Warn, &format!("line {n}"));
+                }
+                end
+            }
+            "call" => {
+                let call = |endpoint: &str| HandlerCall {
+                    endpoint: endpoint.to_owned(),
+                    input: text("grain"),
+                    idempotency_key: Some("once".to_owned()),
+                };
+                let names = ["answers", "denied", "invalid", "full", "failed", "late", "other"];
+                let calls = names.map(|name| sink.call(call(name)));
+                let (answers, job) =
+                    tokio::join!(futures::future::join_all(calls), sink.submit(call("answers")));
+                let shown: Vec<_> = answers.iter().map(|answer| format!("{answer:?}")).collect();
+                AttemptEnd::Returned(Json::from_value(&(shown, job.unwrap().to_string())))
+            }
+            other => panic!("no such script: {other}"),
+        };
+        running.1 = true;
+        AttemptReport { end, usage: Usage { run_us: 7, fuel: Some(9), ..Usage::default() } }
+    }
+}
