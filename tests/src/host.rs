@@ -31,10 +31,18 @@ const TEMPLATE_FIELDS: [&str; 9] = [
     "volumeMountPath",
 ];
 
+/// The process of a host.
+#[derive(Debug)]
+enum Process {
+    Started(HostProcess),
+    /// Another program has started it. The value has the fields of its ready line that tests read.
+    Elsewhere(Value),
+}
+
 /// The real binary, with a temporary data directory.
 #[derive(Debug)]
 pub struct TestHost {
-    process: HostProcess,
+    process: Process,
     folder: TempDir,
     arguments: Vec<String>,
     admin_key: String,
@@ -76,9 +84,42 @@ impl TestHost {
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
         prepare(&data);
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
-        let process = HostProcess::start(&[], &data, &log, &arguments);
+        let process = Process::Started(HostProcess::start(&[], &data, &log, &arguments));
         let (admin_key, uploaded) = (String::new(), Mutex::default());
         Self { process, folder, arguments, admin_key, authority: None, uploaded }
+    }
+
+    /// The host that `GRISTMILL_TEST_URL` names, if it is set. Another program has started it; its connections of TCP
+    /// are made to `GRISTMILL_TEST_ADDRESS`, and its admin key is `GRISTMILL_TEST_KEY`.
+    fn elsewhere() -> Option<Self> {
+        let url = std::env::var("GRISTMILL_TEST_URL").ok()?;
+        let named = |name| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
+        let process = json!({ "url": url, "addr": named("GRISTMILL_TEST_ADDRESS") });
+        Some(Self {
+            process: Process::Elsewhere(process),
+            folder: tempfile::tempdir().unwrap(),
+            arguments: Vec::new(),
+            admin_key: named("GRISTMILL_TEST_KEY"),
+            authority: None,
+            uploaded: Mutex::default(),
+        })
+    }
+
+    /// # Panics
+    /// When the test has not started the host.
+    fn process(&self) -> &HostProcess {
+        match &self.process {
+            Process::Started(process) => process,
+            Process::Elsewhere(ready) => panic!("another program has started the host {ready}"),
+        }
+    }
+
+    /// As [`process`](Self::process).
+    fn process_mut(&mut self) -> &mut HostProcess {
+        match &mut self.process {
+            Process::Started(process) => process,
+            Process::Elsewhere(ready) => panic!("another program has started the host {ready}"),
+        }
     }
 
     /// Starts one that serves HTTPS with a certificate that `authority` (PEM) has signed.
@@ -99,22 +140,22 @@ impl TestHost {
     /// Moves the clock by this many milliseconds and returns its new time, in milliseconds since
     /// the Unix epoch. Background work of the host that depends on it follows soon.
     pub fn advance(&self, ms: u64) -> u64 {
-        self.process.advance(ms)
+        self.process().advance(ms)
     }
 
     /// Ends it like a power cut.
     pub fn kill9(&mut self) {
-        self.process.kill9();
+        self.process_mut().kill9();
     }
 
     /// Sends SIGTERM.
     pub fn ask_to_end(&self) {
-        self.process.ask_to_end();
+        self.process().ask_to_end();
     }
 
     /// Waits for its end.
     pub fn wait(&mut self, patience: Duration) -> ExitStatus {
-        self.process.wait(patience)
+        self.process_mut().wait(patience)
     }
 
     /// Starts it again on the same data; it listens on another port then.
@@ -124,9 +165,26 @@ impl TestHost {
 
     /// Like [`start_again`](Self::start_again), with further variables of its environment.
     pub fn start_again_in(&mut self, environment: &[(&str, &OsStr)]) {
-        self.process.kill9();
+        self.process_mut().kill9();
         let (data, log) = (self.data_dir(), self.log_path());
-        self.process = HostProcess::start(environment, &data, &log, &self.arguments);
+        *self.process_mut() = HostProcess::start(environment, &data, &log, &self.arguments);
+    }
+
+    /// Like [`start_again_in`](Self::start_again_in), for a host that may be unable to start.
+    ///
+    /// # Errors
+    /// The exit status of a host that has not become ready.
+    pub fn try_start_again_in(&mut self, environment: &[(&str, &OsStr)]) -> Result<(), ExitStatus> {
+        self.process_mut().kill9();
+        let (data, log) = (self.data_dir(), self.log_path());
+        let started = HostProcess::try_start(environment, &data, &log, &self.arguments)?;
+        *self.process_mut() = started;
+        Ok(())
+    }
+
+    /// Whether its process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.process_mut().has_ended()
     }
 
     /// Like [`start_again`](Self::start_again), with these arguments of `serve` in place of those
@@ -144,13 +202,13 @@ impl TestHost {
     pub fn replace(&mut self) -> Result<ExitStatus, ExitStatus> {
         let data = self.data_dir();
         let next = HostProcess::try_start(&[], &data, &self.log_path(), &self.arguments)?;
-        let mut last = std::mem::replace(&mut self.process, next);
+        let mut last = std::mem::replace(self.process_mut(), next);
         Ok(last.wait(PATIENCE))
     }
 
     /// Kills it, starts it on the same data, and kills it after this time, ready or not.
     pub fn start_and_kill(&mut self, later: Duration) {
-        self.process.kill9();
+        self.process_mut().kill9();
         let mut child = spawn(&[], &self.data_dir(), &self.log_path(), &self.arguments);
         // The subject: the time of the kill.
         thread::sleep(later);
@@ -160,12 +218,15 @@ impl TestHost {
 
     /// The value of `ready` in its ready line.
     pub fn ready(&self) -> &Value {
-        &self.process.ready
+        match &self.process {
+            Process::Started(process) => &process.ready,
+            Process::Elsewhere(ready) => ready,
+        }
     }
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.process().pid()
     }
 
     /// The present memory of its process, in bytes.
@@ -321,7 +382,7 @@ impl Drop for Shared {
 /// The host that all tests of this binary share.
 pub fn shared_host() -> Shared {
     static HOST: OnceLock<TestHost> = OnceLock::new();
-    let host = HOST.get_or_init(TestHost::start);
+    let host = HOST.get_or_init(|| TestHost::elsewhere().unwrap_or_else(TestHost::start));
     Shared { host, client: host.client() }
 }
 

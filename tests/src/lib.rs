@@ -6,7 +6,9 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stdout,
     clippy::print_stderr,
+    clippy::disallowed_methods,
     clippy::missing_panics_doc,
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
@@ -17,10 +19,12 @@ pub mod guests;
 mod host;
 pub mod http2;
 mod local_server;
+mod own_network;
 mod process;
 mod receiver;
 pub mod recorded;
 mod scripted_server;
+mod shim;
 mod sse;
 mod wait;
 mod wire;
@@ -29,9 +33,11 @@ pub use answer::Answer;
 pub use client::Client;
 pub use host::{Clocked, Shared, TestHost, clocked_host, shared_host};
 pub use local_server::LocalServer;
+pub use own_network::{ip, run_in_own_network};
 pub use process::{binary, command};
 pub use receiver::{ReceivedCall, Receiver};
 pub use scripted_server::{Reply, ScriptedServer};
+pub use shim::disk_shim;
 pub use sse::parse_events;
 pub use wait::{PATIENCE, eventually, percentile};
 pub use wire::{Wire, WireAnswer, next_answer};

@@ -120,6 +120,10 @@ impl HostProcess {
         clock.times.recv_timeout(CLOCK_WAIT).expect("a host with --manual-clock answers")
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -28,12 +28,14 @@ pub(crate) struct Listeners {
     addresses: Addresses,
 }
 
-/// The addresses that were bound.
+/// The addresses of this host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addresses {
     pub(crate) clients: SocketAddr,
     pub(crate) collectors: Option<SocketAddr>,
     pub(crate) hosts: Option<SocketAddr>,
+    /// The address at which other hosts reach this one.
+    pub(crate) advertised: Option<SocketAddr>,
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
 }
@@ -60,7 +62,7 @@ pub(crate) struct Bounds {
 /// The listeners of a host: a host that stands by accepts connections before it has the jobs.
 #[derive(Debug)]
 pub(crate) enum Serving {
-    Bound(Listeners),
+    Bound(Box<Listeners>),
     Running(Running),
 }
 
@@ -93,10 +95,12 @@ impl Listeners {
         };
         let tls = settings.tls().map(Tls::start).transpose()?;
         let of_collectors = collectors.as_ref().map(TcpListener::local_addr).transpose();
+        let of_hosts = hosts.as_ref().map(|(_, address)| *address);
         let addresses = Addresses {
             clients: clients.local_addr().context("cannot read the address that was bound")?,
             collectors: of_collectors.context("cannot read the metrics address that was bound")?,
-            hosts: hosts.as_ref().map(|(_, address)| *address),
+            hosts: of_hosts,
+            advertised: settings.cluster_advertise.or(of_hosts),
             scheme: if tls.is_some() { "https" } else { "http" },
         };
         let hosts = hosts.map(|(listener, _)| listener);

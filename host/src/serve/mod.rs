@@ -201,7 +201,7 @@ async fn serve(
         store: store.clone(),
         catalog,
         shared,
-        cluster_address: listens_on.hosts.map(|address| address.to_string()),
+        cluster_address: listens_on.advertised.map(|address| address.to_string()),
         prices,
         tracer: traces.tracer().clone(),
         certificate,

@@ -107,7 +107,7 @@ impl OwnedStore {
             Some(guard) => open_in_time(guard, open).await?,
             None => open(None)?,
         };
-        let (fronts, serving) = (Fronts::new(None), Serving::Bound(listeners));
+        let (fronts, serving) = (Fronts::new(None), Serving::Bound(Box::new(listeners)));
         Ok(Self {
             store: Arc::new(store),
             recovery,
@@ -128,7 +128,7 @@ impl OwnedStore {
     ) -> anyhow::Result<Option<Self>> {
         let clock_jump_max_ms = around.guard.as_ref().map(|guard| guard.jump_max_ms());
         let store_settings = store_settings(settings, &around, clock_jump_max_ms);
-        let at = listeners.addresses().hosts;
+        let at = listeners.addresses().advertised;
         let take_over =
             move |candidate: Candidate, vacancy: Vacancy| -> Result<TakenOver, NotTaken> {
                 let (clock, signals) = (around.clock.clone(), around.signals.clone());

@@ -84,6 +84,16 @@ pub struct ServeSettings {
     )]
     pub cluster_listen: Option<SocketAddr>,
 
+    /// The address and port at which the other hosts reach this one, if that is another than
+    /// `--cluster-listen`: behind a port of a container, for example.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "GRISTMILL_CLUSTER_ADVERTISE",
+        value_parser = parsing::address
+    )]
+    pub cluster_advertise: Option<SocketAddr>,
+
     /// The file with the key that stored secrets are encrypted with; created with a new data
     /// directory or database. All hosts of a database need the same [default: secrets.key in the data
     /// directory].
@@ -394,6 +404,28 @@ impl ServeSettings {
         Ok(self)
     }
 
+    /// Other hosts connect to the address, so it must be that of a machine.
+    fn check_cluster_advertise(&self) -> anyhow::Result<()> {
+        if let Some(at) = self.cluster_advertise {
+            ensure!(
+                self.cluster_listen.is_some(),
+                "cluster-advertise names the address of cluster-listen for other hosts: name both"
+            );
+            ensure!(
+                !at.ip().is_unspecified() && at.port() != 0,
+                "cluster-advertise needs the address and the port at which other hosts reach this \
+                 one, such as 10.0.0.1:7000, not {at}"
+            );
+        } else if let Some(at) = self.cluster_listen {
+            ensure!(
+                !at.ip().is_unspecified(),
+                "cluster-listen needs the address at which other hosts reach this one, such as \
+                 10.0.0.1:7000, not {at}; or name that address with cluster-advertise"
+            );
+        }
+        Ok(())
+    }
+
     /// Checks the settings that depend on each other.
     ///
     /// # Errors
@@ -404,6 +436,7 @@ impl ServeSettings {
             self.cluster_listen.is_none() || self.database.is_some(),
             "cluster-listen is for hosts that share a database: name it with database"
         );
+        self.check_cluster_advertise()?;
         ensure!(
             !self.no_key || self.listen.ip().is_loopback(),
             "no-key needs a loopback address to listen on, such as 127.0.0.1:8080, not {}: \

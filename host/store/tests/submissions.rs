@@ -17,6 +17,7 @@ contract!(
     a_key_is_forgotten_after_its_time_and_with_its_endpoint,
     a_full_queue_still_answers_repeated_submissions,
     submissions_at_one_time_make_one_job,
+    a_repeated_submission_is_found_without_submitting_it,
     a_retry_waits_within_the_bounds_of_submissions,
     jobs_are_listed_newest_first_in_pages,
     a_list_shows_one_status_of_one_endpoint,
@@ -86,6 +87,24 @@ async fn a_full_queue_still_answers_repeated_submissions(t: Fixture) {
     t.store.purge(&endpoint("a")).await.unwrap();
     // A refused submission is not recorded.
     t.submit_job(with_key("l", "{ }")).await;
+}
+
+async fn a_repeated_submission_is_found_without_submitting_it(t: Fixture) {
+    let found = async |id: &str, key: &str, body: &str| {
+        let idempotency = with_key(key, body).idempotency.unwrap();
+        t.store.find_repeated(&endpoint(id), idempotency).await.unwrap()
+    };
+    assert_eq!(found("a", "k", "{}").await, None);
+    let first = t.submit_job(with_key("k", "{}")).await;
+    assert_eq!(found("a", "k", "{}").await, Some(SubmitAnswer::Repeated(first)));
+    assert_eq!(found("a", "k", "{ }").await, Some(SubmitAnswer::KeyReused));
+    assert_eq!((found("a", "l", "{}").await, found("b", "k", "{}").await), (None, None));
+    // It adds no job and no key.
+    assert_eq!(t.claim_many("a", 9).await.len(), 1);
+    t.submit_job(with_key("l", "{ }")).await;
+    t.clock.advance(KEY_LIFETIME_MS);
+    t.store.expire().await.unwrap();
+    assert_eq!(found("a", "k", "{}").await, None);
 }
 
 async fn submissions_at_one_time_make_one_job(t: Fixture) {

@@ -12,9 +12,13 @@ use crate::postgres::Database;
 
 /// The arguments of a host of this database.
 pub(crate) fn arguments(database: &Database) -> Vec<String> {
+    arguments_at(database, &database.url())
+}
+
+/// The arguments of a host that reaches the database at this URL.
+pub(crate) fn arguments_at(database: &Database, url: &str) -> Vec<String> {
     let key = database.key_file();
-    let url = database.url();
-    ["--database", &url, "--cluster-listen", "127.0.0.1:0", "--secrets-key", key.to_str().unwrap()]
+    ["--database", url, "--cluster-listen", "127.0.0.1:0", "--secrets-key", key.to_str().unwrap()]
         .map(str::to_owned)
         .into()
 }
@@ -39,6 +43,20 @@ pub(crate) async fn until_active(host: &TestHost) {
     eventually("the host to be ready", async || {
         let answer = client.try_send(client.request(reqwest::Method::GET, "/readyz")).await;
         answer.is_ok_and(|answer| answer.status == 200).then_some(())
+    })
+    .await;
+}
+
+/// The hosts of the database, as any of them shows them.
+pub(crate) async fn cluster(client: &Client) -> Vec<Value> {
+    let shown = client.get("/v1/cluster").await.ok();
+    shown["hosts"].as_array().unwrap().clone()
+}
+
+/// Waits until so many hosts stand by and are known.
+pub(crate) async fn until_known(client: &Client, standbys: usize) {
+    eventually("the hosts to be known", async || {
+        (cluster(client).await.len() == standbys + 1).then_some(())
     })
     .await;
 }

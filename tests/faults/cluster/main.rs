@@ -14,14 +14,18 @@
 )]
 
 mod encryption;
+mod failover;
 mod hosts;
 mod import;
 mod mistakes;
 mod outage;
+mod partitions;
 #[path = "../../../host/store/tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the store's tests use all of it")]
 mod postgres;
+mod proxy;
 mod runners;
 mod standby;
 mod takeover;
 mod tcp;
+mod torture;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use gristmill_tests::{TestHost, command};
+use gristmill_tests::{TestHost, command, disk_shim};
 use serde_json::json;
 
 use crate::hosts::{arguments, directory, first};
@@ -73,6 +73,13 @@ async fn a_start_names_what_is_wrong_with_the_database() {
     assert!(said.contains("cluster-listen is for hosts that share a database"), "{said}");
     let said = refusal(&["--database", &url, "--cluster-listen", "0.0.0.0:0"]);
     assert!(said.contains("needs the address at which other hosts reach this one"), "{said}");
+    let said = refusal(&["--database", &url, "--cluster-advertise", "10.0.0.1:7000"]);
+    assert!(said.contains("cluster-advertise names the address of cluster-listen"), "{said}");
+    for address in ["0.0.0.0:7000", "10.0.0.1:0"] {
+        let listen = ["--cluster-listen", "0.0.0.0:0", "--cluster-advertise", address];
+        let said = refusal(&[&["--database", &url][..], &listen].concat());
+        assert!(said.contains("cluster-advertise needs the address and the port"), "{said}");
+    }
     drop(TestHost::join(&arguments(&database), &admin_key));
 }
 
@@ -110,6 +117,26 @@ async fn a_start_names_why_the_server_cannot_be_used() {
     assert!(!key.exists());
     drop(TestHost::start_with(&["--database", &url, "--secrets-key", key.to_str().unwrap()]));
     drop(database);
+}
+
+/// Jobs have times, so a host whose clock is wrong would delete them before their time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_whose_clock_differs_from_that_of_the_database_does_not_become_active() {
+    let Some(database) = Database::new() else { return };
+    let (folder, data) = directory();
+    let clock = folder.path().join("clock");
+    fs::write(&clock, (30 * 24 * 3_600).to_string()).unwrap();
+    let mut serve = command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    serve.args(arguments(&database)).stdin(Stdio::null());
+    serve.env("LD_PRELOAD", disk_shim()).env("CLOCK_FILE", &clock);
+    let output = serve.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("ahead of that of the database"), "{said}");
+    assert!(said.contains("--accept-clock"), "{said}");
+    // The host whose clock is right starts.
+    drop(first(&database));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,10 @@
-//! The database ends and starts again while hosts work.
+//! The database ends and starts again while hosts work, or its disk is full.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{PATIENCE, eventually, guests};
+use gristmill_tests::{PATIENCE, eventually, guests, run_in_own_network};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::hosts::{finished, first, further, sleep, submit};
@@ -53,6 +55,87 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
     assert_eq!(two.client().get("/readyz").await.status, 503);
     assert_eq!(database.sql("SELECT count(*) FROM session"), "1");
     assert!(begun.elapsed() < PATIENCE);
+    drop((one, two));
+    drop(database);
+}
+
+/// The variable that marks the inner test.
+const INSIDE: &str = "FULL_DISK_INSIDE";
+
+/// The disk of the database is full: calls that need space get 503 with `Retry-After`, and everything continues by
+/// itself once there is space. The test starts itself again where it may mount a small disk for the server.
+#[test]
+fn calls_are_refused_while_the_disk_of_the_database_is_full() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if std::env::var_os(INSIDE).is_some() {
+        return runtime.block_on(fill_the_disk());
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root may mount a disk for a server of another user");
+        return;
+    }
+    let name = "outage::calls_are_refused_while_the_disk_of_the_database_is_full";
+    run_in_own_network(name, &[(INSIDE, "1".as_ref())]);
+}
+
+async fn fill_the_disk() {
+    gristmill_tests::ip("link set lo up");
+    // Segments of the log have 16 MiB; a new one is needed soon.
+    let Some(mut server) = Server::start_on_small_disk(192) else { return };
+    let database = server.database();
+    let one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let clients = [one.client(), two.client()];
+    let mut jobs = Vec::new();
+    for number in 0..10_u64 {
+        let body = json!({ "input": sleep(20, number) });
+        jobs.push(submit(&clients, "play", &number.to_string(), &body).await);
+    }
+    let ballast = server.dir.path().join("ballast");
+    let filled = Command::new("dd")
+        .args(["if=/dev/zero", "bs=1M", &format!("of={}", ballast.display())])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&filled.stderr).contains("No space left"), "{filled:?}");
+    // Incompressible inputs, until one of them does not fit.
+    let mut number = 10;
+    let refused = eventually("a refusal", async || {
+        number += 1;
+        let noise: String =
+            (0..1 << 19).map(|_| char::from(rand::random_range(b'a'..=b'z'))).collect();
+        let body = json!({ "input": { "op": "echo", "value": noise } });
+        let request = clients[1].request(Method::POST, &clients[1].path("play", "run"));
+        let key = number.to_string();
+        let answer = clients[1].send(request.header("idempotency-key", &key).json(&body)).await;
+        match answer.status {
+            200 => {
+                jobs.push(answer.json()["id"].as_str().unwrap().to_owned());
+                None
+            }
+            _ => Some(answer),
+        }
+    })
+    .await;
+    assert!(matches!(refused.status, 503 | 507), "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    // Longer than an active host may be silent.
+    tokio::time::sleep(Duration::from_secs(12)).await;
+
+    std::fs::remove_file(&ballast).unwrap();
+    if !server.is_running() {
+        // PostgreSQL ends when it cannot write its log; its supervisor starts it again.
+        tokio::task::block_in_place(|| server.start_again());
+    }
+    let body = json!({ "input": sleep(20, 999) });
+    jobs.push(submit(&clients, "play", "999", &body).await);
+    for job in &jobs {
+        let document = finished(&clients, "play", job).await;
+        assert_eq!(document["status"], "COMPLETED", "{document}");
+    }
+    for host in [&one, &two] {
+        assert_eq!(host.client().get("/livez").await.status, 200, "{}", host.log());
+    }
     drop((one, two));
     drop(database);
 }

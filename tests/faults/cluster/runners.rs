@@ -9,7 +9,7 @@ use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::hosts::{arguments, signal, sleep, until_active};
+use crate::hosts::{arguments, cluster, signal, sleep, until_active, until_known};
 use crate::postgres::Database;
 
 /// An active host with so many sandboxes.
@@ -30,22 +30,8 @@ fn with_sandboxes(database: &Database, sandboxes: u32) -> Vec<String> {
     arguments
 }
 
-/// The hosts of the database, as any of them shows them.
-async fn cluster(client: &Client) -> Vec<Value> {
-    let shown = client.get("/v1/cluster").await.ok();
-    shown["hosts"].as_array().unwrap().clone()
-}
-
 fn running(host: &Value) -> u64 {
     host["running"].as_u64().unwrap()
-}
-
-/// Waits until so many hosts stand by and are known.
-async fn until_known(client: &Client, standbys: usize) {
-    eventually("the hosts to be known", async || {
-        (cluster(client).await.len() == standbys + 1).then_some(())
-    })
-    .await;
 }
 
 /// Keeps the only sandbox of the active host busy, and returns the job.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{PATIENCE, TestHost, command, eventually, guests};
+use gristmill_tests::{PATIENCE, TestHost, command, disk_shim, eventually, guests};
 use serde_json::json;
 
 const DAY_S: u64 = 86_400;
@@ -39,7 +39,7 @@ impl Jumping {
 
     fn start_again(&mut self) {
         let environment =
-            [("LD_PRELOAD", crate::shim().as_os_str()), ("CLOCK_FILE", self.file.as_os_str())];
+            [("LD_PRELOAD", disk_shim().as_os_str()), ("CLOCK_FILE", self.file.as_os_str())];
         self.host.start_again_in(&environment);
     }
 
@@ -118,7 +118,7 @@ async fn a_clock_that_jumped_before_a_start_is_waited_for_and_can_be_accepted() 
     jumping.set(&(10 * DAY_S).to_string());
     let mut host = command();
     host.args(["serve", "--listen", "127.0.0.1:0", "--accept-clock", "--data-dir"]);
-    host.arg(jumping.host.data_dir()).env("LD_PRELOAD", crate::shim());
+    host.arg(jumping.host.data_dir()).env("LD_PRELOAD", disk_shim());
     host.env("CLOCK_FILE", OsStr::new(&jumping.file)).stdin(Stdio::null());
     let mut host = host.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gristmill_tests::{Client, TestHost, eventually, guests};
+use gristmill_tests::{Client, TestHost, disk_shim, eventually, guests};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -52,7 +52,7 @@ async fn survives(fault: &str, says: &str) {
     let mut host = host().await;
     let dir = host.data_dir().canonicalize().unwrap();
     host.start_again_in(&[
-        ("LD_PRELOAD", crate::shim().as_os_str()),
+        ("LD_PRELOAD", disk_shim().as_os_str()),
         ("DISK_DIR", dir.as_os_str()),
         ("DISK_FAULT", OsStr::new(fault)),
     ]);
@@ -113,7 +113,7 @@ async fn waits_for_space(part: &str, nth: u64, says: &str) {
     std::fs::write(&is_full, "").unwrap();
     let fault = format!("write:{}:{nth}:{part}", libc::ENOSPC);
     host.start_again_in(&[
-        ("LD_PRELOAD", crate::shim().as_os_str()),
+        ("LD_PRELOAD", disk_shim().as_os_str()),
         ("DISK_DIR", dir.as_os_str()),
         ("DISK_FAULT", OsStr::new(&fault)),
         ("DISK_FAULT_WHILE", is_full.as_os_str()),
@@ -186,7 +186,7 @@ async fn no_space_for_a_component() {
     let dir = host.data_dir().canonicalize().unwrap();
     let fault = format!("write:{}:1:components/", libc::ENOSPC);
     host.start_again_in(&[
-        ("LD_PRELOAD", crate::shim().as_os_str()),
+        ("LD_PRELOAD", disk_shim().as_os_str()),
         ("DISK_DIR", dir.as_os_str()),
         ("DISK_FAULT", OsStr::new(&fault)),
     ]);

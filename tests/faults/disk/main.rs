@@ -22,24 +22,3 @@ mod power;
 mod simulated;
 mod upgrade;
 mod workload;
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-
-/// The preloaded library. Cargo builds it as an example when all tests are built; otherwise this
-/// builds it.
-fn shim() -> &'static Path {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let [_, profile, target, ..] = *test.ancestors().skip(1).collect::<Vec<_>>() else {
-            panic!("{} is not below a target directory", test.display())
-        };
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--locked", "-p", "gristmill-tests"]);
-        build.args(["--example", "disk_shim", "--target-dir"]).arg(target);
-        assert!(build.status().unwrap().success(), "the shim cannot be built");
-        profile.join("examples/libdisk_shim.so")
-    })
-}

@@ -19,6 +19,7 @@ use gristmill_core::limits::CRASHES_MAX;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_store::Store;
 use gristmill_test_support::EndAttempt as _;
+use gristmill_tests::disk_shim;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -70,7 +71,7 @@ async fn run_and_lose_power(seed: u64, found: &mut Found) {
     fs::create_dir(&dir).unwrap();
     let mut process = Command::new(env::current_exe().unwrap());
     process.args(["--exact", "workload::workload", "--ignored", "--test-threads=1"]);
-    process.env("LD_PRELOAD", crate::shim()).env("DISK_DIR", dir.canonicalize().unwrap());
+    process.env("LD_PRELOAD", disk_shim()).env("DISK_DIR", dir.canonicalize().unwrap());
     process.env("DISK_LOG", &log).env("WORKLOAD_SEED", seed.to_string()).stdout(Stdio::null());
     let mut rng = StdRng::seed_from_u64(seed);
     // Killed processes come first: the page cache outlives them.

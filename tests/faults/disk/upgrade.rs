@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use gristmill_tests::command;
 use gristmill_tests::recorded::{content, tables_and_journal, unpack};
+use gristmill_tests::{command, disk_shim};
 use rusqlite::{Connection, OpenFlags};
 
 const ARCHIVE: &str = "version-6-killed.tar.gz";
@@ -20,7 +20,7 @@ const SCHEMA_VERSION: i64 = 14;
 fn host(data: &Path) -> Command {
     let mut host = command();
     host.args(["serve", "--listen", "127.0.0.1:0", "--manual-clock", "--data-dir"]).arg(data);
-    host.env("LD_PRELOAD", crate::shim()).env("DISK_DIR", data.canonicalize().unwrap());
+    host.env("LD_PRELOAD", disk_shim()).env("DISK_DIR", data.canonicalize().unwrap());
     host.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     host
 }

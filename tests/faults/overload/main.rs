@@ -2,9 +2,9 @@
 //! read or write slowly, and many large bodies at once. The host must stay within its bounds,
 //! refuse excess work in order, finish accepted work, and recover without a restart.
 //!
-//! Each scenario needs the machine for itself, so `cargo test --workspace` ignores them. `make unit` runs them one
-//! after the other for seconds each and checks what is answered and how much memory it takes; `make overload`
-//! runs them at full size and checks the times as well.
+//! Each scenario needs the machine for itself, so `cargo test --workspace` ignores them. `make unit` runs them for
+//! seconds each and checks the answers and the memory: first the one that keeps all cores busy, then the others side by
+//! side, which mostly wait. `make overload` runs them one after the other at full size and checks the times as well.
 
 #![allow(
     clippy::unwrap_used,

@@ -6,25 +6,15 @@
 
 use std::process::Command;
 
-use gristmill_tests::{Answer, Client, Receiver, TestHost, eventually, guests};
+use gristmill_tests::{
+    Answer, Client, Receiver, TestHost, eventually, guests, ip, run_in_own_network,
+};
 use serde_json::{Value, json};
 
 /// The variable with the namespace's hosts file, which also marks the inner test.
 const HOSTS_FILE: &str = "OWN_NETWORK_HOSTS_FILE";
 
 const NAME: &str = "own_network::addresses_of_this_host_and_its_neighbours_are_refused";
-
-/// `unshare` with these options, then the command.
-fn in_namespace(options: &[&str], program: &str) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(options).args(["--net", "--mount", "--", program]);
-    command
-}
-
-fn ip(arguments: &str) {
-    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
-    assert!(status.success(), "ip {arguments}");
-}
 
 #[test]
 fn addresses_of_this_host_and_its_neighbours_are_refused() {
@@ -35,26 +25,10 @@ fn addresses_of_this_host_and_its_neighbours_are_refused() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(inside());
     }
-    let works = |options: &[&str]| {
-        // Containers often forbid adding an address.
-        let mut probe = in_namespace(options, "ip");
-        probe.args(["link", "set", "lo", "up"]);
-        probe.output().is_ok_and(|output| output.status.success())
-    };
-    let Some(options) = [&[][..], &["--map-root-user"]].into_iter().find(|options| works(options))
-    else {
-        println!(
-            "skipped: this machine permits no network namespace, or has no `unshare` and `ip`"
-        );
-        return;
-    };
     let hosts_file = tempfile::NamedTempFile::new().unwrap();
     let names = "127.0.0.1 localhost\n93.184.216.34 own.example\n2606:4700:1:2::77 near.example\n";
     std::fs::write(hosts_file.path(), names).unwrap();
-    let this_program = std::env::current_exe().unwrap();
-    let mut inside = in_namespace(options, this_program.to_str().unwrap());
-    inside.args(["--exact", NAME, "--nocapture"]).env(HOSTS_FILE, hosts_file.path());
-    assert!(inside.status().unwrap().success(), "see above");
+    run_in_own_network(NAME, &[(HOSTS_FILE, hosts_file.path().as_os_str())]);
 }
 
 async fn inside() {

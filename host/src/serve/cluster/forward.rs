@@ -23,7 +23,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::RwLock;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -44,9 +43,6 @@ const OF_CONNECTION: [HeaderName; 6] = [
 
 /// How long a connection without a call is kept; less than its other side keeps it.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-
-/// Longest time to connect.
-pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The reason for a standby's probes.
 pub(crate) const STANDS_BY: &str = "the host stands by: another host is active";
@@ -266,13 +262,7 @@ impl tower::Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         let Self { address, membership } = self.clone();
-        let connect = async move {
-            let mut stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            membership.call(&mut stream, Purpose::Calls).await?;
-            Ok(TokioIo::new(stream))
-        };
-        Box::pin(async { timeout(CONNECT_TIME_MAX, connect).await? })
+        Box::pin(async move { membership.connect(address, Purpose::Calls).await.map(TokioIo::new) })
     }
 }
 

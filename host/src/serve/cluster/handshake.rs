@@ -11,10 +11,19 @@
 //! private, as that to the database.
 
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::link;
+
+/// Longest time to connect, with the handshake.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
 const GREETING_BYTES: usize = 16;
 
@@ -82,6 +91,24 @@ impl Membership {
             .chain_update(self.session.to_be_bytes())
             .chain_update(of_caller)
             .chain_update(of_active)
+    }
+
+    /// Connects to the active host.
+    ///
+    /// # Errors
+    /// As [`Self::call`], and of kind [`TimedOut`](io::ErrorKind::TimedOut) after [`CONNECT_TIME_MAX`].
+    pub(crate) async fn connect(
+        &self,
+        address: SocketAddr,
+        purpose: Purpose,
+    ) -> io::Result<TcpStream> {
+        let connect = async {
+            let mut stream = TcpStream::connect(address).await?;
+            link::prepare(&stream)?;
+            self.call(&mut stream, purpose).await?;
+            Ok(stream)
+        };
+        timeout(CONNECT_TIME_MAX, connect).await?
     }
 
     /// The side of a host that stands by.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use gristmill_api::PeerAddress;
 use gristmill_cluster::Runners;
 use tokio::net::TcpListener;
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::handshake::{Membership, Purpose};
+use super::link;
 use crate::serve::connection::Server;
 use crate::serve::listener::{ACCEPT_PAUSE, accept};
 
@@ -28,12 +29,8 @@ const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
 /// Listens for other hosts.
 ///
 /// # Errors
-/// When the address cannot be used; also when it is that of no machine, since other hosts connect to it.
+/// When the address cannot be used.
 pub(crate) async fn bind(at: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    ensure!(
-        !at.ip().is_unspecified(),
-        "cluster-listen needs the address at which other hosts reach this one, such as 10.0.0.1:7000, not {at}"
-    );
     let context = || format!("cannot listen on {at} for other hosts");
     let listener = TcpListener::bind(at).await.with_context(context)?;
     let address = listener.local_addr().with_context(context)?;
@@ -59,7 +56,11 @@ pub(crate) async fn serve(
         };
         let (membership, server, runners) = (membership.clone(), server.clone(), runners.clone());
         tokio::spawn(async move {
-            match timeout(HANDSHAKE_WAIT, membership.accept(&mut stream)).await {
+            let greeting = async {
+                link::prepare(&stream)?;
+                membership.accept(&mut stream).await
+            };
+            match timeout(HANDSHAKE_WAIT, greeting).await {
                 Ok(Ok(Purpose::Attempts)) => runners.serve(stream, peer).await,
                 Ok(Ok(Purpose::Calls)) => {
                     let (peer, replaced) = (PeerAddress(peer.ip()), CancellationToken::new());

@@ -11,6 +11,7 @@ pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod host_sandbox;
 pub(crate) mod hosts;
+pub(crate) mod link;
 pub(crate) mod runner;
 pub(crate) mod stand_by;
 

@@ -4,18 +4,16 @@
 //! connection, and is the same when the host becomes active: what it has compiled stays.
 
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use gristmill_cluster::{Runner, RunnerSettings};
+use gristmill_core::sharing::cores::cores;
 use gristmill_store::ActiveHost;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::forward::{CONNECT_TIME_MAX, Standby};
+use super::forward::Standby;
 use super::handshake::Purpose;
 use super::host_sandbox::HostSandbox;
 use crate::serve::listeners::Addresses;
@@ -31,11 +29,11 @@ pub(crate) fn open(
     sandbox: Arc<HostSandbox>,
 ) -> Arc<Runner> {
     let settings = RunnerSettings {
-        address: addresses.hosts,
+        address: addresses.advertised,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         sandboxes: parts.settings.max_running_jobs.as_u32().into(),
         memory_bytes: memory_bytes_max(parts.settings),
-        cores: available_parallelism().map_or(1, usize::from) as u64,
+        cores: cores() as u64,
         tenancy: parts.tenancy.clone(),
         guests: parts.guests.normal.handle().clone(),
     };
@@ -66,13 +64,7 @@ async fn serve(
     drain: &CancellationToken,
 ) -> anyhow::Result<()> {
     let address = active.address.context("the active host has no address for other hosts")?;
-    let connect = async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        standby.membership(active.session).call(&mut stream, Purpose::Attempts).await?;
-        anyhow::Ok(stream)
-    };
-    let stream = timeout(CONNECT_TIME_MAX, connect).await.context("no answer")??;
+    let stream = standby.membership(active.session).connect(address, Purpose::Attempts).await?;
     let replaced = async {
         while standby.active() == Some(active) {
             tokio::time::sleep(RECONNECT_PAUSE).await;

@@ -6,7 +6,7 @@
 //! of life within [`SILENCE_MIN`](super::candidate::SILENCE_MIN), unless the process has ended.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -15,24 +15,42 @@ use rustix::time::{ClockId, clock_gettime};
 /// over, by more than the difference of two machines' clock rates.
 const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
-/// The time of the newest confirmed sign of life. Clones show the same.
+/// The time of the newest confirmed sign of life, and whether the database accepts commits. Clones show the same.
 #[derive(Debug, Clone)]
-pub struct ActiveState(Arc<AtomicU64>);
+pub struct ActiveState(Arc<Signs>);
+
+#[derive(Debug, Default)]
+struct Signs {
+    confirmed_at: AtomicU64,
+    /// A sign of life needs no space: it may succeed while no job can be written.
+    refuses_commits: AtomicBool,
+}
 
 impl ActiveState {
     /// The state of a host whose last confirmed sign of life is of this time.
     pub(crate) fn since(confirmed_at: Moment) -> Self {
-        Self(Arc::new(AtomicU64::new(confirmed_at.0)))
+        let signs = Signs { confirmed_at: AtomicU64::new(confirmed_at.0), ..Signs::default() };
+        Self(Arc::new(signs))
     }
 
     /// Records a confirmation that was requested at this time.
     pub(crate) fn confirm(&self, requested_at: Moment) {
-        self.0.fetch_max(requested_at.0, Ordering::Relaxed);
+        self.0.confirmed_at.fetch_max(requested_at.0, Ordering::Relaxed);
     }
 
     /// The time since the newest confirmation.
     pub fn age(&self) -> Duration {
-        Duration::from_millis(Moment::now().0.saturating_sub(self.0.load(Ordering::Relaxed)))
+        let confirmed_at = self.0.confirmed_at.load(Ordering::Relaxed);
+        Duration::from_millis(Moment::now().0.saturating_sub(confirmed_at))
+    }
+
+    /// Whether the last commit was refused, as by a full disk: calls that wait for it may wait for long.
+    pub fn refuses_commits(&self) -> bool {
+        self.0.refuses_commits.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_refuses_commits(&self, refuses: bool) {
+        self.0.refuses_commits.store(refuses, Ordering::Relaxed);
     }
 
     /// Whether no other host can be active.

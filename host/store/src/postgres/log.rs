@@ -46,14 +46,7 @@ impl PostgresLog {
                 None => return Err(DatabaseError::Fenced),
                 Some(last) if last == next => return Ok(()),
                 Some(last) if last == self.committed => {}
-                // After a failover to a server that had not received them.
-                Some(last) => {
-                    return Err(DatabaseError::Refused(format!(
-                        "the database has lost commits that it had confirmed: commit {} of this host is \
-                         missing, the last one is {last}",
-                        self.committed
-                    )));
-                }
+                Some(last) => return Err(lost_commits(self.committed, last)),
             }
         }
         let mut calls = rows::calls(batch, &self.seal);
@@ -79,6 +72,14 @@ impl PostgresLog {
     }
 }
 
+/// After a failover to a server that had not received the newest commits.
+pub(crate) fn lost_commits(confirmed: i64, last: i64) -> DatabaseError {
+    DatabaseError::Refused(format!(
+        "the database has lost commits that it had confirmed: commit {confirmed} of this host is missing, the last \
+         one is {last}"
+    ))
+}
+
 impl BatchLog for PostgresLog {
     fn wait_for_room(&self) {}
 
@@ -90,6 +91,7 @@ impl BatchLog for PostgresLog {
                 }
                 self.is_in_doubt = false;
                 self.committed += 1;
+                self.shared.set_last_commit(self.committed);
                 if let Some(last) = batch.jobs.iter().map(|job| job.fixed.seq).max() {
                     self.shared.commit_up_to(last);
                 }
@@ -98,14 +100,12 @@ impl BatchLog for PostgresLog {
             Err(error) => error,
         };
         Err(match error {
-            DatabaseError::Unavailable(_) => {
+            // The disk of the database is not that of this host, so nothing here can make room on it.
+            DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_) => {
                 if self.shared.set_cut_off(User::Writer, true) {
                     warn!("{error}; new work is refused until it is available again");
                 }
                 WriteError::Unavailable(error.to_string())
-            }
-            DatabaseError::NoSpace(details) => {
-                WriteError::NoSpace(std::io::Error::new(std::io::ErrorKind::StorageFull, details))
             }
             DatabaseError::Fenced | DatabaseError::Refused(_) => {
                 WriteError::Fatal(Failure::Server(error.to_string()))

@@ -36,10 +36,11 @@ pub(crate) mod tls;
 pub(crate) mod url;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use self::active_state::ActiveState;
 use self::connection::DatabaseError;
 use self::schema::NotReady;
 use self::session::NotBegun;
@@ -47,10 +48,13 @@ use crate::error::OpenError;
 use crate::medium::{Medium, PayloadLocation};
 
 /// State that the medium's two threads and the callers share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Postgres {
+    active_state: ActiveState,
     /// The greatest number of a job that has been committed.
     committed_seq: AtomicU64,
+    /// The number of the last commit that the database has confirmed.
+    last_commit: AtomicI64,
     /// Whether the writer, or the reader, has lost the database.
     is_writer_cut_off: AtomicBool,
     is_reader_cut_off: AtomicBool,
@@ -64,6 +68,16 @@ pub(crate) enum User {
 }
 
 impl Postgres {
+    pub(crate) fn new(active_state: ActiveState) -> Self {
+        Self {
+            active_state,
+            committed_seq: AtomicU64::new(0),
+            last_commit: AtomicI64::new(0),
+            is_writer_cut_off: AtomicBool::new(false),
+            is_reader_cut_off: AtomicBool::new(false),
+        }
+    }
+
     fn flag(&self, user: User) -> &AtomicBool {
         match user {
             User::Writer => &self.is_writer_cut_off,
@@ -73,7 +87,18 @@ impl Postgres {
 
     /// Records that the connection of `user` is lost, or works again. Returns whether this is news.
     fn set_cut_off(&self, user: User, is_cut_off: bool) -> bool {
+        if matches!(user, User::Writer) {
+            self.active_state.set_refuses_commits(is_cut_off);
+        }
         self.flag(user).swap(is_cut_off, Ordering::Relaxed) != is_cut_off
+    }
+
+    fn set_last_commit(&self, number: i64) {
+        self.last_commit.store(number, Ordering::Relaxed);
+    }
+
+    fn last_commit(&self) -> i64 {
+        self.last_commit.load(Ordering::Relaxed)
     }
 
     fn commit_up_to(&self, seq: u64) {

@@ -19,6 +19,7 @@ use crate::format::pages::{Answer, Page, Query};
 use crate::format::payload::{Found, Kind, Payload, open_s3};
 use crate::postgres::connection::{Call, Connection, DatabaseError};
 use crate::postgres::load::{self, NotLoaded};
+use crate::postgres::log::lost_commits;
 use crate::postgres::session::{self, Session};
 use crate::postgres::{Postgres, User};
 use crate::shared::Shared;
@@ -129,7 +130,9 @@ impl PostgresReader {
                     }
                     return Ok(done);
                 }
-                Err(NotLoaded::Failed(error @ DatabaseError::Unavailable(_))) => {
+                Err(NotLoaded::Failed(
+                    error @ (DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)),
+                )) => {
                     if self.medium.set_cut_off(User::Reader, true) {
                         warn!("{error}; new work is refused until it is available again");
                     }
@@ -147,10 +150,15 @@ impl PostgresReader {
     }
 
     /// Takes the lock on a new connection. Another host that has it has ended this session. Without the lock
-    /// the connection is of no use.
+    /// the connection is of no use. The server may also be another one than before, without the newest commits,
+    /// whose results this host must not answer from its memory.
     fn lock_again(&mut self) -> Result<(), DatabaseError> {
         if session::try_lock(&mut self.connection)? {
-            return Ok(());
+            let confirmed = self.medium.last_commit();
+            return match self.session.last_commit(&mut self.connection)? {
+                Some(last) if last < confirmed => Err(lost_commits(confirmed, last)),
+                Some(_) | None => Ok(()),
+            };
         }
         let last_commit = self.session.last_commit(&mut self.connection);
         self.connection.close();

@@ -107,7 +107,9 @@ impl Store {
         }
         let opened =
             candidate.begin(vacancy, address).map_err(|(candidate, reason)| match reason {
-                NotBegun::InUse | NotBegun::Failed(DatabaseError::Unavailable(_)) => {
+                // A full disk of the database refuses what a new session writes; it is not this host's fault.
+                NotBegun::InUse
+                | NotBegun::Failed(DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)) => {
                     NotTaken::LookAgain(candidate)
                 }
                 NotBegun::Failed(error) => NotTaken::Failed(error.into()),
@@ -135,7 +137,7 @@ impl Store {
         index.repair(now, &mut recovery);
         index.begin_epoch(StoreEpoch(u32::try_from(session.number).unwrap_or(u32::MAX)));
         let Opened { shard, seal, reader, .. } = opened;
-        let postgres = Arc::new(Postgres::default());
+        let postgres = Arc::new(Postgres::new(active_state.clone()));
         let medium = (postgres.clone() as Arc<dyn Medium>, seal.clone());
         let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
         let log = PostgresLog::new(writer, postgres.clone(), seal, session);

@@ -26,7 +26,8 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 /// A running server.
 pub(crate) struct Server {
     pub(crate) dir: TempDir,
-    process: Child,
+    /// Absent while it is stopped.
+    pub(crate) process: Option<Child>,
 }
 
 /// An empty database, which is dropped with this value.
@@ -94,7 +95,7 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// The server refuses to run as root.
-fn as_user(name: &str) -> Command {
+pub(crate) fn as_user(name: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "QUIT"]);
     if rustix::process::geteuid().is_root() {
@@ -165,12 +166,12 @@ impl Server {
 
     /// `prepare` may write files to the directory of its data, and returns further lines of its settings.
     pub(crate) fn spawn_with(prepare: impl FnOnce(&Path) -> String) -> Self {
-        let prefix = format!("{PREFIX}{}-", std::process::id());
-        let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
+        Self::spawn_in(directory(), prepare)
+    }
+
+    /// The same in this directory.
+    pub(crate) fn spawn_in(dir: TempDir, prepare: impl FnOnce(&Path) -> String) -> Self {
         let data = dir.path().join("data");
-        if rustix::process::geteuid().is_root() {
-            done(Command::new("chown").arg("postgres").arg(dir.path()));
-        }
         done(as_user("initdb").arg("-D").arg(&data).args(["-A", "trust", "-U", "postgres", "-N"]));
         let conf = data.join("postgresql.conf");
         let settings = format!(
@@ -183,19 +184,21 @@ impl Server {
         if rustix::process::geteuid().is_root() {
             done(Command::new("chown").arg("-R").arg("postgres").arg(&data));
         }
-        let process = serve(dir.path());
+        let process = Some(serve(dir.path()));
         Self { dir, process }
     }
 
     /// Ends the server as a loss of power of its machine would, except for the page cache.
     pub(crate) fn kill(&mut self) {
-        let server = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(server, rustix::process::Signal::QUIT).unwrap();
-        self.process.wait().unwrap();
+        if let Some(mut process) = self.process.take() {
+            let server = rustix::process::Pid::from_child(&process);
+            rustix::process::kill_process(server, rustix::process::Signal::QUIT).unwrap();
+            process.wait().unwrap();
+        }
     }
 
     pub(crate) fn start_again(&mut self) {
-        self.process = serve(self.dir.path());
+        self.process = Some(serve(self.dir.path()));
     }
 }
 
@@ -205,8 +208,18 @@ impl Drop for Server {
     }
 }
 
+/// An empty directory of a server.
+pub(crate) fn directory() -> TempDir {
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let dir = tempfile::Builder::new().prefix(&prefix).tempdir().unwrap();
+    if rustix::process::geteuid().is_root() {
+        done(Command::new("chown").arg("postgres").arg(dir.path()));
+    }
+    dir
+}
+
 /// Starts a server, and waits until it is ready.
-fn serve(dir: &Path) -> Child {
+pub(crate) fn serve(dir: &Path) -> Child {
     let log = fs::File::options().append(true).create(true).open(dir.join("log")).unwrap();
     let mut server = as_user("postgres");
     server.arg("-D").arg(dir.join("data"));
@@ -257,7 +270,7 @@ fn log_of(dir: &Path) -> String {
 }
 
 /// Runs a program, which must succeed, and returns what it printed.
-fn done(command: &mut Command) -> String {
+pub(crate) fn done(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");

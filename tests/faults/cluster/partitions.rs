@@ -1,0 +1,291 @@
+//! Links that lose packets: between a host and the database, and between two hosts.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use gristmill_tests::{Client, PATIENCE, TestHost, eventually, guests, ip, run_in_own_network};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::hosts::{arguments_at, cluster, finished, sleep, submit, until_active, until_known};
+use crate::postgres::{Database, Server};
+use crate::proxy::{Link, Proxy};
+use crate::tcp::PASSWORD;
+
+/// Hosts of one database, each with a link of its own to it, and a link to the address of each for the others.
+struct Hosts {
+    database: Database,
+    one: TestHost,
+    two: TestHost,
+    /// The link of the first host to the database.
+    of_one: Proxy,
+    /// That of the second host.
+    of_two: Proxy,
+    /// The link of the other host to the first one.
+    to_one: Proxy,
+}
+
+impl Hosts {
+    async fn start(server: &Server, more: &[&str]) -> Self {
+        let database = server.database();
+        let at = database.address_by_tcp();
+        let (of_one, of_two) = (Proxy::to(at).await, Proxy::to(at).await);
+        let (to_one, to_two) = (Proxy::start().await, Proxy::start().await);
+        let arguments = |of: &Proxy, to: &Proxy| {
+            let mut arguments = arguments_at(&database, &database.url_at(of.address(), PASSWORD));
+            arguments.extend(["--cluster-advertise".to_owned(), to.address().to_string()]);
+            arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+            arguments
+        };
+        let one = TestHost::start_with(&arguments(&of_one, &to_one));
+        to_one.set_target(cluster_address(&one));
+        let two = TestHost::join(&arguments(&of_two, &to_two), one.admin_key());
+        to_two.set_target(cluster_address(&two));
+        assert_eq!(
+            (&one.ready()["role"], &two.ready()["role"]),
+            (&json!("active"), &json!("standby"))
+        );
+        Self { database, one, two, of_one, of_two, to_one }
+    }
+
+    fn clients(&self) -> [Client; 2] {
+        [self.one.client(), self.two.client()]
+    }
+}
+
+fn cluster_address(host: &TestHost) -> std::net::SocketAddr {
+    host.ready()["clusterAddr"].as_str().unwrap().parse().unwrap()
+}
+
+/// Submits numbered jobs, and remembers those that were acknowledged.
+async fn submit_all(
+    clients: &[Client],
+    numbers: std::ops::Range<u64>,
+    ledger: &mut BTreeMap<u64, String>,
+) {
+    for number in numbers {
+        let body = json!({ "input": sleep(20, number) });
+        ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
+    }
+}
+
+/// Every acknowledged job has ended once, with its own result.
+async fn check(clients: &[Client], ledger: &BTreeMap<u64, String>) {
+    for (number, job) in ledger {
+        let document = finished(clients, "play", job).await;
+        assert_eq!(document["status"], "COMPLETED", "{number}: {document}");
+        assert_eq!(document["output"]["echo"], json!(number), "{document}");
+    }
+}
+
+async fn readiness(client: &Client) -> Option<u16> {
+    let answer = client.try_send(client.request(Method::GET, "/readyz")).await;
+    answer.ok().map(|answer| answer.status)
+}
+
+/// The active host loses the database: another one becomes active, nothing acknowledged is lost, and the
+/// former active host ends when the link is open again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_active_host_that_is_cut_off_from_the_database_is_replaced() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    join_all(Link::FAULTS.map(|fault| cut_off_the_active_host(&server, fault))).await;
+}
+
+async fn cut_off_the_active_host(server: &Server, fault: Link) {
+    let mut hosts = Hosts::start(server, &[]).await;
+    hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let mut ledger = BTreeMap::new();
+    submit_all(&hosts.clients(), 0..20, &mut ledger).await;
+    let [one, two] = hosts.clients();
+    // The answer to this submission is lost, or the submission is.
+    let body = json!({ "input": sleep(20, 20) });
+    let unknown = {
+        let one = one.clone();
+        let request = one.request(Method::POST, &one.path("play", "run"));
+        let request = request.header("idempotency-key", "n-20").json(&body);
+        tokio::spawn(async move { one.try_send(request).await })
+    };
+    hosts.of_one.set(fault);
+    let begun = Instant::now();
+    until_active(&hosts.two).await;
+    println!("{fault:?}: the other host was ready after {:?}", begun.elapsed());
+    assert_ne!(readiness(&one).await, Some(200), "{fault:?}: the former active host is ready");
+    if let Ok(answer) = unknown.await.unwrap() {
+        assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+    }
+    // It is repeated, and 20 further jobs follow.
+    submit_all(std::slice::from_ref(&two), 20..40, &mut ledger).await;
+    check(std::slice::from_ref(&two), &ledger).await;
+    let stale = one
+        .try_send(one.request(Method::GET, &one.path("play", &format!("status/{}", ledger[&30]))))
+        .await;
+    assert!(!stale.is_ok_and(|answer| answer.status == 200), "{fault:?}: it has answered");
+
+    hosts.of_one.set(Link::Open);
+    let status = tokio::task::block_in_place(|| hosts.one.wait(PATIENCE));
+    assert_eq!(status.code(), Some(1), "{fault:?}: {}", hosts.one.log());
+    hosts.one.start_again();
+    hosts.to_one.set_target(cluster_address(&hosts.one));
+    assert_eq!(hosts.one.ready()["role"], "standby", "{fault:?}");
+    check(&hosts.clients(), &ledger).await;
+    let jobs = two.health("play").await["jobs"].clone();
+    assert_eq!(jobs["completed"], json!(ledger.len()), "{fault:?}: {jobs}");
+    drop((hosts.one, hosts.two));
+    drop(hosts.database);
+}
+
+/// A host that stands by and has lost the database does not believe that the active host has ended, and
+/// continues its work.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_standby_that_is_cut_off_from_the_database_stands_by() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    join_all(Link::FAULTS.map(|fault| cut_off_the_standby(&server, fault))).await;
+}
+
+async fn cut_off_the_standby(server: &Server, fault: Link) {
+    let mut hosts = Hosts::start(server, &[]).await;
+    hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let [_, two] = hosts.clients();
+    hosts.of_two.set(fault);
+    let (mut ledger, begun, mut next) = (BTreeMap::new(), Instant::now(), 0);
+    // Longer than an active host may be silent.
+    while begun.elapsed() < Duration::from_secs(15) {
+        submit_all(std::slice::from_ref(&two), next..next + 5, &mut ledger).await;
+        next += 5;
+        assert_ne!(readiness(&two).await, Some(200), "{fault:?}: it is active");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    check(std::slice::from_ref(&two), &ledger).await;
+    hosts.of_two.set(Link::Open);
+    assert_eq!(readiness(&hosts.one.client()).await, Some(200), "{fault:?}");
+
+    hosts.one.kill9();
+    until_active(&hosts.two).await;
+    check(std::slice::from_ref(&two), &ledger).await;
+    drop((hosts.one, hosts.two));
+    drop(hosts.database);
+}
+
+/// Two hosts that both see the database but not each other: the active host keeps its queue, runs the jobs of
+/// the lost sandboxes again, and the other host refuses calls until the link is open again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn hosts_that_lose_each_other_find_each_other_again() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    join_all(Link::FAULTS.map(|fault| part(&server, fault))).await;
+}
+
+async fn part(server: &Server, fault: Link) {
+    let hosts = Hosts::start(server, &["--max-running-jobs", "2"]).await;
+    hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
+    let [one, two] = hosts.clients();
+    until_known(&one, 1).await;
+    let mut ledger = BTreeMap::new();
+    // Two of them run on the other host, which compiles the handler first.
+    for number in 0..4_u64 {
+        let body = json!({ "input": sleep(8_000, number) });
+        let clients = std::slice::from_ref(&one);
+        ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
+    }
+    eventually("jobs on both hosts", async || {
+        let running = cluster(&one).await.into_iter().map(|host| host["running"].clone());
+        running.eq([json!(2), json!(2)]).then_some(())
+    })
+    .await;
+    // Connections without a call end, as they would be used for the next one; each has seen the end after a moment.
+    hosts.to_one.set(Link::Cut);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    hosts.to_one.set(fault);
+    until_known(&one, 0).await;
+    let begun = Instant::now();
+    let refused =
+        two.try_send(two.request(Method::GET, &two.path("play", "health"))).await.unwrap();
+    assert_eq!(refused.status, 503, "{fault:?}: {refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{fault:?}: {refused:?}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{fault:?}: {:?}", begun.elapsed());
+    check(std::slice::from_ref(&one), &ledger).await;
+    assert_eq!((readiness(&one).await, readiness(&two).await), (Some(200), Some(503)));
+
+    hosts.to_one.set(Link::Open);
+    until_known(&one, 1).await;
+    submit_all(&[two.clone(), one.clone()], 4..12, &mut ledger).await;
+    check(std::slice::from_ref(&two), &ledger).await;
+    let jobs = two.health("play").await["jobs"].clone();
+    assert_eq!(jobs["completed"], json!(ledger.len()), "{fault:?}: {jobs}");
+    drop((hosts.one, hosts.two));
+    drop(hosts.database);
+}
+
+/// The variables with the database and the key file of the inner test.
+const URL: &str = "LOST_PACKETS_DATABASE";
+const KEY_FILE: &str = "LOST_PACKETS_KEY_FILE";
+
+/// The address of the active host for the other one.
+const ADDRESS: &str = "10.1.0.1";
+
+/// Packets between two hosts are lost while a call waits on their connection: no side closes it, and the kernel of
+/// neither sees an end. The test starts itself again in a network of its own, and takes the address from its interface.
+#[test]
+fn a_call_on_a_connection_that_loses_its_packets_is_answered() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if let (Ok(url), Ok(key)) = (std::env::var(URL), std::env::var(KEY_FILE)) {
+        ip("link set lo up");
+        return runtime().block_on(lose_packets(&url, &key));
+    }
+    let Some(database) = Database::new() else { return };
+    let (url, key) = (database.url(), database.key_file());
+    let variables = [(URL, OsStr::new(&url)), (KEY_FILE, key.as_os_str())];
+    let name = "partitions::a_call_on_a_connection_that_loses_its_packets_is_answered";
+    run_in_own_network(name, &variables);
+}
+
+async fn lose_packets(url: &str, key: &str) {
+    ip(&format!("address add {ADDRESS}/32 dev lo"));
+    let start = |address: &str, sandboxes: &str| {
+        ["--database", url, "--secrets-key", key, "--cluster-listen", address]
+            .into_iter()
+            .chain(["--max-running-jobs", sandboxes])
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let one = TestHost::start_with(&start(&format!("{ADDRESS}:0"), "1"));
+    let two = TestHost::join(&start("127.0.0.1:0", "4"), one.admin_key());
+    let clients = [one.client(), two.client()];
+    until_known(&clients[0], 1).await;
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
+    let mut ledger = BTreeMap::new();
+    for number in 0..3_u64 {
+        let body = json!({ "input": sleep(4_000, number) });
+        let job = submit(&clients[..1], "play", &format!("n-{number}"), &body).await;
+        clients[0].until("play", &job, "IN_PROGRESS").await;
+        ledger.insert(number, job);
+    }
+    one.deploy(&guests::playground(), "parked", json!({ "workersMax": 0 })).await;
+    let parked = clients[1].submit("parked", json!({})).await;
+    let waiting = {
+        let client = clients[1].clone();
+        let path = client.path("parked", &format!("status-sync/{parked}?wait=120000"));
+        tokio::spawn(async move { client.try_send(client.request(Method::GET, &path)).await })
+    };
+    // The subject: a call that waits on a connection without traffic.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    ip(&format!("address del {ADDRESS}/32 dev lo"));
+    let begun = Instant::now();
+    let answer = waiting.await.unwrap().unwrap();
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    println!("the call was answered after {:?}", begun.elapsed());
+    let path = clients[1].path("play", "health");
+    let later = clients[1].try_send(clients[1].request(Method::GET, &path)).await.unwrap();
+    assert_eq!(later.status, 503, "{later:?}");
+    until_known(&clients[0], 0).await;
+    assert_eq!(
+        (readiness(&clients[0]).await, readiness(&clients[1]).await),
+        (Some(200), Some(503))
+    );
+
+    ip(&format!("address add {ADDRESS}/32 dev lo"));
+    until_known(&clients[0], 1).await;
+    check(&clients[1..], &ledger).await;
+}
