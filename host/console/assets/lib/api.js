@@ -61,15 +61,38 @@ export async function call(path, options = {}) {
     throw new ApiError(0, 'unreachable', 'The host does not answer. The page tries again when the connection is back.');
   }
   if (answer.ok) return answer;
-  const text = await answer.text();
+  throw await refusal(answer.status, answer.statusText, await answer.text(), answer.headers.get('Retry-After'), quiet);
+}
+
+/** @param {number} status @param {string} reason @param {string} text @param {string | null} retryAfter @param {boolean} [quiet] */
+async function refusal(status, reason, text, retryAfter, quiet) {
   let document;
   try { document = JSON.parse(text); } catch { document = {}; }
   const sentence = typeof document.error === 'string' ? document.error
-    : document.error?.message ?? document.message ?? (text.slice(0, 300) || `${answer.status} ${answer.statusText}`);
-  if (answer.status === 401 && !quiet && await sessionEnded()) onEnd();
-  throw new ApiError(answer.status, document.code ?? document.error?.code ?? '', sentence,
-    Number(answer.headers.get('Retry-After')) || undefined);
+    : document.error?.message ?? document.message ?? (text.slice(0, 300) || `${status} ${reason}`);
+  if (status === 401 && !quiet && await sessionEnded()) onEnd();
+  return new ApiError(status, document.code ?? document.error?.code ?? '', sentence, Number(retryAfter) || undefined);
 }
+
+/**
+ * Sends a file. `fetch` does not report how much of a body is sent, so this is the older interface.
+ * @param {string} path @param {Blob} file @param {AbortSignal} signal @param {(bytes: number) => void} onSent @returns {Promise<void>}
+ */
+export const upload = (path, file, signal, onSent) => new Promise((done, fail) => {
+  const call = new XMLHttpRequest();
+  call.open('PUT', url(path));
+  call.setRequestHeader(HEADER, '1');
+  call.setRequestHeader('Content-Type', 'application/octet-stream');
+  call.upload.onprogress = (e) => onSent(e.loaded);
+  call.onload = async () => { if (call.status < 300) done(); else fail(await refusal(call.status, call.statusText, call.responseText, call.getResponseHeader('Retry-After'))); };
+  call.onerror = () => fail(new ApiError(0, 'unreachable', 'The upload broke off: the host does not answer, or the file cannot be read.'));
+  call.onabort = () => fail(signal.reason);
+  if (signal.aborted) { fail(signal.reason); return; }
+  const stop = () => call.abort();
+  signal.addEventListener('abort', stop);
+  call.onloadend = () => signal.removeEventListener('abort', stop);
+  call.send(file);
+});
 
 /** The text of an answer, unparsed. @param {string} path @param {Options} [options] */
 export const text = async (path, options) => (await call(path, options)).text();
@@ -90,10 +113,20 @@ export async function list(path, signal) {
   for (let pages = 0; next && pages < 20; pages++) {
     const answer = await call(next, { signal });
     all.push(...await answer.json());
-    const link = /<[^>]*[?&]cursor=([^&>]+)[^>]*>; rel="next"/.exec(answer.headers.get('Link') ?? '');
-    next = link ? `${path}${path.includes('?') ? '&' : '?'}cursor=${link[1]}` : '';
+    const at = cursor(answer);
+    next = at ? `${path}${path.includes('?') ? '&' : '?'}cursor=${at}` : '';
   }
   return all;
+}
+
+/** Where the next page of a list begins, as it stands in an address; undefined after the last page. @param {Response} answer */
+const cursor = (answer) => /<[^>]*[?&]cursor=([^&>]+)[^>]*>; rel="next"/.exec(answer.headers.get('Link') ?? '')?.[1];
+
+/** One page of a list, and the cursor of the next one. @param {string} path @param {AbortSignal} [signal] @returns {Promise<{ items: any[], next: string | undefined }>} */
+export async function page(path, signal) {
+  const answer = await call(path, { signal });
+  const next = cursor(answer);
+  return { items: await answer.json(), next: next && new URLSearchParams(`c=${next}`).get('c') || undefined };
 }
 
 /** A query string with its question mark; empty values are left out. @param {Record<string, any>} values */

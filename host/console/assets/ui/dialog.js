@@ -21,6 +21,6 @@ export function ask(title, text, yes) {
     const host = document.createElement('div');
     document.body.append(host);
     const end = (answer) => { render(null, host); host.remove(); done(answer); };
-    render(html`<${Dialog} title=${title} onClose=${() => end(false)}><p>${text}</p><footer><${Button} onClick=${() => end(false)}>Cancel</${Button}><${Button} kind="danger" onClick=${() => end(true)}>${yes}</${Button}></footer></${Dialog}>`, host);
+    render(html`<${Dialog} title=${title} onClose=${() => end(false)}><div>${text}</div><footer><${Button} onClick=${() => end(false)}>Cancel</${Button}><${Button} kind="danger" onClick=${() => end(true)}>${yes}</${Button}></footer></${Dialog}>`, host);
   });
 }

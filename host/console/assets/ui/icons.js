@@ -14,6 +14,10 @@ const paths = {
   close: html`<path d="M4 4l8 8m0-8l-8 8" stroke="currentColor" stroke-width="1.5" stroke-linecap="round"/>`,
   copy: html`<rect x="5.5" y="5.5" width="8" height="8" rx="1.5" fill="none" stroke="currentColor" stroke-width="1.400"/><path d="M10.5 3.5v-1h-8v8h1" fill="none" stroke="currentColor" stroke-width="1.400"/>`,
   search: html`<circle cx="7" cy="7" r="4.5" fill="none" stroke="currentColor" stroke-width="1.5"/><path d="M10.5 10.5l3.5 3.5" stroke="currentColor" stroke-width="1.5" stroke-linecap="round"/>`,
+  directory: html`<path d="M1.5 12.5v-9h4.5l1.5 2h7v7z" fill="var(--pick)" stroke="currentColor" stroke-width="1.3" stroke-linejoin="round"/>`,
+  file: html`<path d="M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3" fill="none" stroke="currentColor" stroke-width="1.3" stroke-linejoin="round"/>`,
+  download: html`<path d="M8 2v8m-3.5-3.5L8 10l3.5-3.5M2.5 13.5h11" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round"/>`,
+  bin: html`<path d="M2.5 4h11M6 4V2.5h4V4m-6 0l.7 9.5h6.6L12 4" stroke="currentColor" stroke-width="1.4" stroke-linecap="round" stroke-linejoin="round"/>`,
   mark: html`<circle cx="8" cy="8" r="7" fill="var(--grain)"/><circle cx="8" cy="8" r="2" fill="var(--surface)"/><path d="M8 4.700c0-1.200.5-2.200 1.5-2.600M8 11.300c0 1.200-.5 2.200-1.5 2.600M4.700 8c-1.200 0-2.200-.5-2.600-1.5M11.300 8c1.200 0 2.200.5 2.600 1.5" fill="none" stroke="var(--surface)" stroke-width="1.200" stroke-linecap="round"/>`,
 };
 

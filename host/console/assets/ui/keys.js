@@ -13,7 +13,7 @@ export function useKeys(pages, help) {
   useEffect(() => {
     let g = 0;
     const move = (step) => {
-      const rows = [...document.querySelectorAll('main tbody tr')].map((r) => /** @type {HTMLElement | null} */ (r.querySelector('a'))).filter((a) => a !== null);
+      const rows = [...document.querySelectorAll('main tbody tr')].map((r) => /** @type {HTMLElement | null} */ (r.querySelector('a, [data-open]'))).filter((a) => a !== null);
       if (!rows.length) return;
       const at = rows.findIndex((a) => a.closest('tr')?.contains(document.activeElement));
       rows[Math.min(rows.length - 1, Math.max(0, at + step))].focus();

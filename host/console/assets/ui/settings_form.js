@@ -1,6 +1,6 @@
 // The settings of an endpoint as a form. It sends only what was changed; the host checks the bounds, and
 // its sentence is shown beside the field that it names.
-import { html, useState, useRef } from '../lib/html.js';
+import { html, useState, useRef, useEffect } from '../lib/html.js';
 import { json, seg, list } from '../lib/api.js';
 import { envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
@@ -16,7 +16,15 @@ export const FIELDS = [
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
   ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],
   ['retention.completed', 'Keep completed (ms)', 'empty: 30 min for run', [0, 2592000000]], ['retention.failed', 'Keep failed (ms)', '', [0, 2592000000]], ['retention.cancelled', 'Keep cancelled (ms)', '', [0, 2592000000]],
+  ['retention.maxJobs', 'Most kept jobs', 'ended ones, the newest; empty: no bound', [0, 100000000]], ['retention.maxMib', 'Most kept MiB', 'of results and inputs of failed jobs; empty: no bound', [0, 16777216]],
 ];
+/** The operations with rate limits of their own, and the fields of each: name, column, what an empty field means, least value. */
+const OPERATIONS = ['run', 'runsync', 'openai', 'status', 'stream', 'cancel', 'retry', 'purge-queue', 'requests'];
+/** @type {[string, string, string, number][]} */
+const LIMITS = [['callsPer10s', 'Calls in 10 s', 'needed', 1], ['concurrent', 'At one time', 'any', 1], ['callsPerWorker', 'Calls per worker', '0', 0]];
+const keysOf = (op) => LIMITS.map(([n]) => `rateLimits.${op}.${n}`);
+/** The operations with limits of their own. @param {Record<string, string>} values */
+const own = (values) => OPERATIONS.filter((op) => keysOf(op).some((n) => values[n]));
 const FUEL_MAX = 2n ** 64n - 1n;
 /** The reason why a text cannot be sent as the value of its field. @type {Record<string, (text: string) => string | undefined>} */
 const CHECKS = {
@@ -24,16 +32,43 @@ const CHECKS = {
   env: (t) => { const bad = t.split('\n').find((l) => l.trim() && !l.includes('=')); return bad && `${visible(bad.slice(0, 40))} has no =: a line is NAME=value.`; },
   callEndpoints: (t) => { const bad = words(t).find((id) => !/^[A-Za-z0-9_-]{1,128}$/.test(id)); return bad && `${visible(bad.slice(0, 40))} is not the id of an endpoint: an id has letters, digits, - and _.`; },
 };
+/** The same with the fields that depend on each other. @param {string} n @param {Record<string, string>} now */
+const check = (n, now) => {
+  const [outer, op] = n.split('.');
+  if (outer === 'rateLimits' && n.endsWith('.callsPer10s') && !now[n] && keysOf(op).some((k) => now[k])) return 'The calls in 10 s are needed with the others. “Default” removes all three.';
+  return CHECKS[n]?.(now[n]);
+};
 const words = (t) => t.split(/[\s,]+/).filter(Boolean);
 export const get = (o, name) => name.split('.').reduce((v, k) => v?.[k], o);
 
+/**
+ * The rate limits of the operations that do not have the host's. `control` and `set` are those of the form.
+ * @param {{ ops: string[], faults: Record<string, string>, control: (n: string) => any, set: (n: string) => (e: any) => void, add: (op: string) => void, reset: (op: string) => void }} props
+ */
+function RateLimits({ ops, faults, control, set, add, reset }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const [newest, setNewest] = useState('');
+  // A new row is there to be filled in, and the focus of a removed one would be lost.
+  useEffect(() => { if (newest) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector(newest))?.focus(); setNewest(''); }, [newest]);
+  const rest = OPERATIONS.filter((op) => !ops.includes(op));
+  return html`<fieldset class="wide limits" ref=${box}><legend>Rate limits</legend>
+    ${ops.length > 0 && html`<table><thead><tr><th scope="col">Operation</th>${LIMITS.map(([n, label]) => html`<th scope="col" key=${n}>${label}</th>`)}<th><span class="off-screen">Default</span></th></tr></thead>${ops.map((op) => {
+      const names = keysOf(op), wrong = names.filter((n) => faults[n]);
+      return html`<tbody key=${op}><tr><th scope="row"><code>${op}</code></th>${LIMITS.map(([n, label, none, min], i) => html`<td key=${n}><div class="field"><input type="number" min=${min} max="4294967295" placeholder=${none} aria-label=${`${op}: ${label}`} aria-describedby=${faults[names[i]] ? `${names[i]}-fault` : undefined} ...${control(names[i])} onInput=${set(names[i])}/></div></td>`)}<td class="back"><${Button} small aria-label=${`Default limits for ${op}`} onClick=${() => { reset(op); setNewest('select'); }}>Default</${Button}></td></tr>
+        ${wrong.length > 0 && html`<tr><td colspan="5" class="field">${wrong.map((n) => html`<small key=${n} class="wrong" role="alert" id=${`${n}-fault`}>${faults[n]}</small>`)}</td></tr>`}</tbody>`;
+    })}</table>`}
+    ${rest.length > 0 && html`<${Field} label=${ops.length ? 'Limit another operation' : 'Limit an operation'} hint=${`${ops.length ? 'Operations that are not listed' : 'All operations'} have the limits of the host. Calls are counted for each owner separately.`}><select value="" onChange=${(e) => { const op = e.target.value; e.target.value = ''; if (op) { add(op); setNewest(`[name="rateLimits.${op}.callsPer10s"]`); } }}><option value="">choose one …</option>${rest.map((op) => html`<option key=${op} value=${op}>${op}</option>`)}</select></${Field}>`}</fieldset>`;
+}
+
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {
-  const first = () => ({ ...Object.fromEntries(FIELDS.map(([n]) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
+  const first = () => ({ ...Object.fromEntries(FIELDS.map(([n]) => [n, String(get(endpoint, n) ?? '')])), ...Object.fromEntries(OPERATIONS.flatMap(keysOf).map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
   const [was] = useState(first);
   const [now, setNow] = useState(first);
   const volumes = useLoad((s) => list('v1/networkvolumes', s), []);
   const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
+  /** Operations that have their own limits here, or are about to. @type {[string[], (ops: string[]) => void]} */
+  const [limited, setLimited] = useState(() => own(was));
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
   const set = (n) => (e) => { setNow({ ...now, [n]: e.target.value }); const { [n]: _, ...others } = faults; setFaults(others); };
   /** What each control has. @param {string} n */
@@ -45,12 +80,22 @@ export function Settings({ endpoint, reload }) {
     /** @type {HTMLElement | undefined} */ (first)?.focus();
   };
   const changed = Object.keys(was).filter((n) => was[n] !== now[n]);
+  // The limits of an operation count as one setting.
+  const count = new Set(changed.map((n) => n.startsWith('rateLimits.') ? n.split('.')[1] : n)).size;
+  const undo = () => { setNow(was); setFaults({}); setLimited(own(was)); };
+  const reset = (op) => {
+    setNow({ ...now, ...Object.fromEntries(keysOf(op).map((n) => [n, ''])) });
+    setFaults(Object.fromEntries(Object.entries(faults).filter(([n]) => !keysOf(op).includes(n))));
+    setLimited(limited.filter((o) => o !== op));
+  };
   const save = async () => {
-    const found = Object.fromEntries(changed.map((n) => [n, CHECKS[n]?.(now[n])]).filter(([, why]) => why));
+    // A limit is a whole: its first field may be wrong although only another one was changed.
+    const touched = new Set(changed.flatMap((n) => n.startsWith('rateLimits.') ? [n, keysOf(n.split('.')[1])[0]] : [n]));
+    const found = Object.fromEntries([...touched].map((n) => [n, check(n, now)]).filter(([, why]) => why));
     if (Object.keys(found).length) return refuse(found);
     /** @type {any} */
     const body = {};
-    for (const n of changed.filter((x) => x !== 'maxFuel')) {
+    for (const n of changed.filter((x) => x !== 'maxFuel' && !x.startsWith('rateLimits.'))) {
       const field = FIELDS.find((f) => f[0] === n);
       let v = /** @type {any} */ (now[n]);
       if (field && typeof field[3][0] === 'number') v = v === '' ? 0 : Number(v);
@@ -61,11 +106,21 @@ export function Settings({ endpoint, reload }) {
       const [outer, inner] = n.split('.');
       if (inner) body[outer] = { ...(outer === 'reuse' ? endpoint.reuse : {}), ...body[outer], [inner]: v }; else body[n] = v;
     }
+    const ops = new Set(changed.filter((n) => n.startsWith('rateLimits.')).map((n) => n.split('.')[1]));
+    if (ops.size) {
+      // The call replaces the limits of all operations, so the others are sent as they are now on the host.
+      body.rateLimits = (await json(`v1/endpoints/${seg(endpoint.id)}`)).rateLimits ?? {};
+      for (const op of ops) {
+        const given = LIMITS.map(([n]) => [n, now[`rateLimits.${op}.${n}`]]).filter(([, v]) => v !== '');
+        if (given.length) body.rateLimits[op] = Object.fromEntries(given.map(([n, v]) => [n, Number(v)])); else delete body.rateLimits[op];
+      }
+    }
     // Numbers above 2^53 go as they were typed.
     const fuel = changed.includes('maxFuel') ? `"maxFuel":${BigInt(now.maxFuel || 0)}` : '';
     const raw = `{${[JSON.stringify(body).slice(1, -1), fuel].filter(Boolean).join(',')}}`;
     try { await json(`v1/endpoints/${seg(endpoint.id)}`, { method: 'PATCH', raw }); } catch (e) {
-      const n = changed.find((x) => e.message.includes(`\`${x}\``));
+      // For a value that is no number the host names only the object around it.
+      const n = changed.find((x) => e.message.includes(`\`${x}\``)) ?? changed.find((x) => e.message.includes(`\`${x.split('.')[0]}\``) && !/^\d*$/.test(now[x]));
       if (!n) throw e;
       return refuse({ [n]: e.message });
     }
@@ -81,5 +136,6 @@ export function Settings({ endpoint, reload }) {
     <${Field} wide label="Hosts that its handlers may call" hint="one a line: example.com, *.example.com, example.com:8443" error=${faults.allowedHosts}><textarea rows="3" ...${control('allowedHosts')} onInput=${set('allowedHosts')}></textarea></${Field}>
     <${Field} wide label="Endpoints that its handlers may submit jobs to" hint="one id a line, of the same owner; they need not exist yet" error=${faults.callEndpoints}><textarea rows="3" spellcheck=${false} ...${control('callEndpoints')} onInput=${set('callEndpoints')}></textarea></${Field}>
     <${Field} wide label="Environment" hint="one NAME=value a line; it comes before that of the template" error=${faults.env}><textarea rows="3" ...${control('env')} onInput=${set('env')}></textarea></${Field}>
-    <div class="wide actions"><${Button} kind="primary" disabled=${!changed.length} onClick=${save}>Save</${Button}><${Button} disabled=${!changed.length} onClick=${() => { setNow(was); setFaults({}); }}>Undo</${Button}><span class="faint" aria-live="polite">${changed.length ? `${changed.length} changed` : 'Nothing is changed.'}</span></div></form></div></section>`;
+    <${RateLimits} ops=${limited} faults=${faults} control=${control} set=${set} add=${(op) => setLimited(OPERATIONS.filter((o) => o === op || limited.includes(o)))} reset=${reset}/>
+    <div class="wide actions"><${Button} kind="primary" disabled=${!changed.length} onClick=${save}>Save</${Button}><${Button} disabled=${!changed.length} onClick=${undo}>Undo</${Button}><span class="faint" aria-live="polite">${count ? `${count} changed` : 'Nothing is changed.'}</span></div></form></div></section>`;
 }

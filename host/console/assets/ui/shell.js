@@ -9,6 +9,7 @@ import { Icon } from './icons.js';
 import { Choice, Button, Loading, Trouble, Empty } from './parts.js';
 import { useKeys, Help } from './keys.js';
 import { hostUrl } from '../lib/api.js';
+import { visible } from '../lib/text.js';
 
 /** @type {[string, string, string, string][]} the path, the name, the key after `g`, the scope */
 export const PAGES = [
@@ -65,7 +66,7 @@ function Page() {
   }, [at, loaded.which]);
   useEffect(() => {
     const title = PAGES.find((p) => p[0] === name)?.[1] ?? r.path[1] ?? 'Gristmill';
-    document.title = [r.path.length > 1 ? r.path[r.path.length - 1] : title, session.value?.label, 'Gristmill'].filter(Boolean).join(' · ');
+    document.title = [r.path.length > 1 ? visible(r.path[r.path.length - 1]) : title, session.value?.label, 'Gristmill'].filter(Boolean).join(' · ');
   }, [at]);
   const ready = loaded.which === which && loaded.Page;
   return html`<main ref=${main} id="main" tabindex="-1">${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value?.key.endpoints?.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`

@@ -3,7 +3,7 @@
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { open, close, run, key, api, loaded } from './page.js';
+import { open, close, run, key, api, loaded, HOST } from './page.js';
 import { proxy } from './proxy.js';
 
 after(close);
@@ -13,9 +13,16 @@ async function pages() {
   const ok = await run('playground', { op: 'echo', value: { a: [1, { b: null }] } }, { tags: { env: 'prod' } });
   const bad = await run('playground', { op: 'fail', message: 'no more flour' });
   for (const j of [ok, bad]) await api('GET', `v2/playground/status-sync/${j.id}`);
+  // A volume with a directory and a file whose name is long, and an endpoint with rate limits of its own.
+  const v = (await api('GET', 'v1/networkvolumes')).find((x) => x.name === 'shelf') ?? await api('POST', 'v1/networkvolumes', { name: 'shelf', size: 1 });
+  for (const name of ['box/1.txt', 'long-'.repeat(50)]) await fetch(`${HOST}/v1/networkvolumes/${v.id}/files/${name}`, { method: 'PUT', headers: { Authorization: `Bearer ${process.env.GRISTMILL_ADMIN_KEY}` }, body: name });
+  if (!(await api('GET', 'v1/endpoints')).some((x) => x.id === 'limited')) {
+    await api('POST', 'v1/templates', { id: 'limited', name: 'limited', imageName: 'echo:latest', category: 'CPU', isServerless: true });
+    await api('POST', 'v1/endpoints', { id: 'limited', name: 'limited', templateId: 'limited', rateLimits: { 'purge-queue': { callsPer10s: 5 } } });
+  }
   const e = '#/endpoints/playground';
   return ['#/', e, `${e}/jobs`, `${e}/failed`, `${e}/logs`, `${e}/releases`, `${e}/webhooks`, `${e}/settings`, `${e}/usage`, '#/jobs', '#/jobs?status=FAILED', `#/jobs/playground/${ok.id}`, `#/jobs/playground/${bad.id}`,
-    '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', '#/registries', '#/keys', '#/billing', '#/system'];
+    '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', `#/volumes/${v.id}`, `#/volumes/${v.id}/box`, '#/endpoints/limited/settings', '#/registries', '#/keys', '#/billing', '#/system'];
 }
 
 for (const dark of [false, true]) {

@@ -201,6 +201,81 @@ test('settings of an endpoint are set, saved, shown again and compared, and an e
   await end();
 });
 
+test('rate limits and the bounds of kept jobs are set, refused beside their field, changed one by one and removed', async () => {
+  await api('POST', 'v1/templates', { id: 'sieve', name: 'sieve', imageName: 'echo:latest', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'sieve', name: 'sieve', templateId: 'sieve' });
+  const { page, login, to, errors, check, end } = await open();
+  await login((await key()).text);
+  /** What the form sends. @type {any[]} */
+  const sent = [];
+  page.on('request', (q) => { if (q.method() === 'PATCH') sent.push(q.postDataJSON()); });
+  await to('#/endpoints/sieve/settings');
+  const save = page.getByRole('button', { name: 'Save' }), choose = page.getByLabel(/^Limit (an|another) operation/);
+  const limit = (op, column) => page.getByLabel(`${op}: ${column}`), calls = limit('run', 'Calls in 10 s');
+  const jobs = page.getByLabel('Most kept jobs'), mib = page.getByLabel('Most kept MiB');
+  const alert = (input) => page.locator('.field', { has: input }).getByRole('alert');
+  const fault = async (input, text) => { await page.locator('.limits').getByRole('alert').getByText(text).waitFor(); assert.match(await page.locator(`[id="${await input.getAttribute('aria-describedby')}"]`).innerText(), new RegExp(text)); };
+  const focused = async (input) => until('the field has the focus', async () => await input.evaluate((e) => e === document.activeElement));
+  const saved = async (what, f) => { await save.click(); await until(what, async () => f(await api('GET', 'v1/endpoints/sieve'))); await page.getByText('Nothing is changed.').waitFor(); };
+
+  assert.equal(await calls.count(), 0);
+  await choose.selectOption('run');
+  await focused(calls);
+  await page.getByText('Nothing is changed.').waitFor();
+  // A limit has its first field; other bounds are the host's.
+  await limit('run', 'At one time').fill('3');
+  await save.click();
+  await fault(calls, 'are needed');
+  await focused(calls);
+  assert.deepEqual(sent, []);
+  await calls.fill('0');
+  await save.click();
+  await fault(calls, '`rateLimits.run.callsPer10s` must be 1 to 4294967295');
+  assert.equal(await calls.getAttribute('aria-invalid'), 'true');
+  await calls.fill('50');
+  await limit('run', 'Calls per worker').fill('-1');
+  await save.click();
+  await fault(limit('run', 'Calls per worker'), 'negative');
+  await limit('run', 'Calls per worker').fill('');
+  await jobs.fill('100000001');
+  await save.click();
+  await alert(jobs).getByText('`retention.maxJobs` must be').waitFor();
+  await jobs.fill('1000');
+  await mib.fill('1.5');
+  await save.click();
+  await alert(mib).getByText('expected a whole number').waitFor();
+  await focused(mib);
+  assert.deepEqual(errors.splice(0).filter((e) => !/400/.test(e)), []);
+  await mib.fill('64');
+  await saved('both are set', (e) => e.rateLimits.run?.callsPer10s === 50 && e.rateLimits.run.concurrent === 3 && e.retention.maxJobs === 1000 && e.retention.maxMib === 64);
+  assert.deepEqual(sent.at(-1), { rateLimits: { run: { callsPer10s: 50, concurrent: 3 } }, retention: { maxJobs: 1000, maxMib: 64 } });
+
+  // Another client limits another operation meanwhile: its limit stays.
+  await page.reload();
+  await until('the form is there again', async () => await calls.inputValue() === '50');
+  assert.equal(await jobs.inputValue(), '1000');
+  await api('PATCH', 'v1/endpoints/sieve', { rateLimits: { run: { callsPer10s: 50, concurrent: 3 }, cancel: { callsPer10s: 7 } } });
+  await limit('run', 'At one time').fill('');
+  await saved('the bound is removed', (e) => e.rateLimits.run && e.rateLimits.run.concurrent === undefined);
+  assert.equal((await api('GET', 'v1/endpoints/sieve')).rateLimits.cancel.callsPer10s, 7);
+  assert.equal('retention' in sent.at(-1), false, 'only what was changed is sent');
+
+  // Undo, then back to the host's limits, and no bound.
+  await page.getByRole('button', { name: 'Default limits for run' }).click();
+  await calls.waitFor({ state: 'detached' });
+  await focused(choose);
+  await page.getByText('1 changed').waitFor();
+  await page.getByRole('button', { name: 'Undo' }).click();
+  assert.equal(await calls.inputValue(), '50');
+  await page.getByRole('button', { name: 'Default limits for run' }).click();
+  await mib.fill('');
+  await jobs.fill('0');
+  await saved('they are removed', (e) => !e.rateLimits.run && e.rateLimits.cancel && !e.retention.maxMib && !e.retention.maxJobs);
+  assert.deepEqual(sent.at(-1).retention, { maxJobs: 0, maxMib: 0 });
+  await check();
+  await end();
+});
+
 test('a page that is opened while updates are paused has its numbers', async () => {
   const { page, login, to, check, end } = await open();
   await to('');
