@@ -6,67 +6,24 @@ set -eu
 gristmill=$1
 guests=$2
 data=$(mktemp -d)
-first_pid='' second_pid='' server_pid=''
-finish() {
-  for pid in $first_pid $second_pid; do kill -9 "$pid" 2>/dev/null || true; done
-  [ -z "$server_pid" ] || { kill -QUIT "$server_pid" 2>/dev/null; wait "$server_pid" 2>/dev/null || true; }
-  rm -rf "$data"
-}
+first_pid='' second_pid=''
+. "$(dirname -- "$0")/cluster.sh"
+finish() { stop_cluster $first_pid $second_pid; }
 trap finish EXIT
 trap 'exit 130' INT TERM
 
 if [ -t 1 ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m'); else bold='' plain=''; fi
 title() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
 
-# The programs of the newest PostgreSQL of Debian, or of the path. The server refuses to run as root.
-bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)
-[ -z "$bin" ] || PATH=$bin:$PATH
-command -v initdb >/dev/null || { echo "PostgreSQL is not installed: apt install postgresql" >&2; exit 1; }
-as_user=''
-if [ "$(id -u)" = 0 ]; then
-  as_user='setpriv --reuid postgres --regid postgres --clear-groups --'
-  mkdir "$data/server" && chown postgres "$data/server" && chmod 711 "$data"
-else
-  mkdir "$data/server"
-fi
-
-# wait_for SECONDS COMMAND...: repeats the command until it succeeds.
-wait_for() {
-  tries=$(($1 * 10))
-  shift
-  until "$@" >/dev/null 2>&1; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || { echo "this did not succeed: $*" >&2; tail -n 20 "$data"/*.log >&2; exit 1; }
-    sleep 0.1
-  done
-}
-
 title "A PostgreSQL server"
-$as_user initdb -D "$data/server/data" -A trust -U mill -N >"$data/initdb.log" 2>&1
-$as_user postgres -D "$data/server/data" -k "$data/server" -c listen_addresses= >"$data/server.log" 2>&1 &
-server_pid=$!
-wait_for 60 pg_isready -h "$data/server"
-createdb -h "$data/server" -U mill mill
-export GRISTMILL_DATABASE="postgresql:///mill?user=mill&host=$data/server"
-export GRISTMILL_SECRETS_KEY="$data/secrets.key"
-sql() { psql -h "$data/server" -U mill -d mill -c "SET search_path = gristmill" -c "$1" | grep -v '^SET$'; }
-
-# start NAME: starts a host, and waits for its ready line. Sets `url`.
-start() {
-  "$gristmill" serve --listen 127.0.0.1:0 --cluster-listen 127.0.0.1:0 --max-running-jobs 2 --data-dir "$data/$1" --json \
-    >"$data/$1.json" 2>"$data/$1.log" &
-  pid=$!
-  wait_for 60 grep -q '"ready"' "$data/$1.json"
-  url=$(sed -n '1s/.*"url":"\([^"]*\)".*/\1/p' "$data/$1.json")
-  echo "host $1: $url, $(sed -n '1s/.*"role":"\([^"]*\)".*/\1/p' "$data/$1.json")"
-}
+start_postgres
 
 title "Two hosts: one has the queue, the other stands by and runs jobs too"
-start one
+start one --max-running-jobs 2
 first_pid=$pid
 GRISTMILL_API_KEY=$(cat "$data/one/admin.key")
 export GRISTMILL_API_KEY
-start two
+start two --max-running-jobs 2
 second_pid=$pid
 # All commands call the host that stands by.
 export GRISTMILL_URL="$url"
@@ -100,7 +57,7 @@ sql "SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status"
 sql "SELECT session, is_alive, is_clean FROM session ORDER BY session"
 
 title "The killed host stands by after its next start"
-start one
+start one --max-running-jobs 2
 first_pid=$pid
 echo
 echo "$ended of 12 jobs COMPLETED"

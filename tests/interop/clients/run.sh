@@ -10,56 +10,14 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 tests=client
 . "$here/../../suites.sh"
-need cargo "as in rust-toolchain.toml" cargo --version
-need curl "with HTTP" curl --version
-need_languages 10
-
-# Clients that are installed already, in the versions of the lock files, are kept.
-echo "installing the clients"
-if ! cat "$here"/python/*.txt | cmp -s - "$here/.venv/installed"; then
-  rm -rf "$here/.venv"
-  python3 -m venv "$here/.venv"
-  logged pip "$here/.venv/bin/pip" install -r "$here/python/requirements.txt" -c "$here/python/constraints.txt"
-  cat "$here"/python/*.txt >"$here/.venv/installed"
-fi
-if ! cmp -s "$here/javascript/package-lock.json" "$here/javascript/node_modules/installed"; then
-  logged npm npm --prefix "$here/javascript" ci --no-audit --no-fund
-  cp "$here/javascript/package-lock.json" "$here/javascript/node_modules/installed"
-fi
-logged cargo cargo build --locked --tests --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
-
-export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
+. "$here/sdks.sh"
+need_clients
+install_clients
 
 echo "starting a host"
 start_host "$temp/sdks" 127.0.0.1:0
-
-deploy() { file=$1; shift; logged deploy "$gristmill" deploy "$guests/$file.wasm" --name "$@"; }
-deploy chat chat
-deploy echo echo
-deploy token_stream token-stream
-deploy playground playground
-deploy playground hasty --execution-timeout 5000
-# Endpoints without workers, so that a job waits as long as a test needs. Each suite has its own, so
-# that it cannot purge the queue of another suite.
-for suite in python javascript rust; do deploy echo "paused-$suite" --workers-max 0; done
-
-# The first three are settings of the clients.
-export RUNPOD_ENDPOINT_BASE_URL="$GRISTMILL_URL/sdk/v2"
-export RUNPOD_API_URL="$GRISTMILL_URL/sdk/v2"
-export RUNPOD_REST_URL="$GRISTMILL_URL/v1"
-key() {
-  "$gristmill" keys create --name "$1" --scope "$1" 2>"$temp/key.log" || { cat "$temp/key.log" >&2; return 1; }
-}
-RUNPOD_API_KEY=$(key submit)
-GRISTMILL_MANAGE_KEY=$(key manage)
-export RUNPOD_API_KEY GRISTMILL_MANAGE_KEY
-
-suite python '^[0-9]+ (passed|failed)' \
-  "$here/.venv/bin/python" -m pytest -q -p no:cacheprovider "$here/python"
-suite javascript '^# (tests|pass|fail) ' \
-  node --test --test-reporter=tap --test-timeout=120000 "$here"/javascript/*.test.js
-suite rust '^test result' \
-  cargo test --locked --manifest-path "$here/rust/Cargo.toml" --target-dir "$here/rust/target"
+deploy_for_clients
+run_clients
 
 # Every operation of the OpenAPI document, with valid and invalid data. This deletes objects, so it
 # has its own host.

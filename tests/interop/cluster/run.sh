@@ -1,0 +1,67 @@
+#!/bin/sh
+# The official SDKs, unmodified, and the conformance suite against two hosts on one database, behind HAProxy, which
+# sends each call to either of them at random.
+# Usage: run.sh GRISTMILL_BINARY DIRECTORY_OF_COMPONENTS
+set -eu
+
+[ $# -eq 2 ] || { sed -n 4s/..//p "$0" >&2; exit 2; }
+gristmill=$1
+guests=$2
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+
+tests=cluster
+. "$here/../../suites.sh"
+. "$here/../clients/sdks.sh"
+. "$here/../../cluster.sh"
+need haproxy "2.4 or newer" haproxy -v
+need_clients
+install_clients
+
+data=$temp/cluster
+mkdir "$data"
+chmod 711 "$temp"
+first_pid='' second_pid='' haproxy_pid=''
+trap 'stop_cluster $first_pid $second_pid $haproxy_pid; rm -rf "$temp"' EXIT
+
+echo "starting PostgreSQL, two hosts and HAProxy"
+start_postgres
+start one
+first_pid=$pid first=$address
+start two
+second_pid=$pid second=$address
+# HAProxy does not report a port that it chose itself.
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+cat >"$data/haproxy.cfg" <<END
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 10m
+  timeout server 10m
+frontend clients
+  bind 127.0.0.1:$port
+  default_backend hosts
+backend hosts
+  balance random
+  option httpchk GET /livez
+  server one $first check inter 500ms
+  server two $second check inter 500ms
+END
+haproxy -db -f "$data/haproxy.cfg" >"$data/haproxy.log" 2>&1 &
+haproxy_pid=$!
+GRISTMILL_URL=http://127.0.0.1:$port
+GRISTMILL_DATA_DIR=$data/one
+host_log=$data/one.log
+export GRISTMILL_URL GRISTMILL_DATA_DIR
+wait_for 30 curl --silent --fail "$GRISTMILL_URL/livez"
+
+deploy_for_clients
+run_clients
+
+# Connections that the suite opens itself go to the host that stands by.
+GRISTMILL_TEST_KEY=$(cat "$data/one/admin.key")
+GRISTMILL_TEST_URL=$GRISTMILL_URL
+GRISTMILL_TEST_ADDRESS=$second
+export GRISTMILL_TEST_KEY GRISTMILL_TEST_URL GRISTMILL_TEST_ADDRESS
+suite conformance '^test result' cargo test --locked -p gristmill-tests --test conformance
+
+finish
