@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "host",
     "host/api",
     "host/client",
+    "host/cluster",
     "host/console",
     "host/control",
     "host/core",
@@ -25,8 +26,9 @@ const CRATES: [&str; 16] = [
 ];
 
 /// The crates of the host, which no client needs.
-const HOST_CRATES: [&str; 13] = [
+const HOST_CRATES: [&str; 14] = [
     "gristmill_api",
+    "gristmill_cluster",
     "gristmill_console",
     "gristmill_control",
     "gristmill_core",
@@ -198,6 +200,15 @@ fn circle(modules: &Modules) -> Vec<String> {
     }
 }
 
+/// All Rust files below a directory.
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
 /// The modules of the crate in this directory.
 fn modules_of(name: &str) -> Modules {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
@@ -272,6 +283,29 @@ fn a_client_builds_without_the_hosts_crates() {
         let allowed: &[&str] =
             if name == "host/client" { &["gristmill-wire.workspace = true"] } else { &[] };
         assert_eq!(own, allowed, "{name}");
+    }
+}
+
+/// Rustdoc reads a whole crate for its examples, so crates without examples set `doctest = false`: 5 s each in a
+/// cold `make test`.
+#[test]
+fn every_example_in_the_docs_is_compiled() {
+    let has_example = |text: &str| {
+        let comments = text.lines().map(str::trim_start).filter_map(|line| {
+            line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start)
+        });
+        let fences = comments.filter_map(|text| text.strip_prefix("```"));
+        // Every second one ends a block.
+        fences.step_by(2).any(|info| ["", "rust", "no_run", "should_panic"].contains(&info.trim()))
+    };
+    for name in CRATES {
+        let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+        let manifest = fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap();
+        if manifest.contains("doctest = false") {
+            let mut files = files_below(&crate_dir.join("src")).into_iter();
+            let found = files.find(|file| has_example(&fs::read_to_string(file).unwrap()));
+            assert_eq!(found, None, "{name}: remove `doctest = false`, or the example");
+        }
     }
 }
 
