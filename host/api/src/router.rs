@@ -166,6 +166,12 @@ pub async fn unavailable(path: &str, sentence: &str) -> Response<Body> {
     with_security_headers(refused_before_routing(path, refused).await)
 }
 
+/// The refusal of a call whose body could not be read, in the format of the path's API.
+pub async fn unreadable_body(path: &str) -> Response<Body> {
+    let refused = ApiError::bad_request("the body of the request is malformed, or has broken off");
+    with_security_headers(refused_before_routing(path, refused).await)
+}
+
 /// The queue API below `prefix`. It is not nested, which would add two layers around each route.
 fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRouter<Guarded> {
     use Operation as On;

@@ -49,8 +49,12 @@ pub(crate) async fn until_active(host: &TestHost) {
 
 /// The hosts of the database, as any of them shows them.
 pub(crate) async fn cluster(client: &Client) -> Vec<Value> {
-    let shown = client.get("/v1/cluster").await.ok();
-    shown["hosts"].as_array().unwrap().clone()
+    // On a busy machine a sign of life may be late, and calls are refused for a moment.
+    let shown = eventually("the hosts", async || {
+        let answer = client.get("/v1/cluster").await;
+        (answer.status != 503).then_some(answer)
+    });
+    shown.await.ok()["hosts"].as_array().unwrap().clone()
 }
 
 /// Waits until so many hosts stand by and are known.

@@ -8,11 +8,15 @@ use futures::future::join_all;
 use gristmill_tests::{Client, PATIENCE, TestHost, eventually, guests, ip, run_in_own_network};
 use reqwest::Method;
 use serde_json::json;
+use tokio::sync::Mutex;
 
 use crate::hosts::{arguments_at, cluster, finished, sleep, submit, until_active, until_known};
 use crate::postgres::{Database, Server};
 use crate::proxy::{Link, Proxy};
 use crate::tcp::PASSWORD;
+
+/// Each of these tests has eight hosts, so they run one after the other.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Hosts of one database, each with a link of its own to it, and a link to the address of each for the others.
 struct Hosts {
@@ -89,6 +93,7 @@ async fn readiness(client: &Client) -> Option<u16> {
 /// former active host ends when the link is open again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_active_host_that_is_cut_off_from_the_database_is_replaced() {
+    let _turn = TURN.lock().await;
     let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
     join_all(Link::FAULTS.map(|fault| cut_off_the_active_host(&server, fault))).await;
 }
@@ -140,6 +145,7 @@ async fn cut_off_the_active_host(server: &Server, fault: Link) {
 /// continues its work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_standby_that_is_cut_off_from_the_database_stands_by() {
+    let _turn = TURN.lock().await;
     let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
     join_all(Link::FAULTS.map(|fault| cut_off_the_standby(&server, fault))).await;
 }
@@ -172,6 +178,7 @@ async fn cut_off_the_standby(server: &Server, fault: Link) {
 /// the lost sandboxes again, and the other host refuses calls until the link is open again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hosts_that_lose_each_other_find_each_other_again() {
+    let _turn = TURN.lock().await;
     let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
     join_all(Link::FAULTS.map(|fault| part(&server, fault))).await;
 }
@@ -182,7 +189,20 @@ async fn part(server: &Server, fault: Link) {
     let [one, two] = hosts.clients();
     until_known(&one, 1).await;
     let mut ledger = BTreeMap::new();
-    // Two of them run on the other host, which compiles the handler first.
+    let mut next = 100;
+    eventually("the other host to have compiled the handler", async || {
+        for number in next..next + 4 {
+            let body = json!({ "input": sleep(500, number) });
+            let clients = std::slice::from_ref(&one);
+            ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
+        }
+        next += 4;
+        let hosts = cluster(&one).await;
+        hosts.iter().skip(1).any(|host| host["running"] != 0).then_some(())
+    })
+    .await;
+    check(std::slice::from_ref(&one), &ledger).await;
+    // Two of them run on the other host.
     for number in 0..4_u64 {
         let body = json!({ "input": sleep(8_000, number) });
         let clients = std::slice::from_ref(&one);

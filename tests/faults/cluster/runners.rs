@@ -220,8 +220,7 @@ async fn a_host_that_ends_in_order_finishes_or_returns_its_jobs() {
     let status = tokio::task::block_in_place(|| two.wait(PATIENCE));
     assert_eq!(status.code(), Some(0), "{}", two.log());
     assert_eq!(client.status("play", &short).await.ok()["status"], "COMPLETED");
-    let waiting = client.status("play", &long).await.ok();
-    assert_eq!(waiting["status"], "IN_QUEUE", "{waiting}");
+    client.until("play", &long, "IN_QUEUE").await;
     assert_eq!(client.health("play").await["jobs"]["retried"], 0, "no crash was counted");
     assert_eq!(client.cancel("busy", &busy).await.status, 200);
     let document = client.finished("play", &long).await;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 use gristmill_tests::http2::{Event, Http2};
 use gristmill_tests::{PATIENCE, eventually, guests};
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::hosts::{first, further, send, signal, until_active};
@@ -75,6 +77,35 @@ async fn the_address_for_hosts_answers_only_hosts() {
         .await;
     assert!(answer.is_err(), "{answer:?}");
     assert_eq!(client.get("/livez").await.status, 200);
+}
+
+/// The active host refuses a body before it has arrived, and closes the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn early_answers_are_forwarded() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 0 })).await;
+    let key = one.admin_key();
+    for (length, body, status) in
+        [("99999999", "", "413"), ("zz", "", "400"), ("chunked", "zz\r\n", "400")]
+    {
+        let mut connection = TcpStream::connect(two.address()).await.unwrap();
+        let framing = match length {
+            "chunked" => "transfer-encoding: chunked".to_owned(),
+            length => format!("content-length: {length}"),
+        };
+        let head = format!(
+            "POST /v2/play/run HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\n{framing}\r\n\r\n{body}"
+        );
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let read = connection.read_to_string(&mut answer);
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+        assert!(read.is_ok(), "{length}: the connection is not closed after `{answer}`");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{length}: {answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

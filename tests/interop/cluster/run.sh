@@ -43,6 +43,8 @@ frontend clients
 backend hosts
   balance random
   option httpchk GET /livez
+  # A client that gives up a runsync cancels its job.
+  option abortonclose
   server one $first check inter 500ms
   server two $second check inter 500ms
 END
@@ -62,6 +64,9 @@ GRISTMILL_TEST_KEY=$(cat "$data/one/admin.key")
 GRISTMILL_TEST_URL=$GRISTMILL_URL
 GRISTMILL_TEST_ADDRESS=$second
 export GRISTMILL_TEST_KEY GRISTMILL_TEST_URL GRISTMILL_TEST_ADDRESS
-suite conformance '^test result' cargo test --locked -p gristmill-tests --test conformance
+# A standby reads an answer before its client does, so calls whose answers nobody reads are not concurrent; and a test
+# reads the files of its host.
+suite conformance '^test result' cargo test --locked -p gristmill-tests --test conformance -- \
+  --skip concurrency:: --skip keys::kinds_and_keeping
 
 finish

@@ -1,5 +1,6 @@
 //! Forwards calls to the active host, as a proxy does: bodies and answers are streams, and
-//! nothing is repeated.
+//! nothing is repeated. The active host may answer before it has read the body, as it does with a body that is too
+//! large; the rest of the body is then not read.
 //!
 //! **Bounds.** Each call in progress has a connection of its own; connections without a call are kept for
 //! [`IDLE_MAX`]. Calls in progress end when another host becomes active.
@@ -15,13 +16,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use gristmill_api::{AnswerBody, PeerAddress, unavailable};
+use gristmill_api::{AnswerBody, PeerAddress, unavailable, unreadable_body};
 use gristmill_store::ActiveHost;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request, Response, Uri, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -141,7 +143,7 @@ impl Standby {
         PeerAddress(peer): PeerAddress,
     ) -> Response<AnswerBody>
     where
-        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let path = request.uri().path().to_owned();
@@ -154,6 +156,9 @@ impl Standby {
             Target::NoHost => return unavailable(&path, NO_HOST).await,
             Target::Unreachable => return unavailable(&path, NO_ADDRESS).await,
         };
+        let (request, body) = request.into_parts();
+        let sending = Sending::new(AnswerBody::new(body));
+        let request = Request::from_parts(request, sending.clone());
         let Some(request) = outgoing(request, &host.active, peer) else {
             return unavailable(&path, UNREACHABLE).await;
         };
@@ -162,13 +167,67 @@ impl Standby {
             () = host.replaced.cancelled() => return unavailable(&path, LOST).await,
         };
         match answer {
-            Ok(answer) => incoming(answer, host.replaced.clone()),
+            Ok(answer) => {
+                sending.stop();
+                incoming(answer, host.replaced.clone())
+            }
+            Err(_) if sending.has_failed() => unreadable_body(&path).await,
             Err(error) => {
                 debug!(%error, "a call was not forwarded: {error}");
                 let sentence = if error.is_connect() { UNREACHABLE } else { LOST };
                 unavailable(&path, sentence).await
             }
         }
+    }
+}
+
+/// The body of a forwarded call. Clones are the same body.
+#[derive(Clone)]
+struct Sending {
+    /// Absent when the rest is not read.
+    body: Arc<Mutex<Option<AnswerBody>>>,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Sending {
+    fn new(body: AnswerBody) -> Self {
+        Self { body: Arc::new(Mutex::new(Some(body))), has_failed: Arc::default() }
+    }
+
+    /// Reads no more of it: the call has been answered. The connection to the active host ends with the answer.
+    fn stop(&self) {
+        *self.body.lock() = None;
+    }
+
+    /// Whether the client's body could not be read.
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+}
+
+impl Body for Sending {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let mut body = self.body.lock();
+        let Some(body) = body.as_mut() else { return Poll::Pending };
+        let frame = std::task::ready!(Pin::new(body).poll_frame(context));
+        if matches!(frame, Some(Err(_))) {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.lock().as_ref().is_some_and(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.lock().as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 
@@ -179,7 +238,7 @@ fn outgoing<B>(
     peer: IpAddr,
 ) -> Option<Request<AnswerBody>>
 where
-    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (mut head, body) = request.into_parts();
