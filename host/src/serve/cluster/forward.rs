@@ -77,7 +77,7 @@ enum Target {
 #[derive(Debug)]
 struct Host {
     active: ActiveHost,
-    client: Client<Connector, AnswerBody>,
+    client: Client<Connector, Sending>,
     replaced: CancellationToken,
 }
 
@@ -232,15 +232,7 @@ impl Body for Sending {
 }
 
 /// The call as it is sent to the active host; `None` when its target is no path.
-fn outgoing<B>(
-    request: Request<B>,
-    active: &ActiveHost,
-    peer: IpAddr,
-) -> Option<Request<AnswerBody>>
-where
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+fn outgoing<B>(request: Request<B>, active: &ActiveHost, peer: IpAddr) -> Option<Request<B>> {
     let (mut head, body) = request.into_parts();
     if !head.headers.contains_key(header::HOST)
         && let Some(authority) = head.uri.authority()
@@ -257,7 +249,7 @@ where
     // This host has answered it.
     head.headers.remove(header::EXPECT);
     head.headers.insert(PEER, HeaderValue::from_str(&peer.to_string()).ok()?);
-    Some(Request::from_parts(head, AnswerBody::new(body)))
+    Some(Request::from_parts(head, body))
 }
 
 /// The answer for the client. Its body ends with an error when the active host is replaced.

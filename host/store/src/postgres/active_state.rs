@@ -49,8 +49,9 @@ impl ActiveState {
         self.0.refuses_commits.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_refuses_commits(&self, refuses: bool) {
-        self.0.refuses_commits.store(refuses, Ordering::Relaxed);
+    /// Returns the value before.
+    pub(crate) fn set_refuses_commits(&self, refuses: bool) -> bool {
+        self.0.refuses_commits.swap(refuses, Ordering::Relaxed)
     }
 
     /// Whether no other host can be active.

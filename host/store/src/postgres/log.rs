@@ -23,8 +23,6 @@ pub(crate) struct PostgresLog {
     shared: Arc<Postgres>,
     seal: Arc<Seal>,
     session: Session,
-    /// The number of the last commit that is known to have taken place.
-    committed: i64,
     /// Whether the outcome of the commit after it is unknown.
     is_in_doubt: bool,
 }
@@ -36,22 +34,23 @@ impl PostgresLog {
         seal: Arc<Seal>,
         session: Session,
     ) -> Self {
-        Self { connection, shared, seal, session, committed: 0, is_in_doubt: false }
+        Self { connection, shared, seal, session, is_in_doubt: false }
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), DatabaseError> {
-        let next = self.committed + 1;
+        let committed = self.shared.last_commit();
+        let next = committed + 1;
         if self.is_in_doubt {
             match self.session.last_commit(&mut self.connection)? {
                 None => return Err(DatabaseError::Fenced),
                 Some(last) if last == next => return Ok(()),
-                Some(last) if last == self.committed => {}
-                Some(last) => return Err(lost_commits(self.committed, last)),
+                Some(last) if last == committed => {}
+                Some(last) => return Err(lost_commits(committed, last)),
             }
         }
         let mut calls = rows::calls(batch, &self.seal);
         if next % PRUNE_EVERY == 0 {
-            calls.push(self.session.prune_commits(self.committed));
+            calls.push(self.session.prune_commits(committed));
         }
         let logged = calls.len();
         calls.push(self.session.log_commit(next));
@@ -64,8 +63,7 @@ impl PostgresLog {
         }
         if done?.get(logged) != Some(&1) {
             return Err(DatabaseError::Refused(format!(
-                "the database has lost commit {} of this host",
-                self.committed
+                "the database has lost commit {committed} of this host"
             )));
         }
         Ok(())
@@ -90,8 +88,7 @@ impl BatchLog for PostgresLog {
                     info!("the database is available again");
                 }
                 self.is_in_doubt = false;
-                self.committed += 1;
-                self.shared.set_last_commit(self.committed);
+                self.shared.count_commit();
                 if let Some(last) = batch.jobs.iter().map(|job| job.fixed.seq).max() {
                     self.shared.commit_up_to(last);
                 }

@@ -53,10 +53,9 @@ pub(crate) struct Postgres {
     active_state: ActiveState,
     /// The greatest number of a job that has been committed.
     committed_seq: AtomicU64,
-    /// The number of the last commit that the database has confirmed.
+    /// The number of the last commit that the database has confirmed. Only the writer changes it.
     last_commit: AtomicI64,
-    /// Whether the writer, or the reader, has lost the database.
-    is_writer_cut_off: AtomicBool,
+    /// Whether the reader has lost the database; that of the writer is in the state, for calls.
     is_reader_cut_off: AtomicBool,
 }
 
@@ -73,28 +72,21 @@ impl Postgres {
             active_state,
             committed_seq: AtomicU64::new(0),
             last_commit: AtomicI64::new(0),
-            is_writer_cut_off: AtomicBool::new(false),
             is_reader_cut_off: AtomicBool::new(false),
-        }
-    }
-
-    fn flag(&self, user: User) -> &AtomicBool {
-        match user {
-            User::Writer => &self.is_writer_cut_off,
-            User::Reader => &self.is_reader_cut_off,
         }
     }
 
     /// Records that the connection of `user` is lost, or works again. Returns whether this is news.
     fn set_cut_off(&self, user: User, is_cut_off: bool) -> bool {
-        if matches!(user, User::Writer) {
-            self.active_state.set_refuses_commits(is_cut_off);
-        }
-        self.flag(user).swap(is_cut_off, Ordering::Relaxed) != is_cut_off
+        let before = match user {
+            User::Writer => self.active_state.set_refuses_commits(is_cut_off),
+            User::Reader => self.is_reader_cut_off.swap(is_cut_off, Ordering::Relaxed),
+        };
+        before != is_cut_off
     }
 
-    fn set_last_commit(&self, number: i64) {
-        self.last_commit.store(number, Ordering::Relaxed);
+    fn count_commit(&self) {
+        self.last_commit.fetch_add(1, Ordering::Relaxed);
     }
 
     fn last_commit(&self) -> i64 {
@@ -124,8 +116,7 @@ impl Medium for Postgres {
     }
 
     fn is_available(&self) -> bool {
-        !self.is_writer_cut_off.load(Ordering::Relaxed)
-            && !self.is_reader_cut_off.load(Ordering::Relaxed)
+        !self.active_state.refuses_commits() && !self.is_reader_cut_off.load(Ordering::Relaxed)
     }
 
     fn close(&self) {}
