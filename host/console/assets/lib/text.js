@@ -13,3 +13,5 @@ const sign = (c) => {
 };
 /** @param {string} text */
 export const visible = (text) => text.replace(hidden, sign);
+/** A text as one argument of a shell. @param {string} text */
+export const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;

@@ -9,7 +9,7 @@ import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { duration, clockMs, num, short, bytes, brief } from '../lib/format.js';
-import { visible } from '../lib/text.js';
+import { quote, visible } from '../lib/text.js';
 import { Head, Status, Facts, Trouble, Loading, Button, Copy, Tags, Command, Time, ended } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
 import { Json } from '../ui/json_view.js';
@@ -92,7 +92,6 @@ function Again({ endpoint, input, onClose }) {
 
 /** The beginning of log lines that are calls on the stack of a trap. */
 const TRAP = 'trap: ';
-const quote = (t) => `'${t.replaceAll("'", "'\\''")}'`;
 
 /** @param {{ path: string[] }} props */
 export function Page({ path: [, endpoint, id] }) {

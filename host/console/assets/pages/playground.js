@@ -9,7 +9,7 @@ import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, replace } from '../lib/router.js';
 import { duration, num } from '../lib/format.js';
-import { visible } from '../lib/text.js';
+import { quote, visible } from '../lib/text.js';
 import { Head, Button, Choice, Status, Empty, Trouble, Field, Command } from '../ui/parts.js';
 import { Json } from '../ui/json_view.js';
 import { Editor } from '../ui/editor.js';
@@ -116,5 +116,5 @@ export function Page({ query }) {
         ${error && html`<div class="body"><${Trouble} error=${error}/></div>`}${answer && html`<div class="body"><${Split} split=${answer.split}/>${answer.chunks && html`<p class="faint">${num(answer.chunks.length)} chunks</p>`}</div>`}
         ${answer?.doc.error && html`<div class="trap">${visible(answer.doc.error)}</div>`}${answer?.chunks?.length > 0 && html`<div class="chunks" tabindex="0" role="region" aria-label="Chunks">${answer.chunks.every((c) => c.startsWith('"')) ? visible(answer.chunks.map((c) => JSON.parse(c)).join('')) : answer.chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c)}</span>`)}</div>`}
         ${output !== undefined ? html`<${Json} text=${output} label="Output"/>` : answer?.raw && !answer.doc.error ? html`<${Json} text=${answer.raw} label="Answer"/>` : null}${!answer && !error && html`<div class="body faint">${busy ? 'The job is on its way …' : 'The answer appears here.'}</div>`}</section></div>
-    <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d '${`{"input":${input}}`.replaceAll("'", "'\\''")}' \\\n  ${hostUrl}/v2/${endpoint}/${mode === 'runsync' ? 'runsync' : 'run'}`}/></div></section>`}`;
+    <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input}}`)} \\\n  ${hostUrl}/v2/${endpoint}/${mode === 'runsync' ? 'runsync' : 'run'}`}/></div></section>`}`;
 }

@@ -5,7 +5,7 @@ import { call, json, seg, url } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { bytes, brief } from '../lib/format.js';
-import { visible } from '../lib/text.js';
+import { quote, visible } from '../lib/text.js';
 import { Head, Table, Time, Trouble, Loading, Button, Field, Empty, Copy } from './parts.js';
 import { Icon } from './icons.js';
 import { Dialog, ask } from './dialog.js';
@@ -14,8 +14,8 @@ import { Uploads, directory, dropped, fileAt, send } from './uploads.js';
 
 /** Entries of a page: a table of this length is drawn without a pause. */
 const PAGE = 200;
-/** An argument for a shell. @param {string} text */
-const quoted = (text) => /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+/** An argument for a shell, in quotes if it needs them. @param {string} text */
+const quoted = (text) => /^[\w@%+=:,./-]+$/.test(text) ? text : quote(text);
 
 /** This dialog makes no call: a directory is made with the first file in it. @param {{ to: (names: string[]) => string, onClose: () => void }} props */
 function NewDirectory({ to, onClose }) {

@@ -62,7 +62,7 @@ function RateLimits({ ops, faults, control, set, add, reset }) {
 
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {
-  const first = () => ({ ...Object.fromEntries(FIELDS.map(([n]) => [n, String(get(endpoint, n) ?? '')])), ...Object.fromEntries(OPERATIONS.flatMap(keysOf).map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
+  const first = () => ({ ...Object.fromEntries([...FIELDS.map(([n]) => n), ...OPERATIONS.flatMap(keysOf)].map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
   const [was] = useState(first);
   const [now, setNow] = useState(first);
   const volumes = useLoad((s) => list('v1/networkvolumes', s), []);
@@ -80,8 +80,10 @@ export function Settings({ endpoint, reload }) {
     /** @type {HTMLElement | undefined} */ (first)?.focus();
   };
   const changed = Object.keys(was).filter((n) => was[n] !== now[n]);
-  // The limits of an operation count as one setting.
-  const count = new Set(changed.map((n) => n.startsWith('rateLimits.') ? n.split('.')[1] : n)).size;
+  /** Operations with a changed limit; the limits of an operation count as one setting. */
+  const ops = OPERATIONS.filter((op) => keysOf(op).some((n) => changed.includes(n)));
+  const others = changed.filter((n) => !n.startsWith('rateLimits.'));
+  const count = others.length + ops.length;
   const undo = () => { setNow(was); setFaults({}); setLimited(own(was)); };
   const reset = (op) => {
     setNow({ ...now, ...Object.fromEntries(keysOf(op).map((n) => [n, ''])) });
@@ -90,12 +92,11 @@ export function Settings({ endpoint, reload }) {
   };
   const save = async () => {
     // A limit is a whole: its first field may be wrong although only another one was changed.
-    const touched = new Set(changed.flatMap((n) => n.startsWith('rateLimits.') ? [n, keysOf(n.split('.')[1])[0]] : [n]));
-    const found = Object.fromEntries([...touched].map((n) => [n, check(n, now)]).filter(([, why]) => why));
+    const found = Object.fromEntries([...others, ...ops.flatMap(keysOf)].map((n) => [n, check(n, now)]).filter(([, why]) => why));
     if (Object.keys(found).length) return refuse(found);
     /** @type {any} */
     const body = {};
-    for (const n of changed.filter((x) => x !== 'maxFuel' && !x.startsWith('rateLimits.'))) {
+    for (const n of others.filter((x) => x !== 'maxFuel')) {
       const field = FIELDS.find((f) => f[0] === n);
       let v = /** @type {any} */ (now[n]);
       if (field && typeof field[3][0] === 'number') v = v === '' ? 0 : Number(v);
@@ -106,8 +107,7 @@ export function Settings({ endpoint, reload }) {
       const [outer, inner] = n.split('.');
       if (inner) body[outer] = { ...(outer === 'reuse' ? endpoint.reuse : {}), ...body[outer], [inner]: v }; else body[n] = v;
     }
-    const ops = new Set(changed.filter((n) => n.startsWith('rateLimits.')).map((n) => n.split('.')[1]));
-    if (ops.size) {
+    if (ops.length) {
       // The call replaces the limits of all operations, so the others are sent as they are now on the host.
       body.rateLimits = (await json(`v1/endpoints/${seg(endpoint.id)}`)).rateLimits ?? {};
       for (const op of ops) {
