@@ -58,7 +58,7 @@ crash: guests ## kill -9 a host under load N times, and check that nothing ackno
 	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash -- --nocapture nothing_acknowledged management
 
 cluster-faults: N ?= 100
-cluster-faults: guests ## three hosts on PostgreSQL under load, and N faults one after the other; N=1000 takes some three hours, SEED repeats the choices of a run
+cluster-faults: guests ## three hosts on PostgreSQL under load, and N faults one after the other; some seconds for each, SEED repeats the choices of a run
 	GRISTMILL_TORTURE_FAULTS=$(N) GRISTMILL_TORTURE_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test cluster -- --nocapture torture
 
 overload: SECONDS ?= 300

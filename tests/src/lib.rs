@@ -37,7 +37,7 @@ pub use own_network::{ip, run_in_own_network};
 pub use process::{binary, command};
 pub use receiver::{ReceivedCall, Receiver};
 pub use scripted_server::{Reply, ScriptedServer};
-pub use shim::disk_shim;
+pub use shim::{disk_shim, set_clock_lead};
 pub use sse::parse_events;
 pub use wait::{PATIENCE, eventually, percentile};
 pub use wire::{Wire, WireAnswer, next_answer};

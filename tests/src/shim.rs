@@ -1,11 +1,12 @@
 //! A library that replaces the disk and the clock of a host.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The library of `tests/faults/disk/shim`, for `LD_PRELOAD`. Cargo builds it as an example when all tests are built; otherwise this
-/// builds it.
+/// The library of `tests/faults/disk/shim`, for `LD_PRELOAD`. Cargo builds it as an example when all tests
+/// are built; otherwise this builds it.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -22,4 +23,15 @@ pub fn disk_shim() -> &'static Path {
         assert!(build.status().unwrap().success(), "the shim cannot be built");
         profile.join("examples/libdisk_shim.so")
     })
+}
+
+/// Sets the lead of the wall clock in seconds, in the file that `CLOCK_FILE` names. Replaces the file at once, since
+/// a host may read it at any time.
+///
+/// # Panics
+/// When the file cannot be written.
+pub fn set_clock_lead(file: &Path, lead: &str) {
+    let next = file.with_extension("next");
+    fs::write(&next, lead).unwrap();
+    fs::rename(next, file).unwrap();
 }

@@ -1,12 +1,11 @@
 //! The database fails over to a standby of PostgreSQL.
 
-use std::collections::BTreeMap;
 use std::slice;
 
-use gristmill_tests::{Client, PATIENCE, TestHost, eventually, guests};
+use gristmill_tests::{PATIENCE, TestHost, eventually, guests};
 use serde_json::json;
 
-use crate::hosts::{arguments_at, finished, sleep, submit, until_active};
+use crate::hosts::{Ledger, arguments_at, check, submit_all, until_active};
 use crate::mistakes::refusal;
 use crate::postgres::Server;
 use crate::proxy::Proxy;
@@ -29,25 +28,6 @@ fn promote(standby: &Server, address: &Proxy) {
     address.set_target(standby.address());
 }
 
-async fn submit_jobs(
-    clients: &[Client],
-    numbers: std::ops::Range<u64>,
-    ledger: &mut BTreeMap<u64, String>,
-) {
-    for number in numbers {
-        let body = json!({ "input": sleep(200, number) });
-        ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
-    }
-}
-
-async fn check(clients: &[Client], ledger: &BTreeMap<u64, String>) {
-    for (number, job) in ledger {
-        let document = finished(clients, "play", job).await;
-        assert_eq!(document["status"], "COMPLETED", "{number}: {document}");
-        assert_eq!(document["output"]["echo"], json!(number), "{document}");
-    }
-}
-
 /// With a synchronous standby nothing acknowledged is lost, and the hosts continue by themselves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
@@ -67,11 +47,11 @@ async fn nothing_acknowledged_is_lost_when_a_synchronous_standby_takes_over() {
     assert!(said.contains("the server is read only"), "{said}");
 
     let clients = [one.client(), two.client()];
-    let mut ledger = BTreeMap::new();
-    submit_jobs(&clients, 0..20, &mut ledger).await;
+    let mut ledger = Ledger::new();
+    submit_all(&clients, 0..20, 200, &mut ledger).await;
     primary.kill();
     promote(&standby, &address);
-    submit_jobs(&clients, 20..40, &mut ledger).await;
+    submit_all(&clients, 20..40, 200, &mut ledger).await;
     check(&clients, &ledger).await;
     let jobs = clients[0].health("play").await["jobs"].clone();
     assert_eq!(jobs["completed"], json!(ledger.len()), "{jobs}");
@@ -93,17 +73,17 @@ async fn a_host_ends_when_the_database_has_lost_commits() {
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
     let mut standby = tokio::task::block_in_place(|| primary.standby());
     replicate_synchronously(&primary).await;
-    let mut kept = BTreeMap::new();
+    let mut kept = Ledger::new();
     let clients = [one.client(), two.client()];
-    submit_jobs(&clients, 0..10, &mut kept).await;
+    submit_all(&clients, 0..10, 200, &mut kept).await;
     check(&clients, &kept).await;
 
     // From now on the primary server does not wait for the standby, which is away.
     primary.sql("ALTER SYSTEM RESET synchronous_standby_names");
     primary.sql("SELECT pg_reload_conf()");
     standby.kill();
-    let mut lost = BTreeMap::new();
-    submit_jobs(&clients, 10..20, &mut lost).await;
+    let mut lost = Ledger::new();
+    submit_all(&clients, 10..20, 200, &mut lost).await;
     check(&clients, &lost).await;
     primary.kill();
     tokio::task::block_in_place(|| standby.start_again());
@@ -116,7 +96,7 @@ async fn a_host_ends_when_the_database_has_lost_commits() {
     let two = two.client();
     check(slice::from_ref(&two), &kept).await;
     assert_eq!(two.status("play", &lost[&19]).await.status, 404);
-    submit_jobs(slice::from_ref(&two), 20..25, &mut kept).await;
+    submit_all(slice::from_ref(&two), 20..25, 200, &mut kept).await;
     check(slice::from_ref(&two), &kept).await;
     one.start_again();
     assert_eq!(one.ready()["role"], "standby");

@@ -1,5 +1,8 @@
 //! Hosts of one database, and clients that find the one that answers.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -9,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::postgres::Database;
+use crate::proxy::Proxy;
+use crate::tcp::PASSWORD;
 
 /// The arguments of a host of this database.
 pub(crate) fn arguments(database: &Database) -> Vec<String> {
@@ -21,6 +26,22 @@ pub(crate) fn arguments_at(database: &Database, url: &str) -> Vec<String> {
     ["--database", url, "--cluster-listen", "127.0.0.1:0", "--secrets-key", key.to_str().unwrap()]
         .map(str::to_owned)
         .into()
+}
+
+/// The arguments of a host that reaches the database, and that other hosts reach, by these links.
+pub(crate) fn arguments_by(
+    database: &Database,
+    to_database: &Proxy,
+    to_host: &Proxy,
+) -> Vec<String> {
+    let mut arguments = arguments_at(database, &database.url_at(to_database.address(), PASSWORD));
+    arguments.extend(["--cluster-advertise".to_owned(), to_host.address().to_string()]);
+    arguments
+}
+
+/// The address at which a host listens for the others.
+pub(crate) fn cluster_address(host: &TestHost) -> SocketAddr {
+    host.ready()["clusterAddr"].as_str().unwrap().parse().unwrap()
 }
 
 /// The first host of a database, which has its jobs.
@@ -109,6 +130,31 @@ pub(crate) async fn finished(clients: &[Client], endpoint: &str, job: &str) -> V
             return document;
         }
         assert!(Instant::now() < deadline, "{document}");
+    }
+}
+
+/// The ids of acknowledged jobs, by their numbers.
+pub(crate) type Ledger = BTreeMap<u64, String>;
+
+/// Submits numbered jobs that take this time, and remembers those that were acknowledged.
+pub(crate) async fn submit_all(
+    clients: &[Client],
+    numbers: Range<u64>,
+    ms: u64,
+    ledger: &mut Ledger,
+) {
+    for number in numbers {
+        let body = json!({ "input": sleep(ms, number) });
+        ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
+    }
+}
+
+/// Every acknowledged job has ended, with its own result.
+pub(crate) async fn check(clients: &[Client], ledger: &Ledger) {
+    for (number, job) in ledger {
+        let document = finished(clients, "play", job).await;
+        assert_eq!(document["status"], "COMPLETED", "{number}: {document}");
+        assert_eq!(document["output"]["echo"], json!(number), "{document}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Databases and settings that a host refuses at its start: one sentence, and exit code 1.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -19,9 +20,15 @@ pub(crate) fn refusal(arguments: &[&str]) -> String {
 
 /// The same with this data directory.
 fn refusal_in(data: &Path, arguments: &[&str]) -> String {
+    refusal_with(data, arguments, &[])
+}
+
+/// The same with these variables of its environment.
+fn refusal_with(data: &Path, arguments: &[&str], environment: &[(&str, &OsStr)]) -> String {
     let mut serve = command();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
-    let output = serve.args(arguments).stdin(Stdio::null()).output().unwrap();
+    serve.args(arguments).envs(environment.iter().copied());
+    let output = serve.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     let errors: Vec<_> = said.lines().filter(|line| line.starts_with("error: ")).collect();
@@ -126,13 +133,10 @@ async fn a_host_whose_clock_differs_from_that_of_the_database_does_not_become_ac
     let (folder, data) = directory();
     let clock = folder.path().join("clock");
     fs::write(&clock, (30 * 24 * 3_600).to_string()).unwrap();
-    let mut serve = command();
-    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
-    serve.args(arguments(&database)).stdin(Stdio::null());
-    serve.env("LD_PRELOAD", disk_shim()).env("CLOCK_FILE", &clock);
-    let output = serve.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let with = arguments(&database);
+    let with: Vec<_> = with.iter().map(String::as_str).collect();
+    let environment = [("LD_PRELOAD", disk_shim().as_os_str()), ("CLOCK_FILE", clock.as_os_str())];
+    let said = refusal_with(&data, &with, &environment);
     assert!(said.contains("ahead of that of the database"), "{said}");
     assert!(said.contains("--accept-clock"), "{said}");
     // The host whose clock is right starts.

@@ -7,7 +7,7 @@ use gristmill_tests::{PATIENCE, eventually, guests, run_in_own_network};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::hosts::{finished, first, further, sleep, submit};
+use crate::hosts::{Ledger, check, finished, first, further, sleep, submit_all};
 use crate::postgres::Server;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -18,11 +18,8 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
     let two = further(&database, &one);
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
     let clients = [one.client(), two.client()];
-    let mut jobs = Vec::new();
-    for number in 0..30_u64 {
-        let body = json!({ "input": sleep(300, number) });
-        jobs.push(submit(&clients, "play", &number.to_string(), &body).await);
-    }
+    let mut jobs = Ledger::new();
+    submit_all(&clients, 0..30, 300, &mut jobs).await;
     server.kill();
     // A submission that is sent at once is answered, too.
     let begun = Instant::now();
@@ -34,7 +31,7 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
         eventually("refusals", async || {
             let answers = [
                 client.run("play", json!({})).await,
-                client.status("play", &jobs[0]).await,
+                client.status("play", &jobs[&0]).await,
                 client.get("/v1/endpoints").await,
                 client.get("/readyz").await,
             ];
@@ -46,10 +43,7 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
         assert_eq!(client.get("/livez").await.status, 200);
     }
     tokio::task::block_in_place(|| server.start_again());
-    for (number, job) in jobs.iter().enumerate() {
-        let document = finished(&clients, "play", job).await;
-        assert_eq!(document["output"]["echo"], json!(number), "{document}");
-    }
+    check(&clients, &jobs).await;
     // The active host was not replaced.
     assert_eq!(one.client().get("/readyz").await.status, 200);
     assert_eq!(two.client().get("/readyz").await.status, 503);
@@ -87,11 +81,8 @@ async fn fill_the_disk() {
     let two = further(&database, &one);
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
     let clients = [one.client(), two.client()];
-    let mut jobs = Vec::new();
-    for number in 0..10_u64 {
-        let body = json!({ "input": sleep(20, number) });
-        jobs.push(submit(&clients, "play", &number.to_string(), &body).await);
-    }
+    let (mut ledger, mut large) = (Ledger::new(), Vec::new());
+    submit_all(&clients, 0..10, 20, &mut ledger).await;
     let ballast = server.dir.path().join("ballast");
     let filled = Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", &format!("of={}", ballast.display())])
@@ -99,18 +90,18 @@ async fn fill_the_disk() {
         .unwrap();
     assert!(String::from_utf8_lossy(&filled.stderr).contains("No space left"), "{filled:?}");
     // Incompressible inputs, until one of them does not fit.
-    let mut number = 10;
+    let mut number = 0;
     let refused = eventually("a refusal", async || {
         number += 1;
         let noise: String =
             (0..1 << 19).map(|_| char::from(rand::random_range(b'a'..=b'z'))).collect();
         let body = json!({ "input": { "op": "echo", "value": noise } });
         let request = clients[1].request(Method::POST, &clients[1].path("play", "run"));
-        let key = number.to_string();
+        let key = format!("large-{number}");
         let answer = clients[1].send(request.header("idempotency-key", &key).json(&body)).await;
         match answer.status {
             200 => {
-                jobs.push(answer.json()["id"].as_str().unwrap().to_owned());
+                large.push(answer.json()["id"].as_str().unwrap().to_owned());
                 None
             }
             _ => Some(answer),
@@ -127,9 +118,9 @@ async fn fill_the_disk() {
         // PostgreSQL ends when it cannot write its log; its supervisor starts it again.
         tokio::task::block_in_place(|| server.start_again());
     }
-    let body = json!({ "input": sleep(20, 999) });
-    jobs.push(submit(&clients, "play", "999", &body).await);
-    for job in &jobs {
+    submit_all(&clients, 10..11, 20, &mut ledger).await;
+    check(&clients, &ledger).await;
+    for job in &large {
         let document = finished(&clients, "play", job).await;
         assert_eq!(document["status"], "COMPLETED", "{document}");
     }

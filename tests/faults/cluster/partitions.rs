@@ -1,6 +1,5 @@
 //! Links that lose packets: between a host and the database, and between two hosts.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
@@ -10,77 +9,51 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::hosts::{arguments_at, cluster, finished, sleep, submit, until_active, until_known};
+use crate::hosts::{
+    Ledger, arguments_by, check, cluster, cluster_address, sleep, submit, submit_all, until_active,
+    until_known,
+};
 use crate::postgres::{Database, Server};
 use crate::proxy::{Link, Proxy};
-use crate::tcp::PASSWORD;
 
 /// Each of these tests has eight hosts, so they run one after the other.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// Hosts of one database, each with a link of its own to it, and a link to the address of each for the others.
+/// Two hosts of one database, with their links.
 struct Hosts {
     database: Database,
     one: TestHost,
     two: TestHost,
-    /// The link of the first host to the database.
-    of_one: Proxy,
-    /// That of the second host.
-    of_two: Proxy,
-    /// The link of the other host to the first one.
-    to_one: Proxy,
+    /// The link of each host to the database.
+    to_database: [Proxy; 2],
+    /// The link of the other host to each host.
+    to_host: [Proxy; 2],
 }
 
 impl Hosts {
     async fn start(server: &Server, more: &[&str]) -> Self {
         let database = server.database();
         let at = database.address_by_tcp();
-        let (of_one, of_two) = (Proxy::to(at).await, Proxy::to(at).await);
-        let (to_one, to_two) = (Proxy::start().await, Proxy::start().await);
-        let arguments = |of: &Proxy, to: &Proxy| {
-            let mut arguments = arguments_at(&database, &database.url_at(of.address(), PASSWORD));
-            arguments.extend(["--cluster-advertise".to_owned(), to.address().to_string()]);
+        let to_database = [Proxy::to(at).await, Proxy::to(at).await];
+        let to_host = [Proxy::start().await, Proxy::start().await];
+        let arguments = |host: usize| {
+            let mut arguments = arguments_by(&database, &to_database[host], &to_host[host]);
             arguments.extend(more.iter().map(|&argument| argument.to_owned()));
             arguments
         };
-        let one = TestHost::start_with(&arguments(&of_one, &to_one));
-        to_one.set_target(cluster_address(&one));
-        let two = TestHost::join(&arguments(&of_two, &to_two), one.admin_key());
-        to_two.set_target(cluster_address(&two));
+        let one = TestHost::start_with(&arguments(0));
+        to_host[0].set_target(cluster_address(&one));
+        let two = TestHost::join(&arguments(1), one.admin_key());
+        to_host[1].set_target(cluster_address(&two));
         assert_eq!(
             (&one.ready()["role"], &two.ready()["role"]),
             (&json!("active"), &json!("standby"))
         );
-        Self { database, one, two, of_one, of_two, to_one }
+        Self { database, one, two, to_database, to_host }
     }
 
     fn clients(&self) -> [Client; 2] {
         [self.one.client(), self.two.client()]
-    }
-}
-
-fn cluster_address(host: &TestHost) -> std::net::SocketAddr {
-    host.ready()["clusterAddr"].as_str().unwrap().parse().unwrap()
-}
-
-/// Submits numbered jobs, and remembers those that were acknowledged.
-async fn submit_all(
-    clients: &[Client],
-    numbers: std::ops::Range<u64>,
-    ledger: &mut BTreeMap<u64, String>,
-) {
-    for number in numbers {
-        let body = json!({ "input": sleep(20, number) });
-        ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
-    }
-}
-
-/// Every acknowledged job has ended once, with its own result.
-async fn check(clients: &[Client], ledger: &BTreeMap<u64, String>) {
-    for (number, job) in ledger {
-        let document = finished(clients, "play", job).await;
-        assert_eq!(document["status"], "COMPLETED", "{number}: {document}");
-        assert_eq!(document["output"]["echo"], json!(number), "{document}");
     }
 }
 
@@ -101,8 +74,8 @@ async fn an_active_host_that_is_cut_off_from_the_database_is_replaced() {
 async fn cut_off_the_active_host(server: &Server, fault: Link) {
     let mut hosts = Hosts::start(server, &[]).await;
     hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
-    let mut ledger = BTreeMap::new();
-    submit_all(&hosts.clients(), 0..20, &mut ledger).await;
+    let mut ledger = Ledger::new();
+    submit_all(&hosts.clients(), 0..20, 20, &mut ledger).await;
     let [one, two] = hosts.clients();
     // The answer to this submission is lost, or the submission is.
     let body = json!({ "input": sleep(20, 20) });
@@ -112,7 +85,7 @@ async fn cut_off_the_active_host(server: &Server, fault: Link) {
         let request = request.header("idempotency-key", "n-20").json(&body);
         tokio::spawn(async move { one.try_send(request).await })
     };
-    hosts.of_one.set(fault);
+    hosts.to_database[0].set(fault);
     let begun = Instant::now();
     until_active(&hosts.two).await;
     println!("{fault:?}: the other host was ready after {:?}", begun.elapsed());
@@ -121,18 +94,18 @@ async fn cut_off_the_active_host(server: &Server, fault: Link) {
         assert!(matches!(answer.status, 200 | 503), "{answer:?}");
     }
     // It is repeated, and 20 further jobs follow.
-    submit_all(std::slice::from_ref(&two), 20..40, &mut ledger).await;
+    submit_all(std::slice::from_ref(&two), 20..40, 20, &mut ledger).await;
     check(std::slice::from_ref(&two), &ledger).await;
     let stale = one
         .try_send(one.request(Method::GET, &one.path("play", &format!("status/{}", ledger[&30]))))
         .await;
     assert!(!stale.is_ok_and(|answer| answer.status == 200), "{fault:?}: it has answered");
 
-    hosts.of_one.set(Link::Open);
+    hosts.to_database[0].set(Link::Open);
     let status = tokio::task::block_in_place(|| hosts.one.wait(PATIENCE));
     assert_eq!(status.code(), Some(1), "{fault:?}: {}", hosts.one.log());
     hosts.one.start_again();
-    hosts.to_one.set_target(cluster_address(&hosts.one));
+    hosts.to_host[0].set_target(cluster_address(&hosts.one));
     assert_eq!(hosts.one.ready()["role"], "standby", "{fault:?}");
     check(&hosts.clients(), &ledger).await;
     let jobs = two.health("play").await["jobs"].clone();
@@ -154,17 +127,17 @@ async fn cut_off_the_standby(server: &Server, fault: Link) {
     let mut hosts = Hosts::start(server, &[]).await;
     hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
     let [_, two] = hosts.clients();
-    hosts.of_two.set(fault);
-    let (mut ledger, begun, mut next) = (BTreeMap::new(), Instant::now(), 0);
+    hosts.to_database[1].set(fault);
+    let (mut ledger, begun, mut next) = (Ledger::new(), Instant::now(), 0);
     // Longer than an active host may be silent.
     while begun.elapsed() < Duration::from_secs(15) {
-        submit_all(std::slice::from_ref(&two), next..next + 5, &mut ledger).await;
+        submit_all(std::slice::from_ref(&two), next..next + 5, 20, &mut ledger).await;
         next += 5;
         assert_ne!(readiness(&two).await, Some(200), "{fault:?}: it is active");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     check(std::slice::from_ref(&two), &ledger).await;
-    hosts.of_two.set(Link::Open);
+    hosts.to_database[1].set(Link::Open);
     assert_eq!(readiness(&hosts.one.client()).await, Some(200), "{fault:?}");
 
     hosts.one.kill9();
@@ -188,14 +161,10 @@ async fn part(server: &Server, fault: Link) {
     hosts.one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
     let [one, two] = hosts.clients();
     until_known(&one, 1).await;
-    let mut ledger = BTreeMap::new();
+    let mut ledger = Ledger::new();
     let mut next = 100;
     eventually("the other host to have compiled the handler", async || {
-        for number in next..next + 4 {
-            let body = json!({ "input": sleep(500, number) });
-            let clients = std::slice::from_ref(&one);
-            ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
-        }
+        submit_all(std::slice::from_ref(&one), next..next + 4, 500, &mut ledger).await;
         next += 4;
         let hosts = cluster(&one).await;
         hosts.iter().skip(1).any(|host| host["running"] != 0).then_some(())
@@ -203,20 +172,16 @@ async fn part(server: &Server, fault: Link) {
     .await;
     check(std::slice::from_ref(&one), &ledger).await;
     // Two of them run on the other host.
-    for number in 0..4_u64 {
-        let body = json!({ "input": sleep(8_000, number) });
-        let clients = std::slice::from_ref(&one);
-        ledger.insert(number, submit(clients, "play", &format!("n-{number}"), &body).await);
-    }
+    submit_all(std::slice::from_ref(&one), 0..4, 8_000, &mut ledger).await;
     eventually("jobs on both hosts", async || {
         let running = cluster(&one).await.into_iter().map(|host| host["running"].clone());
         running.eq([json!(2), json!(2)]).then_some(())
     })
     .await;
     // Connections without a call end, as they would be used for the next one; each has seen the end after a moment.
-    hosts.to_one.set(Link::Cut);
+    hosts.to_host[0].set(Link::Cut);
     tokio::time::sleep(Duration::from_millis(300)).await;
-    hosts.to_one.set(fault);
+    hosts.to_host[0].set(fault);
     until_known(&one, 0).await;
     let begun = Instant::now();
     let refused =
@@ -227,9 +192,9 @@ async fn part(server: &Server, fault: Link) {
     check(std::slice::from_ref(&one), &ledger).await;
     assert_eq!((readiness(&one).await, readiness(&two).await), (Some(200), Some(503)));
 
-    hosts.to_one.set(Link::Open);
+    hosts.to_host[0].set(Link::Open);
     until_known(&one, 1).await;
-    submit_all(&[two.clone(), one.clone()], 4..12, &mut ledger).await;
+    submit_all(&[two.clone(), one.clone()], 4..12, 20, &mut ledger).await;
     check(std::slice::from_ref(&two), &ledger).await;
     let jobs = two.health("play").await["jobs"].clone();
     assert_eq!(jobs["completed"], json!(ledger.len()), "{fault:?}: {jobs}");
@@ -274,7 +239,7 @@ async fn lose_packets(url: &str, key: &str) {
     let clients = [one.client(), two.client()];
     until_known(&clients[0], 1).await;
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
-    let mut ledger = BTreeMap::new();
+    let mut ledger = Ledger::new();
     for number in 0..3_u64 {
         let body = json!({ "input": sleep(4_000, number) });
         let job = submit(&clients[..1], "play", &format!("n-{number}"), &body).await;

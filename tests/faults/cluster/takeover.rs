@@ -10,7 +10,7 @@ use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::hosts::{finished, first, further, signal, sleep, submit, until_active};
+use crate::hosts::{check, finished, first, further, signal, sleep, submit, until_active};
 use crate::postgres::Database;
 
 /// Numbers of accepted jobs with their ids.
@@ -100,11 +100,7 @@ async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
     }
     let ledger = ledger.lock().unwrap().clone();
     let clients = hosts.lock().unwrap().clone();
-    for (number, job) in &ledger {
-        let document = finished(&clients, "play", job).await;
-        assert_eq!(document["status"], "COMPLETED", "{number}: {document}");
-        assert_eq!(document["output"]["echo"], json!(number), "{document}");
-    }
+    check(&clients, &ledger).await;
     // One job for each number, although submissions were repeated.
     let jobs = clients[0].health("play").await["jobs"].clone();
     assert_eq!(jobs["completed"], json!(ledger.len()), "{jobs}");

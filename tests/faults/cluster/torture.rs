@@ -4,13 +4,14 @@
 //! `GRISTMILL_TORTURE_FAULTS` sets the number of faults, `GRISTMILL_TORTURE_SEED` repeats the choices of a run.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Answer, Client, PATIENCE, TestHost, disk_shim, eventually, guests};
+use gristmill_tests::{
+    Answer, Client, PATIENCE, TestHost, disk_shim, eventually, guests, set_clock_lead,
+};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -19,10 +20,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::hosts::{arguments_at, signal, sleep};
+use crate::hosts::{arguments_by, cluster_address, signal, sleep};
 use crate::postgres::{Database, Server};
 use crate::proxy::{Link, Proxy};
-use crate::tcp::PASSWORD;
 
 /// A paused host does not answer, and a link may be silent.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
@@ -81,12 +81,8 @@ struct Member {
 impl Member {
     async fn start(database: &Database, server: &Server, admin_key: Option<&str>) -> Self {
         let (to_database, to_host) = (Proxy::to(server.address()).await, Proxy::start().await);
-        let url = database.url_at(to_database.address(), PASSWORD);
-        let mut arguments = arguments_at(database, &url);
-        let advertised = to_host.address().to_string();
-        arguments.extend(
-            ["--cluster-advertise", &advertised, "--drain-timeout", "5"].map(str::to_owned),
-        );
+        let mut arguments = arguments_by(database, &to_database, &to_host);
+        arguments.extend(["--drain-timeout", "5"].map(str::to_owned));
         let host = match admin_key {
             None => TestHost::start_with(&arguments),
             Some(key) => TestHost::join(&arguments, key),
@@ -100,15 +96,12 @@ impl Member {
     }
 
     fn set_clock(&self, lead: i64) {
-        let next = self.clock.with_extension("next");
-        fs::write(&next, lead.to_string()).unwrap();
-        fs::rename(next, &self.clock).unwrap();
+        set_clock_lead(&self.clock, &lead.to_string());
     }
 
     /// The addresses of a host that has started.
     fn found(&self, host: &TestHost) {
-        let address = host.ready()["clusterAddr"].as_str().unwrap().parse().unwrap();
-        self.to_host.set_target(address);
+        self.to_host.set_target(cluster_address(host));
         *self.client.lock().unwrap() = host.client();
     }
 
@@ -116,19 +109,14 @@ impl Member {
         self.client.lock().unwrap().clone()
     }
 
-    /// Starts the host again if it has ended. False if it cannot start at present.
-    fn supervise(&self) -> bool {
+    /// Starts the host again if it has ended, and can start at present.
+    fn supervise(&self) {
         let mut host = self.host.lock().unwrap();
-        if !host.has_ended() {
-            return true;
-        }
         let environment =
             [("LD_PRELOAD", disk_shim().as_os_str()), ("CLOCK_FILE", self.clock.as_os_str())];
-        let has_started = host.try_start_again_in(&environment).is_ok();
-        if has_started {
+        if host.has_ended() && host.try_start_again_in(&environment).is_ok() {
             self.found(&host);
         }
-        has_started
     }
 
     fn signal(&self, sent: Signal) {

@@ -3,11 +3,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{PATIENCE, TestHost, command, disk_shim, eventually, guests};
+use gristmill_tests::{PATIENCE, TestHost, command, disk_shim, eventually, guests, set_clock_lead};
 use serde_json::json;
 
 const DAY_S: u64 = 86_400;
@@ -34,7 +34,7 @@ impl Jumping {
 
     /// The lead of the wall clock in seconds, and `+` when it is synchronised.
     fn set(&self, lead: &str) {
-        set_in(&self.file, lead);
+        set_clock_lead(&self.file, lead);
     }
 
     fn start_again(&mut self) {
@@ -46,13 +46,6 @@ impl Jumping {
     async fn status(&self, job: &str) -> u16 {
         self.host.client().status("parked", job).await.status
     }
-}
-
-/// Replaces the file at once, since the host may read it at any time.
-fn set_in(file: &Path, lead: &str) {
-    let next = file.with_extension("next");
-    fs::write(&next, lead).unwrap();
-    fs::rename(next, file).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +99,7 @@ async fn a_clock_that_jumped_before_a_start_is_waited_for_and_can_be_accepted() 
         while !waits() && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(50));
         }
-        set_in(&file, "0");
+        set_clock_lead(&file, "0");
     });
     jumping.start_again();
     right.join().unwrap();
