@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults overload hostile fuzz clients clients-cluster clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults overload hostile fuzz clients clients-cluster clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,7 @@ check: ## formatting and lints, host and handlers
 	$(CARGO) fmt --all --check
 	cd handlers && $(CARGO) fmt --check
 	cd tests/faults/fuzz && $(CARGO) fmt --check
+	cd guest-sdk/bindings && $(CARGO) fmt --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cd handlers && $(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
 
@@ -103,6 +104,9 @@ monitoring: guests ## the Prometheus rules and Grafana dashboards; needs python3
 
 registry: guests ## fetch images from a third-party registry; needs apt
 	sh tests/interop/registry/run.sh
+
+bindings: ## write the Rust SDK's bindings of wit/handler.wit
+	cd guest-sdk/bindings && $(CARGO) run $(LOCKED) --target-dir ../../target/bindings
 
 oci-conformance: ## the OCI distribution specification's own test suite against a real host; needs Go, git, python3 and the network
 	$(BUILD_UNDER_TEST)

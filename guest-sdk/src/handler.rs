@@ -216,8 +216,8 @@ macro_rules! handler {
                 }
             }
 
-            $crate::bindings::export_component!(
-                Component with_types_in $crate::bindings
+            $crate::bindings::handler::export_component!(
+                Component with_types_in $crate::bindings::handler
             );
         };
     };

@@ -45,7 +45,7 @@ pub use serde_json::value::RawValue;
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
 pub mod __macro {
-    pub use crate::bindings::exports::gristmill::handler::run::{Error, Guest, Job};
+    pub use crate::bindings::handler::exports::gristmill::handler::run::{Error, Guest, Job};
     pub use crate::bindings::with_init::exports::gristmill::handler::lifecycle::Guest as InitGuest;
     pub use crate::host::{handle, init};
 }

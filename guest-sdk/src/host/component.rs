@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::bindings::exports::gristmill::handler::run::{self, Job};
-use crate::bindings::gristmill::handler::{
+use crate::bindings::handler::exports::gristmill::handler::run::{self, Job};
+use crate::bindings::handler::gristmill::handler::{
     context, endpoints, http as wit_http, log, output, types,
 };
 use crate::{

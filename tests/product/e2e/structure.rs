@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
 const CRATES: [&str; 17] = [
     "host",
     "host/api",
@@ -306,6 +309,18 @@ fn every_example_in_the_docs_is_compiled() {
             let found = files.find(|file| has_example(&fs::read_to_string(file).unwrap()));
             assert_eq!(found, None, "{name}: remove `doctest = false`, or the example");
         }
+    }
+}
+
+/// The bindings are written by `make bindings`, not by each build, so they can be older than the contract.
+#[test]
+fn the_rust_sdks_bindings_are_those_of_the_contract() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let contract = Sha256::digest(fs::read(root.join("wit/handler.wit")).unwrap());
+    let expected = format!("// contract: sha256:{}", HEXLOWER.encode(&contract));
+    for file in ["handler.rs", "with_init.rs"] {
+        let bindings = fs::read_to_string(root.join("guest-sdk/src/bindings").join(file)).unwrap();
+        assert_eq!(bindings.lines().next().unwrap(), expected, "{file}: run `make bindings`");
     }
 }
 

@@ -60,7 +60,9 @@ pub(super) fn of(language: Language, name: &str) -> Vec<File> {
         // The Rust SDK is in the directory that contains the two others.
         .filter(|(path, _)| !path.starts_with("python/") && !path.starts_with("javascript/"))
         .map(|(path, content)| File { path: format!("vendor/gristmill-sdk/{sdk}{path}"), content });
+    // The Rust SDK contains its bindings of the contract.
     let contract = of_directory::<Contract>(String::new())
+        .filter(|_| language != Language::Rust)
         .map(|(path, content)| File { path: format!("vendor/wit/{path}"), content });
     let licence = File { path: "vendor/LICENSE".to_owned(), content: LICENCE.into() };
     own.chain(sdk).chain(contract).chain([licence]).collect()
@@ -105,16 +107,26 @@ mod tests {
     #[test]
     fn a_project_has_its_files_and_those_of_its_sdk_alone() {
         let of_all = [".gitignore", "README.md", "gristmill.toml", "test_input.json", "tests.json"];
-        let of_all = of_all.into_iter().chain(["vendor/LICENSE", "vendor/wit/handler.wit"]);
+        let of_all = of_all.into_iter().chain(["vendor/LICENSE"]);
         let own = [
             (Language::Rust, vec!["Cargo.toml", "src/lib.rs", "vendor/gristmill-sdk/Cargo.toml"]),
             (
                 Language::Python,
-                vec!["handler.py", "test_handler.py", "vendor/gristmill-sdk/python/pyproject.toml"],
+                vec![
+                    "handler.py",
+                    "test_handler.py",
+                    "vendor/gristmill-sdk/python/pyproject.toml",
+                    "vendor/wit/handler.wit",
+                ],
             ),
             (
                 Language::Javascript,
-                vec!["handler.ts", "package.json", "vendor/gristmill-sdk/javascript/build.js"],
+                vec![
+                    "handler.ts",
+                    "package.json",
+                    "vendor/gristmill-sdk/javascript/build.js",
+                    "vendor/wit/handler.wit",
+                ],
             ),
         ];
         for (language, own) in own {
@@ -132,7 +144,9 @@ mod tests {
                 assert!(paths.iter().all(|path| !path.contains(other)), "{language}: {other}");
             }
         }
-        assert!(paths(Language::Rust).contains("vendor/gristmill-sdk/src/host/component.rs"));
+        let rust = paths(Language::Rust);
+        assert!(rust.contains("vendor/gristmill-sdk/src/host/component.rs"));
+        assert!(!rust.contains("vendor/wit/handler.wit"));
         for path in ["src/gristmill/build.py", "src/gristmill/runpod/__init__.py", "wit/guest.wit"]
         {
             let path = format!("vendor/gristmill-sdk/python/{path}");
