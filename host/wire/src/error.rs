@@ -45,6 +45,8 @@ pub enum ErrorCode {
     WaitOver,
     /// The host failed.
     Internal,
+    /// The content does not have the bytes of the range.
+    RangeNotSatisfiable,
     /// The host does not offer this.
     NotImplemented,
     /// The host stops, or is overloaded.
@@ -55,7 +57,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::NotFound,
@@ -74,6 +76,7 @@ impl ErrorCode {
         Self::JobCancelled,
         Self::WaitOver,
         Self::Internal,
+        Self::RangeNotSatisfiable,
         Self::NotImplemented,
         Self::Unavailable,
         Self::DiskFull,
@@ -100,6 +103,7 @@ impl ErrorCode {
             Self::JobCancelled => "job_cancelled",
             Self::WaitOver => "wait_over",
             Self::Internal => "internal",
+            Self::RangeNotSatisfiable => "range_not_satisfiable",
             Self::NotImplemented => "not_implemented",
             Self::Unavailable => "unavailable",
             Self::DiskFull => "disk_full",

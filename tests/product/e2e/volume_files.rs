@@ -159,6 +159,53 @@ async fn a_file_is_written_read_listed_replaced_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_download_continues_where_it_broke_off() {
+    let host = shared_host();
+    let files = Files::on(&host).await;
+    files.write("large", "0123456789").await;
+    let get = async |method: Method, headers: &[(&str, &str)]| {
+        let request = files.client.request(method, &files.path("large"));
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        files.client.send(request).await
+    };
+    let whole = get(Method::GET, &[]).await;
+    assert_eq!((whole.status, whole.header("accept-ranges")), (200, Some("bytes")), "{whole:?}");
+    let version = whole.header("etag").unwrap().to_owned();
+
+    for (range, text, content_range) in [
+        ("bytes=4-", "456789", "bytes 4-9/10"),
+        ("bytes=0-0", "0", "bytes 0-0/10"),
+        ("bytes=8-99", "89", "bytes 8-9/10"),
+        ("bytes=-3", "789", "bytes 7-9/10"),
+    ] {
+        let part = get(Method::GET, &[("range", range), ("if-range", &version)]).await;
+        assert_eq!((part.status, part.text.as_str()), (206, text), "{range}: {part:?}");
+        assert_eq!(part.header("content-range"), Some(content_range), "{range}");
+        assert_eq!(part.header("content-length"), Some(text.len().to_string().as_str()), "{range}");
+        assert_eq!(part.header("etag"), Some(version.as_str()), "{range}");
+    }
+    for range in ["bytes=10-", "bytes=-0"] {
+        let beyond = get(Method::GET, &[("range", range)]).await;
+        assert_eq!(beyond.header("content-range"), Some("bytes */10"), "{beyond:?}");
+        assert_eq!(beyond.json()["code"], "range_not_satisfiable", "{beyond:?}");
+        assert!(beyond.refused(416).contains("`large`, which has 10 bytes"), "{beyond:?}");
+    }
+    for range in ["bytes=0-1,4-5", "lines=1-2", "bytes=5-1"] {
+        let all = get(Method::GET, &[("range", range)]).await;
+        assert_eq!((all.status, all.text.as_str()), (200, "0123456789"), "{range}: {all:?}");
+    }
+    let head = get(Method::HEAD, &[("range", "bytes=4-")]).await;
+    assert_eq!((head.status, head.header("content-length")), (200, Some("10")), "{head:?}");
+
+    // The rest of another version is never appended to the first bytes of this one.
+    files.write("large", "abcdefghijk").await;
+    let other = get(Method::GET, &[("range", "bytes=4-"), ("if-range", &version)]).await;
+    assert_eq!((other.status, other.text.as_str()), (200, "abcdefghijk"), "{other:?}");
+    assert_ne!(other.header("etag"), Some(version.as_str()));
+}
+
+#[tokio::test]
 async fn handlers_and_callers_see_the_same_files() {
     let host = shared_host();
     let files = Files::on(&host).await;

@@ -33,6 +33,7 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ErrorCode::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+        ErrorCode::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
         ErrorCode::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorCode::QueueFull | ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited => {
             StatusCode::TOO_MANY_REQUESTS
@@ -61,6 +62,7 @@ fn retry_after_s(code: ErrorCode) -> Option<u32> {
         | ErrorCode::Conflict
         | ErrorCode::QuotaExceeded
         | ErrorCode::IdempotencyMismatch
+        | ErrorCode::RangeNotSatisfiable
         // The limiter computes the time.
         | ErrorCode::RateLimited
         | ErrorCode::ConcurrencyLimited

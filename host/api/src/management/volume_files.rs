@@ -8,21 +8,24 @@
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use gristmill_control::file_path;
-use gristmill_core::deploy::volume_files::{FileEntry, FilePath};
+use gristmill_core::deploy::volume_files::{FileEntry, FilePath, OpenFile};
 use gristmill_core::id::{InvalidId, VolumeId};
 
 use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
-use crate::answer::error::ApiError;
+use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::caller::{Caller, Manage};
-use crate::openapi::parameters::{DirectoryPage, Recursive};
-use crate::openapi::refusals::{BodyRefused, Missing, Mistaken, TransferRefused, VolumeRefused};
+use crate::openapi::parameters::{ByteRange, DirectoryPage, Recursive};
+use crate::openapi::refusals::{
+    BodyRefused, Missing, Mistaken, RangeRefused, TransferRefused, VolumeRefused,
+};
 use crate::openapi::tag;
 use crate::request::body::Pieces;
+use crate::request::byte_range::{self, Part};
 use crate::request::query::{self, Query};
 use gristmill_wire::management::VolumeFile;
 use gristmill_wire::schema::FileBytes;
@@ -75,25 +78,65 @@ pub(crate) async fn list(
     page.make(&state, &key, move |page| page.of(listed, position, dto::volume_file)).await
 }
 
-/// The content of a file of a network volume.
+/// The content of a file of a network volume, or one range of its bytes.
 ///
 /// The answer has the size that the file has now; if a handler makes the file shorter meanwhile, the
-/// answer breaks off.
+/// answer breaks off. `Range: bytes=1048576-` continues a download, and `If-Range` with the `ETag` of the
+/// first answer gives the whole file instead if it has been changed.
 #[utoipa::path(
     get, path = "/networkvolumes/{id}/files/{path}", operation_id = "ReadVolumeFile", tag = tag::VOLUMES,
-    responses((status = 200, description = "The content", body = FileBytes, content_type = "application/octet-stream"), Mistaken, Missing, TransferRefused),
+    params(ByteRange),
+    responses(
+        (status = 200, description = "The content", body = FileBytes, content_type = "application/octet-stream"),
+        (status = 206, description = "The bytes of the range", body = FileBytes, content_type = "application/octet-stream"),
+        Mistaken, Missing, RangeRefused, TransferRefused,
+    ),
 )]
 pub(crate) async fn read(
     Caller { state, key, .. }: Caller<Manage>,
     FileOf { id, path }: FileOf,
+    method: Method,
+    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let file = state.control.volumes.open_file(&key, &id, &path).await?;
-    let headers = [
+    let version = version_of(&file)?;
+    // Only GET has ranges; a HEAD is about the whole file.
+    let part = match method {
+        Method::GET => byte_range::part(&headers, &version, file.bytes),
+        _ => Part::All,
+    };
+    let (status, bytes) = match part {
+        Part::All => (StatusCode::OK, 0..file.bytes),
+        Part::Bytes(bytes) => (StatusCode::PARTIAL_CONTENT, bytes),
+        Part::Unsatisfiable => return Ok(unsatisfiable(&path, file.bytes)),
+    };
+    let mut headers = HeaderMap::from_iter([
         (header::CONTENT_TYPE, BYTES),
         (header::CONTENT_DISPOSITION, ATTACHMENT),
-        (header::CONTENT_LENGTH, HeaderValue::from(file.bytes)),
-    ];
-    Ok((headers, Body::from_stream(file.content)).into_response())
+        (header::CONTENT_LENGTH, HeaderValue::from(bytes.end - bytes.start)),
+        (header::ACCEPT_RANGES, HeaderValue::from_static("bytes")),
+        (header::ETAG, version),
+    ]);
+    if status == StatusCode::PARTIAL_CONTENT {
+        let range = format!("bytes {}-{}/{}", bytes.start, bytes.end - 1, file.bytes);
+        headers.extend(HeaderValue::try_from(range).map(|range| (header::CONTENT_RANGE, range)));
+    }
+    Ok((status, headers, Body::from_stream(file.content.read(bytes))).into_response())
+}
+
+/// The `ETag` of a file: the time of its last change, in milliseconds, and its size.
+fn version_of(file: &OpenFile) -> Result<HeaderValue, ApiError> {
+    let version = format!("\"{:x}-{:x}\"", file.modified_at.as_millis(), file.bytes);
+    HeaderValue::try_from(version).map_err(|_| ApiError::bad_request("the file has no version"))
+}
+
+/// The answer to a range without a byte of the file; its header has the file's size.
+fn unsatisfiable(path: &FilePath, bytes: u64) -> Response {
+    let sentence = format!("the range has no byte of `{path}`, which has {bytes} bytes");
+    let mut answer = ApiError::new(ErrorCode::RangeNotSatisfiable, sentence).into_response();
+    let size = HeaderValue::try_from(format!("bytes */{bytes}"));
+    answer.headers_mut().extend(size.map(|size| (header::CONTENT_RANGE, size)));
+    answer
 }
 
 /// Writes a file of a network volume, and creates missing directories of its path.

@@ -105,6 +105,11 @@ parameters! {
         "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
     }
+    /// Parameters of the download of a volume's file.
+    ByteRange {
+        "Range", Header, event_id("^bytes=([0-9]+-[0-9]*|-[0-9]+)$"), "Only these bytes of the file, such as `bytes=1048576-`";
+        "If-Range", Header, event_id("^\".*\"$"), "The whole file instead, if its `ETag` is another one";
+    }
     /// Parameters of the deletion of a volume's file.
     Recursive {
         "recursive", Query, flag(), "Delete the content of a directory too";

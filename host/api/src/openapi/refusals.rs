@@ -38,6 +38,8 @@ sets! {
     CompileRefused: ConcurrencyLimited;
     /// Too many files of the volume are being read or written.
     TransferRefused: ConcurrencyLimited;
+    /// The file does not have the bytes.
+    RangeRefused: RangeNotSatisfiable;
     /// The volume, the owner's share or the disk has no room, or a directory has the name.
     VolumeRefused: Conflict QuotaExceeded DiskFull;
     /// Another backup is being made, the data is in a database, or the host ends.

@@ -93,6 +93,7 @@ impl From<ApiError> for RegistryError {
             ErrorCode::Unavailable | ErrorCode::DiskFull => OciCode::Unavailable,
             ErrorCode::BadRequest
             | ErrorCode::IdempotencyMismatch
+            | ErrorCode::RangeNotSatisfiable
             | ErrorCode::JobFailed
             | ErrorCode::JobTimedOut
             | ErrorCode::JobCancelled

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -101,8 +102,14 @@ pub struct OpenFile {
     pub bytes: u64,
     /// When its content was changed last.
     pub modified_at: Timestamp,
-    /// Its content, piece by piece. An error if it becomes shorter meanwhile.
-    pub content: BoxStream<'static, io::Result<Bytes>>,
+    /// Reads its content.
+    pub content: Box<dyn FileContent>,
+}
+
+/// The content of a file that is open for reading.
+pub trait FileContent: Send {
+    /// Reads these bytes of the file, piece by piece. An error if the file becomes shorter meanwhile.
+    fn read(self: Box<Self>, bytes: Range<u64>) -> BoxStream<'static, io::Result<Bytes>>;
 }
 
 impl fmt::Debug for OpenFile {

@@ -12,14 +12,16 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use futures::stream::BoxStream;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::deploy::volume_files::{
-    FileEntry, FileKind, FilePath, NewFile, OpenFile, VolumeFileError,
+    FileContent, FileEntry, FileKind, FilePath, NewFile, OpenFile, VolumeFileError,
 };
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
@@ -107,9 +109,8 @@ impl Disks {
         let opened = files.root.change(open).await;
         let (node, stat) = opened.map_err(|error| files.refused(error, path.as_str()))?;
         let bytes = size(&stat);
-        let reading = Reading { node: Arc::new(node), offset: 0, bytes, _permit: permit };
-        let content = futures::stream::unfold(Some(reading), Reading::next);
-        Ok(OpenFile { bytes, modified_at: modified_at(&stat), content: Box::pin(content) })
+        let content = Box::new(Reading { node: Arc::new(node), left: 0..bytes, _permit: permit });
+        Ok(OpenFile { bytes, modified_at: modified_at(&stat), content })
     }
 
     /// See [`VolumeFiles::create_file`](gristmill_core::deploy::volume_files::VolumeFiles::create_file).
@@ -287,20 +288,26 @@ fn modified_at(stat: &Stat) -> Timestamp {
 /// A file that is being sent to a caller.
 struct Reading {
     node: Arc<Node>,
-    offset: u64,
-    bytes: u64,
+    left: Range<u64>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl FileContent for Reading {
+    fn read(self: Box<Self>, bytes: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
+        let reading = Self { left: bytes, ..*self };
+        Box::pin(futures::stream::unfold(Some(reading), Self::next))
+    }
 }
 
 impl Reading {
     /// The next piece, and the state after it: none at the end and after an error.
     async fn next(reading: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
         let mut reading = reading?;
-        let left = reading.bytes.saturating_sub(reading.offset);
-        if left == 0 {
+        if reading.left.is_empty() {
             return None;
         }
-        let offset = reading.offset;
+        let offset = reading.left.start;
+        let left = reading.left.end - offset;
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
         match reading.node.look(move |node| node.read(len, offset)).await {
             Ok(piece) if piece.is_empty() => {
@@ -308,7 +315,7 @@ impl Reading {
                 Some((Err(io::Error::other(error)), None))
             }
             Ok(piece) => {
-                reading.offset += piece.len() as u64;
+                reading.left.start += piece.len() as u64;
                 Some((Ok(piece.into()), Some(reading)))
             }
             Err(error) => Some((Err(io::Error::other(error)), None)),
