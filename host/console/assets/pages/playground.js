@@ -13,6 +13,7 @@ import { quote, visible } from '../lib/text.js';
 import { Head, Button, Choice, Status, Empty, Trouble, Field, Command } from '../ui/parts.js';
 import { Json } from '../ui/json_view.js';
 import { Editor } from '../ui/editor.js';
+import { exampleOf } from '../lib/schema.js';
 
 const MODES = [['runsync', 'Wait'], ['run', 'Queue'], ['stream', 'Stream'], ['chat', 'Chat']];
 const inputs = new Map();
@@ -69,7 +70,8 @@ export function Page({ query }) {
   const endpoint = query.get('endpoint') || names[0];
   const mode = MODES.some(([m]) => m === query.get('mode')) ? /** @type {string} */ (query.get('mode')) : 'runsync';
   const [, redraw] = useState(0);
-  const input = inputs.get(endpoint) ?? '{\n  "text": "to be or not to be"\n}';
+  const schema = useLoad(async (s) => can('manage') && endpoint ? member(await (await call(`v1/endpoints/${seg(endpoint)}`, { signal: s })).text(), 'inputSchema') : undefined, [endpoint]).data;
+  const input = inputs.get(endpoint) ?? (schema && exampleOf(schema)) ?? '{\n  "text": "to be or not to be"\n}';
   const setInput = (v) => { inputs.set(endpoint, v); redraw((n) => n + 1); };
   const [answer, setAnswer] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
@@ -111,7 +113,7 @@ export function Page({ query }) {
   if (!endpoint) return html`<${Head} title="Playground"/>${known.loading ? null : html`<${Empty} title="No endpoint yet" command="gristmill deploy count">Deploy a handler first; then call it from here.</${Empty}>`}`;
   const output = answer?.raw && mode === 'runsync' ? member(answer.raw, 'output') : undefined;
   return html`<${Head} title="Playground"><select aria-label="Endpoint" value=${endpoint} onChange=${(e) => set({ endpoint: e.target.value })}>${[...new Set([endpoint, ...names])].sort().map((n) => html`<option key=${n} value=${n}>${n}</option>`)}</select><${Choice} label="Way to call" value=${mode} onChange=${(m) => set({ mode: m })} options=${MODES}/></${Head}>
-    ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${send}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${send}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div></section>
+    ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${send}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${send}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div>${schema && html`<details class="body"><summary>The schema of the input</summary><${Json} text=${schema} label="Schema"/></details>`}</section>
       <section class="panel" aria-live="polite" aria-busy=${busy}><header><h2>Answer</h2>${answer && html`<span class="actions"><${Status} of=${answer.doc.status}/><a href=${link(['jobs', endpoint, answer.doc.id])}>Open the job</a></span>`}</header>
         ${error && html`<div class="body"><${Trouble} error=${error}/></div>`}${answer && html`<div class="body"><${Split} split=${answer.split}/>${answer.chunks && html`<p class="faint">${num(answer.chunks.length)} chunks</p>`}</div>`}
         ${answer?.doc.error && html`<div class="trap">${visible(answer.doc.error)}</div>`}${answer?.chunks?.length > 0 && html`<div class="chunks" tabindex="0" role="region" aria-label="Chunks">${answer.chunks.every((c) => c.startsWith('"')) ? visible(answer.chunks.map((c) => JSON.parse(c)).join('')) : answer.chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c)}</span>`)}</div>`}

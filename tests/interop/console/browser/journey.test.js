@@ -3,7 +3,7 @@
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { open, close, api, run, key, component, until } from './page.js';
+import { open, close, api, run, key, component, upload, until } from './page.js';
 
 after(close);
 
@@ -101,6 +101,32 @@ test('rows stay where they are: new jobs are only counted', async () => {
   assert.equal(await page.locator('tbody tr a.id').first().getAttribute('title'), before);
   await page.getByRole('button', { name: '37 newer' }).click();
   await until('the list begins with a new job', async () => await page.locator('tbody tr a.id').first().getAttribute('title') !== before);
+  await check();
+  await end();
+});
+
+test('the playground begins with an input that the schema of the endpoint allows', async () => {
+  const { page, errors, login, to, check, end } = await open();
+  const schema = { type: 'object', required: ['op', 'value'], properties: { op: { const: 'echo' }, value: { type: 'integer', minimum: 7 } } };
+  // The schema is a custom section of the component: its length, the length of its name, its name, its text.
+  const varint = (n) => n < 128 ? [n] : [n % 128 + 128, ...varint(Math.floor(n / 128))];
+  const name = Buffer.from('gristmill:input-schema'), text = Buffer.from(JSON.stringify(schema));
+  const content = Buffer.concat([Buffer.from(varint(name.length)), name, text]);
+  await upload('fitting:1', Buffer.concat([readFileSync(component('playground')), Buffer.from([0, ...varint(content.length)]), content]));
+  const template = await api('POST', 'v1/templates', { name: 'fitting', imageName: 'fitting:1', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'fitting', name: 'fitting', templateId: template.id });
+  await login((await key()).text);
+  await to('#/playground?endpoint=fitting');
+  const input = page.getByLabel('Input', { exact: true });
+  await until('the example is there', async () => (await input.inputValue()).includes('"value": 7'));
+  await page.getByText('The schema of the input').click();
+  await page.getByRole('region', { name: 'Schema' }).getByText('"minimum"').waitFor();
+  await page.getByRole('button', { name: 'Run' }).click();
+  await page.getByRole('region', { name: 'Output' }).getByText('"echo"').waitFor();
+  await input.fill('{ "op": "echo", "value": 6 }');
+  await page.getByRole('button', { name: 'Run' }).click();
+  await page.getByText('must be at least 7').waitFor();
+  assert.equal(errors.splice(0).filter((e) => !e.includes('400')).length, 0, 'Chromium reports the refusal');
   await check();
   await end();
 });
