@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::support::postgres::{Database, Server};
+use crate::support::proxy::Proxy;
 use crate::support::{START, endpoint, job, json, open_postgres, submit, without_caches, worker};
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::job::record::Outcome;
@@ -38,11 +39,19 @@ fn refused(url: &str, database: &Database) -> OpenError {
 
 /// A store that records why it ended.
 fn open_recording(database: &Database) -> (Store, Arc<Mutex<Vec<String>>>) {
+    open_recording_at(&database.url(), database)
+}
+
+/// The same with the database at this URL.
+fn open_recording_at(url: &str, database: &Database) -> (Store, Arc<Mutex<Vec<String>>>) {
     let reasons = Arc::new(Mutex::new(Vec::new()));
     let recorded = reasons.clone();
     let on_fatal = Arc::new(move |reason: &str| recorded.lock().push(reason.to_owned()));
-    let settings = Settings { on_fatal, ..without_caches() };
-    (open_postgres(settings, database, &clock(), &Arc::default()), reasons)
+    let secrets_key = Some(database.key_file());
+    let settings = Settings { on_fatal, secrets_key, ..without_caches() };
+    let url = url.parse().unwrap();
+    let (store, _) = Store::open_postgres(&url, clock(), Arc::default(), settings).unwrap();
+    (store, reasons)
 }
 
 /// Whether the store refuses new work. A submission that came before the store knew waits for the server.
@@ -215,6 +224,44 @@ async fn lost_answers_lose_and_repeat_nothing() {
     assert_eq!(database.sql("SELECT count(*) FROM job"), accepted.to_string());
     drop(store);
     assert_eq!(open(&database).stats().jobs, accepted);
+}
+
+/// The server goes on with a transaction whose connection was lost, such as while it waits for a synchronous
+/// standby. The store has repeated the transaction by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_ends_after_its_connection_counts_once() {
+    let Some(database) = Database::new() else { return };
+    let proxy = Proxy::to(&database);
+    let (store, reasons) = open_recording_at(&database.url_through(proxy.directory()), &database);
+    let store = Arc::new(store);
+    submit(&*store, job("a")).await;
+    let count =
+        |of: &str| database.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"));
+    let waiting = || count("application_name = 'gristmill' AND wait_event_type = 'Lock'");
+
+    // Holds commits back at their last statement until there is a table `go_on`.
+    let hold = "SET search_path = gristmill; DO $$ BEGIN PERFORM 1 FROM session FOR UPDATE; \
+        WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'go_on') LOOP PERFORM pg_sleep(0.01); \
+        END LOOP; END $$";
+    let url = database.url();
+    let holding = std::thread::spawn(move || crate::support::postgres::sql_at(&url, hold));
+    let is_holding = || count("wait_event = 'PgSleep' AND datname = current_database()") == "1";
+    until("the commits are held back", async || is_holding().then_some(())).await;
+    let submitted = {
+        let store = store.clone();
+        tokio::spawn(async move { store.submit(job("a")).await })
+    };
+    until("the commit waits", async || (waiting() == "1").then_some(())).await;
+    proxy.cut(b"INSERT INTO commit_log (session, n) SELECT");
+    until("its repetition waits for it", async || (waiting() == "2").then_some(())).await;
+    database.sql("CREATE TABLE go_on ()");
+    holding.join().unwrap();
+    assert!(submitted.await.unwrap().is_ok());
+
+    assert_eq!(*reasons.lock(), [""; 0]);
+    let _ = until("a submission", async || store.submit(job("a")).await.ok()).await;
+    assert_eq!(database.sql("SELECT count(*), max(seq) FROM job"), "3|3");
+    assert_eq!(store.stats().jobs, 3);
 }
 
 /// After a failover to a standby that had not received the last commits.

@@ -46,6 +46,9 @@ pub(crate) enum DatabaseError {
     /// Another host has taken the database over. Nothing was written, and nothing will be.
     #[error("another host has taken over the database")]
     Fenced,
+    /// A row with the same key exists. Nothing was written.
+    #[error("{0}")]
+    Duplicate(String),
     /// The server does not accept the statement, or the connection's settings.
     #[error("{0}")]
     Refused(String),
@@ -292,6 +295,8 @@ fn classify(error: &tokio_postgres::Error) -> DatabaseError {
     if *code == SqlState::DIVISION_BY_ZERO {
         // Only the check of the session divides.
         DatabaseError::Fenced
+    } else if *code == SqlState::UNIQUE_VIOLATION {
+        DatabaseError::Duplicate(details)
     } else if *code == SqlState::DISK_FULL {
         DatabaseError::NoSpace(details)
     // Connections, resources, an operator's intervention, lock and deadlock timeouts, a standby.

@@ -1,5 +1,6 @@
 //! Commits batches to the database.
 
+use std::mem::replace;
 use std::sync::Arc;
 
 use tracing::{info, warn};
@@ -56,12 +57,21 @@ impl PostgresLog {
         calls.push(self.session.log_commit(next));
         // The last statement, so that its lock is held for the time of the commit only.
         calls.push(self.session.fence());
-        self.is_in_doubt = true;
-        let done = self.connection.transaction(&calls);
-        if !matches!(done, Err(DatabaseError::Unavailable(_))) {
-            self.is_in_doubt = false;
-        }
-        if done?.get(logged) != Some(&1) {
+        let was_in_doubt = replace(&mut self.is_in_doubt, true);
+        let rows = match self.connection.transaction(&calls) {
+            // The server process of a lost connection goes on until it has carried out what it had received.
+            // Its transaction has been committed since the look above.
+            Err(DatabaseError::Duplicate(_)) if was_in_doubt => {
+                let reason = "a commit whose answer was lost has ended just now";
+                return Err(DatabaseError::Unavailable(reason.to_owned()));
+            }
+            Err(error @ DatabaseError::Unavailable(_)) => return Err(error),
+            done => {
+                self.is_in_doubt = false;
+                done?
+            }
+        };
+        if rows.get(logged) != Some(&1) {
             return Err(DatabaseError::Refused(format!(
                 "the database has lost commit {committed} of this host"
             )));
@@ -104,7 +114,7 @@ impl BatchLog for PostgresLog {
                 }
                 WriteError::Unavailable(error.to_string())
             }
-            DatabaseError::Fenced | DatabaseError::Refused(_) => {
+            DatabaseError::Fenced | DatabaseError::Duplicate(_) | DatabaseError::Refused(_) => {
                 WriteError::Fatal(Failure::Server(error.to_string()))
             }
         })

@@ -127,7 +127,7 @@ impl From<DatabaseError> for OpenError {
         match error {
             DatabaseError::Unavailable(_) => Self::DatabaseUnavailable(error.to_string()),
             DatabaseError::Fenced => Self::DatabaseInUse,
-            DatabaseError::NoSpace(_) | DatabaseError::Refused(_) => {
+            DatabaseError::NoSpace(_) | DatabaseError::Duplicate(_) | DatabaseError::Refused(_) => {
                 Self::Database(error.to_string())
             }
         }

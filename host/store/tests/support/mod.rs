@@ -4,6 +4,7 @@ pub(crate) mod ended;
 pub(crate) mod fixture;
 pub(crate) mod on_disk;
 pub(crate) mod postgres;
+pub(crate) mod proxy;
 
 use std::io::Read as _;
 use std::path::Path;

@@ -53,8 +53,13 @@ impl Database {
     }
 
     pub(crate) fn url(&self) -> String {
-        let (name, server, port) = (&self.name, self.server.display(), port(&self.server));
-        format!("postgresql:///{name}?user=postgres&host={server}&port={port}")
+        self.url_through(&self.server)
+    }
+
+    /// The URL for a socket in another directory, such as that of a [`Proxy`].
+    pub(crate) fn url_through(&self, directory: &Path) -> String {
+        let (name, port) = (&self.name, port(&self.server));
+        format!("postgresql:///{name}?user=postgres&host={}&port={port}", directory.display())
     }
 
     pub(crate) fn key_file(&self) -> PathBuf {
