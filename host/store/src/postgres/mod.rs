@@ -25,6 +25,8 @@ pub(crate) mod beat;
 pub(crate) mod candidate;
 pub(crate) mod connection;
 pub(crate) mod depot;
+#[cfg(test)]
+mod fence_model;
 pub(crate) mod load;
 pub(crate) mod log;
 mod meta;
