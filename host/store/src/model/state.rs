@@ -274,7 +274,9 @@ impl State {
 
     /// Adds the usage of an attempt to its job, which was cancelled while it ran.
     pub(super) fn add_usage_of_cancelled(&mut self, lease: Lease, used: &JobUsage) {
-        let job = self.jobs.get_mut(&lease.job);
+        // The attempts of an earlier life of the host have ended with it.
+        let is_of_this_life = lease.epoch == self.epoch();
+        let job = self.jobs.get_mut(&lease.job).filter(|_| is_of_this_life);
         let job = job.filter(|job| job.state.status() == Some(JobStatus::Cancelled));
         if let Some(job) = job.filter(|job| job.last_claim == lease.claim) {
             job.usage.add(used);

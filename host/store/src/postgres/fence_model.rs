@@ -13,11 +13,11 @@ const HOSTS: usize = 2;
 /// The bounds of an exploration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    sessions: u8,
+    pub(super) sessions: u8,
     /// Commits of each session.
-    commits: u8,
+    pub(super) commits: u8,
     /// Connections that are lost.
-    losses: u8,
+    pub(super) losses: u8,
 }
 
 /// A commit of a session, by its number from 1; number 0 is the row that the begin of the session adds.
@@ -75,9 +75,9 @@ pub(super) struct Transaction {
     pub(super) left: VecDeque<Statement>,
     changes: Vec<Change>,
     shares: BTreeSet<u8>,
-    failed: Option<Failed>,
+    pub(super) failed: Option<Failed>,
     /// The rows that a statement saw when it began to wait.
-    snapshot: Option<Rows>,
+    pub(super) snapshot: Option<Rows>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -206,7 +206,7 @@ impl State {
     }
 
     /// Whether a statement changes something: one that waits does so once.
-    fn is_ready(&self, n: usize) -> bool {
+    pub(super) fn is_ready(&self, n: usize) -> bool {
         let transaction = &self.transactions[n];
         transaction.snapshot.is_none() || !self.must_wait(n)
     }
@@ -313,6 +313,8 @@ impl State {
         }
         let seen = transaction.snapshot.as_ref().unwrap_or(&self.rows);
         let has = |change: Change| self.others(n).any(|other| other.changes.contains(&change));
+        // A row that is being deleted keeps its key until then.
+        let changes_log = |row| has(Change::Logged(row)) || has(Change::Deleted(row));
         let is_alive = |session: &u8| seen.sessions.get(session) == Some(&true);
         match transaction.left.front() {
             Some(Statement::EndOthers) => {
@@ -323,12 +325,15 @@ impl State {
             Some(Statement::DeleteLog) => {
                 seen.commit_log.iter().any(|it| has(Change::Deleted(*it)))
             }
-            Some(Statement::AddSession(session)) => has(Change::AddedSession(*session)),
-            Some(Statement::AddFirst(session)) => has(Change::Logged((*session, 0))),
+            // Whether the key of a row that is being changed is free shows at the end of the change.
+            Some(Statement::AddSession(session)) => {
+                has(Change::AddedSession(*session)) || has(Change::Ended(*session))
+            }
+            Some(Statement::AddFirst(session)) => changes_log((*session, 0)),
             Some(Statement::AddJob(commit)) => has(Change::AddedJob(*commit)),
             Some(Statement::Log((session, number))) => {
-                seen.commit_log.contains(&(*session, *number - 1))
-                    && has(Change::Logged((*session, *number)))
+                let is_next = seen.commit_log.contains(&(*session, *number - 1));
+                is_next && changes_log((*session, *number))
             }
             Some(Statement::Fence(session)) => is_alive(session) && has(Change::Ended(*session)),
             Some(Statement::Commit) | None => false,

@@ -27,6 +27,8 @@ pub(crate) mod connection;
 pub(crate) mod depot;
 #[cfg(test)]
 mod fence_model;
+#[cfg(test)]
+mod fence_replay;
 pub(crate) mod load;
 pub(crate) mod log;
 mod meta;

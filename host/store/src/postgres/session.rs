@@ -94,20 +94,36 @@ impl Session {
         }
         let (last, was_clean) = newest.unwrap_or((0, true));
         let session = Self { number: last + 1 };
-        let mut calls = Vec::with_capacity(7);
+        let calls = session.begin_calls(predecessor, address);
+        let confirmed_at = Moment::now();
+        match connection.transaction(&calls) {
+            Ok(_) => Ok(Begun { session, was_clean, confirmed_at }),
+            // The session before has shown a sign of life since it was judged.
+            Err(DatabaseError::Fenced) => Err(NotBegun::InUse),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The statements that begin the session.
+    pub(super) fn begin_calls(
+        self,
+        predecessor: Option<Predecessor>,
+        address: Option<SocketAddr>,
+    ) -> Vec<Call<'static>> {
+        let mut calls = Vec::with_capacity(8);
         if let Some(Predecessor { session, beat: Some(beat) }) = predecessor {
             let end = "WITH ended AS (DELETE FROM beat WHERE session = $1::bigint \
                  AND (extract(epoch FROM at) * 1000000)::bigint = $2::bigint RETURNING 1) \
                  SELECT 1 / count(*) FROM ended";
             calls.push(Call::new(end, vec![Box::new(session), Box::new(beat)]));
         }
-        let number = || Box::new(session.number);
+        let number = || Box::new(self.number);
         let address = address.map(|address| address.to_string());
         calls.extend([
             Call::new("UPDATE session SET is_alive = false WHERE is_alive", Vec::new()),
             Call::new("DELETE FROM beat", Vec::new()),
             Call::new("DELETE FROM commit_log", Vec::new()),
-            Call::new("DELETE FROM session WHERE session < $1::bigint - 100", vec![Box::new(last)]),
+            Call::new("DELETE FROM session WHERE session < $1::bigint - 100", vec![Box::new(self.number - 1)]),
             Call::new(
                 "INSERT INTO session (session, is_alive, is_clean) VALUES ($1::bigint, true, false)",
                 vec![number()],
@@ -121,13 +137,7 @@ impl Session {
                 vec![number() as Value<'_>, Box::new(address)],
             ),
         ]);
-        let confirmed_at = Moment::now();
-        match connection.transaction(&calls) {
-            Ok(_) => Ok(Begun { session, was_clean, confirmed_at }),
-            // The session before has shown a sign of life since it was judged.
-            Err(DatabaseError::Fenced) => Err(NotBegun::InUse),
-            Err(error) => Err(error.into()),
-        }
+        calls
     }
 
     /// The last statement of each transaction: it fails when the session has ended.

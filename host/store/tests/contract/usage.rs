@@ -4,7 +4,7 @@ use gristmill_core::billing::usage::{
     Bill, Hour, JobUsage, KEPT_HOURS, UsageFilter, UsageQuery, UsageSum,
 };
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use gristmill_core::job::record::Outcome;
+use gristmill_core::job::record::{Lease, Outcome, StoreEpoch};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::Fenced;
 
@@ -78,9 +78,12 @@ async fn a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt(t: 
     assert_eq!(before.usage, JobUsage::default());
     let owner = OwnerId::new("owner").unwrap();
     let bill = Bill { endpoint: name, owner, wall_ms: 50, metered: metered("t") };
-    for (ended, expected) in
-        [(earlier, JobUsage::default()), (lease, JobUsage::of(&metered("t"), 50))]
-    {
+    let of_another_life = Lease { epoch: StoreEpoch(lease.epoch.0.wrapping_add(1)), ..lease };
+    for (ended, expected) in [
+        (earlier, JobUsage::default()),
+        (of_another_life, JobUsage::default()),
+        (lease, JobUsage::of(&metered("t"), 50)),
+    ] {
         t.store.bill(ended, bill.clone()).await.unwrap();
         t.flush().await;
         let record = t.record("a", lease.job).await.unwrap();
@@ -95,7 +98,7 @@ async fn a_job_that_is_cancelled_while_it_runs_gets_the_usage_of_its_attempt(t: 
     t.flush().await;
     assert_eq!(t.record("a", other.job).await.unwrap().usage, JobUsage::default());
     let rows = t.store.usage(&all_usage()).await.unwrap();
-    assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), 3, "each is billed");
+    assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), 4, "each is billed");
 }
 
 async fn usage_outlives_its_endpoint_and_not_its_time(t: Fixture) {
