@@ -25,7 +25,7 @@ pub(crate) fn part(headers: &HeaderMap, version: &HeaderValue, bytes: u64) -> Pa
     let Some(range) = headers.get(header::RANGE).and_then(|range| range.to_str().ok()) else {
         return Part::All;
     };
-    // What is no range of bytes is to be ignored, such as another unit.
+    // A server ignores all other values, such as another unit.
     parse(range, bytes).unwrap_or(Part::All)
 }
 
@@ -49,7 +49,7 @@ fn parse(range: &str, bytes: u64) -> Option<Part> {
     Some(if part.is_empty() { Part::Unsatisfiable } else { Part::Bytes(part) })
 }
 
-/// A number; one above 2^64 is beyond each content.
+/// A decimal number. A number above 2^64 counts as 2^64 - 1, which is beyond the end of each content.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

@@ -110,7 +110,7 @@ pub(super) enum Progress {
     },
 }
 
-/// What can be left out, to see that the exploration finds it.
+/// The rules of the program. A test leaves each of them out, to see that the exploration finds a fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     pub(super) has_fence: bool,
@@ -456,7 +456,7 @@ impl State {
         }
     }
 
-    /// What must hold in each state.
+    /// The first property of each state that does not hold.
     pub(super) fn fault(&self) -> Option<&'static str> {
         let alive = self.rows.sessions.values().filter(|is_alive| **is_alive).count();
         let has_late = self.loaded.iter().any(|(session, loaded)| {
@@ -474,7 +474,7 @@ impl State {
 }
 
 /// Tries all orders of all steps. Returns the number of states, or the first fault with the steps to it.
-pub(super) fn explore(rules: Rules, bounds: Bounds) -> Result<usize, (&'static str, Vec<Step>)> {
+fn explore(rules: Rules, bounds: Bounds) -> Result<usize, (&'static str, Vec<Step>)> {
     let hasher = RandomState::new();
     // Hashes of 64 bits take a fraction of the memory of the states: of a million states, two have the same one
     // with a probability of 3 in 10^8.
@@ -509,7 +509,6 @@ pub(super) fn explore(rules: Rules, bounds: Bounds) -> Result<usize, (&'static s
 /// The rules of this program.
 pub(super) const RULES: Rules = Rules { has_fence: true, has_log: true, looks_again: true };
 
-#[cfg(test)]
 mod tests {
     use super::*;
 

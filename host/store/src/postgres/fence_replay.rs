@@ -35,48 +35,49 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A transaction on a connection of its own.
 struct Process {
     pid: i32,
-    orders: Sender<Order>,
+    statements: Sender<Statement>,
     answers: Receiver<Result<u64, DatabaseError>>,
-    /// Whether an order has no answer yet.
+    /// Whether a statement has no answer yet.
     is_waiting: bool,
-}
-
-enum Order {
-    Execute(Statement),
-    Commit,
 }
 
 impl Process {
     fn start(url: &DatabaseUrl, seal: &Arc<Seal>) -> Self {
         let mut connection = Connection::new(url).unwrap();
-        let pid = number(&mut connection, "SELECT pg_backend_pid()::bigint").unwrap();
-        let (orders, received) = channel();
+        let pid = connection.query(&Call::new("SELECT pg_backend_pid()", Vec::new())).unwrap();
+        let pid = pid.first().unwrap().get(0);
+        let (statements, received) = channel();
         let (answer, answers) = channel();
         let seal = seal.clone();
         thread::spawn(move || {
             // A walk that has ended has ended the connection.
             let mut transaction = connection.begin().ok();
-            while let (Ok(order), Some(running)) = (received.recv(), transaction.as_mut()) {
-                let answered = match order {
-                    Order::Execute(statement) => {
-                        let mut batch = Batch::default();
-                        running.execute(&call(statement, &mut batch, &seal))
+            while let (Ok(statement), Some(mut running)) = (received.recv(), transaction.take()) {
+                let mut batch = Batch::default();
+                let answered = match call(statement, &mut batch, &seal) {
+                    Some(call) => {
+                        let answered = running.execute(&call);
+                        transaction = Some(running);
+                        answered
                     }
-                    Order::Commit => {
-                        let ended = transaction.take();
-                        ended.map_or(Ok(0), |ended| ended.commit().map(|()| 0))
-                    }
+                    None => running.commit().map(|()| 0),
                 };
                 // A walk that has ended does not read it.
                 let _ = answer.send(answered);
             }
         });
-        Self { pid: i32::try_from(pid).unwrap(), orders, answers, is_waiting: false }
+        Self { pid, statements, answers, is_waiting: false }
     }
 
-    fn order(&mut self, order: Order) {
-        self.orders.send(order).unwrap();
+    fn send(&mut self, statement: Statement) {
+        self.statements.send(statement).unwrap();
         self.is_waiting = true;
+    }
+
+    /// Ends the connection, and waits for the end of its process.
+    fn end(&self, admin: &mut Connection) {
+        let end = "SELECT pg_terminate_backend($1, 30000)";
+        admin.query(&Call::new(end, vec![Box::new(self.pid)])).unwrap();
     }
 
     /// The answer, or none when the server waits for a lock, as it must if it `should_wait`.
@@ -105,13 +106,13 @@ impl Process {
     }
 }
 
-/// The statement of this program for one of the model.
-fn call<'a>(statement: Statement, batch: &'a mut Batch, seal: &Seal) -> Call<'a> {
+/// The statement of this program for one of the model; `None` for the end of the transaction.
+fn call<'a>(statement: Statement, batch: &'a mut Batch, seal: &Seal) -> Option<Call<'a>> {
     let begins = |session: u8, beginning: &str| {
         let calls = of(session).begin_calls(None, None).into_iter();
         calls.into_iter().find(|call| call.sql.starts_with(beginning)).unwrap()
     };
-    match statement {
+    Some(match statement {
         Statement::EndOthers => begins(1, "UPDATE session"),
         Statement::DeleteLog => begins(1, "DELETE FROM commit_log"),
         Statement::AddSession(session) => begins(session, "INSERT INTO session"),
@@ -122,8 +123,8 @@ fn call<'a>(statement: Statement, batch: &'a mut Batch, seal: &Seal) -> Call<'a>
         }
         Statement::Log((session, number)) => of(session).log_commit(number.into()),
         Statement::Fence(session) => of(session).fence(),
-        Statement::Commit => unreachable!("it is an order of its own"),
-    }
+        Statement::Commit => return None,
+    })
 }
 
 fn of(session: u8) -> Session {
@@ -133,10 +134,6 @@ fn of(session: u8) -> Session {
 /// The number of the row that stands for the job of a commit.
 fn key((session, number): (u8, u8)) -> u32 {
     u32::from(session) * 100 + u32::from(number)
-}
-
-fn number(connection: &mut Connection, sql: &'static str) -> Option<i64> {
-    connection.query(&Call::new(sql, Vec::new())).unwrap().first().map(|row| row.get(0))
 }
 
 /// The sessions, the log of commits, and the rows that stand for jobs.
@@ -192,29 +189,18 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
             Step::Begin(_) | Step::BeginCommit(_) => processes.push(Process::start(url, seal)),
             Step::Load(_) | Step::Lose(_) => {}
             Step::Look(_) => assert_eq!(rows_of(admin), expected(&state.rows), "{}", context()),
-            Step::Undo(n) => {
-                let process = processes.remove(n);
-                let end = "SELECT pg_terminate_backend($1, 30000)";
-                admin.query(&Call::new(end, vec![Box::new(process.pid)])).unwrap();
-            }
+            Step::Undo(n) => processes.remove(n).end(admin),
             Step::Execute(n) => {
                 let transaction = &before.transactions[n];
                 let statement = *transaction.left.front().unwrap();
+                let is_commit = statement == Statement::Commit;
+                // The commit of a failed transaction undoes it, and succeeds.
+                if transaction.failed.is_some() && !is_commit {
+                    continue;
+                }
                 let process = &mut processes[n];
-                if statement == Statement::Commit {
-                    process.order(Order::Commit);
-                    let answer = process.answer(admin, false).expect("a commit does not wait");
-                    // A failed transaction is undone, which is a success.
-                    assert!(answer.is_ok(), "{answer:?}: {}", context());
-                    drop(processes.remove(n));
-                    assert_eq!(rows_of(admin), expected(&state.rows), "{}", context());
-                    continue;
-                }
-                if transaction.failed.is_some() {
-                    continue;
-                }
                 if !process.is_waiting {
-                    process.order(Order::Execute(statement));
+                    process.send(statement);
                     statements += 1;
                 }
                 let found = match process.answer(admin, outcome == Outcome::Waits) {
@@ -226,13 +212,14 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
                 };
                 waits += u64::from(found == Outcome::Waits);
                 assert_eq!(found, outcome, "{}", context());
+                if is_commit {
+                    drop(processes.remove(n));
+                    assert_eq!(rows_of(admin), expected(&state.rows), "{}", context());
+                }
             }
         }
     }
-    for process in &processes {
-        let end = "SELECT pg_terminate_backend($1, 30000)";
-        admin.query(&Call::new(end, vec![Box::new(process.pid)])).unwrap();
-    }
+    processes.iter().for_each(|process| process.end(admin));
     (statements, waits)
 }
 

@@ -55,8 +55,8 @@ impl Ids {
     }
 }
 
-/// Hosts make the ids, from random numbers, so nobody can choose ids with one hash: a hash without a secret is
-/// enough.
+/// Hosts make the ids, from random numbers, so no client can choose ids with the same hash: a hash without a
+/// secret is enough.
 fn hash(id: JobId) -> u64 {
     FxBuildHasher.hash_one(id)
 }
