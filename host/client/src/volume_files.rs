@@ -78,6 +78,20 @@ impl Client {
         self.send::<()>(request, false).await.map(drop)
     }
 
+    /// Creates a directory of a network volume, and missing directories of its path. A directory that
+    /// exists stays as it is.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub async fn create_volume_directory(
+        &self,
+        volume: &str,
+        path: &str,
+    ) -> Result<(), ClientError> {
+        let url = with_query(self.file_url(volume, path)?, &[("directory", "true".to_owned())]);
+        self.send::<()>(self.request(Method::PUT, url), true).await.map(drop)
+    }
+
     /// Deletes a file or an empty directory of a network volume; with `recursive` also a directory
     /// with its content.
     ///

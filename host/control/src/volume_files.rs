@@ -73,6 +73,20 @@ impl Volumes {
         Ok(FileUpload { volumes: self.clone(), caller: caller.clone(), id, file })
     }
 
+    /// Creates a directory, and missing directories of its path. A directory that exists stays as it is.
+    ///
+    /// # Errors
+    /// Those of [`list_files`](Self::list_files).
+    pub async fn create_directory(
+        &self,
+        caller: &ApiKey,
+        id: &VolumeId,
+        path: &FilePath,
+    ) -> Result<(), ControlError> {
+        let volume = self.find(caller, id)?;
+        Ok(self.files.create_directory(&volume, path).await?)
+    }
+
     /// Removes a file or an empty directory, or with `recursive` a directory with its content.
     ///
     /// # Errors

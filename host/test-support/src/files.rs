@@ -96,6 +96,10 @@ impl VolumeFiles for RecordedFiles {
         Err(VolumeFileError::IsDirectory(path.to_string()))
     }
 
+    async fn create_directory(&self, _: &Volume, path: &FilePath) -> Result<(), VolumeFileError> {
+        Err(VolumeFileError::NotDirectory(path.to_string()))
+    }
+
     async fn remove_file(
         &self,
         _: &Volume,

@@ -48,6 +48,7 @@ async fn files_are_copied_to_a_volume_and_back() {
     fs::create_dir_all(path("models/deep")).unwrap();
     fs::write(path("models/a.bin"), vec![7; 700_000]).unwrap();
     fs::write(path("models/deep/b c"), "rye").unwrap();
+    fs::create_dir_all(path("models/cache/empty")).unwrap();
     let cp = |from: &str, to: &str| run_args(on(&host), ["volumes", "cp", from, to], "");
     let cp_all = |from: &str, to: &str| run_args(on(&host), ["volumes", "cp", "-r", from, to], "");
 
@@ -67,6 +68,7 @@ async fn files_are_copied_to_a_volume_and_back() {
     cp_all(&format!("{id}:models"), &path("back")).succeeded();
     assert_eq!(fs::read(path("back/a.bin")).unwrap(), vec![7; 700_000]);
     assert_eq!(fs::read_to_string(path("back/deep/b c")).unwrap(), "rye");
+    assert_eq!(fs::read_dir(path("back/cache/empty")).unwrap().count(), 0);
     cp(&format!("{id}:sub/dir/a.bin"), &format!("{}/", path("new"))).succeeded();
     assert_eq!(fs::metadata(path("new/a.bin")).unwrap().len(), 700_000);
     // An existing file is replaced, and nothing else is left beside it.

@@ -468,3 +468,32 @@ async fn directories_are_listed_in_pages_and_removed_with_their_content() {
     files.client.delete(&all).await.refused(404);
     files.client.delete(&format!("{}?recursive=maybe", files.path("a"))).await.refused(400);
 }
+
+#[tokio::test]
+async fn an_empty_directory_is_created_and_stays_as_it_is() {
+    let host = shared_host();
+    let files = Files::on(&host).await;
+    let create = async |path: &str| files.put(&format!("{path}?directory=true"), "").await;
+    assert_eq!(create("cache/models").await.status, 204);
+    assert_eq!(names(&files.list("?path=cache").await.ok()), ["models"]);
+    files.write("cache/models/a", "x").await;
+    assert_eq!(create("cache/models").await.status, 204, "it exists");
+    assert_eq!(files.get("cache/models/a").await.text, "x");
+
+    files.write("grain", "x").await;
+    for path in ["grain", "grain/deep"] {
+        let sentence = create(path).await.refused(400);
+        assert!(sentence.contains("is not a directory"), "{sentence}");
+    }
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), files.directory.join("link")).unwrap();
+    for path in ["link", "link/deep"] {
+        create(path).await.refused(400);
+    }
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+    let sentence = files.put("other?directory=true", "x").await.refused(400);
+    assert!(sentence.contains("no body"), "{sentence}");
+    files.put("other?directory=maybe", "").await.refused(400);
+    create("..%2Fother").await.refused(400);
+    assert_eq!(files.names().await, ["cache", "grain", "link"]);
+}

@@ -19,7 +19,7 @@ use super::input::Named;
 use super::page::{Page, Paged};
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::caller::{Caller, Manage};
-use crate::openapi::parameters::{ByteRange, DirectoryPage, Recursive};
+use crate::openapi::parameters::{AsDirectory, ByteRange, DirectoryPage, Recursive};
 use crate::openapi::refusals::{
     BodyRefused, Missing, Mistaken, RangeRefused, TransferRefused, VolumeRefused,
 };
@@ -144,9 +144,11 @@ fn unsatisfiable(path: &FilePath, bytes: u64) -> Response {
 /// Writes a file of a network volume, and creates missing directories of its path.
 ///
 /// The file appears when all of it is on stable storage, and replaces an older file in one step. If the
-/// call ends earlier, nothing changes.
+/// call ends earlier, nothing changes. With `directory=true` and no body the call creates a directory; a
+/// directory that exists stays as it is.
 #[utoipa::path(
     put, path = "/networkvolumes/{id}/files/{path}", operation_id = "WriteVolumeFile", tag = tag::VOLUMES,
+    params(AsDirectory),
     request_body(content = FileBytes, content_type = "application/octet-stream", description = "The content"),
     responses((status = 204, description = "Written"), BodyRefused, Missing, TransferRefused, VolumeRefused),
 )]
@@ -156,8 +158,17 @@ pub(crate) async fn write(
     request: Request,
 ) -> Result<StatusCode, ApiError> {
     let (parts, body) = request.into_parts();
+    let is_directory = query::flag(parts.uri.query().unwrap_or_default(), &["directory"])?;
     // The room on the volume is the bound.
     let mut pieces = Pieces::new(&parts.headers, body, usize::MAX)?;
+    if is_directory {
+        if pieces.next().await?.is_some() {
+            let sentence = "with `directory=true` the call creates a directory, and has no body";
+            return Err(ApiError::bad_request(sentence));
+        }
+        state.control.volumes.create_directory(&key, &id, &path).await?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
     let announced = pieces.announced().map(|bytes| bytes as u64);
     let mut file = state.control.volumes.create_file(&key, id, &path, announced).await?;
     while let Some(piece) = pieces.next().await? {

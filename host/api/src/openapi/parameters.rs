@@ -107,8 +107,12 @@ parameters! {
     }
     /// Parameters of the download of a volume's file.
     ByteRange {
-        "Range", Header, event_id("^bytes=([0-9]+-[0-9]*|-[0-9]+)$"), "Only these bytes of the file, such as `bytes=1048576-`";
-        "If-Range", Header, event_id("^\".*\"$"), "The whole file instead, if its `ETag` is another one";
+        "Range", Header, any_text(), "Only these bytes of the file, such as `bytes=1048576-`; every other form is ignored";
+        "If-Range", Header, any_text(), "The whole file instead, if its `ETag` is another one";
+    }
+    /// Parameters of the creation of a volume's file.
+    AsDirectory {
+        "directory", Query, flag(), "Create an empty directory; the call has no body";
     }
     /// Parameters of the deletion of a volume's file.
     Recursive {
@@ -190,6 +194,11 @@ fn at_least_zero() -> Schema {
 /// The id of an event: an index, or a text with the attempt.
 fn event_id(pattern: &str) -> Schema {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+}
+
+/// A header of which no value is refused.
+fn any_text() -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).into()
 }
 
 /// A parameter that may be given several times.

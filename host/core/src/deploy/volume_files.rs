@@ -176,6 +176,17 @@ pub trait VolumeFiles: Send + Sync + fmt::Debug {
         bytes: Option<u64>,
     ) -> Result<Box<dyn NewFile>, VolumeFileError>;
 
+    /// Creates a directory, and missing directories of its path, on stable storage. A directory that
+    /// exists stays as it is.
+    ///
+    /// # Errors
+    /// [`VolumeFileError`]; directories above it may have been created then.
+    async fn create_directory(
+        &self,
+        volume: &Volume,
+        path: &FilePath,
+    ) -> Result<(), VolumeFileError>;
+
     /// Removes a file or an empty directory; with `recursive` also the content of a directory, entry by
     /// entry.
     ///

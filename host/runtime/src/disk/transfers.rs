@@ -145,6 +145,25 @@ impl Disks {
         }))
     }
 
+    /// See [`VolumeFiles::create_directory`](gristmill_core::deploy::volume_files::VolumeFiles::create_directory).
+    ///
+    /// # Errors
+    /// [`VolumeFileError`].
+    pub(crate) async fn create_directory(
+        &self,
+        volume: &Volume,
+        path: &FilePath,
+    ) -> Result<(), VolumeFileError> {
+        let files = self.of_volume(volume).await?;
+        let target = path.clone();
+        let create = move |root: &Node| {
+            let directories = || target.parents().chain([target.as_str()]);
+            create_missing(root, directories())?;
+            sync(root, directories())
+        };
+        files.root.change(create).await.map_err(|error| files.refused(error, path.as_str()))
+    }
+
     /// See [`VolumeFiles::remove_file`](gristmill_core::deploy::volume_files::VolumeFiles::remove_file).
     ///
     /// # Errors
@@ -344,17 +363,32 @@ fn begin(root: &Node, temporary: &str, target: &str) -> Result<Node, ErrorCode> 
 /// Gives a complete file its name, in directories that are created if they are missing. The file is on
 /// stable storage; its name is when this returns.
 fn conclude(root: &Node, node: &Node, temporary: &str, path: &FilePath) -> Result<(), ErrorCode> {
-    for parent in path.parents() {
-        match root.create_directory(parent) {
+    create_missing(root, path.parents())?;
+    root.rename(temporary, root, path.as_str())?;
+    // Under its own name the mark has no effect; without it the file is like any other.
+    fchmod(node.file()?, Mode::RUSR | Mode::WUSR).map_err(code)?;
+    sync(root, path.parents())
+}
+
+/// Creates those of these directories, the outermost first, that are missing.
+fn create_missing<'a>(
+    root: &Node,
+    directories: impl Iterator<Item = &'a str>,
+) -> Result<(), ErrorCode> {
+    for directory in directories {
+        match root.create_directory(directory) {
             Ok(()) | Err(ErrorCode::Exist) => {}
             Err(error) => return Err(error),
         }
     }
-    root.rename(temporary, root, path.as_str())?;
-    // Under its own name the mark has no effect; without it the file is like any other.
-    fchmod(node.file()?, Mode::RUSR | Mode::WUSR).map_err(code)?;
-    for parent in path.parents() {
-        root.open(parent, DIRECTORY)?.sync()?;
+    Ok(())
+}
+
+/// Puts the entries of these directories, and of the root, on stable storage. An error if one of them
+/// is no directory.
+fn sync<'a>(root: &Node, directories: impl Iterator<Item = &'a str>) -> Result<(), ErrorCode> {
+    for directory in directories {
+        root.open(directory, DIRECTORY)?.sync()?;
     }
     root.sync()
 }

@@ -37,6 +37,14 @@ impl VolumeFiles for Sandbox {
         self.disks.create_file(volume, path, bytes).await
     }
 
+    async fn create_directory(
+        &self,
+        volume: &Volume,
+        path: &FilePath,
+    ) -> Result<(), VolumeFileError> {
+        self.disks.create_directory(volume, path).await
+    }
+
     async fn remove_file(
         &self,
         volume: &Volume,

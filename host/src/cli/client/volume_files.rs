@@ -119,7 +119,7 @@ pub(super) struct CpArgs {
     from: Place,
     #[arg(value_name = "TARGET")]
     to: Place,
-    /// Copy a directory with its content. Empty directories, links and devices are left out.
+    /// Copy a directory with its content. Links and devices are left out.
     #[arg(long, short)]
     recursive: bool,
     #[command(flatten)]
@@ -237,6 +237,8 @@ impl Copy {
         while let Some((directory, target)) = waiting.pop() {
             let shown = directory.display();
             let entries = std::fs::read_dir(&directory);
+            // A file brings its directories with it.
+            let mut is_empty = true;
             for entry in entries.with_context(|| format!("cannot list {shown}"))? {
                 let entry = entry.with_context(|| format!("cannot list {shown}"))?;
                 let path = entry.path();
@@ -251,13 +253,25 @@ impl Copy {
                 let kind = entry.file_type()?;
                 if kind.is_dir() {
                     waiting.push((path, target));
+                    is_empty = false;
                 } else if kind.is_file() {
                     self.put_file(&path, &target).await?;
+                    is_empty = false;
                 } else {
                     output::note(format_args!("left out {}: not a file", path.display()));
                 }
             }
+            if is_empty && !target.is_empty() {
+                self.put_directory(&target).await?;
+            }
         }
+        Ok(())
+    }
+
+    async fn put_directory(&self, to: &str) -> anyhow::Result<()> {
+        let create = async || self.client.create_volume_directory(self.volume.as_str(), to).await;
+        within_limits(create).await.with_context(|| format!("cannot create `{to}`"))?;
+        output::note(format_args!("created the directory `{to}`"));
         Ok(())
     }
 
@@ -338,6 +352,8 @@ impl Copy {
             ensure!(level <= LEVELS_MAX, "`{directory}` is deeper than {LEVELS_MAX} levels");
             let list = async || self.client.volume_files(self.volume.as_str(), &directory).await;
             let files = within_limits(list).await?.read()?;
+            std::fs::create_dir_all(&to)
+                .with_context(|| format!("cannot write {}", to.display()))?;
             for VolumeFile { name, kind, .. } in files {
                 let is_name = !matches!(&*name, "" | "." | "..") && !name.contains(['/', '\0']);
                 ensure!(is_name, "the host named a file `{}`", output::plain(&name));

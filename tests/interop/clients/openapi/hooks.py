@@ -40,6 +40,7 @@ schemathesis.openapi.media_type("application/octet-stream", st.binary(max_size=5
 
 # Paths on volumes: none is both a file and a directory.
 FILES = ["a.txt", "models/b c.bin", "models/deep/ä"]
+DIRECTORY = "models/deep"
 
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
 numbers = itertools.count()
@@ -83,6 +84,9 @@ def before_call(context, case, kwargs):
         name_what_exists(case, case.path_parameters)
     if case.meta and case.meta.generation.mode.is_positive and isinstance(case.body, dict):
         make_possible(case, case.body)
+    if case.meta and case.meta.generation.mode.is_positive and (case.query or {}).get("directory"):
+        # A directory has no content.
+        case.body = b""
     if case.meta and case.meta.generation.mode.is_positive and "Idempotency-Key" in case.headers:
         # A key that was used before belongs to another submission.
         case.headers["Idempotency-Key"] = f"{case.headers['Idempotency-Key'][:200]}-{next(numbers)}"
@@ -109,7 +113,7 @@ def name_what_exists(case, path):
             path["job"] = dice.choice(known)
         return
     if case.path.endswith("/files/{path}"):
-        path["path"] = dice.choice(FILES)
+        path["path"] = DIRECTORY if "directory" in (case.query or {}) else dice.choice(FILES)
     if case.path.endswith("/files") and case.query and case.query.get("path"):
         case.query["path"] = "models"
     if path.get("id") == "":
