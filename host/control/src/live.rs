@@ -45,6 +45,8 @@ pub struct EndpointValues {
     pub cancelled: u64,
     /// Attempts that reached their time limit.
     pub timed_out: u64,
+    /// The version of the endpoint.
+    pub version: u32,
 }
 
 /// The values of all endpoints at one time, of all owners.
@@ -149,6 +151,7 @@ impl Live {
                 failed: failed.iter().sum(),
                 cancelled: totals.cancelled,
                 timed_out,
+                version: deployment.endpoint.version,
             };
             endpoints.insert(id.clone(), (incarnation, values));
         }

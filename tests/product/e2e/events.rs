@@ -79,6 +79,7 @@ async fn an_overview_begins_with_all_endpoints_and_goes_on_with_changes() {
             "running",
             "submitted",
             "timedOut",
+            "version",
             "waiting",
             "workers",
         ];
@@ -91,7 +92,9 @@ async fn an_overview_begins_with_all_endpoints_and_goes_on_with_changes() {
     let changed = events.until("overview", is_done).await;
     assert_eq!(changed["endpoints"][&echo]["submitted"], 5);
     assert!(changed["endpoints"].get(&quiet).is_none(), "it has not changed: {changed}");
+    assert_eq!(first["endpoints"][&quiet]["version"], 1);
     client.patch(&format!("/v1/endpoints/{quiet}"), &json!({ "workersMax": 0 })).await.ok();
+    events.until("overview", |data| data["endpoints"][&quiet]["version"] == 2).await;
     let job = client.submit(&quiet, json!({})).await;
     client.submit(&quiet, json!({})).await;
     events.until("overview", |data| data["endpoints"][&quiet]["waiting"] == 2).await;

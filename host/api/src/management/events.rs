@@ -357,8 +357,18 @@ impl EndpointTopic {
 
 fn shown(values: &EndpointValues) -> LiveEndpoint {
     let EndpointValues { waiting, running, workers, submitted, .. } = *values;
-    let EndpointValues { completed, failed, cancelled, timed_out, .. } = *values;
-    LiveEndpoint { waiting, running, workers, submitted, completed, failed, cancelled, timed_out }
+    let EndpointValues { completed, failed, cancelled, timed_out, version, .. } = *values;
+    LiveEndpoint {
+        waiting,
+        running,
+        workers,
+        submitted,
+        completed,
+        failed,
+        cancelled,
+        timed_out,
+        version,
+    }
 }
 
 fn write(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {

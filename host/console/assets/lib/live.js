@@ -7,7 +7,7 @@ import { paused } from './settings.js';
 import { session } from './session.js';
 import { query } from './api.js';
 
-/** @typedef {{ waiting: number, running: number, workers: number, submitted: number, completed: number, failed: number, cancelled: number, timedOut: number }} Counts */
+/** @typedef {{ waiting: number, running: number, workers: number, submitted: number, completed: number, failed: number, cancelled: number, timedOut: number, version: number }} Counts */
 
 /** 'off' before the first topic, while hidden and while paused. @type {{ value: 'off' | 'open' | 'waiting' | 'refused' }} */
 export const state = signal('off');

@@ -1,6 +1,6 @@
 // One endpoint: its numbers now, charts with marks at its deploys, and tabs for its jobs, failures, logs,
 // releases, webhooks, settings and usage. The tab is a part of the address.
-import { html, useMemo, useState, useRef } from '../lib/html.js';
+import { html, useEffect, useMemo, useState, useRef } from '../lib/html.js';
 import { json, text, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
 import { member } from '../lib/json.js';
 import { counts } from '../lib/live.js';
@@ -95,6 +95,8 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const e = endpoint.data;
   const window = WINDOWS.some(([w]) => w === query.get('window')) ? /** @type {string} */ (query.get('window')) : '15m';
   const reload = async () => { await Promise.all([endpoint.reload(), releases.reload()]); };
+  // Somebody has changed the endpoint. The form of the settings keeps what was typed.
+  useEffect(() => { if (c?.version > e?.version && tab !== 'settings') reload(); }, [c?.version, tab === 'settings']);
   const tabs = [['overview', 'Charts'], ['jobs', 'Jobs'], ['failed', 'Failed'], ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', 'Settings'], ['usage', 'Usage']] : [])];
   const failed = useRef({ endpoint: [id], status: ['FAILED', 'TIMED_OUT'] }).current;
   const remove = async () => {

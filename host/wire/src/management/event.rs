@@ -28,6 +28,8 @@ pub struct LiveEndpoint {
     pub cancelled: u64,
     /// Attempts that reached their time limit.
     pub timed_out: u64,
+    /// The endpoint's version, which grows with each change of its settings, template or handler.
+    pub version: u32,
 }
 
 /// The data of the event `overview`.

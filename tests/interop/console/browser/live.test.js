@@ -1,7 +1,7 @@
 // The live stream: one for each tab, closed while updates are paused, and back after a broken connection.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
-import { open, close, run, key, until } from './page.js';
+import { api, component, open, close, run, key, until, upload } from './page.js';
 import { proxy } from './proxy.js';
 
 after(close);
@@ -40,6 +40,27 @@ test('a tab has one stream, and none while updates are paused', async () => {
   await until('no stream is open', () => streams.size === 0);
   await page.getByRole('button', { name: 'Go on with live updates' }).click();
   await until('one stream is open again', () => streams.size === 1);
+  await check();
+  await end();
+});
+
+test('the page of an endpoint shows releases and settings that another client has changed', async () => {
+  const { page, login, to, check, end } = await open();
+  await upload('noticed:1', component('echo'));
+  await api('POST', 'v1/templates', { id: 'noticed', name: 'noticed', imageName: 'noticed:1', category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id: 'noticed', name: 'noticed', templateId: 'noticed' });
+  await login((await key()).text);
+  await to('#/endpoints/noticed/releases');
+  await until('there is one release', async () => await page.getByRole('row').count() === 2);
+  await upload('noticed:2', component('playground'));
+  await api('PATCH', 'v1/templates/noticed', { imageName: 'noticed:2' });
+  await until('the new release is there', async () => await page.getByRole('row').count() === 3);
+  await page.getByRole('row').nth(1).getByText('runs now').waitFor();
+  // The form keeps what is being typed; the next tab shows the change.
+  await page.getByRole('link', { name: 'Settings' }).click();
+  await api('PATCH', 'v1/endpoints/noticed', { workersMax: 7 });
+  await page.getByRole('link', { name: 'Charts' }).click();
+  await page.locator('.tile', { hasText: 'Running' }).getByText('of 7').waitFor();
   await check();
   await end();
 });
