@@ -139,11 +139,12 @@ bench: guests ## speed of the release binary on this machine, and of the sandbox
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate -- attempt
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
 
-bench-against: ROUNDS ?= 5
-bench-against: guests ## compare this build with another one, BASE=PATH of its `gristmill`: the same workloads in turn, ROUNDS=5; some twenty minutes
+bench-against: PAIRS ?= 30
+bench-against: guests ## compare this build with another one, BASE=PATH of its `gristmill`: alternate between both, PAIRS=30 windows each; some twenty minutes
 	@test -x "$(BASE)" || { echo "make bench-against BASE=PATH: the program to compare with" >&2; exit 2; }
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
-	target/release/load --host target/release/gristmill-under-test --against "$(BASE)" --rounds $(ROUNDS) --seconds 3 --handlers $(GUESTS)
+	target/release/load --host target/release/gristmill-under-test --against "$(BASE)" --pairs $(PAIRS) --seconds 1 \
+	  --handlers $(GUESTS) $(if $(BASE_GUESTS),--against-handlers "$(BASE_GUESTS)")
 
 bench-starts: guests ## the first job after a start, in each language; after guest-sdks
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test

@@ -6,13 +6,18 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 
+use crate::beside::Beside;
+
 const USAGE: &str = "usage:
   load --host GRISTMILL --handlers DIRECTORY [--only WORK]... [--seconds N] [--long]
-       [--against GRISTMILL [--rounds N]]
+       [--against GRISTMILL [--against-handlers DIRECTORY] [--pairs N]
+        [--beside OBSERVERS] [--env NAME=VALUE]...]
   load --soak FILE.csv --host GRISTMILL --handlers DIRECTORY [--minutes N]
   load --url http://HOST:PORT/PATH --body TEXT --expect TEXT [--key KEY] [--connections N]
        [--warm-up N] [--seconds N]
-With --against, load runs each work with both programs in turn and prints their ratios.
+With --against, load alternates N times between both programs and prints their ratios.
+With --against-handlers, the other program has components of its own, such as those of its commit.
+With --beside and --env, only the new program has the observers and the variables.
 With --soak, load writes what it measures to the file and reports whether it stayed flat.
 With --url, load posts TEXT there and prints one JSON object; it needs no host.";
 
@@ -40,8 +45,14 @@ pub(crate) struct BenchArguments {
 pub(crate) struct Against {
     /// The other host's program, the base of the ratios.
     pub(crate) host: PathBuf,
-    /// How often each workload runs with each program; at least 1.
-    pub(crate) rounds: usize,
+    /// The components for it.
+    pub(crate) handlers: PathBuf,
+    /// How often each work runs with each program, for `measured` each time; at least 1.
+    pub(crate) pairs: usize,
+    /// Observers of the new program.
+    pub(crate) beside: Option<Beside>,
+    /// Variables of the new program's environment.
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 pub(crate) struct SoakArguments {
@@ -68,7 +79,8 @@ impl Arguments {
         let (mut host, mut handlers, mut only) = (None, None, Vec::new());
         let (mut url, mut body, mut expected, mut key) = (None, None, None, None);
         let (mut soak, mut minutes) = (None, 30);
-        let (mut against, mut rounds) = (None, 5);
+        let (mut against, mut against_handlers, mut pairs) = (None, None, 30);
+        let (mut beside, mut environment) = (None, Vec::new());
         let (mut connections, mut warm_up, mut seconds, mut is_long) = (64, 1, 5, false);
         let mut arguments = std::env::args_os().skip(1);
         while let Some(name) = arguments.next() {
@@ -82,7 +94,14 @@ impl Arguments {
                 Some("--host") => host = Some(PathBuf::from(value)),
                 Some("--handlers") => handlers = Some(PathBuf::from(value)),
                 Some("--against") => against = Some(PathBuf::from(value)),
-                Some("--rounds") => rounds = text()?.parse().context("--rounds")?,
+                Some("--against-handlers") => against_handlers = Some(PathBuf::from(value)),
+                Some("--pairs") => pairs = text()?.parse().context("--pairs")?,
+                Some("--beside") => beside = Some(Beside::parse(&text()?)?),
+                Some("--env") => {
+                    let text = text()?;
+                    let (name, value) = text.split_once('=').context("--env is NAME=VALUE")?;
+                    environment.push((name.to_owned(), value.to_owned()));
+                }
                 Some("--soak") => soak = Some(PathBuf::from(value)),
                 Some("--minutes") => minutes = text()?.parse().context("--minutes")?,
                 Some("--only") => only.push(text()?),
@@ -97,8 +116,8 @@ impl Arguments {
             }
         }
         ensure!(
-            seconds > 0 && connections > 0 && rounds > 0,
-            "--seconds, --connections and --rounds are at least 1"
+            seconds > 0 && connections > 0 && pairs > 0,
+            "--seconds, --connections and --pairs are at least 1"
         );
         let measured = Duration::from_secs(seconds);
         if let Some(url) = url {
@@ -123,7 +142,13 @@ impl Arguments {
             let lasts = Duration::from_secs(minutes * 60);
             return Ok(Self::Soak(SoakArguments { host, handlers, csv, lasts }));
         }
-        let against = against.map(|host| Against { host, rounds });
+        let against = against.map(|host| Against {
+            host,
+            handlers: against_handlers.unwrap_or_else(|| handlers.clone()),
+            pairs,
+            beside,
+            environment,
+        });
         Ok(Self::Bench(BenchArguments { host, handlers, only, measured, is_long, against }))
     }
 }

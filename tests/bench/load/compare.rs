@@ -1,77 +1,115 @@
-//! Compares two hosts on the same workloads, in turn: `make bench-against`.
+//! Compares two programs on the same workloads: `make bench-against`.
 //!
-//! A machine's speed drifts within minutes, so the absolute figures of two runs cannot be compared.
-//! Here both programs run a workload one right after the other, the order changes with each round,
-//! and the ratio is computed for each round; the median of the ratios is printed with their spread.
+//! A machine's speed drifts within seconds, so the absolute figures of two runs cannot be compared, and
+//! neither can those of two hosts that were started in turn. Here both hosts run during the whole
+//! comparison of a work, and short windows of load alternate between them. Each pair of neighbouring
+//! windows gives one ratio. The output is the median of the ratios with the interval that contains the
+//! true median with a probability of at least 95 %: a difference is real if the interval excludes 1.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
+use tokio::task::JoinSet;
+
 use crate::arguments::{Against, BenchArguments};
+use crate::beside::Beside;
 use crate::drive::Figures;
-use crate::table::Row;
-use crate::workloads::{Bench, asked_for};
+use crate::workloads::{Bench, Prepared, Work, asked_for};
 
 /// Runs the workloads with both programs and prints the ratios of the new program to the base.
 pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow::Result<()> {
-    let new = Bench { host: &arguments.host, arguments };
-    let base = Bench { host: &against.host, arguments };
+    let new = Bench { environment: &against.environment, ..Bench::new(arguments) };
+    let base = Bench { host: &against.host, handlers: &against.handlers, ..Bench::new(arguments) };
     let works = asked_for(arguments)?;
     base.introduce()?;
     new.introduce()?;
-    println!("{} rounds; each figure is the new program's, divided by the base's:", against.rounds);
-    println!("median (lowest to highest)\n");
+    let seconds = arguments.measured.as_secs();
+    println!(
+        "{} pairs of windows of {seconds} s; each figure is the new program's,",
+        against.pairs
+    );
+    println!("divided by the base's: median (interval of 95 %)\n");
     println!("| Work | connections | jobs/s | host CPU µs/job | p50 | p99 |");
     println!("|---|---|---|---|---|---|");
     for work in works {
-        let mut pairs = Vec::with_capacity(against.rounds);
-        for round in 0..against.rounds {
-            // The order changes, since the second run of a pair finds warmer caches.
-            pairs.push(if round % 2 == 0 {
-                let base = base.perform(work).await?.rows;
-                (base, new.perform(work).await?.rows)
+        let base = base.prepare(work).await?;
+        let new = new.prepare(work).await?;
+        let mut pairs = Vec::with_capacity(against.pairs);
+        for turn in 0..=against.pairs {
+            // The order changes, since a window finds the caches of the window before it.
+            let pair = if turn % 2 == 0 {
+                let base = window(work, &base, arguments, None).await?;
+                (base, window(work, &new, arguments, against.beside).await?)
             } else {
-                let new = new.perform(work).await?.rows;
-                (base.perform(work).await?.rows, new)
-            });
+                let new = window(work, &new, arguments, against.beside).await?;
+                (window(work, &base, arguments, None).await?, new)
+            };
+            // The first pair warms both hosts up.
+            if turn > 0 {
+                pairs.push(pair);
+            }
         }
-        print_ratios(&pairs);
+        print_ratios(work, &pairs);
     }
     Ok(())
 }
 
-/// One line for each row of a workload; `pairs` has the rows of the base and of the new program for
-/// each round.
-fn print_ratios(pairs: &[(Vec<Row>, Vec<Row>)]) {
-    for (at, row) in pairs[0].0.iter().enumerate() {
-        let ratio = |figure: fn(&Figures) -> f64| {
-            let of_round = |(base, new): &(Vec<Row>, Vec<Row>)| {
-                figure(&new[at].figures) / figure(&base[at].figures)
-            };
-            spread(pairs.iter().map(of_round).collect())
-        };
-        let cpu = match row.figures.cost {
-            Some(_) => ratio(|figures| figures.cost.as_ref().map_or(f64::NAN, |cost| cost.cpu_us)),
-            None => String::new(),
-        };
-        println!(
-            "| {} | {} | {} | {cpu} | {} | {} |",
-            row.work,
-            row.connections,
-            ratio(|figures| figures.jobs_per_s),
-            ratio(|figures| figures.p50_ms),
-            ratio(|figures| figures.p99_ms),
-        );
+async fn window(
+    work: Work,
+    prepared: &Prepared,
+    arguments: &BenchArguments,
+    beside: Option<Beside>,
+) -> anyhow::Result<Figures> {
+    let Prepared { host, call, .. } = prepared;
+    let mut observers = match beside {
+        Some(beside) => beside.start(host).await?,
+        None => JoinSet::new(),
+    };
+    let figures = Figures::measure(host, call, work.connections(), arguments.measured).await?;
+    if let Some(ended) = observers.try_join_next() {
+        return Err(ended?.context("an observer has ended"));
     }
+    if matches!(work, Work::Run) {
+        // Jobs that still wait would take time from the other host's window.
+        host.wait_until_idle("echo").await?;
+    }
+    Ok(figures)
 }
 
-/// The median with the lowest and the highest ratio.
-fn spread(mut ratios: Vec<f64>) -> String {
-    ratios.sort_by(f64::total_cmp);
-    let middle = ratios.len() / 2;
-    let median = if ratios.len() % 2 == 1 {
-        ratios[middle]
-    } else {
-        f64::midpoint(ratios[middle - 1], ratios[middle])
+/// The line of a work; `pairs` has the figures of the base and of the new program.
+fn print_ratios(work: Work, pairs: &[(Figures, Figures)]) {
+    let ratio = |figure: fn(&Figures) -> f64| {
+        interval(pairs.iter().map(|(base, new)| figure(new) / figure(base)).collect())
     };
-    format!("{median:.3} ({:.3} to {:.3})", ratios[0], ratios[ratios.len() - 1])
+    let cpu = if work.has_cost() {
+        ratio(|figures| figures.cost.as_ref().map_or(f64::NAN, |cost| cost.cpu_us))
+    } else {
+        String::new()
+    };
+    println!(
+        "| {} | {} | {} | {cpu} | {} | {} |",
+        work.label(),
+        work.connections(),
+        ratio(|figures| figures.jobs_per_s),
+        ratio(|figures| figures.p50_ms),
+        ratio(|figures| figures.p99_ms),
+    );
+}
+
+/// The median with its interval of 95 %.
+///
+/// The number of ratios below the true median is binomial with p = 1/2, whatever their distribution.
+/// The interval therefore lies between two ranks, 1.96 of its standard deviations around the middle. With
+/// fewer than six ratios it is the whole range, which contains the median less often.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rank of a few hundred ratios, at least 1"
+)]
+fn interval(mut ratios: Vec<f64>) -> String {
+    ratios.sort_by(f64::total_cmp);
+    let count = ratios.len();
+    let median = f64::midpoint(ratios[(count - 1) / 2], ratios[count / 2]);
+    let rank = (count as f64 / 2.0 - 0.98 * (count as f64).sqrt()).floor().max(1.0) as usize;
+    format!("{median:.3} ({:.3} to {:.3})", ratios[rank - 1], ratios[count - rank])
 }

@@ -2,7 +2,7 @@
 //! the host. It parses the answers of the host and the peers: a status line, a body with a
 //! Content-Length or in chunks. Bodies are held as a whole.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -60,6 +60,23 @@ impl Connection {
             None => &self.unchunked,
         };
         Ok(Answer { status, head: std::str::from_utf8(&self.buffer[..head_end])?, body })
+    }
+
+    /// Sends a request and discards its answer, which has no end.
+    pub(crate) async fn discard(&mut self, request: &[u8]) -> anyhow::Error {
+        if let Err(error) = self.stream.write_all(request).await {
+            return error.into();
+        }
+        loop {
+            self.buffer.clear();
+            if let Err(error) = self.read().await {
+                return error;
+            }
+            // A refusal has a status and then no more events.
+            if self.buffer.starts_with(b"HTTP/1.1 4") {
+                return anyhow!("{}", String::from_utf8_lossy(&self.buffer));
+            }
+        }
     }
 
     async fn read_chunks(&mut self, mut at: usize) -> anyhow::Result<()> {

@@ -30,6 +30,7 @@ pub(crate) struct Host {
 struct Start {
     binary: PathBuf,
     options: Vec<String>,
+    environment: Vec<(String, String)>,
     data: tempfile::TempDir,
 }
 
@@ -37,12 +38,18 @@ struct Start {
 struct Process(Child);
 
 impl Host {
-    /// Starts the host on an empty directory, with `options` beside the limits.
-    pub(crate) fn start(binary: &Path, options: &[&str]) -> anyhow::Result<Self> {
+    /// Starts the host on an empty directory, with `options` beside the limits, and with these variables
+    /// beside the environment of this process.
+    pub(crate) fn start(
+        binary: &Path,
+        options: &[&str],
+        environment: &[(String, String)],
+    ) -> anyhow::Result<Self> {
         let private = fs::Permissions::from_mode(0o700);
         let start = Start {
             binary: binary.to_owned(),
             options: options.iter().map(|&option| option.to_owned()).collect(),
+            environment: environment.to_vec(),
             data: tempfile::Builder::new().permissions(private).tempdir()?,
         };
         let limits = ["run", "runsync", "status", "stream"]
@@ -67,6 +74,7 @@ impl Host {
                 .arg("--config")
                 .arg(data.join("load.toml"))
                 .args(&start.options)
+                .envs(start.environment.iter().map(|(name, value)| (name, value)))
                 .stdout(Stdio::piped())
                 .stderr(Stdio::inherit())
                 .spawn()

@@ -9,6 +9,7 @@
 )]
 
 mod arguments;
+mod beside;
 mod call;
 mod compare;
 mod connection;

@@ -57,7 +57,7 @@ const COLUMNS: [(&str, Flat); 7] = [
 pub(crate) async fn run(arguments: &SoakArguments) -> anyhow::Result<()> {
     let SoakArguments { host: binary, handlers, csv, lasts } = arguments;
     let deployed = || -> anyhow::Result<Host> {
-        let host = Host::start(binary, &[])?;
+        let host = Host::start(binary, &[], &[])?;
         for name in ["echo", "playground"] {
             host.deploy(&handlers.join(name).with_extension("wasm"), name, &[])?;
         }

@@ -10,32 +10,13 @@ use anyhow::ensure;
 use crate::call::Call;
 use crate::connection::Connection;
 use crate::host::Host;
-use crate::table::{Measured, Row};
-use crate::workloads::{Bench, PAYLOAD_BYTES, echo_body, runsync};
-
-/// Connections that submit.
-const CONNECTIONS: usize = 64;
+use crate::workloads::{Bench, CONNECTIONS, PAYLOAD_BYTES, Prepared, echo_body, runsync};
 
 /// An endpoint without workers: its jobs wait.
 const PAUSED: &str = "paused";
 
-/// Measures with no job, 10,000 and, in a long run, a million.
-pub(crate) async fn measure(bench: &Bench<'_>) -> anyhow::Result<Measured> {
-    let mut counts = vec![0, 10_000];
-    if bench.arguments.is_long {
-        counts.push(1_000_000);
-    }
-    let mut measured = Measured::default();
-    for count in counts {
-        let (row, waiting) = with_stored(bench, count).await?;
-        measured.rows.push(row);
-        measured.waiting.push(waiting);
-    }
-    Ok(measured)
-}
-
-/// The row of the submissions, and that of the second table.
-async fn with_stored(bench: &Bench<'_>, count: usize) -> anyhow::Result<(Row, String)> {
+/// A host on which so many jobs wait, after a kill and a start, and the call that adds one.
+pub(crate) async fn prepare(bench: &Bench<'_>, count: usize) -> anyhow::Result<Prepared> {
     let host = bench.host(&[])?;
     host.deploy(&bench.handler("echo"), PAUSED, &["--workers-max", "0"])?;
     let first_job = runsync(&host, "echo", &echo_body(PAYLOAD_BYTES));
@@ -53,9 +34,6 @@ async fn with_stored(bench: &Bench<'_>, count: usize) -> anyhow::Result<(Row, St
     let first_after = host.ready_after + ready.elapsed();
     ensure!(host.jobs(PAUSED).await?["inQueue"] == count, "the kill has lost jobs");
 
-    let work = format!("`/run` onto {count} waiting jobs, no worker");
-    let row = bench.row(&host, &work, CONNECTIONS, &call).await?;
-
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
     let each = match count {
         0 => String::new(),
@@ -67,7 +45,7 @@ async fn with_stored(bench: &Bench<'_>, count: usize) -> anyhow::Result<(Row, St
         host.ready_after.as_millis(),
         first_after.as_millis()
     );
-    Ok((row, waiting))
+    Ok(Prepared { waiting: Some(waiting), ..Prepared::new(host, call) })
 }
 
 /// Submits exactly `count` jobs.

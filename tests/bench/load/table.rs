@@ -12,14 +12,6 @@ pub(crate) struct Row {
     pub(crate) figures: Figures,
 }
 
-/// The results of one workload.
-#[derive(Default)]
-pub(crate) struct Measured {
-    pub(crate) rows: Vec<Row>,
-    /// Rows of the table of waiting jobs, which only the workload `stored` has.
-    pub(crate) waiting: Vec<String>,
-}
-
 /// The head of the table of workloads.
 pub(crate) fn print_head() {
     println!("| Work | connections | jobs/s | p50 ms | p99 ms | host CPU µs/job | fsyncs/job |");

@@ -1,5 +1,5 @@
-//! The workloads of `make bench`. Each has its own host, so that no workload is slowed down by the
-//! data of another.
+//! The workloads of `make bench`. Each row of the table has its own host, so that no row is slowed down
+//! by the data of another.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -13,11 +13,7 @@ use crate::call::Call;
 use crate::drive::Figures;
 use crate::host::{self, Host};
 use crate::stored_jobs;
-use crate::table::{Measured, Row, print_head, print_row, print_waiting};
-
-/// Names for `--only`, in the order in which they run.
-const WORKLOADS: [&str; 9] =
-    ["runsync", "payloads", "run", "stream", "cpu", "wait", "endpoints", "health", "stored"];
+use crate::table::{Row, print_head, print_row, print_waiting};
 
 /// Bytes of a payload, unless the row has another size.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
@@ -25,151 +21,254 @@ pub(crate) const PAYLOAD_BYTES: usize = 256;
 /// Chunks of a stream.
 const CHUNKS: usize = 1_000;
 
-/// Concurrent waiting jobs of the workload `wait`.
+/// Concurrent waiting jobs of [`Work::Wait`].
 const WAITING: usize = 1_000;
 
-/// Endpoints of the workload `endpoints`.
+/// Endpoints of [`Work::Endpoints`].
 const ENDPOINTS: usize = 1_000;
+
+/// Connections of a row, unless the row is about another number.
+pub(crate) const CONNECTIONS: usize = 64;
+
+/// The repeated call of one row of the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// `/runsync` of the echo handler.
+    Echo { connections: usize },
+    /// The same with a larger payload.
+    Payload { size: &'static str, bytes: usize, connections: usize },
+    /// `/run`, while workers run the jobs.
+    Run,
+    /// `/run`, and `/status` until the job has ended.
+    Polled,
+    /// `/run`, and `/stream` to the end.
+    Stream { form: &'static str, is_sse: bool },
+    /// A handler that computes.
+    Sha256,
+    /// Handlers that wait.
+    Wait,
+    /// `/runsync` on many endpoints in turn.
+    Endpoints,
+    /// `/health`, while handlers use every core.
+    Health,
+    /// `/run` onto so many waiting jobs.
+    Stored { waiting: usize },
+}
+
+/// Names for `--only`, each with the rows of the table, in the order in which they run.
+const WORKLOADS: [(&str, &[Work]); 9] = [
+    (
+        "runsync",
+        &[
+            Work::Echo { connections: 1 },
+            Work::Echo { connections: 16 },
+            Work::Echo { connections: CONNECTIONS },
+            Work::Echo { connections: 256 },
+        ],
+    ),
+    (
+        "payloads",
+        &[
+            Work::Payload { size: "64 KiB", bytes: 64 << 10, connections: 16 },
+            Work::Payload { size: "10 MiB", bytes: 10 << 20, connections: 2 },
+        ],
+    ),
+    ("run", &[Work::Run, Work::Polled]),
+    (
+        "stream",
+        &[
+            Work::Stream { form: "array", is_sse: false },
+            Work::Stream { form: "SSE", is_sse: true },
+        ],
+    ),
+    ("cpu", &[Work::Sha256]),
+    ("wait", &[Work::Wait]),
+    ("endpoints", &[Work::Endpoints]),
+    ("health", &[Work::Health]),
+    ("stored", &[Work::Stored { waiting: 0 }, Work::Stored { waiting: 10_000 }]),
+];
+
+/// The row that `--long` adds to the workload `stored`.
+const LONG: Work = Work::Stored { waiting: 1_000_000 };
 
 /// One host's program, and how it is measured.
 pub(crate) struct Bench<'a> {
     pub(crate) host: &'a Path,
+    /// The directory of the components.
+    pub(crate) handlers: &'a Path,
+    /// Variables of the host's environment, beside those of this process.
+    pub(crate) environment: &'a [(String, String)],
     pub(crate) arguments: &'a BenchArguments,
+}
+
+/// A host that is ready for a work.
+pub(crate) struct Prepared {
+    pub(crate) host: Host,
+    pub(crate) call: Call,
+    /// The row of the table of waiting jobs, which only [`Work::Stored`] has.
+    pub(crate) waiting: Option<String>,
+}
+
+impl Prepared {
+    pub(crate) fn new(host: Host, call: Call) -> Self {
+        Self { host, call, waiting: None }
+    }
 }
 
 /// Runs the requested workloads, and prints the results of each when it has ended.
 pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
-    let bench = Bench { host: &arguments.host, arguments };
+    let bench = Bench::new(arguments);
     let works = asked_for(arguments)?;
     bench.introduce()?;
+    println!("{} s each\n", arguments.measured.as_secs());
     print_head();
     let mut waiting = Vec::new();
     for work in works {
-        let measured = bench.perform(work).await?;
-        measured.rows.iter().for_each(print_row);
-        waiting.extend(measured.waiting);
+        let prepared = bench.prepare(work).await?;
+        let mut figures = Figures::measure(
+            &prepared.host,
+            &prepared.call,
+            work.connections(),
+            arguments.measured,
+        )
+        .await?;
+        if !work.has_cost() {
+            figures.cost = None;
+        }
+        print_row(&Row { work: work.label(), connections: work.connections(), figures });
+        waiting.extend(prepared.waiting);
     }
     print_waiting(&waiting);
     Ok(())
 }
 
-/// The workloads that `--only` names, or all.
+/// The rows of the workloads that `--only` names, or of all.
 ///
 /// # Errors
 /// A name is unknown.
-pub(crate) fn asked_for(arguments: &BenchArguments) -> anyhow::Result<Vec<&'static str>> {
-    let only = &arguments.only;
+pub(crate) fn asked_for(arguments: &BenchArguments) -> anyhow::Result<Vec<Work>> {
+    let BenchArguments { only, is_long, .. } = arguments;
+    let names = WORKLOADS.map(|(name, _)| name);
     for name in only {
-        ensure!(WORKLOADS.contains(&name.as_str()), "--only takes one of {}", WORKLOADS.join(", "));
+        ensure!(names.contains(&name.as_str()), "--only takes one of {}", names.join(", "));
     }
-    let is_asked_for = |name: &&str| only.is_empty() || only.iter().any(|only| only == name);
-    Ok(WORKLOADS.into_iter().filter(is_asked_for).collect())
+    let is_asked_for = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
+    let mut works = Vec::new();
+    for (name, rows) in WORKLOADS {
+        if is_asked_for(name) {
+            works.extend(rows);
+        }
+    }
+    if *is_long && is_asked_for("stored") {
+        works.push(LONG);
+    }
+    Ok(works)
 }
 
-impl Bench<'_> {
+impl Work {
+    /// The work in words, the same in every run.
+    pub(crate) fn label(self) -> String {
+        match self {
+            Self::Echo { .. } => "`/runsync` echo".into(),
+            Self::Payload { size, .. } => format!("`/runsync` echo, {size}"),
+            Self::Run => "`/run` echo, workers draining".into(),
+            Self::Polled => "`/run`, `/status` each 2 ms until COMPLETED".into(),
+            Self::Stream { form, .. } => format!("`/stream`, {CHUNKS} chunks, {form}"),
+            Self::Sha256 => "`/runsync`, 10,000 SHA-256 in the handler".into(),
+            Self::Wait => "`/runsync`, the handler waits for 50 ms".into(),
+            Self::Endpoints => "`/runsync` echo on 1,000 endpoints in turn".into(),
+            Self::Health => "`/health` while a handler spins on each core".into(),
+            Self::Stored { waiting } => format!("`/run` onto {waiting} waiting jobs, no worker"),
+        }
+    }
+
+    pub(crate) fn connections(self) -> usize {
+        match self {
+            Self::Echo { connections } | Self::Payload { connections, .. } => connections,
+            Self::Run | Self::Polled | Self::Endpoints | Self::Stored { .. } => CONNECTIONS,
+            Self::Stream { .. } => 4,
+            Self::Sha256 => 16,
+            Self::Wait => WAITING,
+            Self::Health => 1,
+        }
+    }
+
+    /// Whether the host's processor time is a cost of the calls: that of spinning handlers is not.
+    pub(crate) fn has_cost(self) -> bool {
+        !matches!(self, Self::Health)
+    }
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(arguments: &'a BenchArguments) -> Self {
+        let BenchArguments { host, handlers, .. } = arguments;
+        Self { host, handlers, environment: &[], arguments }
+    }
+
     /// Prints the measured machine and host.
     pub(crate) fn introduce(&self) -> anyhow::Result<()> {
         let host = self.host(&[])?;
         println!("{}\n{}", host::machine(), host.describe());
-        println!(
-            "payload {PAYLOAD_BYTES} B unless said, {} s each, load generator on the same cores\n",
-            self.arguments.measured.as_secs()
-        );
+        println!("payload {PAYLOAD_BYTES} B unless said, load generator on the same cores");
         Ok(())
     }
 
-    /// Runs one of [`WORKLOADS`].
-    pub(crate) async fn perform(&self, work: &str) -> anyhow::Result<Measured> {
-        let rows = match work {
-            "runsync" => self.runsync().await?,
-            "payloads" => self.payloads().await?,
-            "run" => self.run().await?,
-            "stream" => self.stream().await?,
-            "cpu" => vec![self.cpu().await?],
-            "wait" => vec![self.wait().await?],
-            "endpoints" => vec![self.endpoints().await?],
-            "health" => vec![self.health().await?],
-            _ => return stored_jobs::measure(self).await,
-        };
-        Ok(Measured { rows, waiting: Vec::new() })
+    /// Starts a host for a work.
+    pub(crate) async fn prepare(&self, work: Work) -> anyhow::Result<Prepared> {
+        match work {
+            Work::Echo { .. } => self.echo(PAYLOAD_BYTES),
+            Work::Payload { bytes, .. } => self.echo(bytes),
+            Work::Run => {
+                let host = self.host(&[])?;
+                let submit = host.request("POST", "/v2/echo/run", &echo_body(PAYLOAD_BYTES));
+                Ok(Prepared::new(host, Call::once(submit, "\"IN_QUEUE\"")))
+            }
+            Work::Polled => {
+                let host = self.host(&[])?;
+                let submit = host.request("POST", "/v2/echo/run", &echo_body(PAYLOAD_BYTES)).into();
+                let job = host.job_paths("echo");
+                Ok(Prepared::new(host, Call::Polled { submit, job }))
+            }
+            Work::Stream { is_sse, .. } => self.stream(is_sse),
+            Work::Sha256 => {
+                let host = self.playground(&[], &[])?;
+                let body = r#"{"input":{"op":"sha256","rounds":10000}}"#;
+                let call = runsync(&host, "playground", body);
+                Ok(Prepared::new(host, call))
+            }
+            Work::Wait => self.wait(),
+            Work::Endpoints => self.endpoints().await,
+            Work::Health => self.health().await,
+            Work::Stored { waiting } => stored_jobs::prepare(self, waiting).await,
+        }
     }
 
     /// A host with the echo handler as the endpoint `echo`.
     pub(crate) fn host(&self, options: &[&str]) -> anyhow::Result<Host> {
-        let host = Host::start(self.host, options)?;
+        let host = Host::start(self.host, options, self.environment)?;
         host.deploy(&self.handler("echo"), "echo", &[])?;
         Ok(host)
     }
 
     pub(crate) fn handler(&self, name: &str) -> PathBuf {
-        self.arguments.handlers.join(name).with_extension("wasm")
+        self.handlers.join(name).with_extension("wasm")
     }
 
-    /// Measures a call.
-    pub(crate) async fn row(
-        &self,
-        host: &Host,
-        work: &str,
-        connections: usize,
-        call: &Call,
-    ) -> anyhow::Result<Row> {
-        let figures = Figures::measure(host, call, connections, self.arguments.measured).await?;
-        Ok(Row { work: work.to_owned(), connections, figures })
-    }
-
-    async fn runsync(&self) -> anyhow::Result<Vec<Row>> {
-        let mut rows = Vec::new();
-        for connections in [1, 16, 64, 256] {
-            let host = self.host(&[])?;
-            let call = runsync(&host, "echo", &echo_body(PAYLOAD_BYTES));
-            rows.push(self.row(&host, "`/runsync` echo", connections, &call).await?);
-        }
-        Ok(rows)
-    }
-
-    async fn payloads(&self) -> anyhow::Result<Vec<Row>> {
-        let mut rows = Vec::new();
-        for (label, bytes, connections) in [("64 KiB", 64 << 10, 16), ("10 MiB", 10 << 20, 2)] {
-            let host = self.host(&[])?;
-            let call = runsync(&host, "echo", &echo_body(bytes));
-            let work = format!("`/runsync` echo, {label}");
-            rows.push(self.row(&host, &work, connections, &call).await?);
-        }
-        Ok(rows)
-    }
-
-    async fn run(&self) -> anyhow::Result<Vec<Row>> {
+    fn echo(&self, bytes: usize) -> anyhow::Result<Prepared> {
         let host = self.host(&[])?;
-        let submit = host.request("POST", "/v2/echo/run", &echo_body(PAYLOAD_BYTES));
-        let call = Call::once(submit.clone(), "\"IN_QUEUE\"");
-        let submitted = self.row(&host, "`/run` echo, workers draining", 64, &call).await?;
-        host.wait_until_idle("echo").await?;
-        let call = Call::Polled { submit: submit.into(), job: host.job_paths("echo") };
-        let polled = "`/run`, `/status` each 2 ms until COMPLETED";
-        Ok(vec![submitted, self.row(&host, polled, 64, &call).await?])
+        let call = runsync(&host, "echo", &echo_body(bytes));
+        Ok(Prepared::new(host, call))
     }
 
-    async fn stream(&self) -> anyhow::Result<Vec<Row>> {
-        let mut rows = Vec::new();
+    fn stream(&self, is_sse: bool) -> anyhow::Result<Prepared> {
         let body = format!(r#"{{"input":{{"op":"stream","count":{CHUNKS}}}}}"#);
-        for (label, is_sse) in [("array", false), ("SSE", true)] {
-            let host = self.playground(&[], &[])?;
-            let submit = host.request("POST", "/v2/playground/run", &body).into();
-            let job = host.job_paths("playground");
-            let call = Call::Streamed { submit, job, is_sse, chunks: CHUNKS };
-            let work = format!("`/stream`, {CHUNKS} chunks, {label}");
-            rows.push(self.row(&host, &work, 4, &call).await?);
-        }
-        Ok(rows)
-    }
-
-    async fn cpu(&self) -> anyhow::Result<Row> {
         let host = self.playground(&[], &[])?;
-        let call = runsync(&host, "playground", r#"{"input":{"op":"sha256","rounds":10000}}"#);
-        self.row(&host, "`/runsync`, 10,000 SHA-256 in the handler", 16, &call).await
+        let submit = host.request("POST", "/v2/playground/run", &body).into();
+        let job = host.job_paths("playground");
+        Ok(Prepared::new(host, Call::Streamed { submit, job, is_sse, chunks: CHUNKS }))
     }
 
-    async fn wait(&self) -> anyhow::Result<Row> {
+    fn wait(&self) -> anyhow::Result<Prepared> {
         let most = WAITING.to_string();
         // Room for all jobs; each uses a small part of its memoryMib.
         let mut serve = vec!["--max-running-jobs", &most];
@@ -179,10 +278,10 @@ impl Bench<'_> {
         }
         let host = self.playground(&serve, &["--workers-max", &most])?;
         let call = runsync(&host, "playground", r#"{"input":{"op":"sleep","ms":50}}"#);
-        self.row(&host, "`/runsync`, the handler waits for 50 ms", WAITING, &call).await
+        Ok(Prepared::new(host, call))
     }
 
-    async fn endpoints(&self) -> anyhow::Result<Row> {
+    async fn endpoints(&self) -> anyhow::Result<Prepared> {
         let host = self.host(&[])?;
         let mut requests = Vec::with_capacity(ENDPOINTS);
         for number in 0..ENDPOINTS {
@@ -193,10 +292,10 @@ impl Bench<'_> {
             requests.push(host.request("POST", &path, &echo_body(PAYLOAD_BYTES)));
         }
         let call = Call::Once { requests: requests.into(), expected: "\"COMPLETED\"".into() };
-        self.row(&host, "`/runsync` echo on 1,000 endpoints in turn", 64, &call).await
+        Ok(Prepared::new(host, call))
     }
 
-    async fn health(&self) -> anyhow::Result<Row> {
+    async fn health(&self) -> anyhow::Result<Prepared> {
         let host = self.playground(&[], &[])?;
         let cores = std::thread::available_parallelism()?.get();
         for _ in 0..cores {
@@ -206,12 +305,7 @@ impl Bench<'_> {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let health = host.request("GET", "/v2/playground/health", "");
-        let call = Call::once(health, "\"inProgress\"");
-        let mut row =
-            self.row(&host, "`/health` while a handler spins on each core", 1, &call).await?;
-        // The spinning handlers' processor time is no cost of these calls.
-        row.figures.cost = None;
-        Ok(row)
+        Ok(Prepared::new(host, Call::once(health, "\"inProgress\"")))
     }
 
     fn playground(&self, options: &[&str], deploy: &[&str]) -> anyhow::Result<Host> {
