@@ -10,13 +10,14 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, FailureReason, LogLevel, Usage};
 use gristmill_core::trace::{TraceContext, TraceState};
 use tokio_util::sync::CancellationToken;
 
 use crate::messages::{
     Answer, Answered, Call, ChunkMessage, Chunks, End, Failure, How, LogLine, Prepare, Refusal,
-    RefusalKind, Start, Stop, UsageMessage,
+    RefusalKind, Requested, Start, Stop, UsageMessage,
 };
 
 /// A message that this host cannot use.
@@ -163,6 +164,16 @@ pub(crate) fn log_line(level: LogLevel, line: &str) -> LogLine {
 pub(crate) fn level(message: &LogLine) -> LogLevel {
     let found = LogLevel::ALL.into_iter().find(|level| level.as_str() == message.level);
     found.unwrap_or(LogLevel::Info)
+}
+
+pub(crate) fn requested(end: RequestEnd, took_us: u64) -> Requested {
+    Requested { end: end.as_str().to_owned(), took_us }
+}
+
+/// The end of a request, and its microseconds; an unknown end is a failure.
+pub(crate) fn request_end(Requested { end, took_us }: &Requested) -> (RequestEnd, u64) {
+    let found = RequestEnd::ALL.into_iter().find(|known| known.as_str() == end);
+    (found.unwrap_or(RequestEnd::Failed), *took_us)
 }
 
 pub(crate) fn call(number: u64, call: HandlerCall, waits: bool) -> Call {

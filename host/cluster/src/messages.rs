@@ -161,7 +161,7 @@ pub(crate) enum RefusalKind {
 /// A message of a runner during an attempt.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FromRunner {
-    #[prost(oneof = "Report", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "Report", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub(crate) report: Option<Report>,
 }
 
@@ -181,6 +181,18 @@ pub(crate) enum Report {
     /// The last message of an attempt that has not begun: the runner does not know its deployment.
     #[prost(message, tag = "6")]
     NotBegun(Stop),
+    #[prost(message, tag = "7")]
+    Requested(Requested),
+}
+
+/// A request that the handler made, for metrics.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Requested {
+    /// As metrics name it.
+    #[prost(string, tag = "1")]
+    pub(crate) end: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) took_us: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

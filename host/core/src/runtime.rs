@@ -22,6 +22,7 @@ use crate::job::handler_call::{CallError, HandlerCall};
 use crate::job::payload::Json;
 use crate::job::record::{Chunk, S3Config};
 use crate::limits::UPLOADS_WAITING_MAX;
+use crate::metrics::endpoint::RequestEnd;
 use crate::metrics::instruments::DurationTotals;
 use crate::sharing::disk_space::Shortage;
 use crate::time::Timestamp;
@@ -190,6 +191,10 @@ pub trait AttemptSink: Send + Sync {
     /// Receives one log line: from the handler's `log`, or its standard output or error. The
     /// runtime has limited its length and the attempt's total, and removed control characters.
     fn log(&self, level: LogLevel, line: &str);
+
+    /// Counts a request that the handler made, with the microseconds until the head of its answer or its
+    /// failure.
+    fn requested(&self, _end: RequestEnd, _took_us: u64) {}
 
     /// Submits a job of the handler, and returns its id once it is on stable storage.
     ///

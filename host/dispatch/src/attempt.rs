@@ -16,7 +16,7 @@ use gristmill_core::job::handler_calls::Caller;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
 use gristmill_core::limits::ERROR_BYTES_MAX;
-use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs};
+use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, RequestEnd};
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
     Usage,
@@ -396,6 +396,10 @@ impl AttemptSink for Sink {
             LogLevel::Warn => write!(warn),
             LogLevel::Error => write!(error),
         }
+    }
+
+    fn requested(&self, end: RequestEnd, took_us: u64) {
+        self.incarnation().metrics().request_ended(end, took_us);
     }
 
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {

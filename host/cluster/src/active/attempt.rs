@@ -109,6 +109,11 @@ pub(crate) async fn perform(
                 sink.log(convert::level(&line), &line.line);
                 Ok(())
             }
+            Report::Requested(request) => {
+                let (end, took_us) = convert::request_end(&request);
+                sink.requested(end, took_us);
+                Ok(())
+            }
             Report::Call(call) => {
                 calls.push(Box::pin(answer_call(sink.clone(), call)));
                 Ok(())

@@ -10,6 +10,7 @@ use gristmill_core::id::JobId;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -116,6 +117,10 @@ impl AttemptSink for ReportSink {
 
     fn log(&self, level: LogLevel, line: &str) {
         self.send(Report::Log(convert::log_line(level, line)));
+    }
+
+    fn requested(&self, end: RequestEnd, took_us: u64) {
+        self.send(Report::Requested(convert::requested(end, took_us)));
     }
 
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {

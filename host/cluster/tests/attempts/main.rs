@@ -23,6 +23,7 @@ use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Part, S3Config};
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptEnd, FailureReason, Runtime};
 use gristmill_core::store::StoreError;
 use gristmill_core::trace::TraceContext;
@@ -136,6 +137,7 @@ async fn chunks_progress_and_lines_arrive_in_order() {
     let lines: Vec<_> = (0..300).map(|n| format!("warn line {n}")).collect();
     assert_eq!(*sink.lines.lock(), lines);
     assert_eq!(sink.progress.lock().last().unwrap(), "299", "the last value is not lost");
+    assert_eq!(*sink.requests.lock(), RequestEnd::ALL.map(|end| (end, 2)), "metrics count them");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::job::handler_call::HandlerCall;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, LogLevel,
     Reservation, Runtime, RuntimeLoad, Usage,
@@ -132,6 +133,9 @@ impl Runtime for Scripted {
                     }
                     sink.progress(Json::from_value(&n));
                     sink.log(LogLevel::Warn, &format!("line {n}"));
+                    for end in RequestEnd::ALL.into_iter().filter(|_| n == 2) {
+                        sink.requested(end, n);
+                    }
                 }
                 end
             }

@@ -9,6 +9,7 @@ use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed};
 use parking_lot::Mutex;
 
@@ -20,6 +21,7 @@ pub(crate) struct Sink {
     pub(crate) chunks: Mutex<Vec<Chunk>>,
     pub(crate) progress: Mutex<Vec<String>>,
     pub(crate) lines: Mutex<Vec<String>>,
+    pub(crate) requests: Mutex<Vec<(RequestEnd, u64)>>,
     pub(crate) calls: Mutex<Vec<HandlerCall>>,
     /// Whether it takes no chunks.
     pub(crate) is_full: AtomicBool,
@@ -41,6 +43,10 @@ impl AttemptSink for Sink {
 
     fn log(&self, level: LogLevel, line: &str) {
         self.lines.lock().push(format!("{} {line}", level.as_str()));
+    }
+
+    fn requested(&self, end: RequestEnd, took_us: u64) {
+        self.requests.lock().push((end, took_us));
     }
 
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {

@@ -73,7 +73,7 @@ impl State {
         http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
         Self {
             limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
-            egress: JobEgress::new(egress, &attempt),
+            egress: JobEgress::new(egress, &attempt, sink.clone()),
             files,
             wasi: wasi(&attempt, &log),
             attempt,
@@ -97,7 +97,7 @@ impl State {
         watch: Arc<Watch>,
     ) {
         self.limiter.begin();
-        self.egress.begin(&attempt);
+        self.egress.begin(&attempt, sink.clone());
         if let Some(files) = &self.files {
             files.begin();
         }
@@ -110,8 +110,8 @@ impl State {
 
     /// Drops the state of the ended attempt, while the instance is idle.
     pub(crate) fn end(&mut self) {
-        self.egress.end();
         let no_sink: Arc<dyn AttemptSink> = Arc::new(NoSink);
+        self.egress.end(no_sink.clone());
         self.log.begin(no_sink.clone());
         self.sink = no_sink;
         self.attempt.input = Json::null();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use gristmill_core::deploy::egress::Permission;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_core::runtime::Attempt;
+use gristmill_core::runtime::{Attempt, AttemptSink};
 use gristmill_core::trace::{SpanKind, TraceContext};
 use gristmill_egress::{
     AddressRefused, AddressScope, Destination, LookupError, innermost_cause, refused_address,
@@ -100,9 +100,11 @@ pub(crate) struct Slot {
 }
 
 /// The permitted requests of one job, and their deadline.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct JobEgress {
     egress: Arc<Egress>,
+    /// Counts the requests.
+    sink: Arc<dyn AttemptSink>,
     deployment: Arc<Deployment>,
     deadline: Instant,
     trace: Option<TraceContext>,
@@ -111,9 +113,10 @@ pub(crate) struct JobEgress {
 }
 
 impl JobEgress {
-    pub(crate) fn new(egress: Arc<Egress>, attempt: &Attempt) -> Self {
+    pub(crate) fn new(egress: Arc<Egress>, attempt: &Attempt, sink: Arc<dyn AttemptSink>) -> Self {
         Self {
             egress,
+            sink,
             deployment: attempt.deployment.clone(),
             deadline: attempt.deadline,
             trace: attempt.trace.clone(),
@@ -123,16 +126,17 @@ impl JobEgress {
     }
 
     /// Begins the next attempt of the same instance.
-    pub(crate) fn begin(&mut self, attempt: &Attempt) {
-        self.end();
+    pub(crate) fn begin(&mut self, attempt: &Attempt, sink: Arc<dyn AttemptSink>) {
+        self.end(sink);
         self.calls = Arc::default();
         self.deadline = attempt.deadline;
         self.trace = attempt.trace.clone();
     }
 
-    /// Ends the requests that the job has left open, and returns their slots.
-    pub(crate) fn end(&self) {
+    /// Ends the requests that the job has left open, and returns their slots; `sink` is the next one.
+    pub(crate) fn end(&mut self, sink: Arc<dyn AttemptSink>) {
         self.calls.end();
+        self.sink = sink;
     }
 
     /// The bytes of bodies that the attempt has sent, and those that it has received.
@@ -170,7 +174,7 @@ impl JobEgress {
         let answer = self.send_once(request).await;
         let end = answer.as_ref().map_or_else(EgressError::as_end, |_| RequestEnd::Answered);
         let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.deployment.incarnation.metrics().request_ended(end, took_us);
+        self.sink.requested(end, took_us);
         answer
     }
 
