@@ -224,6 +224,11 @@ impl TestHost {
         }
     }
 
+    /// The value of `ready` in its next ready line, which a host prints that has taken over.
+    pub fn next_ready(&self) -> Value {
+        self.process().next_ready()
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.process().pid()

@@ -49,6 +49,8 @@ pub(crate) struct HostProcess {
     child: Child,
     /// The value of `ready` in the binary's ready line.
     pub(crate) ready: Value,
+    /// The values of its further ready lines.
+    further_ready: Mutex<mpsc::Receiver<Value>>,
     /// Moves the clock of a host that was started with `--manual-clock`.
     clock: Mutex<ClockPipes>,
     /// A message to the guard process ends it; if the pipe closes without a message, it kills the
@@ -110,7 +112,13 @@ impl HostProcess {
             return Err(child.wait().unwrap());
         };
         let clock = Mutex::new(ClockPipes { moves, times });
-        Ok(Self { child, ready, clock, guard })
+        Ok(Self { child, ready, further_ready: Mutex::new(receive), clock, guard })
+    }
+
+    /// Waits for the next ready line: a host that stood by prints one when it has taken over.
+    pub(crate) fn next_ready(&self) -> Value {
+        let further = self.further_ready.lock().unwrap();
+        further.recv_timeout(READY_WAIT).expect("the host prints a further ready line")
     }
 
     /// Moves the host's clock, and returns its new time, in milliseconds since the epoch.

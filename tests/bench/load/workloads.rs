@@ -98,7 +98,6 @@ pub(crate) struct Bench<'a> {
     pub(crate) handlers: &'a Path,
     /// Variables of the host's environment, beside those of this process.
     pub(crate) environment: &'a [(String, String)],
-    pub(crate) arguments: &'a BenchArguments,
 }
 
 /// A host that is ready for a work.
@@ -202,7 +201,7 @@ impl Work {
 impl<'a> Bench<'a> {
     pub(crate) fn new(arguments: &'a BenchArguments) -> Self {
         let BenchArguments { host, handlers, .. } = arguments;
-        Self { host, handlers, environment: &[], arguments }
+        Self { host, handlers, environment: &[] }
     }
 
     /// Prints the measured machine and host.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gristmill_tests::http2::{Event, Http2};
 use gristmill_tests::{PATIENCE, eventually, guests};
@@ -125,10 +125,16 @@ async fn a_drained_host_hands_everything_over() {
         }
         jobs
     };
+    let asked = Instant::now();
     signal(&one, Signal::TERM);
     let status = tokio::task::block_in_place(|| one.wait(PATIENCE));
     assert_eq!(status.code(), Some(0), "{}", one.log());
     until_active(&two).await;
+    let ready = tokio::task::block_in_place(|| two.next_ready());
+    assert_eq!(ready["role"], "active", "{ready}");
+    // The time in which it stood by, more than a second, does not count.
+    let started_in = Duration::from_millis(ready["startedInMs"].as_u64().unwrap());
+    assert!(started_in <= asked.elapsed(), "{ready}");
     let client = two.client();
     // The component came from the database, and the environment is decrypted.
     let document = client.finish("play", json!({ "op": "env", "name": "STONE" })).await;
