@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults overload hostile fuzz clients clients-cluster clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -61,6 +61,10 @@ crash: guests ## kill -9 a host under load N times, and check that nothing ackno
 cluster-faults: N ?= 100
 cluster-faults: guests ## three hosts on PostgreSQL under load, and N faults one after the other; some seconds for each, SEED repeats the choices of a run
 	GRISTMILL_TORTURE_FAULTS=$(N) GRISTMILL_TORTURE_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test cluster -- --nocapture torture
+
+rolling-upgrade: guests ## hosts of another version, EARLIER=PATH of its `gristmill`, are replaced by this one and back while jobs run
+	@test -x "$(EARLIER)" || { echo "make rolling-upgrade EARLIER=PATH: the program of the other version" >&2; exit 2; }
+	GRISTMILL_EARLIER=$(abspath $(EARLIER)) $(CARGO) test $(LOCKED) -p gristmill-tests --test cluster -- --nocapture hosts_are_replaced
 
 overload: SECONDS ?= 300
 overload: guests ## far more load than the host can handle, for SECONDS=300 at full size; some fifteen minutes

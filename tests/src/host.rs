@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use crate::process::{HostProcess, spawn};
+use crate::process::{HostProcess, Start, binary, spawn};
 use crate::wait::PATIENCE;
 use crate::{Answer, Client};
 
@@ -43,6 +43,7 @@ enum Process {
 #[derive(Debug)]
 pub struct TestHost {
     process: Process,
+    program: PathBuf,
     folder: TempDir,
     arguments: Vec<String>,
     admin_key: String,
@@ -64,14 +65,27 @@ impl TestHost {
 
     /// Starts one beside others that share its database, whose admin key this is.
     pub fn join<S: AsRef<str>>(arguments: &[S], admin_key: &str) -> Self {
-        Self::launch(arguments, |_| ()).with_admin_key(admin_key)
+        Self::join_as(&binary(), arguments, admin_key)
+    }
+
+    /// Like [`join`](Self::join), with another program.
+    pub fn join_as<S: AsRef<str>>(program: &Path, arguments: &[S], admin_key: &str) -> Self {
+        Self::launch(program, arguments, |_| ()).with_admin_key(admin_key)
+    }
+
+    /// Like [`start_with`](Self::start_with), with another program.
+    pub fn start_as<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Self {
+        Self::launch(program, arguments, |_| ()).with_own_admin_key()
     }
 
     /// Starts one with further arguments of `serve`, on a data directory that `prepare` may fill.
     pub fn start_prepared<S: AsRef<str>>(arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
-        let host = Self::launch(arguments, prepare);
-        let admin_key = fs::read_to_string(host.data_dir().join("admin.key")).unwrap();
-        host.with_admin_key(admin_key.trim())
+        Self::launch(&binary(), arguments, prepare).with_own_admin_key()
+    }
+
+    fn with_own_admin_key(self) -> Self {
+        let admin_key = fs::read_to_string(self.data_dir().join("admin.key")).unwrap();
+        self.with_admin_key(admin_key.trim())
     }
 
     fn with_admin_key(mut self, key: &str) -> Self {
@@ -79,14 +93,22 @@ impl TestHost {
         self
     }
 
-    fn launch<S: AsRef<str>>(arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
+    fn launch<S: AsRef<str>>(program: &Path, arguments: &[S], prepare: impl FnOnce(&Path)) -> Self {
+        let program = program.to_owned();
         let folder = tempfile::Builder::new().prefix("gristmill-test-").tempdir().unwrap();
         let (data, log) = (folder.path().join("data"), folder.path().join("log"));
         prepare(&data);
         let arguments: Vec<_> = arguments.iter().map(|text| text.as_ref().to_owned()).collect();
-        let process = Process::Started(HostProcess::start(&[], &data, &log, &arguments));
+        let start = Start {
+            program: &program,
+            environment: &[],
+            data_dir: &data,
+            log: &log,
+            arguments: &arguments,
+        };
+        let process = Process::Started(HostProcess::start(start));
         let (admin_key, uploaded) = (String::new(), Mutex::default());
-        Self { process, folder, arguments, admin_key, authority: None, uploaded }
+        Self { process, program, folder, arguments, admin_key, authority: None, uploaded }
     }
 
     /// The host that `GRISTMILL_TEST_URL` names, if it is set. Another program has started it; its connections of TCP
@@ -97,6 +119,7 @@ impl TestHost {
         let process = json!({ "url": url, "addr": named("GRISTMILL_TEST_ADDRESS") });
         Some(Self {
             process: Process::Elsewhere(process),
+            program: binary(),
             folder: tempfile::tempdir().unwrap(),
             arguments: Vec::new(),
             admin_key: named("GRISTMILL_TEST_KEY"),
@@ -166,8 +189,7 @@ impl TestHost {
     /// Like [`start_again`](Self::start_again), with further variables of its environment.
     pub fn start_again_in(&mut self, environment: &[(&str, &OsStr)]) {
         self.process_mut().kill9();
-        let (data, log) = (self.data_dir(), self.log_path());
-        *self.process_mut() = HostProcess::start(environment, &data, &log, &self.arguments);
+        *self.process_mut() = self.with_start(environment, HostProcess::start);
     }
 
     /// Like [`start_again_in`](Self::start_again_in), for a host that may be unable to start.
@@ -176,10 +198,30 @@ impl TestHost {
     /// The exit status of a host that has not become ready.
     pub fn try_start_again_in(&mut self, environment: &[(&str, &OsStr)]) -> Result<(), ExitStatus> {
         self.process_mut().kill9();
-        let (data, log) = (self.data_dir(), self.log_path());
-        let started = HostProcess::try_start(environment, &data, &log, &self.arguments)?;
-        *self.process_mut() = started;
+        *self.process_mut() = self.with_start(environment, HostProcess::try_start)?;
         Ok(())
+    }
+
+    /// Calls `start` with the command line of this host.
+    fn with_start<R>(
+        &self,
+        environment: &[(&str, &OsStr)],
+        start: impl FnOnce(Start<'_>) -> R,
+    ) -> R {
+        let (data_dir, log) = (self.data_dir(), self.log_path());
+        start(Start {
+            program: &self.program,
+            environment,
+            data_dir: &data_dir,
+            log: &log,
+            arguments: &self.arguments,
+        })
+    }
+
+    /// Like [`start_again`](Self::start_again), with another program.
+    pub fn start_again_as(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+        self.start_again();
     }
 
     /// Whether its process has ended.
@@ -200,8 +242,7 @@ impl TestHost {
     /// # Errors
     /// When the other one could not start: the reason is in the log.
     pub fn replace(&mut self) -> Result<ExitStatus, ExitStatus> {
-        let data = self.data_dir();
-        let next = HostProcess::try_start(&[], &data, &self.log_path(), &self.arguments)?;
+        let next = self.with_start(&[], HostProcess::try_start)?;
         let mut last = std::mem::replace(self.process_mut(), next);
         Ok(last.wait(PATIENCE))
     }
@@ -209,7 +250,7 @@ impl TestHost {
     /// Kills it, starts it on the same data, and kills it after this time, ready or not.
     pub fn start_and_kill(&mut self, later: Duration) {
         self.process_mut().kill9();
-        let mut child = spawn(&[], &self.data_dir(), &self.log_path(), &self.arguments);
+        let mut child = self.with_start(&[], spawn);
         // The subject: the time of the kill.
         thread::sleep(later);
         child.kill().unwrap();

@@ -31,9 +31,13 @@ pub fn binary() -> PathBuf {
 /// A command of the binary, without settings inherited from this process, and with the tests' own
 /// cache.
 pub fn command() -> Command {
+    command_of(&binary())
+}
+
+fn command_of(program: &Path) -> Command {
     let binary = binary();
     let target = binary.ancestors().nth(2).unwrap();
-    let mut command = Command::new(&binary);
+    let mut command = Command::new(program);
     command.env("XDG_CACHE_HOME", target.join("tmp/cache"));
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("GRISTMILL_")) {
@@ -41,6 +45,18 @@ pub fn command() -> Command {
         }
     }
     command
+}
+
+/// How a host is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start<'a> {
+    pub(crate) program: &'a Path,
+    /// Further variables of its environment.
+    pub(crate) environment: &'a [(&'a str, &'a OsStr)],
+    pub(crate) data_dir: &'a Path,
+    /// The file to which its standard error is appended.
+    pub(crate) log: &'a Path,
+    pub(crate) arguments: &'a [String],
 }
 
 /// The running binary. Dropping it kills it.
@@ -66,30 +82,19 @@ struct ClockPipes {
 }
 
 impl HostProcess {
-    /// Starts the binary on `data_dir`, with further variables of its environment; its standard
-    /// error is appended to `log`.
-    pub(crate) fn start(
-        environment: &[(&str, &OsStr)],
-        data_dir: &Path,
-        log: &Path,
-        arguments: &[String],
-    ) -> Self {
-        Self::try_start(environment, data_dir, log, arguments).unwrap_or_else(|status| {
-            let log = std::fs::read_to_string(log).unwrap_or_default();
+    /// Starts the binary.
+    pub(crate) fn start(start: Start<'_>) -> Self {
+        Self::try_start(start).unwrap_or_else(|status| {
+            let log = std::fs::read_to_string(start.log).unwrap_or_default();
             panic!("the host printed no ready line and ended with {status}; it said:\n{log}")
         })
     }
 
     /// The same; a host that does not get ready is ended, and its exit status returned.
-    pub(crate) fn try_start(
-        environment: &[(&str, &OsStr)],
-        data_dir: &Path,
-        log: &Path,
-        arguments: &[String],
-    ) -> Result<Self, ExitStatus> {
-        let mut child = spawn(environment, data_dir, log, arguments);
+    pub(crate) fn try_start(start: Start<'_>) -> Result<Self, ExitStatus> {
+        let mut child = spawn(start);
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut guard = guard(child.id(), data_dir.parent().unwrap());
+        let mut guard = guard(child.id(), start.data_dir.parent().unwrap());
         let moves = child.stdin.take().unwrap();
         let (send, receive) = mpsc::channel();
         let (send_time, times) = mpsc::channel();
@@ -164,14 +169,10 @@ impl HostProcess {
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/host.toml");
 
 /// Starts the binary without waiting.
-pub(crate) fn spawn(
-    environment: &[(&str, &OsStr)],
-    data_dir: &Path,
-    log: &Path,
-    arguments: &[String],
-) -> Child {
+pub(crate) fn spawn(start: Start<'_>) -> Child {
+    let Start { program, environment, data_dir, log, arguments } = start;
     let log_file = File::options().create(true).append(true).open(log).unwrap();
-    command()
+    command_of(program)
         .args(["serve", "--listen", "127.0.0.1:0", "--json", "--data-dir"])
         .arg(data_dir)
         .args(arguments)

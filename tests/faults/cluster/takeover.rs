@@ -1,62 +1,15 @@
 //! The end of the active host: another one becomes active, and nothing acknowledged is lost.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, PATIENCE, Receiver, TestHost, eventually, guests};
+use gristmill_tests::{PATIENCE, Receiver, TestHost, guests};
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::hosts::{check, finished, first, further, signal, sleep, submit, until_active};
+use crate::hosts::{finished, first, further, signal, sleep, until_active};
+use crate::load::Load;
 use crate::postgres::Database;
-
-/// Numbers of accepted jobs with their ids.
-type Ledger = Arc<Mutex<BTreeMap<u64, String>>>;
-
-/// Submits numbered jobs through all of the present hosts until `is_over`.
-fn load(
-    hosts: &Arc<Mutex<Vec<Client>>>,
-    webhook: &str,
-    ledger: &Ledger,
-    is_over: &Arc<AtomicBool>,
-) -> Vec<tokio::task::JoinHandle<()>> {
-    let numbers = Arc::<AtomicU64>::default();
-    let submitter = |_| {
-        let (hosts, ledger, is_over) = (hosts.clone(), ledger.clone(), is_over.clone());
-        let (numbers, webhook) = (numbers.clone(), webhook.to_owned());
-        tokio::spawn(async move {
-            while !is_over.load(Ordering::Relaxed) {
-                let number = numbers.fetch_add(1, Ordering::Relaxed);
-                let ms = if number % 20 == 0 { 700 } else { 5 };
-                let mut body = json!({ "input": sleep(ms, number) });
-                if number % 4 == 0 {
-                    body["webhook"] = webhook.clone().into();
-                }
-                let mut clients = hosts.lock().unwrap().clone();
-                if number % 2 == 0 {
-                    clients.reverse();
-                }
-                let job = submit(&clients, "play", &format!("n-{number}"), &body).await;
-                ledger.lock().unwrap().insert(number, job);
-                // Below the rate limit of a key.
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        })
-    };
-    (0..6).map(submitter).collect()
-}
-
-/// Waits until so many further jobs are in the ledger.
-async fn progress(ledger: &Ledger, more: usize) {
-    let before = ledger.lock().unwrap().len();
-    eventually("further jobs", async || {
-        (ledger.lock().unwrap().len() >= before + more).then_some(())
-    })
-    .await;
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
@@ -75,44 +28,25 @@ async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
     let key = active.admin_key().to_owned();
     let mut other = start(Some(&key));
     active.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
-    let hosts = Arc::new(Mutex::new(vec![active.client(), other.client()]));
-    let (ledger, is_over) = (Ledger::default(), Arc::<AtomicBool>::default());
-    let submitters = load(&hosts, &receiver.url("/hook"), &ledger, &is_over);
+    let clients = vec![active.client(), other.client()];
+    let load = Load::start(clients, &receiver.url("/hook"));
     for kill in 1..=KILLS {
-        progress(&ledger, 100).await;
+        load.progress(100).await;
         active.kill9();
         let begun = Instant::now();
         until_active(&other).await;
         println!("kill {kill}: the other host was ready after {:?}", begun.elapsed());
-        progress(&ledger, 20).await;
+        load.progress(20).await;
         // A job that loses its host three times is FAILED, so the jobs that this kill has interrupted end first.
-        let interrupted = ledger.lock().unwrap().clone();
-        for job in interrupted.values() {
+        for job in load.acknowledged().values() {
             finished(&[other.client()], "play", job).await;
         }
         active = other;
         other = start(Some(&key));
-        *hosts.lock().unwrap() = vec![active.client(), other.client()];
+        load.use_hosts(vec![active.client(), other.client()]);
     }
-    is_over.store(true, Ordering::Relaxed);
-    for submitter in submitters {
-        submitter.await.unwrap();
-    }
-    let ledger = ledger.lock().unwrap().clone();
-    let clients = hosts.lock().unwrap().clone();
-    check(&clients, &ledger).await;
-    // One job for each number, although submissions were repeated.
-    let jobs = clients[0].health("play").await["jobs"].clone();
-    assert_eq!(jobs["completed"], json!(ledger.len()), "{jobs}");
-    assert_eq!((&jobs["failed"], &jobs["inQueue"]), (&json!(0), &json!(0)), "{jobs}");
-    for (number, job) in ledger.iter().filter(|(number, _)| *number % 4 == 0) {
-        eventually(&format!("the webhook of {number}"), async || {
-            let calls = receiver.calls();
-            calls.iter().any(|call| call.json()["id"] == json!(job)).then_some(())
-        })
-        .await;
-    }
-    println!("{} jobs were seen through {KILLS} kills", ledger.len());
+    let jobs = load.end(&receiver).await;
+    println!("{jobs} jobs were seen through {KILLS} kills");
 }
 
 /// The active host is paused for long enough that it is replaced. When it continues, it must not answer from its

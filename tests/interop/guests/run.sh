@@ -85,26 +85,39 @@ compile() {
   logged "$name" "$@"
   echo "built $name in $(($(date +%s) - began)) s, $(($(wc -c <"$built/$name.wasm") / 1000)) kB"
 }
+running=
+# also COMMAND...: runs the command beside one other: each of these builds uses a single core.
+also() {
+  "$@" &
+  # shellcheck disable=SC2086 # process ids
+  set -- $running $!
+  if [ $# -eq 2 ]; then
+    wait "$1"
+    shift
+  fi
+  running=$1
+}
 for name in token-stream sql llm-proxy; do
-  component "python-$name" python "$root/handlers/python/$name" "$python" -m gristmill.build
+  also component "python-$name" python "$root/handlers/python/$name" "$python" -m gristmill.build
 done
-component python-features python "$here/python/features" "$python" -m gristmill.build
-component python-libraries python "$here/python/libraries" "$python" -m gristmill.build
+also component python-features python "$here/python/features" "$python" -m gristmill.build
+also component python-libraries python "$here/python/libraries" "$python" -m gristmill.build
 # Public handlers for the hosted services' worker, with another import.
 [ -d "$built/runpod" ] || logged runpod-workers "$python" "$here/runpod_workers.py" "$built/runpod"
 for name in simple concurrent starter; do
-  component "runpod-$name" python "$built/runpod/$name" "$python" -m gristmill.build
+  also component "runpod-$name" python "$built/runpod/$name" "$python" -m gristmill.build
 done
 build() { node "$sdk/javascript/build.js" build "$@"; }
 for name in token-stream markdown llm-proxy; do
-  component "javascript-$name" javascript "$root/handlers/javascript/$name" build
+  also component "javascript-$name" javascript "$root/handlers/javascript/$name" build
 done
-component javascript-platform javascript "$here/javascript/platform" build
-component javascript-openai javascript "$here/javascript/openai" build
-component quickjs-features javascript "$here/javascript/features" build
+also component javascript-platform javascript "$here/javascript/platform" build
+also component javascript-openai javascript "$here/javascript/openai" build
+also component quickjs-features javascript "$here/javascript/features" build
 # Built by `gristmill build`; the project file names the component's path.
 build_project() { "$gristmill" build "$1" --engine starlingmonkey; }
-component starlingmonkey-features javascript "$here/javascript/features" build_project
+also component starlingmonkey-features javascript "$here/javascript/features" build_project
+wait "$running"
 
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 start_host "$temp/data" 127.0.0.1:0
