@@ -96,7 +96,7 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const window = WINDOWS.some(([w]) => w === query.get('window')) ? /** @type {string} */ (query.get('window')) : '15m';
   const reload = async () => { await Promise.all([endpoint.reload(), releases.reload()]); };
   // Another client has changed the endpoint. The form of the settings keeps what was typed.
-  useEffect(() => { if (c?.version > e?.version && tab !== 'settings') reload(); }, [c?.version, tab === 'settings']);
+  useEffect(() => { if (c?.version > e?.version && tab !== 'settings') reload(); }, [c?.version, e?.version, tab === 'settings']);
   const tabs = [['overview', 'Charts'], ['jobs', 'Jobs'], ['failed', 'Failed'], ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', 'Settings'], ['usage', 'Usage']] : [])];
   const failed = useRef({ endpoint: [id], status: ['FAILED', 'TIMED_OUT'] }).current;
   const remove = async () => {
