@@ -40,7 +40,9 @@ schemathesis.openapi.media_type("application/octet-stream", st.binary(max_size=5
 
 # Paths on volumes: none is both a file and a directory.
 FILES = ["a.txt", "models/b c.bin", "models/deep/ä"]
-DIRECTORY = "models/deep"
+DIRECTORY = "made/empty"
+# For calls that may create either one.
+EITHER = "made/either"
 
 dice = random.Random(int(os.environ["GRISTMILL_SEED"]))
 numbers = itertools.count()
@@ -113,7 +115,7 @@ def name_what_exists(case, path):
             path["job"] = dice.choice(known)
         return
     if case.path.endswith("/files/{path}"):
-        path["path"] = DIRECTORY if "directory" in (case.query or {}) else dice.choice(FILES)
+        path["path"] = path_on_volume((case.query or {}).get("directory", False))
     if case.path.endswith("/files") and case.query and case.query.get("path"):
         case.query["path"] = "models"
     if path.get("id") == "":
@@ -126,6 +128,17 @@ def name_what_exists(case, path):
         path[name] = dice.choice(known)
     if case.method in ("DELETE", "PATCH") and path.get(name) in PROTECTED:
         path[name] = dice.choice(known)
+
+
+def path_on_volume(is_directory):
+    """A path for a call with this value of `directory`, which is malformed in some calls."""
+    match str(is_directory).lower():
+        case "false":
+            return dice.choice(FILES)
+        case "true" | "":
+            return DIRECTORY
+        case _:
+            return EITHER
 
 
 # What the jobs of a stateful run do: some have something to stream, some can be retried.
