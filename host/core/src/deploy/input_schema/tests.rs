@@ -202,6 +202,12 @@ fn hostile_schemas_and_inputs_end_within_their_steps() {
         })
         .collect();
     assert_eq!(check(&slow, &json!({"a": text})), Err(NotChecked::Exhausted));
+    // The checks before it change nothing.
+    for _ in 0..2 {
+        let short = check(&slow, &json!({"a": "abac"}));
+        assert!(matches!(short, Err(NotChecked::Invalid(_))), "{short:?}");
+        assert_eq!(check(&slow, &json!({"a": text})), Err(NotChecked::Exhausted));
+    }
     // Megabytes of small values.
     let any = schema(&json!({}));
     let many = Json::from_value(&vec![0; 600_000]);
