@@ -193,8 +193,9 @@ pub trait AttemptSink: Send + Sync {
     fn log(&self, level: LogLevel, line: &str);
 
     /// Counts a request that the handler made, with the microseconds until the head of its answer or its
-    /// failure.
-    fn requested(&self, _end: RequestEnd, _took_us: u64) {}
+    /// failure. Waits while earlier ones cannot be passed on: a request that is refused costs a handler
+    /// nothing, so that it could make millions of them meanwhile.
+    async fn requested(&self, _end: RequestEnd, _took_us: u64) {}
 
     /// Submits a job of the handler, and returns its id once it is on stable storage.
     ///

@@ -398,7 +398,7 @@ impl AttemptSink for Sink {
         }
     }
 
-    fn requested(&self, end: RequestEnd, took_us: u64) {
+    async fn requested(&self, end: RequestEnd, took_us: u64) {
         self.incarnation().metrics().request_ended(end, took_us);
     }
 

@@ -111,7 +111,7 @@ pub(crate) async fn perform(
             }
             Report::Requested(request) => {
                 let (end, took_us) = convert::request_end(&request);
-                sink.requested(end, took_us);
+                sink.requested(end, took_us).await;
                 Ok(())
             }
             Report::Call(call) => {

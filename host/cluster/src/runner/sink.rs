@@ -1,7 +1,7 @@
 //! The output of an attempt on its way to the active host.
 //!
-//! **Bounds.** An emit waits while a MiB of earlier chunks waits for the connection. A progress value replaces the one
-//! that was not sent yet. The runtime limits the log lines of an attempt.
+//! **Bounds.** An emit, and the end of a request, waits while a MiB of these waits for the connection. A progress
+//! value replaces the one that was not sent yet. The runtime limits the log lines of an attempt.
 
 use std::collections::HashMap;
 
@@ -80,6 +80,12 @@ impl ReportSink {
         }
     }
 
+    /// Sends a report when the earlier ones that wait for the connection leave room for it.
+    async fn send_in_window(&self, report: Report) -> Result<(), SinkClosed> {
+        let reports = self.reports.lock().clone().ok_or(SinkClosed)?;
+        reports.send_in_window(&FromRunner { report: Some(report) }).await.map_err(|_| SinkClosed)
+    }
+
     async fn ask(&self, call: HandlerCall, waits: bool) -> Result<Answered, CallError> {
         let (answer, answered) = oneshot::channel();
         let number = {
@@ -105,9 +111,7 @@ fn unexpected() -> CallError {
 #[async_trait]
 impl AttemptSink for ReportSink {
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
-        let reports = self.reports.lock().clone().ok_or(SinkClosed)?;
-        let report = Some(Report::Chunks(convert::chunks(chunks)));
-        reports.send_in_window(&FromRunner { report }).await.map_err(|_| SinkClosed)
+        self.send_in_window(Report::Chunks(convert::chunks(chunks))).await
     }
 
     fn progress(&self, value: Json) {
@@ -119,8 +123,10 @@ impl AttemptSink for ReportSink {
         self.send(Report::Log(convert::log_line(level, line)));
     }
 
-    fn requested(&self, end: RequestEnd, took_us: u64) {
-        self.send(Report::Requested(convert::requested(end, took_us)));
+    async fn requested(&self, end: RequestEnd, took_us: u64) {
+        let report = Report::Requested(convert::requested(end, took_us));
+        // It is not counted after the end of the attempt.
+        let _ = self.send_in_window(report).await;
     }
 
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {

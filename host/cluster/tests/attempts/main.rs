@@ -164,6 +164,32 @@ async fn a_handler_waits_while_its_chunks_are_not_taken_and_other_attempts_conti
     eventually(|| runner.runtime.running() == 0).await;
 }
 
+/// A refused request costs a handler nothing, so that it can make any number of them.
+#[tokio::test]
+async fn a_handler_waits_while_its_requests_are_not_counted() {
+    const REQUESTS: usize = 1_000_000;
+    let active = Arc::new(Active::new().await);
+    let runner = active.connect("runner", 1).await;
+    let _taken = active.occupy();
+    let sink = Arc::new(Sink::default());
+    sink.is_full.store(true, Ordering::SeqCst);
+    let attempt = active.attempt(&json!({ "do": "request", "count": REQUESTS }));
+    let stop = attempt.stop.clone();
+    let (other, theirs) = (active.clone(), sink.clone());
+    let task = tokio::spawn(async move { other.perform(attempt, theirs).await });
+    let made = || runner.runtime.requests.load(Ordering::SeqCst);
+    eventually(|| made() > 1_000).await;
+    // The subject: no further request after a pause.
+    let mut before = 0;
+    while std::mem::replace(&mut before, made()) != made() {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    assert!(made() < REQUESTS / 2, "20 MB are not in memory: {}", made());
+    stop.cancel();
+    let report = task.await.unwrap();
+    assert!(matches!(report.end, AttemptEnd::Stopped), "{report:?}");
+}
+
 #[tokio::test]
 async fn calls_of_a_handler_are_answered_by_the_active_host() {
     let active = Active::new().await;

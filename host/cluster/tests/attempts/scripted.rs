@@ -26,6 +26,8 @@ pub(crate) struct Scripted {
     pub(crate) sandboxes: Arc<Semaphore>,
     pub(crate) running: AtomicUsize,
     pub(crate) dropped: AtomicUsize,
+    /// Requests that handlers have made.
+    pub(crate) requests: AtomicUsize,
     pub(crate) retired: Mutex<Vec<EndpointId>>,
     pub(crate) cannot_run: AtomicBool,
 }
@@ -49,6 +51,7 @@ impl Scripted {
             sandboxes: Arc::new(Semaphore::new(sandboxes)),
             running: AtomicUsize::new(0),
             dropped: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
             retired: Mutex::default(),
             cannot_run: AtomicBool::new(false),
         })
@@ -134,10 +137,19 @@ impl Runtime for Scripted {
                     sink.progress(Json::from_value(&n));
                     sink.log(LogLevel::Warn, &format!("line {n}"));
                     for end in RequestEnd::ALL.into_iter().filter(|_| n == 2) {
-                        sink.requested(end, n);
+                        sink.requested(end, n).await;
                     }
                 }
                 end
+            }
+            "request" => {
+                let chunk = Chunk { output: text("first"), metrics: None, part: None };
+                let _ = sink.emit(vec![chunk]).await;
+                for n in 0..script["count"].as_u64().unwrap() {
+                    sink.requested(RequestEnd::Denied, n).await;
+                    self.requests.fetch_add(1, Ordering::SeqCst);
+                }
+                AttemptEnd::Returned(Json::null())
             }
             "call" => {
                 let call = |endpoint: &str| HandlerCall {

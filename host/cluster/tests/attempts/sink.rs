@@ -45,7 +45,7 @@ impl AttemptSink for Sink {
         self.lines.lock().push(format!("{} {line}", level.as_str()));
     }
 
-    fn requested(&self, end: RequestEnd, took_us: u64) {
+    async fn requested(&self, end: RequestEnd, took_us: u64) {
         self.requests.lock().push((end, took_us));
     }
 

@@ -174,7 +174,7 @@ impl JobEgress {
         let answer = self.send_once(request).await;
         let end = answer.as_ref().map_or_else(EgressError::as_end, |_| RequestEnd::Answered);
         let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.sink.requested(end, took_us);
+        self.sink.requested(end, took_us).await;
         answer
     }
 
