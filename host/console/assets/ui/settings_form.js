@@ -1,6 +1,6 @@
 // The settings of an endpoint as a form. It sends only what was changed; the host checks the bounds, and
 // its sentence is shown beside the field that it names.
-import { html, useState, useRef, useEffect } from '../lib/html.js';
+import { html, useState, useRef, useLayoutEffect } from '../lib/html.js';
 import { json, seg, list } from '../lib/api.js';
 import { envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
@@ -48,8 +48,9 @@ export const get = (o, name) => name.split('.').reduce((v, k) => v?.[k], o);
 function RateLimits({ ops, faults, control, set, add, reset }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [newest, setNewest] = useState('');
-  // A new row is there to be filled in, and the focus of a removed one would be lost.
-  useEffect(() => { if (newest) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector(newest))?.focus(); setNewest(''); }, [newest]);
+  // A new row is there to be filled in, and the focus of a removed one would be lost. The focus moves with the
+  // change itself: a later move would take it away from a field in which somebody types already.
+  useLayoutEffect(() => { if (newest) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector(newest))?.focus(); setNewest(''); }, [newest]);
   const rest = OPERATIONS.filter((op) => !ops.includes(op));
   return html`<fieldset class="wide limits" ref=${box}><legend>Rate limits</legend>
     ${ops.length > 0 && html`<table><thead><tr><th scope="col">Operation</th>${LIMITS.map(([n, label]) => html`<th scope="col" key=${n}>${label}</th>`)}<th><span class="off-screen">Default</span></th></tr></thead>${ops.map((op) => {
