@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
@@ -62,7 +61,6 @@ impl Api {
             .route("/openapi.json", get(openapi::get).layer(Extension(document)))
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
-            .layer(DefaultBodyLimit::disable()) // each route reads its body with its own limit
             .with_state(Guarded::new(state));
         Self { routes, keys, http }
     }
@@ -143,9 +141,10 @@ impl Api {
 fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
     const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
     const OWN_PAGES: HeaderValue = HeaderValue::from_static("same-origin");
+    const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFFING);
-    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), OWN_PAGES);
+    headers.insert(RESOURCE_POLICY, OWN_PAGES);
     response
 }
 

@@ -5,6 +5,11 @@ pub fn is_lower_hex(text: &[u8], digits: usize) -> bool {
     text.len() == digits && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// The digit of a number below 16.
+pub(crate) fn lower_hex_digit(number: u8) -> u8 {
+    if number < 10 { b'0' + number } else { b'a' + number - 10 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

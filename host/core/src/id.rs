@@ -4,10 +4,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::hex::is_lower_hex;
+use crate::hex::{is_lower_hex, lower_hex_digit};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 pub use gristmill_wire::id::{
     EndpointId, InvalidId, JobActionId, KeyId, OTHERS, OwnerId, RegistryAuthId, TemplateId,
@@ -91,6 +92,20 @@ impl Submission {
         }
     }
 
+    /// The beginning of an id's text.
+    fn prefix(self) -> &'static str {
+        const OF_HANDLERS: [&str; CallDepth::MAX as usize] =
+            ["call1-", "call2-", "call3-", "call4-", "call5-", "call6-", "call7-", "call8-"];
+        match self {
+            Self::Async => "",
+            Self::Sync => "sync-",
+            Self::Handler(CallDepth(depth)) => {
+                let at = usize::from(depth).checked_sub(1);
+                at.and_then(|at| OF_HANDLERS.get(at)).expect("a depth is 1 to the greatest one")
+            }
+        }
+    }
+
     /// Splits the text of an id, or its beginning, into the way of its submission and the rest.
     fn split(text: &str) -> (Self, &str) {
         if let Some(rest) = text.strip_prefix("sync-") {
@@ -126,6 +141,22 @@ impl JobId {
         Submission::split(text).1
     }
 
+    /// The text of the id, without an allocation. Each call about a job compares one and writes one; with the
+    /// formatting macros these two took 5 % of the instructions of a call of `/status`.
+    pub fn text(self) -> JobIdText {
+        let prefix = self.submission.prefix().as_bytes();
+        let mut bytes = [0; JobIdText::BYTES_MAX];
+        let (before, rest) = bytes.split_at_mut(prefix.len());
+        before.copy_from_slice(prefix);
+        let (uuid, rest) = rest.split_at_mut(Hyphenated::LENGTH);
+        self.uuid.hyphenated().encode_lower(uuid);
+        let [high, low] = self.shard.0.to_be_bytes();
+        let [a, b, c, d] = [high >> 4, high & 0xf, low >> 4, low & 0xf].map(lower_hex_digit);
+        let shard = [b'-', a, b, c, d];
+        rest.iter_mut().zip(shard).for_each(|(to, byte)| *to = byte);
+        JobIdText { bytes, length: prefix.len() + Hyphenated::LENGTH + shard.len() }
+    }
+
     /// The id as 19 bytes, for storage; [`JobId::from_bytes`] is the inverse.
     pub fn to_bytes(self) -> [u8; 19] {
         let mut bytes = [0; 19];
@@ -152,14 +183,27 @@ impl JobId {
     }
 }
 
+/// The text of a [`JobId`].
+#[derive(Debug, Clone, Copy)]
+pub struct JobIdText {
+    bytes: [u8; Self::BYTES_MAX],
+    length: usize,
+}
+
+impl JobIdText {
+    /// The longest beginning, the UUID, and the shard behind a dash.
+    const BYTES_MAX: usize = "call8-".len() + Hyphenated::LENGTH + "-0000".len();
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        let text = self.bytes.get(..self.length).and_then(|text| str::from_utf8(text).ok());
+        text.expect("an id is ASCII, and was written up to here")
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.submission {
-            Submission::Async => {}
-            Submission::Sync => f.write_str("sync-")?,
-            Submission::Handler(CallDepth(depth)) => write!(f, "call{depth}-")?,
-        }
-        write!(f, "{}-{}", self.uuid.hyphenated(), self.shard)
+        f.write_str(self.text().as_str())
     }
 }
 
@@ -178,7 +222,7 @@ impl FromStr for JobId {
             submission,
         };
         // Only the exact spelling of the host names the job.
-        if id.to_string() == text { Ok(id) } else { Err(InvalidJobId) }
+        if id.text().as_str() == text { Ok(id) } else { Err(InvalidJobId) }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::format::decode;
 use crate::format::image::{BatchImage, JobLocations, StateImage};
 use crate::format::pages;
 use crate::format::payload::InputBytes;
+use crate::journal::checksum::PayloadPart;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
 use crate::journal::segment::{HEADER_BYTES, Header, SegmentVersion};
 use crate::medium::{PayloadLocation, SegmentId};
@@ -167,7 +168,8 @@ fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32
     let (head, rest) = frame.split_at_mut(HEAD_BYTES as usize);
     let (encoded_batch, rest) = rest.split_at(encoded_batch as usize);
     let payloads = rest.get(..payloads as usize)?;
-    head.copy_from_slice(&frame::head(salt, number, encoded_batch, [payloads].into_iter()));
+    let payloads = [PayloadPart::Bytes(payloads.to_vec().into())];
+    head.copy_from_slice(&frame::head(salt, number, encoded_batch, &payloads));
     Some(end)
 }
 

@@ -63,7 +63,16 @@ fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h Heade
 /// A host may be empty, for a URL without one.
 fn is_host(value: &HeaderValue) -> bool {
     let Ok(text) = value.to_str() else { return false };
-    text.is_empty() || (!text.contains('@') && text.parse::<Authority>().is_ok())
+    // The parser copies the text, so the usual hosts do not reach it.
+    is_plain_host(text) || (!text.contains('@') && text.parse::<Authority>().is_ok())
+}
+
+/// Whether a host is empty, or letters, digits, dots and dashes, with a port or without.
+fn is_plain_host(text: &str) -> bool {
+    let (name, port) = text.split_once(':').unwrap_or((text, ""));
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let is_port = port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    text.is_empty() || (!name.is_empty() && name.bytes().all(is_of_name) && is_port)
 }
 
 /// Refuses a body with a content coding: none is supported.
@@ -110,6 +119,17 @@ mod tests {
         {
             assert_eq!(refused(version, &[]), without, "{version:?}");
             assert_eq!(refused(version, &twice), Some(400), "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_plain_host_is_a_host_for_the_parser_too() {
+        let plain = ["a", "A-1.b", "example.com:8080", "127.0.0.1:65535", "-", ".", "a:99999"];
+        for host in plain {
+            assert!(is_plain_host(host) && host.parse::<Authority>().is_ok(), "{host}");
+        }
+        for host in ["a_b", "a:b", "a:1:2", ":80", "a:123456", "[::1]", "a@b", "a b", "ä"] {
+            assert!(!is_plain_host(host), "{host}");
         }
     }
 

@@ -9,8 +9,9 @@ use crate::time::Timestamp;
 
 /// The document without its payloads, and without the closing brace: `,"output":…}` or `}` follows.
 pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str>) -> Vec<u8> {
+    let id = record.id.text();
     let head = StatusDocument {
-        id: record.id.to_string().into(),
+        id: id.as_str().into(),
         status: record.status,
         delay_time: record.delay_ms(read_at),
         execution_time: record.execution_ms(read_at),
@@ -25,7 +26,9 @@ pub fn open_document(record: &JobRecord, read_at: Timestamp, reason: Option<&str
         input: None,
         output: None,
     };
-    let mut text = serde_json::to_vec(&head).expect("the head is plain data");
+    // Room for the head of most jobs and for a small payload behind it.
+    let mut text = Vec::with_capacity(512);
+    serde_json::to_writer(&mut text, &head).expect("the head is plain data");
     text.pop(); // the closing brace
     text
 }

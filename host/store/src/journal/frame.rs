@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use crate::journal::checksum;
+use crate::journal::checksum::{self, PayloadPart};
 use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, SegmentFile, SegmentVersion};
 use crate::medium::{PayloadLocation, SegmentId};
 
@@ -80,14 +80,14 @@ impl Head {
 }
 
 /// The head of frame `number`, with the encoded batch `encoded_batch` and `payloads`.
-pub(crate) fn head<'a>(
+pub(crate) fn head(
     salt: u64,
     number: u32,
     encoded_batch: &[u8],
-    payloads: impl Iterator<Item = &'a [u8]> + Clone,
+    payloads: &[PayloadPart],
 ) -> [u8; HEAD_BYTES as usize] {
     let len = |bytes: usize| u32::try_from(bytes).expect("a batch is far smaller than 4 GiB");
-    let payload_bytes = payloads.clone().map(<[u8]>::len).sum();
+    let payload_bytes = payloads.iter().map(|part| part.len()).sum();
     let head = Head {
         checksum: 0,
         number,
@@ -96,7 +96,7 @@ pub(crate) fn head<'a>(
     };
     let mut hasher = head.hasher(salt);
     hasher.update(encoded_batch);
-    payloads.for_each(|payload| hasher.update(payload));
+    checksum::cover(&mut hasher, payloads);
     Head { checksum: hasher.finalize(), ..head }.encode()
 }
 
@@ -241,7 +241,8 @@ mod tests {
 
     fn write(file: &SegmentFile, salt: u64, number: u32, at: u32, payload: &[u8]) -> u32 {
         let encoded_batch = format!("frame {number}");
-        let head = head(salt, number, encoded_batch.as_bytes(), [payload].into_iter());
+        let parts = [PayloadPart::Bytes(payload.to_vec().into())];
+        let head = head(salt, number, encoded_batch.as_bytes(), &parts);
         let bytes = [&head[..], encoded_batch.as_bytes(), payload].concat();
         file.write(&bytes, at).unwrap();
         at + u32::try_from(bytes.len()).unwrap()

@@ -725,9 +725,9 @@ impl Appender {
             }
         };
         let Extent { is_large, end } = extent_at(open.at).ok_or_else(too_large)?;
-        let parts = payloads.iter().map(|payload| &payload[..]);
-        let head = frame::head(open.header.salt, open.frames, encoded_batch, parts.clone());
-        let parts = [&head[..], encoded_batch].into_iter().chain(parts);
+        let head = frame::head(open.header.salt, open.frames, encoded_batch, payloads);
+        let payloads = payloads.iter().map(|payload| &payload[..]);
+        let parts = [&head[..], encoded_batch].into_iter().chain(payloads);
         if is_large {
             let written = self.blocks.write(&open.file, open.at, parts);
             written.map_err(AppendError::of_write)?;

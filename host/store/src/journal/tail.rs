@@ -101,12 +101,14 @@ fn is_whole(file: &SegmentFile, salt: u64, head: &Candidate) -> io::Result<bool>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::checksum::PayloadPart;
     use crate::journal::frame;
     use crate::journal::segment::{HEADER_BYTES, SegmentVersion};
     use crate::medium::SegmentId;
 
     fn frame(salt: u64, number: u32, payload: &[u8]) -> Vec<u8> {
-        let head = frame::head(salt, number, b"says", [payload].into_iter());
+        let head =
+            frame::head(salt, number, b"says", &[PayloadPart::Bytes(payload.to_vec().into())]);
         [&head[..], b"says", payload].concat()
     }
 
