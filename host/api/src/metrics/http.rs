@@ -5,15 +5,13 @@
 //! **Cost.** A look at the path, and three additions to atomic numbers for each call.
 
 use std::array;
-use std::ops::Range;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use gristmill_core::metrics::instruments::{Counter, DurationTotals, Durations};
 
-/// The names of the routes: [`QUEUE`] operations, management resources, and others. The last one stands for all
-/// paths without a name of their own.
-pub(crate) const ROUTES: [&str; 35] = [
+/// The operations of the queue API.
+const QUEUE: &[&str] = &[
     "run",
     "runsync",
     "status",
@@ -26,6 +24,10 @@ pub(crate) const ROUTES: [&str; 35] = [
     "timeline",
     "health",
     "openai",
+];
+
+/// The resources of the management API: the first words of its paths.
+const MANAGEMENT: &[&str] = &[
     "templates",
     "jobs",
     "job-actions",
@@ -41,33 +43,27 @@ pub(crate) const ROUTES: [&str; 35] = [
     "series",
     "system",
     "cluster",
-    "registry",
-    "metrics",
-    "livez",
-    "readyz",
-    "openapi",
-    "docs",
-    "console",
-    "other",
 ];
 
-/// The operations of the queue API in [`ROUTES`].
-const QUEUE: Range<usize> = 0..12;
+/// The other routes. The last one stands for all paths without a name of their own.
+const REST: &[&str] =
+    &["registry", "metrics", "livez", "readyz", "openapi", "docs", "console", "other"];
 
-/// The resources of the management API in [`ROUTES`].
-const MANAGEMENT: Range<usize> = 12..27;
+const COUNT: usize = QUEUE.len() + MANAGEMENT.len() + REST.len();
 
-/// The others.
-const REST: Range<usize> = 27..OTHER;
+const OTHER: usize = COUNT - 1;
 
-const OTHER: usize = ROUTES.len() - 1;
+/// The names of all routes. The position of a name is the route's number.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    [QUEUE, MANAGEMENT, REST].into_iter().flatten().copied()
+}
 
 /// The classes of statuses.
 pub(crate) const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The counters of all routes.
 #[derive(Debug)]
-pub(crate) struct HttpMetrics([Route; ROUTES.len()]);
+pub(crate) struct HttpMetrics([Route; COUNT]);
 
 #[derive(Debug, Default)]
 struct Route {
@@ -103,7 +99,7 @@ impl HttpMetrics {
 
     /// The values of the routes that have answered a call.
     pub(crate) fn totals(&self) -> Vec<RouteTotals> {
-        let routes = self.0.iter().zip(ROUTES).map(|(counters, route)| RouteTotals {
+        let routes = self.0.iter().zip(names()).map(|(counters, route)| RouteTotals {
             route,
             statuses: counters.statuses.each_ref().map(Counter::get),
             durations: counters.durations.totals(),
@@ -112,34 +108,34 @@ impl HttpMetrics {
     }
 }
 
-/// The number of a path's route among [`ROUTES`].
+/// The number of a path's route.
 pub(crate) fn route_of(path: &str) -> usize {
     let path = path.strip_prefix("/sdk").unwrap_or(path).as_bytes();
     // As bytes: a search for a character in a text of a few letters takes longer than a look at each of them.
     let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
     let is_registry =
         |part: &[u8]| matches!(part, b"blobs" | b"manifests" | b"tags" | b"referrers");
+    let of_management = |name| Some(QUEUE.len() + position(MANAGEMENT, name)?);
+    let of_rest = |name| Some(QUEUE.len() + MANAGEMENT.len() + position(REST, name)?);
     let found = match parts.next() {
         Some(b"v2") => match (parts.next(), parts.next()) {
-            (None, _) => position(REST, b"registry"),
+            (None, _) => of_rest(b"registry"),
             (Some(_), None) => None,
             (_, Some(part)) => position(QUEUE, part).or_else(|| {
-                let registry = position(REST, b"registry");
-                registry.filter(|_| is_registry(part) || parts.any(is_registry))
+                let is_registry = is_registry(part) || parts.any(is_registry);
+                of_rest(b"registry").filter(|_| is_registry)
             }),
         },
-        Some(b"v1") => position(MANAGEMENT, parts.next().unwrap_or_default()),
-        Some(b"openapi.json") => position(REST, b"openapi"),
-        Some(part) => position(REST, part),
+        Some(b"v1") => of_management(parts.next().unwrap_or_default()),
+        Some(b"openapi.json") => of_rest(b"openapi"),
+        Some(part) => of_rest(part),
         None => None,
     };
     found.unwrap_or(OTHER)
 }
 
-/// The number of the route of a range with this name.
-fn position(range: Range<usize>, name: &[u8]) -> Option<usize> {
-    let mut named = ROUTES.iter().enumerate().take(range.end).skip(range.start);
-    named.find_map(|(at, route)| (route.as_bytes() == name).then_some(at))
+fn position(names: &[&str], name: &[u8]) -> Option<usize> {
+    names.iter().position(|it| it.as_bytes() == name)
 }
 
 #[cfg(test)]
@@ -180,7 +176,7 @@ mod tests {
             ("/sdk", "other"),
             ("//v2//e//run", "run"),
         ] {
-            assert_eq!(ROUTES[route_of(path)], route, "{path}");
+            assert_eq!(names().nth(route_of(path)), Some(route), "{path}");
         }
     }
 
