@@ -160,7 +160,7 @@ bench-kept: guests ## memory, start and lists of a host with JOBS=10000000 kept 
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bin gristmill-under-test
 	python3 tests/bench/load/kept_jobs.py target/release/gristmill-under-test $(GUESTS)/echo.wasm $(JOBS)
 
-bench-peers: guests ## the same jobs on alternative systems; needs python3 and, for some, node
+bench-peers: guests ## the same jobs on alternative systems; needs python3 and, for some, node or PostgreSQL
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	python3 tests/bench/peers/bench.py target/release/gristmill-under-test target/release/load $(GUESTS)
 

@@ -11,7 +11,6 @@ import http.client
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -20,38 +19,12 @@ import threading
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from postgresql import Server  # noqa: E402  the folder comes first
+
 SANDBOXES = 16
 CLIENTS = 4
 JOBS_OF_A_HOST = 600
-
-
-class Server:
-    """A PostgreSQL server in a directory of its own."""
-
-    def __init__(self, directory):
-        self.programs = sorted(Path("/usr/lib/postgresql").iterdir(), key=lambda path: int(path.name))[-1] / "bin"
-        self.socket = directory / "server"
-        self.socket.mkdir()
-        as_user = []
-        if os.getuid() == 0:
-            directory.chmod(0o711)
-            shutil.chown(self.socket, "postgres")
-            as_user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--"]
-        data = self.socket / "data"
-        initdb = [self.programs / "initdb", "-D", data, "-A", "trust", "-U", "mill", "-N"]
-        subprocess.run([*as_user, *initdb], check=True, stdout=subprocess.DEVNULL)
-        serve = [self.programs / "postgres", "-D", data, "-k", self.socket, "-c", "listen_addresses="]
-        self.process = subprocess.Popen([*as_user, *serve], stderr=subprocess.DEVNULL)
-        while subprocess.run([self.programs / "pg_isready", "-h", self.socket], stdout=subprocess.DEVNULL).returncode:
-            time.sleep(0.1)
-
-    def create(self, database):
-        subprocess.run([self.programs / "createdb", "-h", self.socket, "-U", "mill", database], check=True)
-        return f"postgresql:///{database}?user=mill&host={self.socket}"
-
-    def stop(self):
-        self.process.send_signal(signal.SIGQUIT)
-        self.process.wait()
 
 
 class Hosts:

@@ -16,11 +16,17 @@ import sys
 import time
 
 import peers
+import peers_postgresql
 from install import Missing
 from processes import Failed, Processes
 
 # The payload's size as JSON.
 BYTES = 256
+
+# A peer is compared with the host that keeps jobs in the same place: in files, or in PostgreSQL.
+BASES = [peers.Gristmill, peers_postgresql.GristmillOnPostgres]
+ALL = [*peers.ALL, *peers_postgresql.ALL]
+GRISTMILL = [kind for kind in ALL if issubclass(kind, peers.Gristmill)]
 
 # No round takes this long.
 ROUND_SECONDS = 300
@@ -35,6 +41,7 @@ class Work:
     # Long enough for peers that compile or elect a leader during their first jobs.
     warm_up: int = 2
     in_flight: int = 64
+    operation: str = "runsync"
     input: dict = dataclasses.field(
         default_factory=lambda: {"text": "x" * (BYTES - len('{"text":""}'))}
     )
@@ -56,11 +63,14 @@ def main():
     arguments = parse()
     # SIGTERM ends the script as Ctrl-C does, with all processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    work = Work(arguments.gristmill, arguments.load, arguments.handlers, arguments.seconds)
+    work = Work(
+        arguments.gristmill, arguments.load, arguments.handlers, arguments.seconds,
+        in_flight=arguments.in_flight, operation=arguments.operation,
+    )
     running = []
-    for peer in (kind(work) for kind in peers.ALL):
-        if arguments.only and not is_chosen(peer, arguments.only):
-            continue
+    # The other peers have no counterpart of `/run`, after which the client asks for the result.
+    kinds = ALL if work.operation == "runsync" else GRISTMILL
+    for peer in chosen(work, kinds, arguments.only):
         try:
             running.append(Entry(peer, peer.install()))
         except Missing as reason:
@@ -78,9 +88,10 @@ def main():
                 continue
             one = entry.rounds[-1]
             say(f"round {number + 1}: {name}: {one['jobsPerS']:.0f} jobs/s, fsync {one['fsyncMs']:.2f} ms")
-    if not isinstance(running[0].peer, peers.Gristmill):
+    bases = [one for one in running if type(one.peer) in BASES]
+    if not any(type(base.peer) is peers.Gristmill for base in bases):
         raise SystemExit("there are no figures of Gristmill to compare with")
-    show(work, arguments.rounds, running)
+    show(work, arguments.rounds, running, bases)
 
 
 def parse():
@@ -90,18 +101,25 @@ def parse():
     parser.add_argument("handlers", type=pathlib.Path, help="the directory of echo.wasm")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="measured in each round")
+    parser.add_argument("--in-flight", type=int, default=64, help="jobs at one time")
+    parser.add_argument("--operation", choices=["runsync", "run"], default="runsync")
     parser.add_argument("--only", action="append", help="peers with this word in their name")
     arguments = parser.parse_args()
-    if arguments.rounds < 1 or arguments.seconds < 1:
-        parser.error("--rounds and --seconds are at least 1")
+    if arguments.rounds < 1 or arguments.seconds < 1 or arguments.in_flight < 1:
+        parser.error("--rounds, --seconds and --in-flight are at least 1")
     return arguments
 
 
-def is_chosen(peer, words):
-    # The others are compared with Gristmill.
-    names = type(peer).__name__.lower(), peer.name.lower()
-    chosen = any(word.lower() in name for word in words for name in names)
-    return chosen or isinstance(peer, peers.Gristmill)
+def chosen(work, kinds, words):
+    """Those of `kinds` with one of these words in their name, and those that they are compared with."""
+
+    def is_named(kind):
+        names = kind.__name__.lower(), kind.name.lower()
+        return not words or any(word.lower() in name for word in words for name in names)
+
+    is_with_postgresql = any(is_named(kind) for kind in peers_postgresql.ALL)
+    bases = BASES if is_with_postgresql else BASES[:1]
+    return [kind(work) for kind in kinds if is_named(kind) or kind in bases]
 
 
 def one_round(entry):
@@ -129,26 +147,32 @@ def probe_disk(directory):
     return statistics.median(times)
 
 
-def show(work, rounds, entries):
+def show(work, rounds, entries, bases):
     fsyncs = [one["fsyncMs"] for entry in entries for one in entry.rounds]
     print(
-        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}; {BYTES} B payload, "
+        f"{os.cpu_count()} cores, {platform.system()} {platform.release()}; {BYTES} B payload, `/{work.operation}` of Gristmill, "
         f"{work.in_flight} in flight; medians of {rounds} interleaved rounds of {work.seconds} s after "
         f"{work.warm_up} s of warm-up; clients on the same cores; an fdatasync of 4 KiB took "
         f"{statistics.median(fsyncs):.2f} ms ({min(fsyncs):.2f}–{max(fsyncs):.2f}) before the rounds\n"
     )
-    print("| | jobs/s | min–max | p50 ms | p99 ms | Gristmill is | on disk before the answer |")
-    print("|---|---|---|---|---|---|---|")
-
-    ours = entries[0].median("jobsPerS")
-    for entry in entries:
-        speeds = [one["jobsPerS"] for one in entry.rounds]
-        speed = entry.median("jobsPerS")
-        print(
-            f"| {entry.peer.name} | {speed:,.0f} | {min(speeds):,.0f}–{max(speeds):,.0f} "
-            f"| {entry.median('p50Ms'):.2f} | {entry.median('p99Ms'):.2f} "
-            f"| {ours / speed:.2f} × | {entry.peer.durability} |"
-        )
+    for base in bases:
+        # The host without a database is in both tables.
+        rows = [
+            one
+            for one in entries
+            if one is bases[0] or (type(one.peer) in peers_postgresql.ALL) == (base is not bases[0])
+        ]
+        print(f"| | jobs/s | min–max | p50 ms | p99 ms | {base.peer.name} is | on disk before the answer |")
+        print("|---|---|---|---|---|---|---|")
+        for entry in rows:
+            speeds = [one["jobsPerS"] for one in entry.rounds]
+            speed = entry.median("jobsPerS")
+            print(
+                f"| {entry.peer.name} | {speed:,.0f} | {min(speeds):,.0f}–{max(speeds):,.0f} "
+                f"| {entry.median('p50Ms'):.2f} | {entry.median('p99Ms'):.2f} "
+                f"| {base.median('jobsPerS') / speed:.2f} × | {entry.peer.durability} |"
+            )
+        print()
 
 
 def say(text):

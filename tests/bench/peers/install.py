@@ -64,6 +64,14 @@ def redis():
     return shutil.which("redis-server")
 
 
+def postgresql():
+    """PostgreSQL: the system's, or Debian's package where this user may install it."""
+    if not any(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        if not shutil.which("apt-get"):
+            raise Missing("PostgreSQL is not installed")
+        run("apt-get", "apt-get", "install", "-y", "--no-install-recommends", "postgresql")
+
+
 def wasmtime():
     """The `wasmtime` command and the echo handler as a component for it."""
     binary = next(python().parent.glob("lib/python3*/site-packages/wasmtime_cli/wasmtime"), None)

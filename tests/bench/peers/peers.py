@@ -25,9 +25,9 @@ class Peer:
             "--expect", expected, *self.how_much(), *more,
         ]
 
-    def with_client(self, redis, *command):
+    def with_client(self, *command):
         """A round of a client of the peer's own kind."""
-        return [*command, "--redis", redis, "--body", json.dumps(self.work.input), *self.how_much()]
+        return [*command, "--body", json.dumps(self.work.input), *self.how_much()]
 
     def how_much(self):
         return [
@@ -49,37 +49,46 @@ class Peer:
 
 
 class Gristmill(Peer):
-    name = "Gristmill, `/runsync`"
+    name = "Gristmill"
     durability = "fsync of the job and of its result"
 
     def install(self):
         return None
 
     def start(self, _, processes):
-        data = processes.directory / "data"
+        url, key = self.start_host(processes, "host")
+        return self.client(url, key)
+
+    def start_host(self, processes, name, **options):
+        """Starts a host in a directory of this name, and returns its URL and where its key is."""
+        data = processes.directory / name
         config = processes.directory / "bench.toml"
         # Calls are counted and compared as usual; the limit is too high to be reached.
         config.write_text(
-            "[rate-limits.runsync]\ncalls-per-10s = 100000000\nconcurrent = 100000\n"
-            "calls-per-worker = 0\n"
+            f"[rate-limits.{self.work.operation}]\ncalls-per-10s = 100000000\n"
+            "concurrent = 100000\ncalls-per-worker = 0\n"
         )
         log = processes.start(
-            "gristmill",
+            name,
             [
                 self.work.gristmill, "serve", "--listen", "127.0.0.1:0", "--data-dir", data,
                 "--config", config, "--json",
             ],
             lambda log: '"ready"' in log,
+            **options,
         )
         ready = next(line for line in log.splitlines() if '"ready"' in line)
-        url = f"http://{json.loads(ready)['ready']['addr']}"
-        key = (data / "admin.key").read_text().strip()
+        return f"http://{json.loads(ready)['ready']['addr']}", data / "admin.key"
+
+    def client(self, url, key):
         install.run(
             "deploy", self.work.gristmill, "deploy", self.work.handlers / "echo.wasm",
-            "--name", "echo", "--url", url, "--data-dir", data,
+            "--name", "echo", "--url", url, "--data-dir", key.parent,
         )
         body = {"input": self.work.input}
-        return self.over_http(f"{url}/v2/echo/runsync", body, '"COMPLETED"', "--key", key)
+        key = key.read_text().strip()
+        expected = {"runsync": '"COMPLETED"', "run": '"IN_QUEUE"'}[self.work.operation]
+        return self.over_http(f"{url}/v2/echo/{self.work.operation}", body, expected, "--key", key)
 
 
 class WasmtimeServe(Peer):
@@ -168,7 +177,7 @@ class BullMq(Peer):
         redis = self.start_redis(server, processes)
         worker = ["node", JAVASCRIPT / "bullmq-worker.js", redis, self.work.in_flight]
         processes.start("worker", worker, lambda log: "ready" in log)
-        return self.with_client(redis, "node", JAVASCRIPT / "bullmq-client.js")
+        return self.with_client("node", JAVASCRIPT / "bullmq-client.js", "--redis", redis)
 
 
 class Celery(Peer):
@@ -188,7 +197,7 @@ class Celery(Peer):
             cwd=PYTHON,
             env={**os.environ, "PEER_REDIS_PORT": str(redis)},
         )
-        return self.with_client(redis, bin / "python", PYTHON / "celery_client.py")
+        return self.with_client(bin / "python", PYTHON / "celery_client.py", "--redis", redis)
 
 
 class Rq(Peer):
@@ -209,7 +218,7 @@ class Rq(Peer):
                 cwd=PYTHON,
                 env={**os.environ, "PYTHONPATH": str(PYTHON)},
             )
-        return self.with_client(redis, bin / "python", PYTHON / "rq_client.py")
+        return self.with_client(bin / "python", PYTHON / "rq_client.py", "--redis", redis)
 
 
 ALL = [Gristmill, WasmtimeServe, DevelopmentServer, Restate, BullMq, Celery, Rq]

@@ -6,8 +6,12 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from postgresql import Server  # noqa: E402  the folder comes first
 
 START_SECONDS = 60
 
@@ -59,6 +63,12 @@ class Processes:
                 raise Failed(f"{name} did not start:\n{tail}")
             time.sleep(0.05)
         return log.read_text(errors="replace")
+
+    def start_postgresql(self):
+        """Starts a server with one database, and returns the URL of the database."""
+        server = Server(self.directory)
+        self.running.append(server.process)
+        return server.create("peer")
 
 
 def stop(process):
