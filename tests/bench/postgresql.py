@@ -27,6 +27,8 @@ class Server:
         # Only the script receives Ctrl-C; it then stops the server.
         self.process = subprocess.Popen([*as_user, *serve], stderr=subprocess.DEVNULL, start_new_session=True)
         while subprocess.run([self.programs / "pg_isready", "-h", self.socket], stdout=subprocess.DEVNULL).returncode:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"PostgreSQL ended with code {self.process.returncode} at its start")
             time.sleep(0.1)
 
     def create(self, database):
