@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILT = HERE.parent / "built" / "cpython"
-SDK = HERE.parents[2] / "guest-sdk" / "python"
+SDK = HERE.parents[3] / "guest-sdk" / "python"
 
 # The version of the component's Python, without its patch release.
 VERSION = "3.14"
