@@ -314,6 +314,9 @@ pub enum RequeueCause {
 }
 
 impl RequeueCause {
+    /// Every cause.
+    pub const ALL: [Self; 4] = [Self::Failed, Self::TimedOut, Self::Released, Self::HostLost];
+
     /// The end of the attempt of a job with this `status` that an event queues again; `None` for
     /// any other event.
     pub fn of(event: JobEvent, status: Option<JobStatus>) -> Option<Self> {

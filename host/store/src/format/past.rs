@@ -144,13 +144,7 @@ fn end_code(end: RequeueCause) -> u8 {
 }
 
 fn end_of(code: u8) -> Option<RequeueCause> {
-    let all = [
-        RequeueCause::Failed,
-        RequeueCause::TimedOut,
-        RequeueCause::Released,
-        RequeueCause::HostLost,
-    ];
-    all.into_iter().find(|end| end_code(*end) == code)
+    RequeueCause::ALL.into_iter().find(|end| end_code(*end) == code)
 }
 
 #[cfg(test)]
@@ -162,9 +156,12 @@ mod tests {
     fn any_attempt() -> impl Strategy<Value = PastAttempt> {
         // Times up to the year 10889, beyond which a sum could overflow.
         let ms = || 0..1_u64 << 47;
-        (ms(), ms(), ms(), 0..4_u8).prop_map(|(queued_at, waited_ms, ran_ms, end)| {
-            PastImage { queued_at, waited_ms, ran_ms, end }.attempt().unwrap()
-        })
+        (ms(), ms(), ms(), 0..RequeueCause::ALL.len()).prop_map(
+            |(queued_at, waited_ms, ran_ms, end)| {
+                let end = end_code(RequeueCause::ALL[end]);
+                PastImage { queued_at, waited_ms, ran_ms, end }.attempt().unwrap()
+            },
+        )
     }
 
     fn any_usage() -> impl Strategy<Value = JobUsage> {
@@ -208,7 +205,8 @@ mod tests {
         };
         let list = PastAttempts::default().with(attempt);
         assert_eq!(list.bytes().unwrap(), [0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3]);
-        assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, 4])).is_err(), "an unknown end");
+        let unknown = u8::try_from(RequeueCause::ALL.len()).unwrap();
+        assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, unknown])).is_err());
         let used = UsedImage { billed: [1, 2, 3, 4, 5, 6, 7, 8, 9], egress_bytes: 10 }.usage();
         let first = PastAttempts::default().with_usage(&used);
         assert_eq!(first.bytes().unwrap(), [0x80, 0x82, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
