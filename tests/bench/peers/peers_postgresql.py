@@ -33,50 +33,48 @@ class TwoHosts(GristmillOnPostgres):
     hosts = 2
 
 
-class GraphileWorker(Peer):
+class OneProgram(Peer):
+    """A peer whose workers and whose client are one program, `script`."""
+
+    def start(self, interpreter, processes):
+        return self.with_client(interpreter, self.script, "--postgres", processes.start_postgresql())
+
+
+class OnNode(OneProgram):
+    def install(self):
+        install.postgresql()
+        install.node()
+        return "node"
+
+
+class OnPython(OneProgram):
+    def install(self):
+        install.postgresql()
+        return install.python() / "python"
+
+
+class GraphileWorker(OnNode):
     name = "graphile-worker"
     durability = "commit of the job; results are not kept"
-
-    def install(self):
-        install.postgresql()
-        return install.node()
-
-    def start(self, _, processes):
-        url = processes.start_postgresql()
-        return self.with_client("node", JAVASCRIPT / "graphile-worker.js", "--postgres", url)
+    script = JAVASCRIPT / "graphile-worker.js"
 
 
-class PgBoss(GraphileWorker):
+class PgBoss(OnNode):
     name = "pg-boss"
     durability = "commit of the job and of its result"
-
-    def start(self, _, processes):
-        url = processes.start_postgresql()
-        return self.with_client("node", JAVASCRIPT / "pg-boss.js", "--postgres", url)
+    script = JAVASCRIPT / "pg-boss.js"
 
 
-class Procrastinate(Peer):
+class Procrastinate(OnPython):
     name = "procrastinate"
     durability = "commit of the job; results are not kept"
-
-    def install(self):
-        install.postgresql()
-        return install.python()
-
-    def start(self, bin, processes):
-        url = processes.start_postgresql()
-        return self.with_client(
-            bin / "python", PYTHON / "procrastinate_client.py", "--postgres", url
-        )
+    script = PYTHON / "procrastinate_client.py"
 
 
-class Dbos(Procrastinate):
+class Dbos(OnPython):
     name = "DBOS"
     durability = "commit of the workflow and of its result"
-
-    def start(self, bin, processes):
-        url = processes.start_postgresql()
-        return self.with_client(bin / "python", PYTHON / "dbos_client.py", "--postgres", url)
+    script = PYTHON / "dbos_client.py"
 
 
 ALL = [GristmillOnPostgres, TwoHosts, GraphileWorker, PgBoss, Procrastinate, Dbos]
