@@ -3,7 +3,7 @@
 import sqlglot
 from sqlglot.errors import ParseError
 
-# sqlglot loads a dialect when it is first asked for. What is loaded here is loaded when the component
+# sqlglot loads a dialect when it is first asked for. These dialects are loaded when the component
 # is built, and no job needs the time.
 DIALECTS = ["bigquery", "duckdb", "mysql", "postgres", "snowflake", "sqlite"]
 for dialect in DIALECTS:

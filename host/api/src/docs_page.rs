@@ -1,18 +1,24 @@
 //! `GET /v1/docs`: the OpenAPI document as an interactive page. The program contains everything
-//! that the page needs (Swagger UI, some megabytes); the page loads nothing from other hosts, and
-//! works without a network. Like the document, it needs no key.
+//! that the page needs (Swagger UI: 1.2 MB compressed, 4.3 MB otherwise); the page loads nothing from
+//! other hosts, and works without a network. Like the document, it needs no key.
+//!
+//! Clients that accept gzip get the files as they are in the program. For others, each request decompresses
+//! its file.
 
 use std::borrow::Cow;
+use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::extract::Path;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use bytes::Bytes;
+use flate2::read::GzDecoder;
 use utoipa_swagger_ui::Config;
 
-use crate::answer::error::ApiError;
+use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::caller::{Anyone, Guarded};
 use crate::request::paths::OriginalPath;
 
@@ -36,17 +42,79 @@ async fn start(as_sent: Option<Extension<OriginalPath>>) -> Redirect {
     Redirect::temporary(if has_slash { "index.html" } else { "docs/index.html" })
 }
 
-async fn file(Path(name): Path<String>, _: Anyone) -> Result<Response, ApiError> {
+async fn file(
+    Path(name): Path<String>,
+    request: HeaderMap,
+    _: Anyone,
+) -> Result<Response, ApiError> {
     let config = Arc::new(Config::from(DOCUMENT).try_it_out_enabled(true));
     let found = utoipa_swagger_ui::serve(&name, config).ok().flatten();
     let not_found = || ApiError::not_found(format!("the page has no file `{name}`"));
     let found = found.ok_or_else(not_found)?;
     let kind = HeaderValue::try_from(found.content_type);
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, POLICY)];
-    let bytes = match found.bytes {
-        Cow::Borrowed(bytes) => bytes::Bytes::from_static(bytes),
+    let mut headers = HeaderMap::from_iter([
+        (header::CONTENT_TYPE, kind),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+    ]);
+    let mut content = match found.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => bytes.into(),
     };
-    Ok((headers, bytes).into_response())
+    if found.gzpipped {
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        if accepts_gzip(&request) {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        } else {
+            let broken = |error| {
+                ApiError::new(ErrorCode::Internal, format!("the file `{name}` is damaged: {error}"))
+            };
+            content = decompressed(&content).map_err(broken)?;
+        }
+    }
+    Ok((headers, content).into_response())
+}
+
+/// Whether an `Accept-Encoding` names gzip, or any coding, with a weight above 0.
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let weight = |coding: &str| {
+        let values = request.get_all(header::ACCEPT_ENCODING);
+        let mut listed =
+            values.iter().filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(','));
+        listed.find_map(|item| {
+            let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
+            let weight =
+                parameters.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+            name.trim().eq_ignore_ascii_case(coding).then(|| weight.unwrap_or(1.0))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
+}
+
+fn decompressed(gzip: &[u8]) -> std::io::Result<Bytes> {
+    let mut content = Vec::with_capacity(gzip.len() * 4);
+    GzDecoder::new(gzip).read_to_end(&mut content)?;
+    Ok(content.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_to_clients_that_accept_it() {
+        let accepts = |values: &[&'static str]| {
+            let values = values
+                .iter()
+                .map(|value| (header::ACCEPT_ENCODING, HeaderValue::from_static(value)));
+            accepts_gzip(&values.collect())
+        };
+        for yes in ["gzip", "br, GZIP", "deflate,gzip;q=0.5", "*", "*;q=0.1", "gzip, *;q=0"] {
+            assert!(accepts(&[yes]), "{yes}");
+        }
+        for no in ["", "identity", "gzip;q=0", "gzip; q=0.000, *", "x-gzip2", "br", "*;q=0"] {
+            assert!(!accepts(&[no]), "{no}");
+        }
+        assert!(!accepts(&[]) && accepts(&["br", "gzip"]));
+    }
 }

@@ -1,7 +1,7 @@
 //! The state of the routes: handles to the parts that the host has created.
 //!
-//! *Invariant:* no store, catalog or logs. What is deployed is read and changed by the operations of
-//! [`Control`], and jobs by those of [`Jobs`].
+//! *Invariant:* no store, catalog or logs. The operations of [`Control`] read and change all that is deployed, and
+//! those of [`Jobs`] the jobs.
 
 use std::ops::Deref;
 use std::sync::Arc;

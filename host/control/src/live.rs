@@ -15,6 +15,7 @@ use gristmill_core::id::EndpointId;
 use gristmill_core::metrics::endpoint::FinishedAs;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
+use gristmill_wire::management::LiveEndpoint;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -26,36 +27,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 const REST_PART: u32 = 20;
 
-/// The values of one endpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EndpointValues {
-    /// Jobs that wait.
-    pub waiting: u64,
-    /// Jobs that run.
-    pub running: u64,
-    /// Workers in any state.
-    pub workers: u64,
-    /// Submitted jobs, since the host's start or the endpoint's creation, as all that follow.
-    pub submitted: u64,
-    /// Attempts that returned.
-    pub completed: u64,
-    /// Attempts that failed.
-    pub failed: u64,
-    /// Jobs that a caller cancelled or purged.
-    pub cancelled: u64,
-    /// Attempts that reached their time limit.
-    pub timed_out: u64,
-    /// The version of the endpoint.
-    pub version: u32,
-}
-
 /// The values of all endpoints at one time, of all owners.
 #[derive(Debug)]
 pub struct LiveValues {
     /// The time.
     pub at: Timestamp,
     /// The values, and whose they are: the next endpoint with the same id is another one.
-    pub endpoints: HashMap<EndpointId, (EndpointIncarnation, EndpointValues)>,
+    pub endpoints: HashMap<EndpointId, (EndpointIncarnation, LiveEndpoint)>,
 }
 
 /// The service for live values.
@@ -138,7 +116,7 @@ impl Live {
             let incarnation = deployment.incarnation.clone();
             let totals = incarnation.metrics().totals();
             let [completed, timed_out, failed @ ..] = totals.finished;
-            let values = EndpointValues {
+            let values = LiveEndpoint {
                 waiting: counts.in_queue,
                 running: counts.in_progress,
                 workers: workers.idle

@@ -297,7 +297,7 @@ impl SelectedFile {
     }
 }
 
-/// Reads the lines that a query selects from files, the oldest of which is the first.
+/// Reads the lines that a query selects from files, the oldest file first.
 pub(crate) fn read(files: &[SelectedFile], query: ArchiveQuery) -> ArchivePage {
     match query.newest {
         Some(count_max) => {

@@ -194,7 +194,7 @@ async fn a_text_in_an_error_is_found_wherever_it_is(t: Fixture) {
         let _ = t.store.finish(lease, Outcome::Failed(error)).await.unwrap();
         ids.push(id);
     }
-    // The error of an attempt before a retry is gone.
+    // The error of an attempt before a retry is deleted.
     let retried = t.submit("a").await;
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::Failed("needle".to_owned())).await.unwrap();

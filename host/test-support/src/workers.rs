@@ -20,7 +20,7 @@ impl Workers for NoWorkers {
     }
 }
 
-/// Workers that remember the endpoints of which they were notified.
+/// Workers that remember each endpoint that they were notified of.
 #[derive(Debug, Default)]
 pub struct RecordedWorkers(Mutex<Vec<EndpointId>>);
 

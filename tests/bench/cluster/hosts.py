@@ -7,7 +7,7 @@ import subprocess
 
 
 class Unavailable(RuntimeError):
-    """The host answered 503: the active host has ended, and no other host has taken over yet."""
+    """The host answered 503: the active host has ended, and no other host is active yet."""
 
 
 class Cluster:

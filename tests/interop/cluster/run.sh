@@ -67,7 +67,7 @@ GRISTMILL_TEST_KEY=$(cat "$data/one/admin.key")
 GRISTMILL_TEST_URL=$GRISTMILL_URL
 GRISTMILL_TEST_ADDRESS=$second
 export GRISTMILL_TEST_KEY GRISTMILL_TEST_URL GRISTMILL_TEST_ADDRESS
-# A standby reads an answer before its client does, so calls whose answers nobody reads are not concurrent; and a test
+# A standby reads an answer before its client does, so calls whose answers no client reads are not concurrent; and a test
 # reads the files of its host.
 suite conformance '^test result' cargo test --locked -p gristmill-tests --test conformance -- \
   --skip concurrency:: --skip keys::kinds_and_keeping

@@ -82,7 +82,7 @@ fn wrong() -> (Value, Vec<(&'static str, &'static str)>) {
         ("subset", "$.b: expected 2, got nothing"),
         (
             "schema",
-            "$.echo: expected a value that `expected_schema` allows (4 is greater than the maximum",
+            "$: expected a value that `expected_schema` allows (`$.echo` must be at most 3 (`maximum`), not 4)",
         ),
         ("regex", "$: expected a match of /^x$/, got xxx"),
         ("chunks", "chunks[0].i: expected 1, got 0"),

@@ -1,7 +1,10 @@
 //! The page that shows the API's document.
 
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
 use gristmill_tests::shared_host;
-use reqwest::Url;
+use reqwest::{Url, header};
 
 #[tokio::test]
 async fn the_page_has_all_that_it_needs() {
@@ -42,4 +45,25 @@ async fn the_page_has_all_that_it_needs() {
         let (status, ..) = get(start.join(&format!("/v1/docs/{name}")).unwrap()).await;
         assert_eq!(status, 404, "{name}");
     }
+}
+
+#[tokio::test]
+async fn large_files_are_compressed_for_clients_that_accept_it() {
+    let start: Url = shared_host().url().parse().unwrap();
+    let script = start.join("/v1/docs/swagger-ui-bundle.js").unwrap();
+    let get = async |codings: &str| {
+        let request = reqwest::Client::new().get(script.clone());
+        let answer = request.header(header::ACCEPT_ENCODING, codings).send().await.unwrap();
+        assert_eq!(answer.headers()[header::VARY], "accept-encoding");
+        let coding = answer.headers().get(header::CONTENT_ENCODING).cloned();
+        (coding, answer.bytes().await.unwrap())
+    };
+    let (coding, plain) = get("identity").await;
+    assert_eq!(coding, None);
+    let (coding, compressed) = get("br, gzip").await;
+    assert_eq!(coding.unwrap(), "gzip");
+    assert!(compressed.len() < plain.len() / 2, "{} of {}", compressed.len(), plain.len());
+    let mut decompressed = Vec::new();
+    GzDecoder::new(&*compressed).read_to_end(&mut decompressed).unwrap();
+    assert_eq!(decompressed, plain);
 }

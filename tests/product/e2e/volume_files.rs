@@ -74,7 +74,7 @@ impl Files {
         (sender, async move { client.try_send(request).await })
     }
 
-    /// What is in the directory on the host, transfers in progress included.
+    /// The files in the directory on the host, transfers in progress included.
     fn on_host(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
         let mut names: Vec<_> =

@@ -20,7 +20,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::future::select_all;
 use futures::{FutureExt as _, stream};
-use gristmill_control::{EndpointValues, LiveValues};
+use gristmill_control::LiveValues;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId};
@@ -150,7 +150,7 @@ struct Reader {
 /// The values that were sent last.
 #[derive(Default)]
 struct Overview {
-    sent: HashMap<EndpointId, EndpointValues>,
+    sent: HashMap<EndpointId, LiveEndpoint>,
     has_begun: bool,
 }
 
@@ -159,7 +159,7 @@ struct EndpointTopic {
     incarnation: EndpointIncarnation,
     /// Submitted jobs before the first event.
     submitted_before: Option<u64>,
-    sent: Option<EndpointValues>,
+    sent: Option<LiveEndpoint>,
 }
 
 struct JobTopic {
@@ -319,7 +319,7 @@ impl Overview {
         let mut now = HashMap::with_capacity(self.sent.len());
         for (id, (_, values)) in seen {
             if self.sent.remove(id) != Some(*values) {
-                endpoints.insert(id.clone(), Some(shown(values)));
+                endpoints.insert(id.clone(), Some(*values));
             }
             now.insert(id.clone(), *values);
         }
@@ -348,26 +348,10 @@ impl EndpointTopic {
         Some(self.event(now, false))
     }
 
-    fn event(&self, values: &EndpointValues, deleted: bool) -> EndpointEvent {
+    fn event(&self, values: &LiveEndpoint, deleted: bool) -> EndpointEvent {
         let before = self.submitted_before.unwrap_or(values.submitted);
         let newest = NewestJobs { jobs: values.submitted.saturating_sub(before) };
-        EndpointEvent { id: self.id.clone(), values: shown(values), newest, deleted }
-    }
-}
-
-fn shown(values: &EndpointValues) -> LiveEndpoint {
-    let EndpointValues { waiting, running, workers, submitted, .. } = *values;
-    let EndpointValues { completed, failed, cancelled, timed_out, version, .. } = *values;
-    LiveEndpoint {
-        waiting,
-        running,
-        workers,
-        submitted,
-        completed,
-        failed,
-        cancelled,
-        timed_out,
-        version,
+        EndpointEvent { id: self.id.clone(), values: *values, newest, deleted }
     }
 }
 
@@ -428,7 +412,7 @@ mod tests {
 
     fn values(of: &[(&str, &EndpointIncarnation, u64)]) -> LiveValues {
         let one = |(name, incarnation, submitted): &(&str, &EndpointIncarnation, u64)| {
-            let values = EndpointValues { submitted: *submitted, ..EndpointValues::default() };
+            let values = LiveEndpoint { submitted: *submitted, ..LiveEndpoint::default() };
             (id(name), ((*incarnation).clone(), values))
         };
         let endpoints = of.iter().map(one).collect();

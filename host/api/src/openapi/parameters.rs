@@ -196,7 +196,7 @@ fn event_id(pattern: &str) -> Schema {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 
-/// A header of which no value is refused.
+/// A header that may have any value.
 fn any_text() -> Schema {
     ObjectBuilder::new().schema_type(Type::String).into()
 }

@@ -1,7 +1,7 @@
 //! The side of a runner: it serves the attempts that the active host sends over one connection.
 //!
-//! **Its end.** [`Runner::serve`] ends with the connection, and with it all attempts: without the active host nobody
-//! takes their results. A drain lets attempts end, and takes no new ones.
+//! **Its end.** [`Runner::serve`] ends with the connection, and with it all attempts: without the active host
+//! their results cannot be stored. A drain lets attempts end, and takes no new ones.
 
 mod attempt;
 mod sink;

@@ -290,7 +290,7 @@ async fn a_drained_runner_ends_its_attempts_and_takes_no_more() {
     while let Some(reservation) = active.runtime.try_reserve(&deployment) {
         let attempt = active.attempt(&json!({ "do": "host" }));
         let report = active.runtime.perform(reservation, attempt, Arc::new(Sink::default())).await;
-        // One that was sent before the drain returns.
+        // An attempt that was sent before the drain returns.
         let is_expected = matches!(report.end, AttemptEnd::Stopped | AttemptEnd::Returned(_));
         assert!(is_expected, "{report:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;

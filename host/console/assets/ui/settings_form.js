@@ -49,7 +49,7 @@ function RateLimits({ ops, faults, control, set, add, reset }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const [newest, setNewest] = useState('');
   // A new row is there to be filled in, and the focus of a removed one would be lost. The focus moves with the
-  // change itself: a later move would take it away from a field in which somebody types already.
+  // change itself: a later move would take it away from a field in which the user types already.
   useLayoutEffect(() => { if (newest) /** @type {HTMLElement | null | undefined} */ (box.current?.querySelector(newest))?.focus(); setNewest(''); }, [newest]);
   const rest = OPERATIONS.filter((op) => !ops.includes(op));
   return html`<fieldset class="wide limits" ref=${box}><legend>Rate limits</legend>

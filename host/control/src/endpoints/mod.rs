@@ -187,7 +187,7 @@ impl Endpoints {
     /// removed, and running jobs are stopped.
     ///
     /// Neither a caller that stops waiting nor a crash can split the deletion. The record of the
-    /// catalog decides: once it is gone, no job is accepted or found under the endpoint's id, and
+    /// catalog decides: once it is deleted, no job is accepted or found under the endpoint's id, and
     /// the store deletes the rest, if need be after the next start.
     ///
     /// # Errors

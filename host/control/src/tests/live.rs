@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use gristmill_core::job::failure_reason::FailureReason;
 use gristmill_core::metrics::endpoint::{FinishedAs, SubmittedBy};
+use gristmill_wire::management::LiveEndpoint;
 
 use super::*;
-use crate::EndpointValues;
 
 #[tokio::test(start_paused = true)]
 async fn values_are_read_only_while_there_are_watchers() {
@@ -40,7 +40,7 @@ async fn the_values_are_those_of_the_endpoint_that_exists() {
         watcher.changed().await.unwrap();
         watcher.borrow_and_update().endpoints.get(&endpoint_id("e")).map(|(_, values)| *values)
     };
-    let first = EndpointValues { version: 1, ..EndpointValues::default() };
+    let first = LiveEndpoint { version: 1, ..LiveEndpoint::default() };
     assert_eq!(next().await, Some(first));
     let of_endpoint = bench.view().deployments[&endpoint_id("e")].incarnation.clone();
     let metrics = of_endpoint.metrics();
@@ -51,14 +51,8 @@ async fn the_values_are_those_of_the_endpoint_that_exists() {
     metrics.finished(FinishedAs::Failed(FailureReason::Trap));
     metrics.finished(FinishedAs::Failed(FailureReason::Host));
     metrics.cancelled(3);
-    let expected = EndpointValues {
-        submitted: 6,
-        completed: 1,
-        failed: 2,
-        timed_out: 1,
-        cancelled: 3,
-        ..first
-    };
+    let expected =
+        LiveEndpoint { submitted: 6, completed: 1, failed: 2, timed_out: 1, cancelled: 3, ..first };
     assert_eq!(next().await, Some(expected));
     bench.control.endpoints.delete(&key, endpoint_id("e")).await.unwrap();
     assert_eq!(next().await, None);

@@ -2,7 +2,7 @@
 
 use gristmill_core::runtime::StackCall;
 
-/// Stands for a stack without names, of which nothing could be read. Components with an interpreter
+/// Stands for a stack without names, which could not be read. Components with an interpreter
 /// have none; their own stacks are in the job's log.
 const ABOUT_NAMES: &str = "the handler trapped; its stack is not shown, since the component has no \
                            names of functions (in Rust, keep them with `strip = false` in the profile)";

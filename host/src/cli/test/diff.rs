@@ -94,7 +94,7 @@ fn is_same_number(one: &Number, other: &Number) -> bool {
 }
 
 /// The path of a key below a path.
-pub(super) fn key(at: &str, name: &str) -> String {
+fn key(at: &str, name: &str) -> String {
     let is_word = name.chars().all(|c| c.is_alphanumeric() || c == '_')
         && name.chars().next().is_some_and(|first| !first.is_numeric());
     if is_word { format!("{at}.{name}") } else { format!("{at}[{}]", Value::from(name)) }

@@ -1,13 +1,12 @@
 //! The expectations of a case, and their comparison with a job.
 
 use anyhow::{Context as _, bail};
+use gristmill_core::deploy::input_schema::{Budget, InputSchema, NotChecked};
 use gristmill_core::job::state::JobStatus;
-use jsonschema::Validator;
-use jsonschema::paths::LocationSegment;
 use regex::Regex;
 use serde_json::Value;
 
-use super::diff::{Difference, Extent, compare, cut, key, shown};
+use super::diff::{Difference, Extent, compare, cut, shown};
 use super::observed::Observed;
 
 /// The expectations of a case. Without any, the job must complete.
@@ -15,7 +14,7 @@ use super::observed::Observed;
 pub(super) struct Expectation {
     pub(super) output: Option<Value>,
     pub(super) subset: Option<Value>,
-    pub(super) schema: Option<Validator>,
+    pub(super) schema: Option<InputSchema>,
     pub(super) regex: Option<Regex>,
     pub(super) chunks: Option<Chunks>,
     pub(super) error: Option<Regex>,
@@ -51,10 +50,10 @@ impl Chunks {
     }
 }
 
-/// Parses a JSON Schema. It may only refer to its own parts, since nothing is fetched.
-pub(super) fn schema(value: &Value) -> anyhow::Result<Validator> {
-    let validator = jsonschema::validator_for(value).map_err(|error| error.to_string());
-    validator.map_err(anyhow::Error::msg).context("`expected_schema` is not a JSON Schema")
+/// Parses a JSON Schema, by the same rules as the schema of a handler's input.
+pub(super) fn schema(value: &Value) -> anyhow::Result<InputSchema> {
+    InputSchema::parse(&value.to_string())
+        .context("`expected_schema` is not a JSON Schema that Gristmill can check")
 }
 
 /// Reads a regular expression.
@@ -144,17 +143,15 @@ impl Expectation {
             compare("$", expected, output, Extent::Subset, found);
         }
         if let Some(schema) = &self.schema {
-            for error in schema.iter_errors(output) {
-                let at =
-                    error.instance_path().into_iter().fold("$".to_owned(), |at, part| match part {
-                        LocationSegment::Property(name) => key(&at, &name),
-                        LocationSegment::Index(index) => format!("{at}[{index}]"),
-                    });
-                let expected =
-                    format!("a value that `expected_schema` allows ({})", cut(&error.to_string()));
-                let got = shown(error.instance());
-                found.push(Difference { at, expected, got });
-            }
+            let why = match schema.check_value("$", output, Budget::FULL) {
+                Ok(()) => None,
+                Err(NotChecked::Invalid(why)) => Some(why),
+                Err(NotChecked::Exhausted) => Some("the check takes too many steps".to_owned()),
+            };
+            found.extend(why.map(|why| {
+                let expected = format!("a value that `expected_schema` allows ({why})");
+                Difference::new("$", expected, shown(output))
+            }));
         }
         if let Some(regex) = &self.regex {
             let text = match output {
@@ -261,7 +258,7 @@ mod tests {
                 Completed,
                 json!({"n": "x"}),
                 vec![
-                    "$.n: expected a value that `expected_schema` allows (\"x\" is not of type \"integer\"), got \"x\"",
+                    "$: expected a value that `expected_schema` allows (`$.n` must be an integer (`type`), not \"x\"), got {\"n\":\"x\"}",
                 ],
             ),
             (Expectation { regex: pattern("^a"), ..none() }, Completed, json!("ab"), vec![]),

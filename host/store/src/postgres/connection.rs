@@ -237,7 +237,7 @@ impl Transaction<'_> {
         self.connection.run_open(async |open| open.client.batch_execute(sql).await)
     }
 
-    /// Commits all steps, each of which must have succeeded.
+    /// Commits all steps. Each step must have succeeded.
     ///
     /// # Errors
     /// After [`DatabaseError::Unavailable`] the outcome is unknown.

@@ -50,17 +50,19 @@ pub enum NotChecked {
     Exhausted,
 }
 
-/// Checks a value by a schema.
+/// Checks a value by a schema. A fault names the value by `name`.
 ///
 /// # Errors
 /// [`NotChecked`].
 pub(super) fn evaluate(
     schema: &InputSchema,
+    name: &str,
     value: &Value,
     budget: Budget,
 ) -> Result<(), NotChecked> {
     let mut evaluation = Evaluation {
         schema,
+        name,
         steps: budget.steps_max,
         depth: 0,
         path: Vec::new(),
@@ -82,6 +84,7 @@ type Checked<'a> = Result<(), Stop<'a>>;
 
 struct Evaluation<'a> {
     schema: &'a InputSchema,
+    name: &'a str,
     steps: u64,
     depth: usize,
     path: Vec<Part<'a>>,
@@ -139,7 +142,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn fault(&self, rule: Rule<'a>, found: &'a Value) -> Stop<'a> {
-        Stop::Fault(Box::new(Fault { path: self.path.clone(), rule, found }))
+        Stop::Fault(Box::new(Fault { name: self.name, path: self.path.clone(), rule, found }))
     }
 
     fn check(&mut self, check: &'a Check, value: &'a Value) -> Checked<'a> {
@@ -358,6 +361,7 @@ impl<'a> Evaluation<'a> {
         let value = Value::String(name.to_owned());
         let mut inner = Evaluation {
             schema: self.schema,
+            name: self.name,
             steps: self.steps,
             depth: self.depth,
             path: Vec::new(),

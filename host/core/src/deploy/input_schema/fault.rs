@@ -27,7 +27,9 @@ pub(super) enum Part<'a> {
 /// A value that breaks a rule.
 #[derive(Debug)]
 pub(super) struct Fault<'a> {
-    /// From the input to the value.
+    /// The name of the checked value, such as `input`.
+    pub(super) name: &'a str,
+    /// From the checked value to the value with the fault.
     pub(super) path: Vec<Part<'a>>,
     pub(super) rule: Rule<'a>,
     pub(super) found: &'a Value,
@@ -58,7 +60,7 @@ pub(super) enum Rule<'a> {
 
 impl fmt::Display for Fault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` ", Path(&self.path))?;
+        write!(f, "`{}` ", Path(self.name, &self.path))?;
         match &self.rule {
             Rule::Missing(name) => write!(f, "must have the field `{}` (`required`)", Cut(name)),
             Rule::MissingBeside(name, beside) => write!(
@@ -165,18 +167,19 @@ fn fields(value: &Value) -> usize {
 }
 
 /// A position, such as `input.items[1].count`.
-struct Path<'a>(&'a [Part<'a>]);
+struct Path<'a>(&'a str, &'a [Part<'a>]);
 
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("input")?;
-        for part in self.0.iter().take(PARTS_MAX) {
+        let Self(name, parts) = self;
+        f.write_str(name)?;
+        for part in parts.iter().take(PARTS_MAX) {
             match part {
                 Part::Member(name) => write!(f, ".{}", Cut(name))?,
                 Part::Item(index) => write!(f, "[{index}]")?,
             }
         }
-        if self.0.len() > PARTS_MAX { f.write_str("…") } else { Ok(()) }
+        if parts.len() > PARTS_MAX { f.write_str("…") } else { Ok(()) }
     }
 }
 

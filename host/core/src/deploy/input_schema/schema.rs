@@ -95,6 +95,14 @@ impl InputSchema {
         }
         // The host and the SDKs accept only JSON, so that this cannot fail.
         let Ok(value) = input.read::<Value>() else { return Ok(()) };
-        evaluate(self, &value, budget)
+        self.check_value("input", &value, budget)
+    }
+
+    /// Checks a value that is already parsed; a fault calls it `name`.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn check_value(&self, name: &str, value: &Value, budget: Budget) -> Result<(), NotChecked> {
+        evaluate(self, name, value, budget)
     }
 }
