@@ -2,10 +2,11 @@
 //! that the page needs (Swagger UI: 1.2 MB compressed, 4.3 MB otherwise); the page loads nothing from
 //! other hosts, and works without a network. Like the document, it needs no key.
 //!
-//! Clients that accept gzip get the files as they are in the program. For others, each request decompresses
-//! its file.
+//! Clients that accept gzip get the files as they are in the program. For others, the host decompresses a file
+//! once and keeps it, since each client may ask for it again and again: 4.3 MB of memory at most.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use bytes::Bytes;
 use flate2::read::GzDecoder;
+use parking_lot::Mutex;
 use utoipa_swagger_ui::Config;
 
 use crate::answer::error::{ApiError, ErrorCode};
@@ -69,7 +71,7 @@ async fn file(
             let broken = |error| {
                 ApiError::new(ErrorCode::Internal, format!("the file `{name}` is damaged: {error}"))
             };
-            content = decompressed(&content).map_err(broken)?;
+            content = decompressed(&name, &content).map_err(broken)?;
         }
     }
     Ok((headers, content).into_response())
@@ -91,10 +93,18 @@ fn accepts_gzip(request: &HeaderMap) -> bool {
     weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
 }
 
-fn decompressed(gzip: &[u8]) -> std::io::Result<Bytes> {
-    let mut content = Vec::with_capacity(gzip.len() * 4);
+/// The content of a file of the page.
+fn decompressed(name: &str, gzip: &[u8]) -> std::io::Result<Bytes> {
+    static FILES: Mutex<BTreeMap<String, Bytes>> = Mutex::new(BTreeMap::new());
+    let mut files = FILES.lock();
+    if let Some(content) = files.get(name) {
+        return Ok(content.clone());
+    }
+    let mut content = Vec::new();
     GzDecoder::new(gzip).read_to_end(&mut content)?;
-    Ok(content.into())
+    let content = Bytes::from(content);
+    files.insert(name.to_owned(), content.clone());
+    Ok(content)
 }
 
 #[cfg(test)]

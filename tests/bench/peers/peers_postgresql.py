@@ -77,4 +77,10 @@ class Dbos(OnPython):
     script = PYTHON / "dbos_client.py"
 
 
-ALL = [GristmillOnPostgres, TwoHosts, GraphileWorker, PgBoss, Procrastinate, Dbos]
+class Pgmq(OnPython):
+    name = "pgmq"
+    durability = "commit of the message and of its archive; results are not kept"
+    script = PYTHON / "pgmq_client.py"
+
+
+ALL = [GristmillOnPostgres, TwoHosts, GraphileWorker, PgBoss, Procrastinate, Dbos, Pgmq]

@@ -1,5 +1,6 @@
 //! The schema of a handler's input: a JSON Schema that a component carries in its custom section
-//! [`SECTION`], and by which the host checks the input of each new job.
+//! [`SECTION`], and by which the host checks the input of each new job. `gristmill test` checks outputs by the
+//! same rules.
 //!
 //! **Promise.** A schema is read as JSON Schema draft 2020-12, with the older forms that tools still write:
 //! `definitions`, `dependencies`, `additionalItems` and a list as `items`. A keyword that the check cannot
