@@ -1,7 +1,9 @@
 //! Submissions share their fsync, which makes acknowledged jobs cheap.
 
+use std::ffi::OsStr;
+
 use futures::future::join_all;
-use gristmill_tests::{Client, TestHost, guests};
+use gristmill_tests::{Client, TestHost, disk_shim, guests};
 use serde_json::json;
 
 async fn metric(client: &Client, name: &str) -> f64 {
@@ -15,7 +17,14 @@ async fn metric(client: &Client, name: &str) -> f64 {
 async fn concurrent_submissions_are_committed_in_groups() {
     const SUBMITTERS: u32 = 64;
     const EACH: u32 = 12; // in all below the rate limit of /run
-    let host = TestHost::start();
+    let mut host = TestHost::start();
+    // Each sync takes 20 ms, so that many submissions arrive meanwhile, however fast the disk of this machine is.
+    let directory = host.data_dir().canonicalize().unwrap();
+    host.start_again_in(&[
+        ("LD_PRELOAD", disk_shim().as_os_str()),
+        ("DISK_DIR", directory.as_os_str()),
+        ("DISK_SYNC_MS", OsStr::new("20")),
+    ]);
     let client = host.client();
     let endpoint = host.deploy(&guests::echo(), "grouped", json!({ "workersMax": 0 })).await;
     let before = metric(&client, "gristmill_store_commits_total").await;
@@ -33,6 +42,6 @@ async fn concurrent_submissions_are_committed_in_groups() {
         "{jobs} jobs in {took:?} took {commits} commits; fsyncs per job: {:.3}",
         commits / jobs
     );
-    assert!(commits / jobs < 0.5, "{commits} commits for {jobs} jobs");
+    assert!(commits / jobs < 0.25, "{commits} commits for {jobs} jobs");
     assert_eq!(client.health(&endpoint).await["jobs"]["inQueue"], SUBMITTERS * EACH);
 }

@@ -10,6 +10,7 @@
 //!   error number. CALL is `write` or `sync`, and NAME is a part of the file's path. With
 //!   `ENOSPC` a write of several bytes writes half of them instead of failing.
 //! * `DISK_FAULT_WHILE`: calls fail only while this file exists.
+//! * `DISK_SYNC_MS`: each sync takes this many milliseconds longer; other calls go on meanwhile.
 //! * `CLOCK_FILE`: a file with the number of seconds by which the wall clock is ahead of the
 //!   machine's clock. A `+` after the number means that the kernel reports a synchronised clock.
 //! * `DISK_KILL`: `CALL:N[:NAME]`: the process is killed right after the Nth `write`, or instead of
@@ -30,6 +31,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// The kind of a record, which is its first byte.
 mod record {
@@ -48,6 +50,7 @@ struct Setup {
     log: c_int,
     fault: Option<Fault>,
     kill: Option<Fault>,
+    sync_delay: Duration,
 }
 
 struct Fault {
@@ -96,7 +99,9 @@ fn setup() -> Option<&'static Setup> {
                 let (call, from, name) = (next(), next(), next());
                 Fault { call, errno: 0, from: from.parse().unwrap(), name, only_while: None }
             });
-            Some(Setup { dir, log, fault, kill })
+            let sync_ms = std::env::var("DISK_SYNC_MS").map_or(0, |ms| ms.parse().unwrap());
+            let sync_delay = Duration::from_millis(sync_ms);
+            Some(Setup { dir, log, fault, kill, sync_delay })
         })
         .as_ref()
 }
@@ -257,6 +262,7 @@ fn sync(fd: c_int, call: c_long) -> c_int {
     let Some((setup, path)) = setup().and_then(|setup| Some((setup, path_of(setup, fd)?))) else {
         return really();
     };
+    std::thread::sleep(setup.sync_delay);
     let mut calls = lock();
     if let Some(errno) = fails(setup, &mut calls, "sync", &path) {
         set_errno(errno);
