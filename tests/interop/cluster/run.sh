@@ -37,14 +37,15 @@ defaults
   timeout connect 5s
   timeout client 10m
   timeout server 10m
+  # A client that ends an OpenAI call cancels its job. The frontend must have this option too: otherwise HAProxy 2.6
+  # does not notice that the client has closed its connection.
+  option abortonclose
 frontend clients
   bind 127.0.0.1:$port
   default_backend hosts
 backend hosts
   balance random
   option httpchk GET /livez
-  # A client that gives up a runsync cancels its job.
-  option abortonclose
   server one $first check inter 500ms
   server two $second check inter 500ms
 END
