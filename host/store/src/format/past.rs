@@ -206,7 +206,7 @@ mod tests {
         let list = PastAttempts::default().with(attempt);
         assert_eq!(list.bytes().unwrap(), [0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3]);
         let unknown = u8::try_from(RequeueCause::ALL.len()).unwrap();
-        assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, unknown])).is_err());
+        assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, unknown])).is_err(), "an unknown end");
         let used = UsedImage { billed: [1, 2, 3, 4, 5, 6, 7, 8, 9], egress_bytes: 10 }.usage();
         let first = PastAttempts::default().with_usage(&used);
         assert_eq!(first.bytes().unwrap(), [0x80, 0x82, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
