@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -27,7 +27,7 @@ demo-cluster: guests ## two hosts on PostgreSQL, one killed while jobs run; need
 	@sh tests/demo-cluster.sh $(UNDER_TEST) $(GUESTS)
 
 # In this order: the compilers find mistakes before the tests do.
-TESTS := setup check docs unit clients guest-sdks console traces monitoring
+TESTS := setup check docs unit sdks console traces monitoring
 test: ## formatting, lints, docs and every test, with the seconds of each step
 	@for step in $(TESTS); do \
 	  begin=$$(date +%s); $(MAKE) --no-print-directory $$step || exit 1; \
@@ -52,7 +52,6 @@ unit: guests ## all tests in Rust: crates, handlers, and the whole system throug
 	$(CARGO) test $(LOCKED) --workspace
 	$(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --ignored capacity
 	$(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --ignored --skip capacity
-	$(CARGO) test $(LOCKED) -p gristmill-store --features shuttle --lib shuttle_tests
 
 crash: N ?= 100
 crash: guests ## kill -9 a host under load N times, and check that nothing acknowledged is lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
@@ -88,7 +87,12 @@ clients-cluster: guests ## the official SDKs and the conformance suite against t
 
 guest-sdks: guests ## the Python and JavaScript guest SDKs, and components made with them; needs python3 and node
 	$(BUILD_UNDER_TEST)
-	sh tests/interop/guests/run.sh $(UNDER_TEST) $(GUESTS)
+	nice sh tests/interop/guests/run.sh $(UNDER_TEST) $(GUESTS)
+
+# The clients wait for a host for half of their time, and the builds of components, which are `nice`, for nothing.
+sdks: guests ## `clients` and `guest-sdks` side by side
+	$(BUILD_UNDER_TEST)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target clients guest-sdks
 
 cpython-files: ## CPython's own tests of files, in a Python handler on a volume; some three minutes; needs python3, and apt-get for the tests
 	$(BUILD_UNDER_TEST)

@@ -344,9 +344,9 @@ impl Inner {
             }
             match self.store.put_action(action.clone()).await {
                 Err(StoreError::Closed) => return,
-                Err(StoreError::Full(full)) => {
-                    warn!("the end of the job action `{id}` is not recorded yet: {full}");
-                    self.change(&id, |action| action.reason = Some(full.to_string()));
+                Err(error @ (StoreError::Full(_) | StoreError::Unavailable)) => {
+                    warn!("the end of the job action `{id}` is not recorded yet: {error}");
+                    self.change(&id, |action| action.reason = Some(error.to_string()));
                     drop(recording);
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }

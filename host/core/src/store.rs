@@ -21,10 +21,11 @@ use crate::time::Timestamp;
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
 /// **Durability.** When a future of [`submit`](Self::submit), [`release`](Self::release),
-/// [`cancel`](Self::cancel), [`retry`](Self::retry), [`purge`](Self::purge), [`delete_ended`](Self::delete_ended) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable
-/// storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks), [`counts`](Self::counts)) never
-/// see a change before that. Only [`claim`](Self::claim) is ahead of the disk: a job may be
-/// claimed, and run, before its submission is on disk, since a crash would run it again anyway.
+/// [`cancel`](Self::cancel), [`retry`](Self::retry), [`purge`](Self::purge), [`shorten_ttl`](Self::shorten_ttl),
+/// [`delete_ended`](Self::delete_ended), [`delete_endpoint`](Self::delete_endpoint) or [`expire`](Self::expire) resolves to `Ok`, the change is on stable storage. Readers ([`job`](Self::job), [`chunks`](Self::chunks), [`counts`](Self::counts)) never
+/// see a change before that. [`claim`](Self::claim) is ahead of the disk: a job may be claimed, and run, before its
+/// submission is on disk, since a crash would run it again anyway. So are [`holds_lease`](Self::holds_lease) and
+/// [`demand`](Self::demand), which serve the workers.
 ///
 /// **Fences.** Each claim has a number that grows and is never reset, and the [epoch](crate::job::record::StoreEpoch) of the store
 /// that made it. A change with a lease is applied only while that lease's claim is the current one;
@@ -67,14 +68,14 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
         idempotency: Idempotency,
     ) -> Result<Option<SubmitAnswer>, StoreError>;
 
-    /// Takes up to one job for each of `workers`, oldest first, low priority after the others. Does
-    /// not wait for the disk; the claim is written no later than its result. A job whose ttl is
-    /// over is never returned.
+    /// Takes the oldest waiting job for a worker, one of low priority only when no other waits. Does not wait
+    /// for the disk; the claim is written no later than its result. A job whose ttl is over is never returned,
+    /// and a job whose stored input is damaged ends as FAILED. `None` when no job can be claimed.
     async fn claim(
         &self,
         endpoint: &EndpointId,
-        workers: &[WorkerId],
-    ) -> Result<Vec<ClaimedJob>, StoreError>;
+        worker: &WorkerId,
+    ) -> Result<Option<ClaimedJob>, StoreError>;
 
     /// Appends chunks to the stream of a running job. Waits only while the store's buffer is full.
     /// The chunks become visible once they are on disk, no later than the job's end.
@@ -109,7 +110,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     async fn release(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
     /// Ends the attempt of a host that was lost: the job waits again and a retry is counted, or it is FAILED
-    /// when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts.
+    /// when it has lost [`CRASHES_MAX`](crate::limits::CRASHES_MAX) hosts. Waits until a job that waits again is on
+    /// disk, but not for the end, as [`finish_deferred`](Self::finish_deferred).
     async fn host_lost(&self, lease: Lease) -> Result<Fenced, StoreError>;
 
     /// Cancels a waiting or running job; a job that has ended keeps its status, which is returned.

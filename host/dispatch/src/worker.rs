@@ -100,7 +100,7 @@ async fn step(
     let reserved = reserved.map(|(_, reservation)| reservation);
     let reserved = reserved.or_else(|| shared.runtime.try_reserve(&deployment));
     if let Some(reservation) = reserved {
-        let claimed = match shared.store.claim(endpoint, std::slice::from_ref(&worker.id)).await {
+        let claimed = match shared.store.claim(endpoint, &worker.id).await {
             Ok(claimed) => claimed,
             // Nothing wakes a worker when the database of the jobs is back, so this one looks again.
             Err(StoreError::Unavailable) => {
@@ -114,7 +114,7 @@ async fn step(
                 return Next::End;
             }
         };
-        if let Some(job) = claimed.into_iter().next() {
+        if let Some(job) = claimed {
             // This worker is no longer registered, since a wake-up must reach a sleeping worker. A
             // wake-up that has arrived already is passed on.
             wake_up.set(set.wake_up());

@@ -28,8 +28,8 @@ use gristmill_dispatch::{
 };
 use gristmill_egress::{AddressPolicy, Clients};
 use gristmill_store::ModelStore;
-use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -125,7 +125,7 @@ impl Fixture {
 
     async fn end_jobs(&self, endpoint: &EndpointId) {
         let worker = WorkerId::new("w").unwrap();
-        let claimed = self.store.claim(endpoint, &[worker]).await.unwrap();
+        let claimed = self.store.claim_each(endpoint, &[worker]).await.unwrap();
         for job in claimed {
             let _ = self.store.finish(job.lease, Outcome::TimedOut).await.unwrap();
         }

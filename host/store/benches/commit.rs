@@ -147,7 +147,7 @@ impl Bench {
             let jobs = jobs / self.submitters + u64::from(n < jobs % self.submitters);
             let (store, payload, work) = (self.store.clone(), self.payload.clone(), self.work);
             let task = async move {
-                let worker = [WorkerId::new(&format!("w{n}")).unwrap()];
+                let worker = WorkerId::new(&format!("w{n}")).unwrap();
                 for _ in 0..jobs {
                     match work {
                         Work::Submit => {
@@ -164,11 +164,10 @@ impl Bench {
 }
 
 /// Runs the job while its submission is being written, as the platform does.
-async fn life(store: &Store, worker: &[WorkerId], payload: &Json) {
+async fn life(store: &Store, worker: &WorkerId, payload: &Json) {
     let submit = store.submit(new_job(store, payload));
     let perform = async {
-        let mut claimed = store.claim(&endpoint(), worker).await.unwrap();
-        let Some(job) = claimed.pop() else { return };
+        let Some(job) = store.claim(&endpoint(), worker).await.unwrap() else { return };
         let _ = store.finish(job.lease, Outcome::Completed(job.input)).await.unwrap();
     };
     let (submitted, ()) = tokio::join!(submit, perform);

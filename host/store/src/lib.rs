@@ -33,12 +33,13 @@
 //! one for each job, other changes by one for each caller, the journal by [`Settings::journal_bytes`].
 //!
 //! **Layers.** `store` and `recover` use all others; `checkpoint`, `commit` and `offline` use `state`, `tables`,
-//! `format` and `journal`, and `offline` also `postgres`; `tables` uses `format` and `journal`, and `state` only `format`; `format` uses
-//! `journal`; all use `medium`. No two files import each other, directly or around.
+//! `format` and `journal`, and `offline` also `postgres`; `postgres` uses `commit`, `state`, `tables` and `format`;
+//! `tables` uses `format` and `journal`, and `state` only `format`; `format` uses `journal`; all use `medium`. No two
+//! files import each other, directly or around.
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
-//! checkpointed. SQL is in `tables`, `checkpoint`, `recover` and `offline` only. Only `state/decide.rs`
-//! changes a job's state. The store starts a tokio task only to read a large payload. After a failed
+//! checkpointed. SQL is in `tables`, `checkpoint`, `recover`, `offline` and `postgres` only. Only `state/decide.rs`
+//! changes a job's state. With a data directory, the store starts a tokio task only to read a large payload. After a failed
 //! commit the store ends, since memory then has changes that are not on disk.
 
 mod cache_dir;
@@ -64,9 +65,6 @@ mod recover;
 mod seal;
 mod settings;
 mod shared;
-#[cfg(test)]
-#[cfg(feature = "shuttle")]
-mod shuttle_tests;
 mod state;
 mod store;
 mod sync;
@@ -80,7 +78,8 @@ pub use offline::check::{Report, check};
 pub use offline::import::{ImportStep, Imported, import};
 pub use offline::repair::{Repaired, repair};
 pub use postgres::active_state::ActiveState;
-pub use postgres::candidate::{ActiveHost, Candidate, Seen, Vacancy};
+pub use postgres::candidate::Candidate;
+pub use postgres::observation::{ActiveHost, Seen, Vacancy};
 pub use postgres::url::DatabaseUrl;
 pub use settings::{OnFatal, Settings};
 pub use store::Store;

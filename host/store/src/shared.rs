@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// The medium's thread waits here.
     wake_medium: Condvar,
     /// Free bytes in the write buffer.
-    space: Semaphore,
+    pub(crate) space: Semaphore,
     /// Whether the repair during the start has ended.
     is_serving: AtomicBool,
 }
@@ -292,13 +292,6 @@ impl Shared {
     pub(crate) fn free(&self, bytes: usize) {
         self.space.add_permits(bytes);
         self.settings.disk_space.settle_written(bytes as u64);
-    }
-
-    /// Free bytes in the write buffer.
-    #[cfg(test)]
-    #[cfg(feature = "shuttle")]
-    pub(crate) fn free_bytes(&self) -> usize {
-        self.space.available_permits()
     }
 
     /// Counts a committed transaction, which took this time.

@@ -28,8 +28,8 @@ use gristmill_core::store::{
 };
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store, check, repair};
-use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::NoWorkers;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 
 /// The archived jobs that a closed directory has.
 fn archived_rows(t: &OnDisk) -> i64 {
@@ -483,7 +483,7 @@ async fn run_many(t: &OnDisk, name: &EndpointId, jobs: usize) {
             assert_eq!(it, Ok(SubmitAnswer::Queued));
         });
         let workers: Vec<_> = (0..1_000).map(|n| worker(&n.to_string())).collect();
-        let claimed = t.store().claim(name, &workers).await.unwrap();
+        let claimed = t.store().claim_each(name, &workers).await.unwrap();
         let ends = claimed.iter().map(|job| t.store().finish(job.lease, completed("[1]")));
         futures::future::join_all(ends).await.into_iter().for_each(|it| {
             assert_eq!(it, Ok(Fenced::Applied));

@@ -19,7 +19,7 @@ use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{Settings, Store};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use tempfile::TempDir;
 
 contract!(
@@ -204,6 +204,11 @@ async fn a_failed_attempt_leaves_its_own_output_and_no_other(t: Fixture) {
     retry().await;
     assert_eq!(attempt(failed_with("[1]")).await, Some(json("[1]")));
     retry().await;
+    let lease = t.claim("a").await.lease;
+    assert_eq!(t.store.append_chunks(lease, vec![chunk("4")]).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.finish(lease, Outcome::Failed("no".into())).await, Ok(Fenced::Applied));
+    assert_eq!(t.store.output(id).await, Ok(None), "of an attempt with a chunk");
+    retry().await;
     assert_eq!(attempt(failed_with("null")).await, None, "absent, never null");
     retry().await;
     let largest = format!("\"{}\"", "x".repeat(PARTIAL_OUTPUT_BYTES_MAX - 2));
@@ -255,7 +260,7 @@ impl Disk {
 
     /// Claims the next job and lets it fail after a second.
     async fn fail(&self) {
-        let claimed = self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        let claimed = self.store().claim_each(&endpoint("a"), &[worker("w")]).await.unwrap();
         self.clock.advance(1_000);
         let outcome = Outcome::Failed("no".into());
         assert_eq!(self.store().finish(claimed[0].lease, outcome).await, Ok(Fenced::Applied));
@@ -294,7 +299,7 @@ async fn the_time_survives_a_kill_wherever_it_is_kept() {
         }
         // A crash queues a running job again.
         disk.retry(id).await;
-        disk.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        disk.store().claim_each(&endpoint("a"), &[worker("w")]).await.unwrap();
         disk.store().write_catalog(Vec::new()).await.unwrap();
         disk.clock.advance(9_000);
         disk.open();
@@ -328,7 +333,7 @@ async fn a_partial_output_survives_a_kill_and_is_deleted_with_its_job() {
             (Outcome::Failed("no".into()), None),
             (failed_with("[2]"), Some(json("[2]"))),
         ] {
-            let claimed = disk.store().claim(&a, &[worker("w")]).await.unwrap();
+            let claimed = disk.store().claim_each(&a, &[worker("w")]).await.unwrap();
             assert_eq!(disk.store().finish(claimed[0].lease, outcome).await, Ok(Fenced::Applied));
             for _ in 0..3 {
                 for _ in 0..10 {

@@ -55,7 +55,7 @@ impl Disk {
 
     /// Claims a job, emits a chunk and completes it with its own input.
     async fn complete_one(&self) -> Option<JobId> {
-        let claimed = self.store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().pop()?;
+        let claimed = self.store.claim(&endpoint("a"), &worker("w")).await.unwrap()?;
         let _ = self.store.append_chunks(claimed.lease, vec![chunk("7")]).await.unwrap();
         let outcome = Outcome::Completed(claimed.input.clone());
         let _ = self.store.finish(claimed.lease, outcome).await.unwrap();

@@ -24,7 +24,7 @@ use gristmill_core::webhook::delivery::{
     AfterAttempt, DeliveryOutcome, DeliveryState, DeliveryStore,
 };
 use gristmill_store::{Settings, Store};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 
 /// The next start sets jobs that ran in three crashes to FAILED, and writes all their webhooks
 /// before it serves any caller.
@@ -151,7 +151,7 @@ async fn the_results_that_an_endpoint_keeps_are_bounded() {
 
     // A long error is cut, and still names the fault.
     let id = submit(t.store(), job("b")).await;
-    let claimed = t.store().claim(&endpoint("b"), &[worker("w")]).await.unwrap();
+    let claimed = t.store().claim_each(&endpoint("b"), &[worker("w")]).await.unwrap();
     let filled = t.store().append_chunks(claimed[0].lease, chunks_of_4_mib()).await;
     assert_eq!(filled, Ok(Fenced::Applied));
     let outcome = Outcome::Failed("why ".repeat(1_000));
@@ -340,7 +340,8 @@ async fn waiting_jobs_have_a_bound_for_the_host_and_a_share_for_each_owner() {
     assert_eq!(fill(&t, "a").await.0, 0, "a start counts the same");
 
     // Jobs that wait no longer make room, whatever ends their wait.
-    let claimed = t.store().claim(&endpoint("a-0"), &[worker("w"), worker("v")]).await.unwrap();
+    let claimed =
+        t.store().claim_each(&endpoint("a-0"), &[worker("w"), worker("v")]).await.unwrap();
     t.store().cancel(&endpoint("a-1"), listed(&t, "a-1").await).await.unwrap();
     t.store().purge(&endpoint("a-2")).await.unwrap();
     t.store().delete_endpoint(&endpoint("a-3")).await.unwrap();
@@ -366,7 +367,7 @@ async fn complete_all(t: &OnDisk, owner: &str) {
     for number in 0..7 {
         let name = endpoint(&format!("{owner}-{number}"));
         loop {
-            let claimed = t.store().claim(&name, &[worker("w")]).await.unwrap();
+            let claimed = t.store().claim_each(&name, &[worker("w")]).await.unwrap();
             let Some(job) = claimed.first() else { break };
             let ended = t.store().finish(job.lease, Outcome::Completed(json("1"))).await;
             assert_eq!(ended, Ok(Fenced::Applied));
@@ -768,11 +769,11 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     disk_space.set(900 << 10, 1_000 << 10);
     let refused = t.store().submit(job("a")).await;
     assert_eq!(refused, Err(StoreError::Full(StoreFull::Disk(Shortage::Bytes))));
-    let started = t.store().claim(&endpoint("a"), &workers).await.unwrap();
+    let started = t.store().claim_each(&endpoint("a"), &workers).await.unwrap();
     assert_eq!(started[0].lease.job, waiting);
     assert_eq!(t.store().release(started[0].lease).await, Ok(Fenced::Applied));
     disk_space.set(100 << 10, 1_000 << 10);
-    assert!(t.store().claim(&endpoint("a"), &workers).await.unwrap().is_empty());
+    assert!(t.store().claim_each(&endpoint("a"), &workers).await.unwrap().is_empty());
     let finished = t.store().finish(lease, Outcome::Failed("no".to_owned())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     assert_eq!(t.error(running).await.as_deref(), Some("no"));
@@ -786,7 +787,7 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
     assert!(refused.to_string().contains("no free inodes"), "{refused}");
     disk_space.set_inodes(20, 10);
     assert!(disk_space.may_start_again());
-    assert_eq!(t.store().claim(&endpoint("a"), &workers).await.unwrap().len(), 1);
+    assert_eq!(t.store().claim_each(&endpoint("a"), &workers).await.unwrap().len(), 1);
     submit(t.store(), job("a")).await;
 }
 
@@ -800,7 +801,7 @@ async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill() {
     let mut store = open().unwrap().0;
     let bill = async |store: &Store| {
         let id = submit(store, job("a")).await;
-        let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
+        let lease = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease;
         assert_eq!(lease.job, id);
         let metered = support::metered("t");
         let finished = store.finish_deferred(lease, Outcome::Completed(json("1")), metered).await;

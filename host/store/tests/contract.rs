@@ -28,7 +28,7 @@ use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 
 contract!(
@@ -965,7 +965,7 @@ async fn a_closed_store_refuses(t: Fixture) {
     t.store.close().await;
     t.store.close().await;
     assert_eq!(t.store.submit(job("a")).await, Err(StoreError::Closed));
-    assert_eq!(t.store.claim(&a, &[worker("w")]).await.err(), Some(StoreError::Closed));
+    assert_eq!(t.store.claim_each(&a, &[worker("w")]).await.err(), Some(StoreError::Closed));
     let chunks = vec![chunk("1")];
     assert_eq!(t.store.append_chunks(lease, chunks).await, Err(StoreError::Closed));
     assert_eq!(t.store.set_progress(lease, json("1")).await, Err(StoreError::Closed));

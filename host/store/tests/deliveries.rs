@@ -118,7 +118,7 @@ impl Fixture {
     }
 
     async fn claim(&self) -> Lease {
-        self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease
+        self.store().claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease
     }
 
     async fn finish(&self, outcome: Outcome) {

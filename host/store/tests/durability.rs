@@ -25,7 +25,7 @@ use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::{OpenError, Recovery, Settings, Store};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -67,7 +67,7 @@ impl Disk {
 
     /// Claims the next job, and waits until the claim is on disk.
     async fn claim(&self) -> Lease {
-        let claimed = self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        let claimed = self.store().claim_each(&endpoint("a"), &[worker("w")]).await.unwrap();
         self.flush().await;
         claimed[0].lease
     }
@@ -124,7 +124,7 @@ async fn acknowledged_changes_survive() {
     assert_eq!(disk.store().output(done).await.unwrap(), Some(json("[8]")));
     assert_eq!(disk.store().chunks(done, 0, 99, 99).await.unwrap().chunks, chunks);
     assert_eq!(disk.store().input(waiting).await.unwrap(), Some(input.clone()));
-    let claimed = disk.store().claim(&a, &[worker("w")]).await.unwrap();
+    let claimed = disk.store().claim_each(&a, &[worker("w")]).await.unwrap();
     assert_eq!((&claimed[0].input, &claimed[0].s3_config), (&input, &s3_config));
 }
 
@@ -210,7 +210,7 @@ async fn the_queue_keeps_its_order() {
     }
     disk.reopen();
     let workers: Vec<_> = (0..6).map(|n| worker(&n.to_string())).collect();
-    let claimed = disk.store().claim(&endpoint("a"), &workers).await.unwrap();
+    let claimed = disk.store().claim_each(&endpoint("a"), &workers).await.unwrap();
     let order: Vec<_> = claimed.iter().map(|claimed| claimed.lease.job).collect();
     assert_eq!(order, [jobs[1], jobs[2], jobs[4], jobs[5], jobs[0], jobs[3]]);
 }
@@ -405,7 +405,8 @@ async fn every_copy_of_the_journal_has_the_changes_acknowledged_before() {
                 let id = new.id;
                 submit(&*store, new).await;
                 acknowledged.lock().push((id, false));
-                let claimed = store.claim(&endpoint("a"), &[worker(&n.to_string())]).await.unwrap();
+                let claimed =
+                    store.claim_each(&endpoint("a"), &[worker(&n.to_string())]).await.unwrap();
                 let lease = claimed[0].lease;
                 let _ = store.append_chunks(lease, vec![chunk("1"), chunk("2")]).await.unwrap();
                 let _ = store.finish(lease, Outcome::Completed(json("[1]"))).await.unwrap();
@@ -488,7 +489,7 @@ async fn inputs_beyond_the_cache_come_from_the_disk() {
         submit(&store, NewJob { input: input.clone(), ..job("a") }).await;
     }
     let workers: Vec<_> = (0..20).map(|n| worker(&n.to_string())).collect();
-    let claimed = store.claim(&endpoint("a"), &workers).await.unwrap();
+    let claimed = store.claim_each(&endpoint("a"), &workers).await.unwrap();
     let read: Vec<Json> = claimed.iter().map(|claimed| claimed.input.clone()).collect();
     assert_eq!(read, inputs);
     for claimed in claimed {
@@ -549,7 +550,7 @@ async fn secrets_are_not_on_disk_in_clear() {
     let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("owner"), "the rows are there");
     assert!(!holds(&access_secret) && !holds("updated_at"));
-    let claimed = disk.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+    let claimed = disk.store().claim_each(&endpoint("a"), &[worker("w")]).await.unwrap();
     assert_eq!(claimed[0].s3_config, s3_config);
     assert_eq!(disk.store().load_catalog().await.unwrap(), [entry]);
 }
@@ -623,7 +624,7 @@ async fn exactly_the_stored_results_are_billed() {
             disk.submit(job("a")).await;
         }
         let workers: Vec<_> = (0..10).map(|n| worker(&n.to_string())).collect();
-        for claimed in disk.store().claim(&endpoint("a"), &workers).await.unwrap() {
+        for claimed in disk.store().claim_each(&endpoint("a"), &workers).await.unwrap() {
             let outcome = Outcome::Completed(json("1"));
             let finished = disk.store().finish_deferred(claimed.lease, outcome, metered("t")).await;
             assert_eq!(finished, Ok(Fenced::Applied));

@@ -18,7 +18,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -32,7 +32,7 @@ async fn large_pages_of_chunks_are_read_apart_from_the_calling_task() {
     let large = format!("\"{}\"", "x".repeat(900 << 10));
     for (text, count, is_ready) in [("1", 9, true), (large.as_str(), 9, false)] {
         let id = submit(&*store, job("a")).await;
-        let claimed = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        let claimed = store.claim_each(&endpoint("a"), &[worker("w")]).await.unwrap();
         let chunks = vec![chunk(text); count];
         let _ = store.append_chunks(claimed[0].lease, chunks).await.unwrap();
         let _ = store.finish(claimed[0].lease, Outcome::Completed(json("null"))).await.unwrap();
@@ -113,7 +113,7 @@ impl Disk {
 }
 
 async fn claim(store: &Store) -> Lease {
-    store.claim(&endpoint("a"), &[worker("w")]).await.unwrap()[0].lease
+    store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease
 }
 
 /// A unique text of about `bytes`.
@@ -293,7 +293,7 @@ async fn acknowledged_changes_survive_a_journal_of_small_segments() {
                     let bytes = if turn % 5 == 0 { 20_000 } else { 50 };
                     let input = text(n, bytes);
                     let Ok(_) = store.submit(NewJob { input, ..job("a") }).await else { return };
-                    let Ok(claimed) = store.claim(&endpoint("a"), &[worker("w")]).await else {
+                    let Ok(claimed) = store.claim_each(&endpoint("a"), &[worker("w")]).await else {
                         return;
                     };
                     let Some(claimed) = claimed.into_iter().next() else { continue };

@@ -19,7 +19,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Repaired, Store, check, repair};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use tempfile::TempDir;
 
 const PAGE: usize = 8_192;
@@ -319,7 +319,7 @@ async fn failed_jobs_with_chunks_are_kept_with_their_inputs() {
     let mut jobs = vec![];
     for outcome in outcomes {
         let id = submit(&store, job("e")).await;
-        let claimed = store.claim(&endpoint("e"), &[worker("w")]).await.unwrap();
+        let claimed = store.claim_each(&endpoint("e"), &[worker("w")]).await.unwrap();
         let lease = claimed[0].lease;
         let chunks = vec![chunk("1"), chunk("2")];
         assert_eq!(store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));

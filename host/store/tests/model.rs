@@ -23,7 +23,7 @@ use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{ModelStore, Settings, Store};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use proptest::prelude::*;
 
 const QUEUE_JOBS_MAX: usize = 6;
@@ -131,7 +131,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(endpoint, count)| Op::Claim { endpoint, count }),
         4 => (lease.clone(), 0..4_usize).prop_map(|(lease, count)| Op::Append { lease, count }),
         1 => lease.clone().prop_map(|lease| Op::Progress { lease }),
-        8 => (lease.clone(), 0..4_u8, prop::bool::weighted(0.8), 0..TEMPLATES.len()).prop_map(
+        8 => (lease.clone(), 0..5_u8, prop::bool::weighted(0.8), 0..TEMPLATES.len()).prop_map(
             |(lease, outcome, is_metered, template)| {
                 Op::Finish { lease, outcome, is_metered, template }
             }
@@ -281,7 +281,7 @@ impl Pair {
                 matches!(submitted, Ok(_) | Err(StoreError::Full(StoreFull::Queue { .. }))),
                 "{submitted:?}"
             );
-            for claimed in store.claim(&endpoint, &[worker("later")]).await.unwrap() {
+            for claimed in store.claim_each(&endpoint, &[worker("later")]).await.unwrap() {
                 let outcome = Outcome::Completed(json(&format!("[{:LARGE_BYTES$}]", n)));
                 let _ = store.finish(claimed.lease, outcome).await.unwrap();
             }
@@ -361,8 +361,8 @@ impl Pair {
             Op::Claim { endpoint, count } => {
                 let endpoint = support::endpoint(ENDPOINTS[*endpoint]);
                 let workers: Vec<_> = (0..*count).map(|n| worker(&n.to_string())).collect();
-                let claimed = self.model.claim(&endpoint, &workers).await;
-                let found = self.store().claim(&endpoint, &workers).await;
+                let claimed = self.model.claim_each(&endpoint, &workers).await;
+                let found = self.store().claim_each(&endpoint, &workers).await;
                 self.leases.extend(claimed.iter().flatten().map(|claimed| claimed.lease));
                 for (one, other) in claimed.iter().flatten().zip(found.iter().flatten()) {
                     assert_eq!(one.s3_config, other.s3_config);
@@ -383,7 +383,9 @@ impl Pair {
         match *op {
             Op::Append { lease, count } => {
                 let Some(lease) = lease_at(lease) else { return String::new() };
-                let chunks = (0..count).map(|n| chunk(&n.to_string())).collect();
+                // No two attempts have the same chunks.
+                let text = |n| format!("\"{} {} {n}\"", lease.job, lease.claim.0);
+                let chunks = (0..count).map(|n| chunk(&text(n))).collect();
                 format!("{:?}", store.append_chunks(lease, chunks).await)
             }
             Op::Progress { lease } => {
@@ -405,6 +407,10 @@ impl Pair {
                     0 => Outcome::Completed(json("[3]")),
                     3 => Outcome::Completed(json(&format!("[{:LARGE_BYTES$}]", 3))),
                     1 => Outcome::Failed("no".into()),
+                    4 => {
+                        let output = json(&format!("\"{} {}\"", lease.job, lease.claim.0));
+                        Outcome::FailedWith { error: "no".into(), output }
+                    }
                     _ => Outcome::TimedOut,
                 };
                 if is_metered {
@@ -488,15 +494,16 @@ impl Pair {
                 let output = store.output(*id).await.unwrap().map(|json| json.as_str().to_owned());
                 let count = record.as_ref().map_or(0, |record| record.chunk_count);
                 let expected = count.saturating_sub(1).min(2);
-                let mut chunks = 0;
+                let mut chunks = Vec::new();
                 // A page that moves to the tables during a read ends the answer early.
                 for _ in 0..100 {
-                    chunks = store.chunks(*id, 1, 3, 2).await.unwrap().chunks.len() as u64;
-                    if chunks == expected {
+                    chunks = store.chunks(*id, 1, 1 << 20, 2).await.unwrap().chunks;
+                    if chunks.len() as u64 == expected {
                         break;
                     }
                 }
-                format!("{record:?} {input:?} {output:?} {chunks}")
+                let chunks: Vec<_> = chunks.iter().map(|chunk| chunk.output.as_str()).collect();
+                format!("{record:?} {input:?} {output:?} {chunks:?}")
             })
             .await;
             assert_eq!(expected, found);

@@ -19,6 +19,7 @@ use gristmill_core::job::record::{NewJob, S3Config};
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::store::JobStore as _;
 use gristmill_store::{Settings, Store, check, repair};
+use gristmill_test_support::ClaimEach as _;
 
 /// More than any of these tests needs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,7 +76,7 @@ async fn rounds(t: &OnDisk, count: usize) {
 async fn assert_inputs(store: &Store, name: &str, expected: &Inputs) {
     let mut found = Inputs::new();
     let workers: Vec<_> = (0..50).map(|n| worker(&format!("w{n}"))).collect();
-    while let claimed = store.claim(&endpoint(name), &workers).await.unwrap()
+    while let claimed = store.claim_each(&endpoint(name), &workers).await.unwrap()
         && !claimed.is_empty()
     {
         found.extend(claimed.into_iter().map(|claimed| (claimed.lease.job, claimed.input)));

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::support::postgres::{Database, Server};
 use crate::support::proxy::Proxy;
-use crate::support::{START, endpoint, job, json, open_postgres, submit, without_caches, worker};
+use crate::support::{
+    START, chunk, endpoint, job, json, open_postgres, submit, without_caches, worker,
+};
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::signals::Signals;
@@ -15,7 +17,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 
 /// Longest time for a store to notice that its server works, or does not.
@@ -85,6 +87,39 @@ async fn a_database_belongs_to_one_store() {
     assert_eq!(third.stats().jobs, 2);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_jobs_leave_no_chunks_and_no_later_job_shows_them() {
+    let Some(database) = Database::new() else { return };
+    let chunks = || database.sql("SELECT count(*) FROM chunk");
+    let stream = async |store: &Store, pages: &[&[&str]]| {
+        let id = submit(store, job("a")).await;
+        let lease = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease;
+        for page in pages {
+            let page = page.iter().map(|text| chunk(text)).collect();
+            assert_eq!(store.append_chunks(lease, page).await, Ok(Fenced::Applied));
+            store.flush().await.unwrap();
+        }
+        let ended = store.finish(lease, Outcome::Failed("no".into())).await;
+        assert_eq!(ended, Ok(Fenced::Applied));
+        id
+    };
+    let store = open(&database);
+    let id = stream(&store, &[&["1"], &["2"], &["3"]]).await;
+    assert_eq!(chunks(), "3");
+    assert_eq!(store.delete_ended(&endpoint("a"), &[id]).await, Ok(1));
+    assert_eq!(chunks(), "0");
+    drop(store);
+
+    // Rows that are left over by any other means.
+    database.sql("INSERT INTO chunk SELECT seq, 0, '' FROM generate_series(1, 3) AS seq");
+    let store = open(&database);
+    let id = stream(&store, &[&["4", "5", "6"]]).await;
+    let read = store.chunks(id, 1, 1 << 20, 9).await.unwrap().chunks;
+    let read: Vec<_> = read.iter().map(|chunk| chunk.output.as_str()).collect();
+    assert_eq!(read, ["5", "6"]);
+    assert_eq!(database.sql("SELECT seq FROM job"), "4", "no number with chunks is used again");
+}
+
 /// A paused host meets this when another host has begun a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ended_session_changes_nothing() {
@@ -114,7 +149,7 @@ async fn jobs_survive_the_end_of_the_server_and_new_ones_are_refused_meanwhile()
     let database = server.database();
     let store = open(&database);
     let waiting = submit(&store, job("a")).await;
-    let lease = store.claim(&endpoint("a"), &[worker("w")]).await.unwrap().remove(0).lease;
+    let lease = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease;
     server.kill();
     until("a refusal", async || is_refused(&store).await.then_some(())).await;
     let unavailable = refused(&database.url(), &database);
@@ -191,8 +226,10 @@ async fn lost_answers_lose_and_repeat_nothing() {
                         Err(StoreError::Full(_)) => {
                             let workers: Vec<_> =
                                 (0..500).map(|n| worker(&n.to_string())).collect();
-                            for claimed in
-                                store.claim(&endpoint(&name), &workers).await.unwrap_or_default()
+                            for claimed in store
+                                .claim_each(&endpoint(&name), &workers)
+                                .await
+                                .unwrap_or_default()
                             {
                                 let outcome = Outcome::Completed(json("1"));
                                 assert_eq!(
@@ -226,6 +263,29 @@ async fn lost_answers_lose_and_repeat_nothing() {
     assert_eq!(open(&database).stats().jobs, accepted);
 }
 
+/// Holds commits back at their last statement until there is a table `go_on`.
+fn hold_commits(database: &Database) -> std::thread::JoinHandle<()> {
+    let hold = "SET search_path = gristmill; DO $$ BEGIN PERFORM 1 FROM session FOR UPDATE; \
+        WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'go_on') LOOP PERFORM pg_sleep(0.01); \
+        END LOOP; END $$";
+    let url = database.url();
+    std::thread::spawn(move || crate::support::postgres::sql_at(&url, hold))
+}
+
+/// Whether commits are held back.
+fn is_holding(database: &Database) -> bool {
+    sessions(database, "wait_event = 'PgSleep' AND datname = current_database()") == "1"
+}
+
+/// The number of the store's transactions that wait for a lock.
+fn waiting_for_locks(database: &Database) -> String {
+    sessions(database, "application_name = 'gristmill' AND wait_event_type = 'Lock'")
+}
+
+fn sessions(database: &Database, of: &str) -> String {
+    database.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"))
+}
+
 /// The server goes on with a transaction whose connection was lost, such as while it waits for a synchronous
 /// standby. The store has repeated the transaction by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,18 +295,9 @@ async fn a_commit_that_ends_after_its_connection_counts_once() {
     let (store, reasons) = open_recording_at(&database.url_through(proxy.directory()), &database);
     let store = Arc::new(store);
     submit(&*store, job("a")).await;
-    let count =
-        |of: &str| database.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"));
-    let waiting = || count("application_name = 'gristmill' AND wait_event_type = 'Lock'");
-
-    // Holds commits back at their last statement until there is a table `go_on`.
-    let hold = "SET search_path = gristmill; DO $$ BEGIN PERFORM 1 FROM session FOR UPDATE; \
-        WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'go_on') LOOP PERFORM pg_sleep(0.01); \
-        END LOOP; END $$";
-    let url = database.url();
-    let holding = std::thread::spawn(move || crate::support::postgres::sql_at(&url, hold));
-    let is_holding = || count("wait_event = 'PgSleep' AND datname = current_database()") == "1";
-    until("the commits are held back", async || is_holding().then_some(())).await;
+    let waiting = || waiting_for_locks(&database);
+    let holding = hold_commits(&database);
+    until("the commits are held back", async || is_holding(&database).then_some(())).await;
     let submitted = {
         let store = store.clone();
         tokio::spawn(async move { store.submit(job("a")).await })
@@ -262,6 +313,44 @@ async fn a_commit_that_ends_after_its_connection_counts_once() {
     let _ = until("a submission", async || store.submit(job("a")).await.ok()).await;
     assert_eq!(database.sql("SELECT count(*), max(seq) FROM job"), "3|3");
     assert_eq!(store.stats().jobs, 3);
+}
+
+/// The same while the database's disk is full for a moment: the repetition fails, and the first transaction is
+/// committed after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_of_unknown_outcome_is_remembered_while_the_disk_is_full() {
+    let Some(database) = Database::new() else { return };
+    let proxy = Proxy::to(&database);
+    let (store, reasons) = open_recording_at(&database.url_through(proxy.directory()), &database);
+    let store = Arc::new(store);
+    submit(&*store, job("a")).await;
+    // While there is a table `full`, each new job fails as without space.
+    database.sql(
+        "CREATE SEQUENCE gristmill.refused; \
+         CREATE FUNCTION gristmill.no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF EXISTS (SELECT FROM pg_class WHERE relname = 'full') THEN \
+         PERFORM nextval('gristmill.refused'); RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; \
+         END IF; RETURN NULL; END $$; \
+         CREATE TRIGGER no_space BEFORE INSERT ON gristmill.job EXECUTE FUNCTION gristmill.no_space()",
+    );
+    let holding = hold_commits(&database);
+    until("the commits are held back", async || is_holding(&database).then_some(())).await;
+    let submitted = {
+        let store = store.clone();
+        tokio::spawn(async move { store.submit(job("a")).await })
+    };
+    until("the commit waits", async || (waiting_for_locks(&database) == "1").then_some(())).await;
+    database.sql("CREATE TABLE \"full\" ()");
+    proxy.cut(b"INSERT INTO commit_log (session, n) SELECT");
+    let is_refused = || database.sql("SELECT is_called FROM gristmill.refused") == "t";
+    until("its repetition is refused", async || is_refused().then_some(())).await;
+    database.sql("CREATE TABLE go_on ()");
+    holding.join().unwrap();
+    let jobs = || database.sql("SELECT count(*) FROM job");
+    until("the first transaction ends", async || (jobs() == "2").then_some(())).await;
+    database.sql("DROP TABLE \"full\"");
+    assert!(submitted.await.unwrap().is_ok());
+    assert_eq!(*reasons.lock(), [""; 0]);
 }
 
 /// After a failover to a standby that had not received the last commits.
@@ -319,7 +408,7 @@ async fn people_can_read_the_jobs() {
     let store = open(&database);
     let id = submit(&store, job("a")).await;
     let other = submit(&store, job("b")).await;
-    let lease = store.claim(&endpoint("b"), &[worker("w")]).await.unwrap().remove(0).lease;
+    let lease = store.claim(&endpoint("b"), &worker("w")).await.unwrap().unwrap().lease;
     assert_eq!(store.finish(lease, Outcome::Completed(json("12345"))).await, Ok(Fenced::Applied));
     let found = database
         .sql("SELECT id, endpoint, status, created_at, output_bytes FROM jobs ORDER BY endpoint");

@@ -14,7 +14,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError};
 use gristmill_core::time::Timestamp;
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 
 use crate::support::fixture::{Fixture, contract};
 use crate::support::on_disk::OnDisk;
@@ -89,7 +89,8 @@ async fn populate(t: &Fixture) -> Vec<(&'static str, JobId)> {
             }),
         };
         if let Some(outcome) = outcome {
-            let claimed = t.store.claim(&endpoint(name), &vec![worker("w"); 200]).await.unwrap();
+            let claimed =
+                t.store.claim_each(&endpoint(name), &vec![worker("w"); 200]).await.unwrap();
             for claimed in claimed {
                 let outcome =
                     if claimed.lease.job == id { outcome.clone() } else { Outcome::TimedOut };
@@ -105,7 +106,7 @@ async fn populate(t: &Fixture) -> Vec<(&'static str, JobId)> {
         t.clock.advance(100);
     }
     for name in ENDPOINTS {
-        t.store.claim(&endpoint(name), &vec![worker("w"); 4]).await.unwrap();
+        t.store.claim_each(&endpoint(name), &vec![worker("w"); 4]).await.unwrap();
     }
     jobs
 }
@@ -326,7 +327,7 @@ async fn pages_among_a_million_kept_jobs() {
     let names: Vec<_> = (0..10).map(|n| format!("e{n}")).collect();
     for name in &names {
         let id = submit(t.store(), job(name)).await;
-        let claimed = t.store().claim(&endpoint(name), &[worker("w")]).await.unwrap();
+        let claimed = t.store().claim_each(&endpoint(name), &[worker("w")]).await.unwrap();
         let outcome = Outcome::Failed(format!("no grain {id}"));
         let _ = t.store().finish(claimed[0].lease, outcome).await.unwrap();
     }

@@ -3,16 +3,18 @@
 //! A test uses the real part where it can: the store in memory, the sandbox, the binary. These doubles
 //! stand for the parts that a test does not examine, so each does nothing, or remembers its calls.
 //!
-//! *Invariant:* the crate depends on `core` alone and is a dev-dependency everywhere, so no test makes
-//! cargo compile a crate twice, and no shipped program contains it. A double that one crate alone uses
+//! *Invariant:* the crate depends on `core` alone, and only tests depend on it, so no test makes cargo
+//! compile a crate twice, and no shipped program contains it. A double that one crate alone uses
 //! stays in that crate.
 
+mod claim_each;
 mod end_attempt;
 mod files;
 mod jobs;
 mod runtime;
 mod workers;
 
+pub use claim_each::ClaimEach;
 pub use end_attempt::EndAttempt;
 pub use files::{NoBackup, NoRegistries, RecordedFiles};
 pub use jobs::new_job;

@@ -260,12 +260,11 @@ pub(crate) async fn is_known(store: &Store, id: &str, known: &KnownJob) -> Resul
 /// All waiting jobs can be claimed and finished.
 async fn finish_all(store: &Store, ledger: &Ledger) {
     let endpoints: BTreeSet<_> = ledger.jobs.values().map(|known| &known.endpoint).collect();
-    let worker = [WorkerId::new("after").unwrap()];
+    let worker = WorkerId::new("after").unwrap();
     for endpoint in endpoints {
         let endpoint = EndpointId::new(endpoint).unwrap();
         loop {
-            let claimed = store.claim(&endpoint, &worker).await.unwrap();
-            let Some(claimed) = claimed.into_iter().next() else { break };
+            let Some(claimed) = store.claim(&endpoint, &worker).await.unwrap() else { break };
             let known = &ledger.jobs[&claimed.lease.job.to_string()];
             assert_eq!(claimed.input, payload(&claimed.lease.job.to_string(), known.input_bytes));
             let finished = store.finish(claimed.lease, Outcome::Completed(claimed.input)).await;

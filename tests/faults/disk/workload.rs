@@ -238,18 +238,17 @@ impl Caller {
     }
 
     async fn claim(&mut self) {
-        let worker = [WorkerId::new("w").unwrap()];
+        let worker = WorkerId::new("w").unwrap();
         self.note(false, &Operation::ClaimOldest);
         let claimed = self.store.claim(&self.endpoint(), &worker).await.unwrap();
-        if claimed.is_empty() {
+        let Some(claimed) = claimed else {
             self.note(true, &Operation::ClaimOldest);
-        }
-        for claimed in claimed {
-            let operation = Operation::Claim { job: claimed.lease.job.to_string() };
-            self.note(false, &operation);
-            self.note(true, &operation);
-            self.leases.push(claimed.lease);
-        }
+            return;
+        };
+        let operation = Operation::Claim { job: claimed.lease.job.to_string() };
+        self.note(false, &operation);
+        self.note(true, &operation);
+        self.leases.push(claimed.lease);
     }
 
     async fn append(&mut self) {

@@ -6,7 +6,7 @@ use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 
 use super::*;
 use crate::NewJobAction;
@@ -27,7 +27,7 @@ async fn two_owners() -> (Bench, Arc<ApiKey>, Arc<ApiKey>) {
 /// Ends the oldest waiting job of the endpoint.
 async fn end(bench: &Bench, id: &str, outcome: Outcome) {
     let worker = WorkerId::new("w").unwrap();
-    let claimed = bench.store.claim(&endpoint_id(id), &[worker]).await.unwrap();
+    let claimed = bench.store.claim_each(&endpoint_id(id), &[worker]).await.unwrap();
     assert_eq!(bench.store.finish(claimed[0].lease, outcome).await, Ok(Fenced::Applied));
 }
 
@@ -72,6 +72,32 @@ async fn until_it_waits(bench: &Bench, key: &ApiKey, action: &JobAction) {
     while bench.control.job_actions.get(key, action.id.as_str()).unwrap().reason.is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
+}
+
+/// Clients must not see the end of an action that the next process would continue.
+#[tokio::test(start_paused = true)]
+async fn an_action_ends_once_its_end_is_recorded() {
+    let (bench, a, _) = two_owners().await;
+    failed_jobs(&bench, &a, "a", 1).await;
+    // There is no room for its retry.
+    let_wait(&bench, &a, 1).await;
+    bench.submit(&a, "a").await;
+    let actions = &bench.control.job_actions;
+    let retry = new(JobActionKind::Retry, &["a"], &[JobStatus::Failed]);
+    let action = actions.begin(&a, retry).await.unwrap();
+    bench.actions.next_refused.store(4, SeqCst);
+    let id = action.id.as_str();
+    assert!(actions.abort(&a, id).await.is_err(), "it is not recorded");
+    loop {
+        let seen = actions.get(&a, id).unwrap().state;
+        let recorded = bench.store.actions().await.unwrap().remove(0).state;
+        assert!(seen == JobActionState::Running || seen == recorded, "{seen:?}, {recorded:?}");
+        if seen == JobActionState::Aborted {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert_eq!(bench.actions.next_refused.load(SeqCst), 0, "the end was recorded again and again");
 }
 
 async fn status(bench: &Bench, id: &str, job: JobId) -> Option<JobStatus> {

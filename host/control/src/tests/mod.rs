@@ -10,7 +10,10 @@ mod objects;
 mod sessions;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 
+use async_trait::async_trait;
 use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::{
@@ -19,12 +22,14 @@ use gristmill_core::catalog::{
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::{Endpoint, EndpointIncarnation};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId};
+use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, ShardId, TemplateId};
+use gristmill_core::job::action::{JobAction, JobActionStore};
 use gristmill_core::job::operations::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{PolicyRequest, Strictness};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::logs::{LogAnswer, LogQuery, Logs};
+use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_store::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};
@@ -32,10 +37,43 @@ use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, R
 use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};
 
 /// The services of a host without sandbox and network.
+/// Job actions in the model, as in a database that can be away for the next so many calls.
+#[derive(Debug)]
+struct RefusedActions {
+    store: Arc<ModelStore>,
+    next_refused: AtomicUsize,
+}
+
+impl RefusedActions {
+    fn of(store: Arc<ModelStore>) -> Self {
+        Self { store, next_refused: AtomicUsize::new(0) }
+    }
+}
+
+#[async_trait]
+impl JobActionStore for RefusedActions {
+    async fn put_action(&self, action: JobAction) -> Result<(), StoreError> {
+        let next = self.next_refused.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        match next {
+            Ok(_) => Err(StoreError::Unavailable),
+            Err(_) => self.store.put_action(action).await,
+        }
+    }
+
+    async fn delete_action(&self, id: JobActionId) -> Result<(), StoreError> {
+        self.store.delete_action(id).await
+    }
+
+    async fn actions(&self) -> Result<Vec<JobAction>, StoreError> {
+        self.store.actions().await
+    }
+}
+
 struct Bench {
     control: Control,
     catalog: Arc<Catalog>,
     store: Arc<ModelStore>,
+    actions: Arc<RefusedActions>,
     jobs: Jobs,
     logs: Arc<Logs>,
     workers: Arc<RecordedWorkers>,
@@ -69,6 +107,7 @@ impl Bench {
 
     async fn with(store: ModelStore, signals: Arc<Signals>, clock: Arc<ManualClock>) -> Self {
         let store = Arc::new(store);
+        let actions = Arc::new(RefusedActions::of(store.clone()));
         let catalog = Arc::new(Catalog::open(store.clone(), clock.clone()).await.unwrap());
         let workers = Arc::new(RecordedWorkers::default());
         let (disk, logs) = (Arc::new(RecordedFiles::default()), Arc::new(Logs::default()));
@@ -84,7 +123,7 @@ impl Bench {
             runtime: Arc::new(NoRuntime),
             volumes: disk.clone(),
             store: store.clone(),
-            actions: store.clone(),
+            actions: actions.clone(),
             deliveries: store.clone(),
             logs: logs.clone(),
             usage: store.clone(),
@@ -92,7 +131,7 @@ impl Bench {
             backups: Arc::new(NoBackup),
             metrics_endpoints_max: 100,
         });
-        Self { control, catalog, store, jobs, logs, workers, disk, clock }
+        Self { control, catalog, store, actions, jobs, logs, workers, disk, clock }
     }
 
     fn clock_ms(&self) -> u64 {

@@ -74,9 +74,9 @@ impl JobStore for DelayedStore {
     async fn claim(
         &self,
         endpoint: &EndpointId,
-        workers: &[WorkerId],
-    ) -> Result<Vec<ClaimedJob>, StoreError> {
-        let answer = self.store.claim(endpoint, workers).await;
+        worker: &WorkerId,
+    ) -> Result<Option<ClaimedJob>, StoreError> {
+        let answer = self.store.claim(endpoint, worker).await;
         self.late(answer).await
     }
 

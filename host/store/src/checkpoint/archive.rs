@@ -32,6 +32,7 @@ use crate::checkpoint::database::Database;
 use crate::error::Failure;
 use crate::format::EndpointKey;
 use crate::format::archived::ArchivedJob;
+use crate::format::payload::PayloadKey;
 use crate::format::status_code;
 use crate::journal::Segment;
 use crate::medium::SegmentId;
@@ -460,7 +461,7 @@ impl Database {
         }
         self.has_unused_pages = true;
         for row in rows {
-            self.shared.payloads.remove(row.seq);
+            self.shared.payloads.remove(PayloadKey::Input(row.seq));
         }
         let ids: Vec<_> = rows.iter().filter_map(|row| row.id).collect();
         self.shared.notify_changed(&ids);

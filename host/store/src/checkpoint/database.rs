@@ -16,14 +16,13 @@ use crate::checkpoint::rotation::Rotation;
 use crate::checkpoint::sweep::Sweep;
 use crate::error::{Failure, OpenError};
 use crate::format::EndpointKey;
-use crate::format::payload::{Found, Kind, Payload};
 use crate::journal::{Gaps, Journal, MoveRoom, Segment};
 use crate::medium::SegmentId;
 use crate::shared::{Shared, Waited};
 use crate::state::index::{Index, Phase};
 use crate::state::requests::DbRequest;
-use crate::sync::MutexGuard;
 use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{self, MutexGuard};
 use crate::tables::catalog;
 use crate::tables::chunks;
 use crate::tables::db::{Db, Sync};
@@ -37,10 +36,9 @@ pub(crate) const IDLE: Duration = Duration::from_secs(1);
 /// After this time, a write that found no space is tried again.
 const SPACE_PAUSE: Duration = Duration::from_millis(250);
 
-/// The interval at which the newest time is recorded while the store is idle. `shuttle`'s scheduler
-/// has no time.
+/// The interval at which the newest time is recorded while the store is idle.
 const NOTE_TIME: Option<Duration> =
-    if cfg!(feature = "shuttle") { None } else { Some(Duration::from_secs(600)) };
+    if sync::HAS_TIME { Some(Duration::from_secs(600)) } else { None };
 
 /// The database, with its pending work.
 #[derive(Debug)]
@@ -393,8 +391,8 @@ impl Database {
         // A dropped receiver means that the caller does not need the answer any more.
         match request {
             DbRequest::Payloads { seqs, kind, answer } => {
-                let found: rusqlite::Result<_> =
-                    seqs.iter().map(|&seq| self.payload(seq, kind)).collect();
+                let read = |&seq: &u64| payloads::get(db, &self.db.seal, seq, kind);
+                let found: rusqlite::Result<_> = seqs.iter().map(read).collect();
                 let _ = answer.send(found?);
             }
             DbRequest::Chunks { seq, query, answer } => {
@@ -461,18 +459,5 @@ impl Database {
             }
         }
         Ok(())
-    }
-
-    fn payload(&self, seq: u64, kind: Kind) -> rusqlite::Result<Found<Payload>> {
-        // Another reader may have cached it meanwhile.
-        let cache = &self.shared.payloads;
-        if let Some(payload) = cache.get(seq, kind) {
-            return Ok(Ok(Some(payload)));
-        }
-        let payload = payloads::get(self.db.connection(), &self.db.seal, seq, kind)?;
-        if let Ok(Some(payload)) = &payload {
-            cache.insert(seq, kind, payload.clone());
-        }
-        Ok(payload)
     }
 }

@@ -19,8 +19,8 @@ use gristmill_core::job::record::{NewJob, Outcome, S3Config};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -95,7 +95,7 @@ async fn fill(dir: &Path) {
 async fn assert_secrets_are_readable(store: &Store) {
     assert_eq!(store.load_catalog().await.unwrap().len(), IMAGES);
     let workers: Vec<_> = (0..100).map(|n| WorkerId::new(&format!("w{n}")).unwrap()).collect();
-    let claimed = store.claim(&endpoint(), &workers).await.unwrap();
+    let claimed = store.claim_each(&endpoint(), &workers).await.unwrap();
     assert_eq!(claimed.len(), 4 * SIZES.len());
     for (place, claimed) in claimed.into_iter().enumerate() {
         let number = place / 2 % SIZES.len();
@@ -291,7 +291,7 @@ async fn jobs_and_the_catalog_change_during_rotations() {
     let workers: Vec<_> = (0..400).map(|n| WorkerId::new(&format!("w{n}")).unwrap()).collect();
     let mut claimed = Vec::new();
     for workers in workers.chunks(50) {
-        claimed.extend(store.claim(&endpoint(), workers).await.unwrap());
+        claimed.extend(store.claim_each(&endpoint(), workers).await.unwrap());
     }
     assert_eq!(claimed.len(), 400);
     for (number, claimed) in claimed.into_iter().enumerate() {

@@ -16,7 +16,7 @@ use crate::error::Failure;
 use crate::failure;
 use crate::format::pages;
 use crate::format::pages::Query;
-use crate::format::payload::{InputBytes, Kind};
+use crate::format::payload::{InputBytes, Kind, PayloadKey};
 use crate::shared::Shared;
 use crate::state::batch::Call;
 use crate::state::batch::NewDelivery;
@@ -63,7 +63,7 @@ fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>,
         return Ok(Some(new.input.body.clone()));
     }
     let seq = write.fixed.seq;
-    if let Some(input) = shared.payloads.get(seq, Kind::Input) {
+    if let Some(input) = shared.payloads.get(PayloadKey::Input(seq)) {
         return Ok(Some(input.body));
     }
     match call.input.map(|location| shared.medium.read(location)).transpose() {

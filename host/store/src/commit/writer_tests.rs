@@ -15,8 +15,8 @@ use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::webhook::delivery::{DeliveryState, DeliveryStore};
-use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::new_job;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -113,7 +113,7 @@ async fn nothing_is_visible_before_it_is_on_disk_but_it_can_be_claimed() {
     assert_eq!(t.store.counts(&endpoint()).await.unwrap().in_queue, 0);
     assert_eq!(t.store.input(new.id).await, Ok(None));
     assert_eq!(t.store.stats().jobs, 0);
-    let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+    let claimed = t.store.claim_each(&endpoint(), &workers()).await.unwrap();
     assert_eq!(claimed[0].lease.job, new.id);
     let chunks = vec![chunk(1)];
     assert_eq!(t.store.append_chunks(claimed[0].lease, chunks).await, Ok(Fenced::Applied));
@@ -132,7 +132,7 @@ async fn a_job_that_ends_within_one_commit_is_one_frame_and_no_row() {
     let held = t.hold().await;
     let new = job();
     let submitted = t.submit(&new).await;
-    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
     let store = t.store.clone();
     let finished =
         start(async move { store.finish(lease, Outcome::Completed(Json::null())).await }).await;
@@ -181,7 +181,7 @@ async fn jobs_share_a_webhook_url_until_they_end() {
     assert!(held.iter().all(|url| Arc::ptr_eq(url, &held[0])));
     drop(held);
     t.store.cancel(&endpoint(), ids[0]).await.unwrap();
-    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
     assert_eq!(t.store.finish(lease, Outcome::Completed(Json::null())).await, Ok(Fenced::Applied));
     let held = urls();
     assert_eq!(held.len(), 1, "one job still waits");
@@ -197,7 +197,7 @@ async fn the_loser_of_a_race_waits_for_the_winner() {
     let t = open(Settings::default());
     let new = job();
     assert_eq!(t.store.submit(new.clone()).await, Ok(SubmitAnswer::Queued));
-    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
     t.store.write_catalog(Vec::new()).await.unwrap();
     let held = t.hold().await;
     let (store, id) = (t.store.clone(), new.id);
@@ -243,7 +243,7 @@ async fn a_change_during_a_commit_is_part_of_the_next() {
 async fn chunks_wait_for_buffer_space_and_not_for_the_disk() {
     let t = open(Settings { write_buffer_bytes: 4_096, ..Settings::default() });
     assert_eq!(t.store.submit(job()).await, Ok(SubmitAnswer::Queued));
-    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
     let held = t.hold().await;
     let first = t.store.append_chunks(lease, vec![chunk(1_000)]).await;
     assert_eq!(first, Ok(Fenced::Applied));
@@ -291,7 +291,7 @@ async fn a_delivery_beyond_the_bound_is_given_up_at_once() {
     for _ in 0..2 {
         let new = NewJob { webhook: Some("https://example.com/".to_owned()), ..job() };
         assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
-        let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+        let claimed = t.store.claim_each(&endpoint(), &workers()).await.unwrap();
         let finished = t.store.finish(claimed[0].lease, Outcome::TimedOut).await;
         assert_eq!(finished, Ok(Fenced::Applied));
     }
@@ -307,7 +307,7 @@ async fn a_submission_that_may_linger_is_written_with_or_without_a_result() {
     let t = open(Settings::default());
     let new = NewJob { may_linger: true, ..job() };
     let submitted = t.submit(&new).await;
-    let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+    let claimed = t.store.claim_each(&endpoint(), &workers()).await.unwrap();
     let finished = t.store.finish(claimed[0].lease, Outcome::Completed(Json::null())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
     assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
@@ -324,12 +324,12 @@ async fn an_abandoned_claim_releases_its_jobs() {
     assert_eq!(t.store.submit(new.clone()).await, Ok(SubmitAnswer::Queued));
     {
         let (endpoint, workers) = (endpoint(), workers());
-        let mut claim = t.store.claim(&endpoint, &workers);
+        let mut claim = t.store.claim_each(&endpoint, &workers);
         let waker = std::task::Waker::noop();
         let polled = claim.as_mut().poll(&mut std::task::Context::from_waker(waker));
         assert!(polled.is_pending(), "the input is on disk only");
     }
-    let claimed = t.store.claim(&endpoint(), &workers()).await.unwrap();
+    let claimed = t.store.claim_each(&endpoint(), &workers()).await.unwrap();
     assert_eq!((claimed[0].lease.job, claimed[0].lease.claim), (new.id, Claim(2)));
 }
 
@@ -360,7 +360,7 @@ async fn commits_of_ends(t: &Held, jobs: usize, bytes: usize) -> u64 {
     for _ in 0..jobs {
         let new = NewJob { webhook: webhook.clone(), ..job() };
         assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
-        let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+        let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
         let chunks = vec![chunk(bytes / 2), chunk(bytes / 2)];
         assert_eq!(t.store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
         leases.push(lease);
@@ -430,11 +430,11 @@ async fn space_for_a_webhook_is_reserved_before_its_job_ends() {
     let t = open(Settings { write_buffer_bytes: 64 << 10, ..Settings::default() });
     let new = NewJob { webhook: Some("https://example.com/".to_owned()), ..job() };
     assert_eq!(t.store.submit(new).await, Ok(SubmitAnswer::Queued));
-    let lease = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
     assert_eq!(t.store.append_chunks(lease, vec![chunk(40_000)]).await, Ok(Fenced::Applied));
     t.store.write_catalog(Vec::new()).await.unwrap();
     assert_eq!(t.store.submit(job()).await, Ok(SubmitAnswer::Queued));
-    let other = t.store.claim(&endpoint(), &workers()).await.unwrap()[0].lease;
+    let other = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
     t.store.write_catalog(Vec::new()).await.unwrap();
     let held = t.hold().await;
     assert_eq!(t.store.append_chunks(other, vec![chunk(40_000)]).await, Ok(Fenced::Applied));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::S3Config;
+use gristmill_core::job::state::Claim;
 
 use crate::seal::Seal;
 
@@ -52,6 +53,30 @@ impl Kind {
 
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::Input, Self::Output].into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+/// The name of a payload. The attempt of an output distinguishes it from those of earlier attempts, so that a
+/// job that was retried never shows one of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum PayloadKey {
+    Input(u64),
+    Output(u64, Claim),
+}
+
+impl PayloadKey {
+    /// The row of the payload's job.
+    pub(crate) fn seq(self) -> u64 {
+        match self {
+            Self::Input(seq) | Self::Output(seq, _) => seq,
+        }
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Input(_) => Kind::Input,
+            Self::Output(..) => Kind::Output,
+        }
     }
 }
 

@@ -216,13 +216,10 @@ impl JobStore for ModelStore {
     async fn claim(
         &self,
         endpoint: &EndpointId,
-        workers: &[WorkerId],
-    ) -> Result<Vec<ClaimedJob>, StoreError> {
+        worker: &WorkerId,
+    ) -> Result<Option<ClaimedJob>, StoreError> {
         self.change(|state, now, notifications| {
-            workers
-                .iter()
-                .map_while(|w| state.claim_next(endpoint, w, now, notifications))
-                .collect()
+            state.claim_next(endpoint, worker, now, notifications)
         })
     }
 

@@ -3,7 +3,7 @@
 //! Writes need no such check: the database refuses those of a host that was replaced. A host that was
 //! paused or cut off still has its memory, and must not answer from it once another host may have changed
 //! the jobs. It knows that by its own signs of life: no host takes a database over while there was a sign
-//! of life within [`SILENCE_MIN`](super::candidate::SILENCE_MIN), unless the process has ended.
+//! of life within [`SILENCE_MIN`](super::observation::SILENCE_MIN), unless the process has ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +24,8 @@ struct Signs {
     confirmed_at: AtomicU64,
     /// A sign of life needs no space: it may succeed while no job can be written.
     refuses_commits: AtomicBool,
+    /// The session ends in order, so another host may be active at any moment.
+    is_over: AtomicBool,
 }
 
 impl ActiveState {
@@ -54,9 +56,14 @@ impl ActiveState {
         self.0.refuses_commits.swap(refuses, Ordering::Relaxed)
     }
 
+    /// Records that the session is about to end. Signs of life count no more.
+    pub(crate) fn end(&self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+
     /// Whether no other host can be active.
     pub fn is_confirmed(&self) -> bool {
-        self.age() < CONFIRMED_FOR
+        self.age() < CONFIRMED_FOR && !self.0.is_over.load(Ordering::Relaxed)
     }
 }
 
@@ -88,5 +95,14 @@ mod tests {
         assert!(active_state.is_confirmed());
         active_state.confirm(before);
         assert!(active_state.age() < Duration::from_millis(1_900), "the newest one counts");
+    }
+
+    #[test]
+    fn a_host_whose_session_ends_is_confirmed_no_more() {
+        let active_state = ActiveState::since(Moment::now());
+        assert!(active_state.is_confirmed());
+        active_state.end();
+        active_state.confirm(Moment::now());
+        assert!(!active_state.is_confirmed());
     }
 }

@@ -11,10 +11,11 @@
 //! * a host whose connection is open, without a sign of life for [`FROZEN_MIN`], is paused or cut off: its
 //!   connection is closed by force, and it is replaced.
 //!
-//! The candidate must itself have seen the database for as long as it counts the silence. Otherwise the
-//! first host that reaches the database after an outage would replace the active host.
+//! [`observation`](super::observation) has the rules.
 //!
 //! [`session`]: super::session
+//! [`SILENCE_MIN`]: super::observation::SILENCE_MIN
+//! [`FROZEN_MIN`]: super::observation::FROZEN_MIN
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -31,19 +32,11 @@ use crate::postgres::active_state::ActiveState;
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
 use crate::postgres::depot::PostgresDepot;
 use crate::postgres::meta;
+use crate::postgres::observation::{Newest, Observation, Seen, Vacancy};
 use crate::postgres::schema;
-use crate::postgres::session::{self, Begun, NotBegun, Predecessor, Session};
+use crate::postgres::session::{self, Begun, NotBegun, Session};
 use crate::postgres::url::DatabaseUrl;
 use crate::seal::Seal;
-
-/// Silence after which a host without its connection counts as ended.
-pub(super) const SILENCE_MIN: Duration = Duration::from_secs(3);
-
-/// Silence after which a host counts as ended although its connection is open.
-const FROZEN_MIN: Duration = Duration::from_secs(10);
-
-/// Longest time between two looks of one uninterrupted observation.
-const LOOK_GAP_MAX: Duration = Duration::from_secs(2);
 
 /// Longest time to find out whether an address refuses connections.
 const KNOCK_TIME_MAX: Duration = Duration::from_millis(300);
@@ -55,46 +48,8 @@ pub struct Candidate {
     reader: Connection,
     shard: ShardId,
     seal: Arc<Seal>,
-    /// When the uninterrupted observation of the database began, and its last look.
-    observed: Option<(Instant, Instant)>,
-    /// The connection that holds the lock, and when it was first seen with it.
-    holder: Option<(i32, Instant)>,
-}
-
-/// What a look has found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
-    /// Another host is active.
-    Taken(ActiveHost),
-    /// No host is active: this one may begin.
-    Free(Vacancy),
-}
-
-/// The active host of a database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ActiveHost {
-    /// The number of its session.
-    pub session: u64,
-    /// Where other hosts reach it.
-    pub address: Option<SocketAddr>,
-}
-
-/// The state of a database without an active host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vacancy {
-    predecessor: Option<Predecessor>,
-    /// The connection that is closed by force.
-    frozen: Option<i32>,
-}
-
-/// The newest session, as the database shows it.
-#[derive(Clone, Copy)]
-struct Newest {
-    session: i64,
-    is_alive: bool,
-    address: Option<SocketAddr>,
-    /// The time of its last sign of life, in microseconds, and the time since then.
-    beat: Option<(i64, Duration)>,
+    /// `None` after a look that failed.
+    observation: Option<Observation>,
 }
 
 /// A session that has begun.
@@ -121,7 +76,7 @@ impl Candidate {
         schema::prepare(&mut reader)?;
         let (shard, seal) = meta::read(&mut reader, key_file)?;
         let (url, seal) = (url.clone(), Arc::new(seal));
-        Ok(Self { url, reader, shard, seal, observed: None, holder: None })
+        Ok(Self { url, reader, shard, seal, observation: None })
     }
 
     /// A key for this purpose, which all hosts of the database have.
@@ -144,57 +99,23 @@ impl Candidate {
     /// [`OpenError::DatabaseUnavailable`] while the database cannot be reached.
     pub fn look(&mut self) -> Result<Seen, OpenError> {
         let found = self.newest().and_then(|newest| Ok((newest, self.find_holder()?)));
-        let (newest, holder) = found.inspect_err(|_| self.observed = None)?;
-        let now = Instant::now();
-        let since = match self.observed {
-            Some((since, last)) if now - last < LOOK_GAP_MAX => since,
-            _ => {
-                self.holder = None;
-                now
-            }
-        };
-        self.observed = Some((since, now));
-        self.holder = holder.map(|pid| match self.holder {
-            Some((known, since)) if known == pid => (pid, since),
-            _ => (pid, now),
-        });
-        Ok(self.judge(newest, now - since, now))
-    }
-
-    /// What the newest session means to a candidate that has `observed` the database for this time.
-    fn judge(&self, newest: Option<Newest>, observed: Duration, now: Instant) -> Seen {
-        let Some(newest) = newest else {
-            return Seen::Free(Vacancy { predecessor: None, frozen: None });
-        };
-        let Newest { session, is_alive, address, beat } = newest;
-        // A session without signs of life is that of an earlier version, which had none.
-        let silence = beat.map_or(Duration::MAX, |(_, silence)| silence);
-        let is_over = !is_alive
-            || match self.holder {
-                Some((_, since)) => silence.min(observed).min(now - since) >= FROZEN_MIN,
-                None => silence.min(observed) >= SILENCE_MIN || address.is_some_and(refuses),
-            };
-        if is_over {
-            let frozen = self.holder.filter(|_| is_alive).map(|(pid, _)| pid);
-            return Seen::Free(Vacancy { predecessor: Some(newest.as_predecessor()), frozen });
-        }
-        Seen::Taken(ActiveHost { session: session.unsigned_abs(), address })
+        let before = self.observation.take();
+        let (newest, holder) = found?;
+        let seen = Observation::look(before, newest.as_ref(), holder, Instant::now());
+        self.observation = Some(seen);
+        Ok(seen.judge(newest.as_ref(), refuses))
     }
 
     fn newest(&mut self) -> Result<Option<Newest>, DatabaseError> {
-        let sql = "SELECT session.session, is_alive, address, (extract(epoch FROM at) * 1000000)::bigint, \
-             (extract(epoch FROM clock_timestamp() - at) * 1000)::bigint \
+        let sql = "SELECT session.session, is_alive, address, (extract(epoch FROM at) * 1000000)::bigint \
              FROM session LEFT JOIN beat ON beat.session = session.session \
              ORDER BY session.session DESC LIMIT 1";
         let rows = self.reader.query(&Call::new(sql, Vec::new()))?;
-        Ok(rows.first().map(|row| {
-            let silence = row.get::<_, Option<i64>>(4).map(|ms| ms.max(0).unsigned_abs());
-            Newest {
-                session: row.get(0),
-                is_alive: row.get(1),
-                address: row.get::<_, Option<&str>>(2).and_then(|address| address.parse().ok()),
-                beat: row.get::<_, Option<i64>>(3).zip(silence.map(Duration::from_millis)),
-            }
+        Ok(rows.first().map(|row| Newest {
+            session: row.get(0),
+            is_alive: row.get(1),
+            address: row.get::<_, Option<&str>>(2).and_then(|address| address.parse().ok()),
+            beat: row.get(3),
         }))
     }
 
@@ -250,14 +171,6 @@ impl Candidate {
     pub(crate) fn vacancy(&mut self) -> Result<Vacancy, DatabaseError> {
         let predecessor = self.newest()?.map(|newest| newest.as_predecessor());
         Ok(Vacancy { predecessor, frozen: None })
-    }
-}
-
-impl Newest {
-    /// The session as the next one finds it, if it has not shown a further sign of life by then.
-    fn as_predecessor(&self) -> Predecessor {
-        let beat = self.beat.map(|(at, _)| at).filter(|_| self.is_alive);
-        Predecessor { session: self.session, beat }
     }
 }
 

@@ -59,6 +59,10 @@ pub(crate) fn load(
     let mut index = Index::new(owners);
     load_endpoints(connection, &mut index)?;
     load_jobs(connection, &mut index)?;
+    // No job takes a number that has chunks in the tables, such as those of a dump that was restored in part.
+    let sql = "SELECT coalesce(max(seq), 0) FROM chunk";
+    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    index.use_up_seq(rows.first().map_or(0, |row| number(row, 0)));
     let mut endpoint_owners = HashMap::new();
     for body in catalog_bodies(connection, seal)? {
         let entry = catalog::parse(&body).map_err(|error| {

@@ -66,6 +66,11 @@ impl PostgresLog {
                 return Err(DatabaseError::Unavailable(reason.to_owned()));
             }
             Err(error @ DatabaseError::Unavailable(_)) => return Err(error),
+            // This transaction has failed, but the one before may still be carried out.
+            Err(error @ DatabaseError::NoSpace(_)) => {
+                self.is_in_doubt = was_in_doubt;
+                return Err(error);
+            }
             done => {
                 self.is_in_doubt = false;
                 done?

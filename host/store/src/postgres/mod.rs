@@ -8,7 +8,8 @@
 //! No payload has a location: a batch is read back by the number of its row. The engine keeps every job in
 //! memory until it is deleted, also ended ones.
 //!
-//! Hosts that share a database are [candidates](candidate) until one of them begins a session. It shows signs
+//! Hosts that share a database are [candidates](candidate) until one of them begins a session, by the rules of
+//! [`observation`]. It shows signs
 //! of life ([`beat`]), and answers from memory only while they succeed ([`active_state`]). Components are in the
 //! database too ([`depot`]).
 //!
@@ -32,6 +33,7 @@ mod fence_replay;
 pub(crate) mod load;
 pub(crate) mod log;
 mod meta;
+pub(crate) mod observation;
 pub(crate) mod reader;
 mod rows;
 pub(crate) mod schema;
@@ -78,6 +80,11 @@ impl Postgres {
             last_commit: AtomicI64::new(0),
             is_reader_cut_off: AtomicBool::new(false),
         }
+    }
+
+    /// Records that the session is about to end.
+    fn end(&self) {
+        self.active_state.end();
     }
 
     /// Records that the connection of `user` is lost, or works again. Returns whether this is news.

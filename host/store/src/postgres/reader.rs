@@ -36,6 +36,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause before the next attempt to reach the database.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// Attempts to reach the database, at the end of a store that has committed everything.
+const TRIES_AT_END: u32 = 10;
+
 /// Answers requests for rows.
 #[derive(Debug)]
 pub(crate) struct PostgresReader {
@@ -88,6 +91,8 @@ impl PostgresReader {
                     Phase::Closed => return End::Closed,
                     Phase::Drained => {
                         drop(index);
+                        // The next host may be active before this process has ended.
+                        self.medium.end();
                         if let Err(error) = self.session.close(&mut self.connection) {
                             warn!("the end of this host is not recorded in the database: {error}");
                         }
@@ -117,6 +122,7 @@ impl PostgresReader {
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<T, NotLoaded>,
     ) -> Result<T, End> {
+        let mut tries_at_end = TRIES_AT_END;
         loop {
             let is_new = self.connection.is_closed();
             let done = match is_new {
@@ -142,8 +148,12 @@ impl PostgresReader {
             }
             let shared = self.shared.clone();
             let mut index = shared.index();
-            if index.phase() == Phase::Closed {
-                return Err(End::Closed);
+            match index.phase() {
+                Phase::Closed => return Err(End::Closed),
+                // Everything is committed, so nothing is lost if the end of the session is not recorded.
+                Phase::Drained if tries_at_end == 0 => return Err(End::Closed),
+                Phase::Drained => tries_at_end -= 1,
+                Phase::Open | Phase::Closing => {}
             }
             shared.wait_medium(&mut index, Some(RETRY_PAUSE));
         }
@@ -302,7 +312,6 @@ impl PostgresReader {
                 None => None,
             };
             let payload = Payload { body: Json::from_stored(body), s3_config };
-            self.shared.payloads.insert(*seq, kind, payload.clone());
             Ok(Some(payload))
         };
         Ok(seqs.iter().map(payload).collect())

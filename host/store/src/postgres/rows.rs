@@ -149,11 +149,11 @@ fn jobs<'a>(batch: &'a Batch, seal: &Seal, calls: &mut Vec<Call<'a>>) {
                     cleared.push(seq);
                 }
             }
-            RowWrite::Delete(stored) => {
+            // Its chunks too, whether it has any or not: with rows that are left over a later job of this number
+            // would show chunks that are not its own.
+            RowWrite::Delete(_) => {
                 deleted.push(seq);
-                if stored.chunks {
-                    cleared.push(seq);
-                }
+                cleared.push(seq);
             }
             RowWrite::NeverStored => {}
         }

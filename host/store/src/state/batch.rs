@@ -19,6 +19,7 @@ use gristmill_core::webhook::delivery::{Delivery, DeliveryId, NotSent};
 use crate::format::EndpointKey;
 use crate::format::image::JobLocations;
 use crate::format::pages::{Page, paginate};
+use crate::format::payload::PayloadKey;
 use crate::medium::{Medium, PayloadLocation, SegmentId};
 use crate::state::backlog::Ack;
 use crate::state::backlog::Due;
@@ -414,7 +415,9 @@ impl Index {
                 to.chunks.insert(write.fixed.seq, write.row.stream_attempt(), page.clone());
             }
             if write.row.status.is_none() {
-                to.payloads.remove(write.fixed.seq);
+                let (seq, attempt) = (write.fixed.seq, write.row.stream_attempt());
+                to.payloads.remove(PayloadKey::Input(seq));
+                to.payloads.remove(PayloadKey::Output(seq, attempt));
             }
             if let Some(new) = write.delivery.take() {
                 let NewDelivery { owner, delivery, charge, .. } = *new;

@@ -9,16 +9,16 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::format::pages::{Answer, Page, Query};
-use crate::format::payload::{Kind, Payload};
+use crate::format::payload::{Payload, PayloadKey};
 
 /// The payloads that were written or read last, up to a number of bytes.
-pub(crate) struct PayloadCache(Cache<(u64, Kind), Payload, PayloadSize>);
+pub(crate) struct PayloadCache(Cache<PayloadKey, Payload, PayloadSize>);
 
 #[derive(Debug, Clone)]
 struct PayloadSize;
 
-impl Weighter<(u64, Kind), Payload> for PayloadSize {
-    fn weight(&self, _: &(u64, Kind), payload: &Payload) -> u64 {
+impl Weighter<PayloadKey, Payload> for PayloadSize {
+    fn weight(&self, _: &PayloadKey, payload: &Payload) -> u64 {
         const ENTRY: usize = 128;
         (ENTRY + payload.len()) as u64
     }
@@ -37,17 +37,16 @@ impl PayloadCache {
         Self(Cache::with_weighter(count, bytes_max, PayloadSize))
     }
 
-    pub(crate) fn get(&self, seq: u64, kind: Kind) -> Option<Payload> {
-        self.0.get(&(seq, kind))
+    pub(crate) fn get(&self, key: PayloadKey) -> Option<Payload> {
+        self.0.get(&key)
     }
 
-    pub(crate) fn insert(&self, seq: u64, kind: Kind, payload: Payload) {
-        self.0.insert((seq, kind), payload);
+    pub(crate) fn insert(&self, key: PayloadKey, payload: Payload) {
+        self.0.insert(key, payload);
     }
 
-    pub(crate) fn remove(&self, seq: u64) {
-        self.0.remove(&(seq, Kind::Input));
-        self.0.remove(&(seq, Kind::Output));
+    pub(crate) fn remove(&self, key: PayloadKey) {
+        self.0.remove(&key);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Claims of jobs by workers. A claim is decided at once in memory, and written to disk no later
 //! than the job's result.
 
+use std::ops::ControlFlow;
+
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
 use gristmill_core::job::record::{ClaimedJob, Lease};
 use gristmill_core::job::state::JobEvent;
@@ -29,8 +31,6 @@ pub(crate) struct Claimed {
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
     pub(crate) location: Option<PayloadLocation>,
-    /// Whether the stored input is damaged.
-    pub(crate) is_damaged: bool,
 }
 
 impl Claimed {
@@ -50,40 +50,25 @@ impl Claimed {
     }
 }
 
-/// Whether a claim has examined enough of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Each worker has a job, or no job waits.
-    Done,
-    /// Many jobs were past their ttl: release the lock for other callers, then continue.
-    GoOn,
-}
-
 impl Index {
-    /// Adds one job for each of `workers` to `claimed`, while jobs wait.
+    /// Takes the oldest waiting job for `worker`, or none if no job waits. The claim continues when many jobs
+    /// were past their ttl: the caller releases the lock for other callers, and calls again.
     pub(crate) fn claim(
         &mut self,
         endpoint: &EndpointId,
-        workers: &[WorkerId],
+        worker: &WorkerId,
         now: Timestamp,
-        claimed: &mut Vec<Claimed>,
-    ) -> Progress {
-        let Some((endpoint, _)) = self.endpoint(endpoint) else { return Progress::Done };
-        let mut expired = 0;
-        while let Some(worker) = workers.get(claimed.len()) {
+    ) -> ControlFlow<Option<Claimed>> {
+        let Some((endpoint, _)) = self.endpoint(endpoint) else { return ControlFlow::Break(None) };
+        for _ in 0..EXPIRED_MAX {
             let first = self.endpoints.get(&endpoint).and_then(|endpoint| endpoint.ready.first());
-            let Some(key) = first else { break };
-            if self.jobs.get(key).is_none_or(|job| job.purge_at() <= now) {
-                self.expire(key, now);
-                expired += 1;
-                if expired == EXPIRED_MAX {
-                    return Progress::GoOn;
-                }
-                continue;
+            let Some(key) = first else { return ControlFlow::Break(None) };
+            if self.jobs.get(key).is_some_and(|job| now < job.purge_at()) {
+                return ControlFlow::Break(self.claim_job(key, worker, now));
             }
-            claimed.extend(self.claim_job(key, worker, now));
+            self.expire(key, now);
         }
-        Progress::Done
+        ControlFlow::Continue(())
     }
 
     fn claim_job(&mut self, key: JobKey, worker: &WorkerId, now: Timestamp) -> Option<Claimed> {
@@ -104,7 +89,6 @@ impl Index {
             trace: job.trace().cloned(),
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,
-            is_damaged: false,
         })
     }
 }

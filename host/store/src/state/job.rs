@@ -23,7 +23,7 @@ use crate::format::image::JobLocations;
 use crate::format::image::NewJobImage;
 use crate::format::image::RowImage;
 use crate::format::past::PastAttempts;
-use crate::format::payload::{Kind, Payload};
+use crate::format::payload::{Kind, Payload, PayloadKey};
 use crate::format::status_code;
 use crate::format::status_from;
 use crate::format::trace;
@@ -558,6 +558,11 @@ impl Job {
             Some(pending) => pending.visible.as_ref(),
             None => Some(&self.row),
         }
+    }
+
+    /// The key of the output, or of the long error, in this row of the job.
+    pub(crate) fn output_key(&self, row: &JobRow) -> PayloadKey {
+        PayloadKey::Output(self.seq, row.stream_attempt())
     }
 
     pub(crate) fn visible_status(&self) -> Option<JobStatus> {

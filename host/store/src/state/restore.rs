@@ -103,7 +103,7 @@ impl Index {
         owners: &HashMap<EndpointId, OwnerId>,
     ) {
         // A row outlives its job and its endpoint, so their numbers must not be used again.
-        self.last_seq = self.last_seq.max(seq);
+        self.use_up_seq(seq);
         self.use_up(endpoint);
         let Some(name) = self.endpoints.get(&endpoint).map(|endpoint| &endpoint.name) else {
             return;
@@ -148,14 +148,15 @@ impl Index {
             self.dropped_deliveries.extend(self.outbox.add(endpoint, owner, delivery));
             self.outbox.set_charge(id, Some(charge));
         } else {
-            self.dropped_deliveries.push(delivery.id);
+            self.drop_delivery(endpoint, delivery.id);
         }
     }
 
-    /// Deletes the row of a webhook whose endpoint is missing. A row can outlive its endpoint, so the
-    /// endpoint's number must not be used again.
+    /// Deletes the row of a webhook whose endpoint is missing. A row can outlive its endpoint, so the endpoint's
+    /// number must not be used again; nor that of the webhook, since a batch deletes rows after it writes others.
     pub(crate) fn drop_delivery(&mut self, endpoint: EndpointKey, id: DeliveryId) {
         self.use_up(endpoint);
+        self.outbox.use_up(id);
         self.dropped_deliveries.push(id);
     }
 
@@ -366,10 +367,11 @@ mod tests {
         assert_eq!(records(&mut index, &OwnerId::operator()), 1);
         assert_eq!((index.last_seq, index.dropped_records_up_to), (6, Some(1)));
         assert_eq!(index.last_endpoint, 9, "its number is not used again");
-        index.drop_delivery(EndpointKey(11), DeliveryId(1));
+        index.drop_delivery(EndpointKey(11), DeliveryId(5));
         assert_eq!(
             (index.last_endpoint, &index.dropped_deliveries[..]),
-            (11, &[DeliveryId(1)][..])
+            (11, &[DeliveryId(5)][..])
         );
+        assert_eq!(index.outbox_mut().next_id(), DeliveryId(6), "nor that of its webhook");
     }
 }

@@ -121,7 +121,7 @@ fn hit(job: &Job, name: &EndpointId, search: &JobSearch, now: Timestamp) -> Opti
     let unread_error = match search.filter.matches(&candidate) {
         Match::No => return None,
         Match::Yes => None,
-        Match::IfErrorHasText => Some((job.seq, job.payload_locations.output())),
+        Match::IfErrorHasText => Some((job.output_key(row), job.payload_locations.output())),
     };
     let record = job.record_of(row, name)?;
     Some(Hit { record, unread_error })

@@ -28,11 +28,11 @@ use tokio::sync::oneshot;
 use super::{Store, fenced};
 use crate::failure;
 use crate::format::pages::stored_bytes;
-use crate::format::payload::{Kind, Payload};
+use crate::format::payload::{Payload, PayloadKey};
 use crate::shared::{answer, damaged};
 use crate::state::archived::Listing;
 use crate::state::bulk_removal::Purged;
-use crate::state::claim::{Claimed, Progress};
+use crate::state::claim::Claimed;
 use crate::state::decide::End;
 use crate::state::index::{Decided, Index, Submitted};
 use crate::state::job::{Job, JobRow};
@@ -47,16 +47,16 @@ const LIST_VISITS_MAX: usize = 20;
 
 type FencedAnswer = Result<Fenced, StoreError>;
 
-/// Claimed jobs whose inputs are still being read. If the caller's future is dropped meanwhile,
-/// they are released, since no worker would ever run them.
+/// A claimed job whose input is still being read. If the caller's future is dropped meanwhile, it is
+/// released, since no worker would ever run it.
 struct ReleaseOnDrop<'a> {
     store: &'a Store,
-    leases: Vec<Lease>,
+    lease: Option<Lease>,
 }
 
 impl Drop for ReleaseOnDrop<'_> {
     fn drop(&mut self) {
-        for lease in self.leases.drain(..) {
+        if let Some(lease) = self.lease {
             // The store can only refuse this when it is closed, and then the next start releases
             // the job.
             let _ = self.store.requeue_now(lease, JobEvent::Released { by: lease.claim });
@@ -65,35 +65,15 @@ impl Drop for ReleaseOnDrop<'_> {
 }
 
 impl Store {
-    /// Reads the inputs of claimed jobs that are not in memory. The jobs are released if this ends early.
-    async fn read_inputs(&self, claimed: &mut [Claimed]) -> Result<(), StoreError> {
-        let leases = claimed.iter().map(|job| job.lease).collect();
-        let mut unclaimed = ReleaseOnDrop { store: self, leases };
-        for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
-            let Some(location) = job.location else { continue };
-            match self.read_place(job.seq, Kind::Input, location).await {
-                Ok(input) => job.input = input,
-                Err(StoreError::Damaged(_)) => job.is_damaged = true,
-                Err(error) => return Err(error),
-            }
+    /// Reads the input of a claimed job that is not in memory; `None` if the job was deleted a moment ago, and
+    /// [`StoreError::Damaged`] if its input is. The job is released if this ends early.
+    async fn read_input(&self, job: &Claimed) -> Result<Option<Payload>, StoreError> {
+        let mut unclaimed = ReleaseOnDrop { store: self, lease: Some(job.lease) };
+        let read = self.read_payload(PayloadKey::Input(job.seq), job.location).await;
+        if matches!(read, Ok(_) | Err(StoreError::Damaged(_))) {
+            unclaimed.lease = None;
         }
-        let is_away = |job: &&mut Claimed| job.input.is_none() && !job.is_damaged;
-        let mut away: Vec<_> = claimed.iter_mut().filter(is_away).collect();
-        if !away.is_empty() {
-            let seqs = away.iter().map(|job| job.seq).collect();
-            let read = self.read_payloads(seqs, Kind::Input).await?;
-            for (job, found) in away.iter_mut().zip(read) {
-                match found {
-                    Ok(input) => job.input = input,
-                    Err(details) => {
-                        damaged(details);
-                        job.is_damaged = true;
-                    }
-                }
-            }
-        }
-        unclaimed.leases.clear();
-        Ok(())
+        read
     }
 }
 
@@ -151,35 +131,41 @@ impl JobStore for Store {
     async fn claim(
         &self,
         endpoint: &EndpointId,
-        workers: &[WorkerId],
-    ) -> Result<Vec<ClaimedJob>, StoreError> {
+        worker: &WorkerId,
+    ) -> Result<Option<ClaimedJob>, StoreError> {
         if !self.shared.settings.disk_space.may_start_jobs() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let mut claimed = Vec::new();
-        let mut claim =
-            || self.shared.change(|index, now| index.claim(endpoint, workers, now, &mut claimed));
-        while claim()? == Progress::GoOn {
-            tokio::task::yield_now().await;
+        loop {
+            let claim = self.shared.change(|index, now| index.claim(endpoint, worker, now))?;
+            let job = match claim {
+                ControlFlow::Break(Some(job)) => job,
+                ControlFlow::Break(None) => return Ok(None),
+                ControlFlow::Continue(()) => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            };
+            let at_hand =
+                job.input.clone().or_else(|| self.shared.payloads.get(PayloadKey::Input(job.seq)));
+            let read = match at_hand {
+                Some(input) => Ok(Some(input)),
+                // Boxed, so that the future of the usual claim stays small: it is copied for each job.
+                None => self.read_input(&job).boxed().await,
+            };
+            match read {
+                Ok(Some(input)) => return Ok(Some(job.into_job(input))),
+                // A job without input was deleted a moment ago; its lease is stale.
+                Ok(None) => {}
+                // The job can never run. If it were released, a worker would claim it again at once.
+                Err(StoreError::Damaged(_)) => {
+                    let outcome =
+                        Outcome::Failed("the stored input of the job is damaged".to_owned());
+                    self.finish_now(job.lease, outcome, None).boxed().await?;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        for job in claimed.iter_mut().filter(|job| job.input.is_none()) {
-            job.input = self.shared.payloads.get(job.seq, Kind::Input);
-        }
-        if claimed.iter().any(|job| job.input.is_none()) {
-            // Boxed, so that the future of the usual claim stays small: it is copied for each job.
-            self.read_inputs(&mut claimed).boxed().await?;
-        }
-        for job in claimed.iter().filter(|job| job.is_damaged) {
-            // The job can never run. If it were released, a worker would claim it again at once.
-            let outcome = Outcome::Failed("the stored input of the job is damaged".to_owned());
-            self.finish_now(job.lease, outcome, None).boxed().await?;
-        }
-        let jobs = claimed.into_iter().filter_map(|mut job| {
-            // A job without input was deleted a moment ago; its lease is stale.
-            let input = job.input.take()?;
-            Some(job.into_job(input))
-        });
-        Ok(jobs.collect())
     }
 
     async fn append_chunks(&self, lease: Lease, chunks: Vec<Chunk>) -> FencedAnswer {
@@ -440,8 +426,8 @@ impl JobStore for Store {
         let Some((mut record, long_error)) = self.find_record(endpoint, id).await? else {
             return Ok(None);
         };
-        if let (Some(error), Some((seq, location))) = (&mut record.error, long_error)
-            && let Some(stored) = self.read_payload(seq, Kind::Output, location).await?
+        if let (Some(error), Some((key, location))) = (&mut record.error, long_error)
+            && let Some(stored) = self.read_body(key, location).await?
             && let Some(whole) = failure::whole(error, &stored)
         {
             *error = whole;
@@ -501,12 +487,12 @@ impl JobStore for Store {
                 return None;
             }
             let pending = job.pending.as_ref().and_then(|pending| pending.input.clone());
-            Some((job.seq, pending, job.payload_locations.input))
+            Some((PayloadKey::Input(job.seq), pending, job.payload_locations.input))
         });
         let found = found.await?;
         match found {
             Some((_, Some(pending), _)) => Ok(Some(pending.body)),
-            Some((seq, None, location)) => self.read_payload(seq, Kind::Input, location).await,
+            Some((key, None, location)) => self.read_body(key, location).await,
             None => Ok(None),
         }
     }
@@ -524,10 +510,10 @@ impl JobStore for Store {
                 | JobStatus::Cancelled
                 | JobStatus::TimedOut => return None,
             };
-            Some((is_cut, job.seq, job.payload_locations.output()))
+            Some((is_cut, job.output_key(row), job.payload_locations.output()))
         });
-        let Some((is_cut, seq, location)) = found.await? else { return Ok(None) };
-        let stored = self.read_payload(seq, Kind::Output, location).await?;
+        let Some((is_cut, key, location)) = found.await? else { return Ok(None) };
+        let stored = self.read_body(key, location).await?;
         Ok(if is_cut { stored.and_then(|stored| failure::partial(&stored)) } else { stored })
     }
 

@@ -34,7 +34,7 @@ use crate::error::{OpenError, Recovery};
 use crate::failure;
 use crate::format::pages;
 use crate::format::pages::Query;
-use crate::format::payload::{Found, InputBytes, Kind, Payload};
+use crate::format::payload::{Found, InputBytes, Kind, Payload, PayloadKey};
 use crate::journal::Journal;
 use crate::medium::{Medium, PayloadLocation};
 use crate::memory::{Memory, MemoryLog, MemoryReader};
@@ -196,22 +196,36 @@ impl Store {
             .ok_or_else(|| damaged(format!("the stored input of row {seq} is damaged")))
     }
 
+    /// Reads a payload, wherever it is; `None` when its job was deleted.
     async fn read_payload(
         &self,
-        seq: u64,
-        kind: Kind,
+        key: PayloadKey,
         location: Option<PayloadLocation>,
-    ) -> Result<Option<Json>, StoreError> {
-        if let Some(payload) = self.shared.payloads.get(seq, kind) {
-            return Ok(Some(payload.body));
+    ) -> Result<Option<Payload>, StoreError> {
+        if let Some(payload) = self.shared.payloads.get(key) {
+            return Ok(Some(payload));
         }
+        let (seq, kind) = (key.seq(), key.kind());
         if let Some(location) = location
             && let Some(payload) = self.read_place(seq, kind, location).await?
         {
-            return Ok(Some(payload.body));
+            return Ok(Some(payload));
         }
         let found = self.read_payloads(vec![seq], kind).await?.pop().unwrap_or(Ok(None));
-        Ok(found.map_err(damaged)?.map(|payload| payload.body))
+        let payload = found.map_err(damaged)?;
+        if let Some(payload) = &payload {
+            self.shared.payloads.insert(key, payload.clone());
+        }
+        Ok(payload)
+    }
+
+    /// The text of a payload, as [`read_payload`](Self::read_payload) finds it.
+    async fn read_body(
+        &self,
+        key: PayloadKey,
+        location: Option<PayloadLocation>,
+    ) -> Result<Option<Json>, StoreError> {
+        Ok(self.read_payload(key, location).await?.map(|payload| payload.body))
     }
 
     /// Adds to `begun` the further chunks of `query` that are in `pages` of the journal.
@@ -243,9 +257,8 @@ impl Store {
     }
 }
 
-/// A record; for a long error also the number of the job's rows and the error's position in the
-/// journal.
-type FoundRecord = Option<(Box<JobRecord>, Option<(u64, Option<PayloadLocation>)>)>;
+/// A record; for a long error also its key, and its position in the journal.
+type FoundRecord = Option<(Box<JobRecord>, Option<(PayloadKey, Option<PayloadLocation>)>)>;
 
 impl Drop for Store {
     fn drop(&mut self) {
@@ -333,7 +346,8 @@ impl Store {
                     reserved.hand_over();
                 }
                 if let (Some(seq), Some(body)) = (finished, output) {
-                    shared.payloads.insert(seq, Kind::Output, Payload { body, s3_config: None });
+                    let key = PayloadKey::Output(seq, lease.claim);
+                    shared.payloads.insert(key, Payload { body, s3_config: None });
                 }
                 Some(finished.is_some())
             })?;
@@ -428,10 +442,12 @@ impl Store {
     ) -> Result<FoundRecord, StoreError> {
         self.look(id, |index, job, now| {
             let job = Some(job).filter(|job| index.is_job_of(endpoint, job, now))?;
-            let record = job.record(endpoint, now)?;
+            let row = job.visible_at(now)?;
+            let record = job.record_of(row, endpoint)?;
             let is_cut = record.error.as_deref().is_some_and(failure::is_cut);
+            let error = is_cut.then(|| (job.output_key(row), job.payload_locations.output()));
             // Boxed: the answer passes through a dozen futures on its way to the client.
-            Some((Box::new(record), is_cut.then(|| (job.seq, job.payload_locations.output()))))
+            Some((Box::new(record), error))
         })
         .await
     }

@@ -81,7 +81,8 @@ impl Store {
             return Ok(found.into_iter().map(|hit| hit.record).collect());
         };
         let unread = found.iter().filter_map(|hit| hit.unread_error);
-        let in_tables: Vec<_> = unread.filter(|(_, at)| at.is_none()).map(|(seq, _)| seq).collect();
+        let in_tables: Vec<_> =
+            unread.filter(|(_, at)| at.is_none()).map(|(key, _)| key.seq()).collect();
         let mut read = match in_tables.is_empty() {
             true => Vec::new(),
             false => self.read_payloads(in_tables, Kind::Output).await?,
@@ -102,7 +103,7 @@ impl Store {
                     }
                     None => None,
                 },
-                Some((seq, location)) => self.read_payload(seq, Kind::Output, location).await?,
+                Some((key, location)) => self.read_body(key, location).await?,
             };
             let whole = record.error.as_deref().zip(stored.as_ref());
             let whole = whole.and_then(|(cut, stored)| failure::whole(cut, stored));

@@ -13,7 +13,7 @@
 //!   recorded; `journal_end` is its end, between an orderly close and the next start; `seen_at` is
 //!   the newest time that the host has recorded; `starts` is the [epoch](gristmill_core::job::record::StoreEpoch).
 //! * `endpoint`: endpoints that had jobs, with their counts over their whole life.
-//! * `job`: one row for each job. State codes are in `row.rs`; times are milliseconds since the
+//! * `job`: one row for each job. State codes are those of `format::status_code`; times are milliseconds since the
 //!   Unix epoch. The columns up to `webhook`, and `input_bytes`, never change. `result_bytes`
 //!   counts the output and the chunks of the last attempt. `queued_at` is null for a job that was
 //!   queued only once, by its submission. `past` has the attempts before the last one, and the

@@ -5,7 +5,7 @@ use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
-use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 
 use super::on_disk::OnDisk;
 use super::{endpoint, job, json, submit, worker};
@@ -14,7 +14,7 @@ use super::{endpoint, job, json, submit, worker};
 pub(crate) async fn ended(t: &OnDisk, new: NewJob, outcome: Outcome) -> JobId {
     let name = new.endpoint.clone();
     let id = submit(t.store(), new).await;
-    let claimed = t.store().claim(&name, &[worker("w")]).await.unwrap();
+    let claimed = t.store().claim_each(&name, &[worker("w")]).await.unwrap();
     let lease = claimed.iter().find(|claimed| claimed.lease.job == id).unwrap().lease;
     assert_eq!(t.store().finish(lease, outcome).await, Ok(Fenced::Applied));
     id

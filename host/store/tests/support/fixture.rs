@@ -11,6 +11,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{ModelStore, Settings, Store};
+use gristmill_test_support::ClaimEach as _;
 use tempfile::TempDir;
 
 use super::postgres::Database;
@@ -84,7 +85,7 @@ impl Fixture {
     /// Claims up to `count` jobs.
     pub(crate) async fn claim_many(&self, name: &str, count: usize) -> Vec<ClaimedJob> {
         let workers: Vec<_> = (0..count).map(|n| worker(&format!("w{n}"))).collect();
-        self.store.claim(&endpoint(name), &workers).await.unwrap()
+        self.store.claim_each(&endpoint(name), &workers).await.unwrap()
     }
 
     /// Claims the one job that is expected next.

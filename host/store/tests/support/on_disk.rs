@@ -8,6 +8,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, Store};
+use gristmill_test_support::ClaimEach as _;
 use tempfile::TempDir;
 
 use super::{START, endpoint, open_with, worker};
@@ -41,7 +42,7 @@ impl OnDisk {
     }
 
     pub(crate) async fn claim(&self) -> Lease {
-        let claimed = self.store().claim(&endpoint("a"), &[worker("w")]).await.unwrap();
+        let claimed = self.store().claim_each(&endpoint("a"), &[worker("w")]).await.unwrap();
         let lease = claimed[0].lease;
         self.store().flush().await.unwrap();
         lease

@@ -169,7 +169,7 @@ impl Host {
     /// The job that is next in the queue.
     pub async fn claim(&self) -> Option<ClaimedJob> {
         let worker = WorkerId::new("w").unwrap();
-        self.store.claim(&self.endpoint, &[worker]).await.unwrap().pop()
+        self.store.claim(&self.endpoint, &worker).await.unwrap()
     }
 
     /// The path of an operation on a job.

@@ -375,8 +375,8 @@ impl OpenStore {
                     continue; // it waits
                 }
                 let worker = WorkerId::new("w").unwrap();
-                let claimed = self.store.claim(&self.endpoint, &[worker]).await.unwrap();
-                let lease = claimed[0].lease;
+                let claimed = self.store.claim(&self.endpoint, &worker).await.unwrap();
+                let lease = claimed.unwrap().lease;
                 let chunk =
                     Chunk { output: json("\"chunk\""), metrics: Some(json("{}")), part: None };
                 let _ = self.store.append_chunks(lease, vec![chunk; n % 3]).await.unwrap();

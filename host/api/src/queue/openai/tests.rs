@@ -19,8 +19,8 @@ use gristmill_core::limits::WAIT_MS;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::ModelStore;
-use gristmill_test_support::EndAttempt as _;
 use gristmill_test_support::NoWorkers;
+use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
@@ -82,7 +82,7 @@ impl Bench {
 
     async fn claim(&self) -> Lease {
         let worker = WorkerId::new("w").unwrap();
-        let claimed = self.store.claim(&self.deployment.endpoint.id, &[worker]).await.unwrap();
+        let claimed = self.store.claim_each(&self.deployment.endpoint.id, &[worker]).await.unwrap();
         claimed.first().expect("a job waits").lease
     }
 

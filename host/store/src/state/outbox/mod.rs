@@ -174,6 +174,11 @@ impl<K: Ord + Clone> Outbox<K> {
         self.rows.get(&id).map(|row| &row.delivery)
     }
 
+    /// No later delivery takes this number.
+    pub(crate) fn use_up(&mut self, id: DeliveryId) {
+        self.last_id = self.last_id.max(id.0);
+    }
+
     /// Adds a delivery of a job of this owner. Returns the old deliveries that are dropped from the logs
     /// for it.
     pub(crate) fn add(
@@ -183,7 +188,7 @@ impl<K: Ord + Clone> Outbox<K> {
         delivery: Delivery,
     ) -> Vec<DeliveryId> {
         let (id, bytes) = (delivery.id, memory_of(&delivery));
-        self.last_id = self.last_id.max(id.0);
+        self.use_up(id);
         let log = self.logs.entry(endpoint.clone()).or_default();
         log.all.insert(id);
         let mut dropped = Vec::new();

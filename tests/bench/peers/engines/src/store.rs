@@ -51,7 +51,7 @@ pub struct Store {
     clock: Arc<JobClock>,
     endpoint: EndpointId,
     owner: OwnerId,
-    worker: [WorkerId; 1],
+    worker: WorkerId,
     kept: u64,
 }
 
@@ -67,7 +67,7 @@ impl Store {
             clock,
             endpoint: EndpointId::new("bench").unwrap(),
             owner: OwnerId::new("owner").unwrap(),
-            worker: [WorkerId::new("worker").unwrap()],
+            worker: WorkerId::new("worker").unwrap(),
             kept,
         };
         (Arc::new(it), waiting)
@@ -85,7 +85,7 @@ impl Store {
     }
 
     pub async fn run(&self, result: &Bytes) {
-        let job = self.store.claim(&self.endpoint, &self.worker).await.unwrap().pop().unwrap();
+        let job = self.store.claim(&self.endpoint, &self.worker).await.unwrap().unwrap();
         std::hint::black_box(&job.input);
         let outcome = Outcome::Completed(Json::from_stored(result.clone()));
         let _ = self.store.finish(job.lease, outcome).await.unwrap();

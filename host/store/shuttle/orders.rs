@@ -25,6 +25,13 @@ use shuttle::thread;
 use crate::Settings;
 use crate::Store;
 
+/// The tests and their names.
+pub(crate) const TESTS: [(&str, fn()); 3] = [
+    ("no_call_waits_for_ever_and_no_change_is_lost", no_call_waits_for_ever_and_no_change_is_lost),
+    ("a_close_may_happen_at_any_moment", a_close_may_happen_at_any_moment),
+    ("a_thread_may_be_slow", a_thread_may_be_slow),
+];
+
 /// Orders that are tried.
 const ORDERS: usize = 200;
 
@@ -108,11 +115,8 @@ fn callers_and_threads(closes: bool, segment_bytes: u32) {
             let worker = WorkerId::new("w").unwrap();
             let mut ended = vec![];
             for turn in 0..3 {
-                let Ok(claimed) = block_on(store.claim(&endpoint(), std::slice::from_ref(&worker)))
-                else {
-                    break;
-                };
-                for job in claimed {
+                let Ok(claimed) = block_on(store.claim(&endpoint(), &worker)) else { break };
+                if let Some(job) = claimed {
                     let done = Outcome::Completed(Json::parse("2").unwrap());
                     let end = match turn {
                         0 => block_on(store.cancel(&endpoint(), job.lease.job)).map(|_| ()),
@@ -160,7 +164,11 @@ fn callers_and_threads(closes: bool, segment_bytes: u32) {
     let removed = purger.join().unwrap();
     if !closes {
         block_on(store.flush()).unwrap();
-        assert_eq!(store.shared.free_bytes(), WRITE_BUFFER_BYTES, "not all room was given back");
+        assert_eq!(
+            store.shared.space.available_permits(),
+            WRITE_BUFFER_BYTES,
+            "not all room was given back"
+        );
     }
     drop(Arc::into_inner(store));
 
@@ -184,18 +192,15 @@ fn in_many_orders(scheduler: impl Scheduler + 'static, test: fn()) {
     shuttle::Runner::new(scheduler, config).run(test);
 }
 
-#[test]
 fn no_call_waits_for_ever_and_no_change_is_lost() {
     in_many_orders(RandomScheduler::new(ORDERS), || callers_and_threads(false, 2_048));
 }
 
-#[test]
 fn a_close_may_happen_at_any_moment() {
     in_many_orders(RandomScheduler::new(ORDERS), || callers_and_threads(true, 512));
 }
 
 /// Some threads run only when no other can, for a while.
-#[test]
 fn a_thread_may_be_slow() {
     in_many_orders(PctScheduler::new(3, ORDERS), || callers_and_threads(false, 512));
 }
