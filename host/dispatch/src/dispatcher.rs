@@ -25,6 +25,10 @@ use crate::starter::Starter;
 use crate::worker_set::{Demand, WorkerSet};
 use crate::{attempt_spans, expiry, history, scaler};
 
+/// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A database that cannot be
+/// reached takes none, and must not keep a host from stopping.
+const LAST_RESULTS: Duration = Duration::from_secs(10);
+
 /// The parts of a dispatcher.
 #[derive(Debug)]
 pub struct Parts {
@@ -82,7 +86,8 @@ impl Dispatcher {
     }
 
     /// Takes no more jobs and waits for the running ones: for up to `drain_timeout`, then they are
-    /// stopped and queued again. Results are on disk when this returns.
+    /// stopped and queued again. Results are on disk when this returns, unless the store took none of them for
+    /// [`LAST_RESULTS`].
     pub async fn drain(&self, drain_timeout: Duration) -> Drained {
         let Starter { shared, workers, .. } = &self.starter;
         shared.begin_drain();
@@ -95,11 +100,17 @@ impl Dispatcher {
         } else {
             info!("drain: stopping {} workers, their jobs wait again", workers.len());
             shared.stop_attempts.cancel();
-            workers.wait().await;
             Drained::Requeued
         };
-        if let Err(error) = shared.store.flush().await {
-            warn!(%error, "the last results may be lost: {error}");
+        let stored = async {
+            workers.wait().await;
+            shared.store.flush().await
+        };
+        match timeout(LAST_RESULTS, stored).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(%error, "the last results may be lost: {error}"),
+            // Closing the store gives them some more seconds.
+            Err(_) => warn!("the last results are not stored yet; jobs without a result run again"),
         }
         drained
     }

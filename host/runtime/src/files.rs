@@ -144,24 +144,29 @@ pub(crate) fn remove_temporaries(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The digests of the files `<digest><ending>`.
+pub(crate) fn digests(directory: &Path, ending: &str) -> io::Result<Vec<ComponentDigest>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let stem = name.to_str().and_then(|name| name.strip_suffix(ending));
+        found.extend(stem.and_then(|stem| stem.parse::<ComponentDigest>().ok()));
+    }
+    Ok(found)
+}
+
 /// Removes the files `<digest><ending>` of unwanted digests, and returns their number.
 pub(crate) fn remove_unless(
     directory: &Path,
     ending: &str,
     is_wanted: impl Fn(ComponentDigest) -> bool,
 ) -> io::Result<usize> {
-    let mut removed = 0;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let stem = name.to_str().and_then(|name| name.strip_suffix(ending));
-        let digest = stem.and_then(|stem| stem.parse().ok());
-        if digest.is_some_and(|digest| !is_wanted(digest)) {
-            remove(&entry.path())?;
-            removed += 1;
-        }
+    let mut unwanted = digests(directory, ending)?;
+    unwanted.retain(|digest| !is_wanted(*digest));
+    for digest in &unwanted {
+        remove(&directory.join(format!("{digest}{ending}")))?;
     }
-    Ok(removed)
+    Ok(unwanted.len())
 }
 
 /// Removes a file, if it exists.

@@ -247,6 +247,14 @@ impl Sandbox {
         self.artifacts.sweep_depot().await
     }
 
+    /// Removes the files of components that have no record, such as those that another host has deleted.
+    ///
+    /// # Errors
+    /// Those of the file system; the next start removes the rest then.
+    pub async fn remove_orphans(&self) -> io::Result<()> {
+        self.artifacts.remove_orphans().await
+    }
+
     /// How memory for instances is allocated on this machine.
     pub fn pool(&self) -> Pool {
         self.artifacts.engines().pool()

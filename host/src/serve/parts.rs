@@ -155,6 +155,7 @@ impl Foundation<'_> {
         let view = catalog.view();
         sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
         sandbox.sweep_depot().await.context("cannot remove components that nothing names")?;
+        sandbox.remove_orphans().await.context("cannot remove files of deleted components")?;
         sandbox.restore_volumes(view.volumes.values().map(|volume| &**volume));
         guests.low_priority.spawn(sandbox.count_volumes());
         load_ahead(catalog, sandbox.clone(), guests);

@@ -1,6 +1,7 @@
 //! Hosts that stand by run jobs for the active host.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -105,6 +106,59 @@ async fn jobs_run_on_all_hosts_and_never_more_than_workers_max() {
     let listed = Command::new(binary()).args(arguments).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("standby  0 of 2") && listed.lines().count() == 4, "{listed}");
+}
+
+/// The files of the components in a host's data directory.
+fn component_files(host: &TestHost) -> BTreeSet<String> {
+    let names = |directory: PathBuf| {
+        let found = std::fs::read_dir(directory).unwrap();
+        found.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let data = host.data_dir();
+    let compiled = names(data.join("artifacts")).into_iter();
+    let compiled = compiled.flat_map(|engine| names(data.join("artifacts").join(engine)));
+    names(data.join("components")).into_iter().chain(compiled).collect()
+}
+
+/// Without this the files of each version that was ever deployed would fill the disks of the other hosts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn components_that_were_deleted_leave_all_hosts() {
+    let Some(database) = Database::new() else { return };
+    let one = active(&database, 1);
+    let two = standby(&database, &one, 4, &[]);
+    let client = one.client();
+    until_known(&client, 1).await;
+    occupy(&one).await;
+    let run = async |component: &Path, name: &str, input: Value| {
+        one.deploy(component, name, json!({ "workersMax": 1 })).await;
+        let document = client.finish(name, input).await;
+        assert_eq!(document["status"], "COMPLETED", "{document}");
+    };
+    run(&guests::echo(), "first", json!({})).await;
+    let handler = client.get("/v1/handlers/echo:latest").await.ok();
+    let digest = handler["sha256"].as_str().unwrap();
+    let first = ["wasm", "cwasm"].map(|ending| format!("{digest}.{ending}"));
+    assert!(first.iter().all(|file| component_files(&two).contains(file)), "{digest}");
+    assert_eq!(client.delete("/v1/endpoints/first").await.status, 204);
+    assert_eq!(client.delete("/v1/handlers/echo:latest").await.status, 204);
+
+    // The next deployment.
+    run(&guests::word_count(), "second", json!({ "text": "a b" })).await;
+    for host in [&one, &two] {
+        eventually("the files to leave", async || {
+            let present = component_files(host);
+            first.iter().all(|file| !present.contains(file)).then_some(())
+        })
+        .await;
+    }
+    assert!(!component_files(&two).is_empty(), "the others stay");
+
+    // Its bytes come from the database again.
+    one.upload("echo:latest", std::fs::read(guests::echo()).unwrap()).await.ok();
+    one.deploy_image("echo:latest", "third", json!({ "workersMax": 1 })).await;
+    let document = client.finish("third", json!({ "a": 1 })).await;
+    assert_eq!(document["status"], "COMPLETED", "{document}");
+    assert!(first.iter().all(|file| component_files(&two).contains(file)));
 }
 
 /// Everything that a handler can do works on a host that stands by.

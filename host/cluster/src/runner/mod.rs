@@ -12,6 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use async_trait::async_trait;
 use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
@@ -32,17 +33,26 @@ use crate::messages::{Failure, Hello, Offer, PROTOCOL, Prepare, Retire};
 use crate::{convert, transport};
 
 /// Opens the sandboxes of this host, and receives the records of components.
+#[async_trait]
 pub trait SandboxSource: Send + Sync + std::fmt::Debug {
     /// The runtime of this host, which the first call opens. The files of components without a record are
     /// removed then.
     ///
     /// # Errors
     /// The reason why it cannot be opened.
-    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, String>;
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen>;
 
     /// Adds the record of a component.
     fn add(&self, component: Component);
+
+    /// Removes the records and files of components that were deleted. Called after each new deployment.
+    async fn prune(&self);
 }
+
+/// Why a host has no sandboxes.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CannotOpen(#[from] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// What a runner offers.
 #[derive(Debug)]
@@ -155,7 +165,8 @@ impl Connection {
             let records = records.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
             let source = self.runner.source.clone();
             let open = tokio::task::spawn_blocking(move || source.open(records));
-            let runtime = open.await.map_err(|error| error.to_string())??;
+            let opened = open.await.map_err(|error| error.to_string())?;
+            let runtime = opened.map_err(|error| error.to_string())?;
             // The active host greets once.
             let _ = self.runtime.set(runtime);
         }
@@ -176,6 +187,8 @@ impl Connection {
         self.runner.source.add(component);
         self.runtime()?.prepare(&deployment).await.map_err(|error| error.to_string())?;
         self.deployments.lock().insert(prepare.deployment, deployment);
+        let source = self.runner.source.clone();
+        tokio::spawn(async move { source.prune().await });
         Ok(frames::single(&Failure::default()))
     }
 

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use gristmill_cluster::{
-    ClusterRuntime, Runner, RunnerSettings, Runners, RunnersSettings, SandboxSource,
+    CannotOpen, ClusterRuntime, Runner, RunnerSettings, Runners, RunnersSettings, SandboxSource,
 };
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Component, Image};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
@@ -37,8 +38,9 @@ pub(crate) struct Source {
     pub(crate) components: Mutex<Vec<Component>>,
 }
 
+#[async_trait]
 impl SandboxSource for Source {
-    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, String> {
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen> {
         *self.components.lock() = components;
         Ok(self.runtime.clone())
     }
@@ -46,6 +48,8 @@ impl SandboxSource for Source {
     fn add(&self, component: Component) {
         self.components.lock().push(component);
     }
+
+    async fn prune(&self) {}
 }
 
 /// An active host with one sandbox.

@@ -385,6 +385,22 @@ impl Artifacts {
         }
     }
 
+    /// Removes the files of all components that have no record and are not being added: other hosts have deleted
+    /// these components. Jobs that run them continue.
+    pub(crate) async fn remove_orphans(self: &Arc<Self>) -> io::Result<()> {
+        let artifacts = self.clone();
+        blocking(move || {
+            let mut found = files::digests(&artifacts.components_dir, ".wasm")?;
+            for entry in fs::read_dir(&artifacts.artifacts_dir)? {
+                found.extend(files::digests(&entry?.path(), ".cwasm")?);
+            }
+            found.sort_unstable();
+            found.dedup();
+            found.into_iter().try_for_each(|digest| artifacts.remove_unneeded(digest))
+        })
+        .await
+    }
+
     /// Removes components without a record from the depot: a host has ended after it had put them there,
     /// and before it wrote the record.
     pub(crate) async fn sweep_depot(&self) -> io::Result<()> {

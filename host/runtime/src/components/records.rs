@@ -84,6 +84,19 @@ impl MemoryRecords {
     pub fn remove(&self, component: ComponentDigest) {
         self.components.write().remove(&component);
     }
+
+    /// All records.
+    pub fn all(&self) -> Vec<Arc<Component>> {
+        self.components.read().values().cloned().collect()
+    }
+
+    /// Removes a record, unless it was replaced meanwhile.
+    pub fn remove_same(&self, record: &Arc<Component>) {
+        let mut components = self.components.write();
+        if components.get(&record.digest).is_some_and(|present| Arc::ptr_eq(present, record)) {
+            components.remove(&record.digest);
+        }
+    }
 }
 
 #[async_trait]

@@ -37,20 +37,22 @@ pub(crate) struct Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Nothing,
-    /// Commits are refused: reading calls are answered.
-    Commits,
+    /// Commits are refused since this time: reading calls are answered.
+    Commits(Instant),
     /// This host may be no longer active.
     Database,
 }
 
 impl Loss {
-    fn of(active_state: &ActiveState) -> Self {
+    /// The loss that is found after this one.
+    fn next(self, active_state: &ActiveState) -> Self {
         if active_state.age() > WAIT_MAX {
-            Self::Database
-        } else if active_state.refuses_commits() {
-            Self::Commits
-        } else {
-            Self::Nothing
+            return Self::Database;
+        }
+        match (active_state.refuses_commits(), self) {
+            (false, _) => Self::Nothing,
+            (true, Self::Commits(since)) => Self::Commits(since),
+            (true, Self::Nothing | Self::Database) => Self::Commits(Instant::now()),
         }
     }
 }
@@ -62,8 +64,10 @@ impl Gate {
         let watched = active_state.clone();
         tokio::spawn(async move {
             while !sender.is_closed() {
-                let found = Loss::of(&watched);
-                sender.send_if_modified(|seen| std::mem::replace(seen, found) != found);
+                sender.send_if_modified(|seen| {
+                    let found = seen.next(&watched);
+                    std::mem::replace(seen, found) != found
+                });
                 tokio::time::sleep(LOOK_INTERVAL).await;
             }
         });
@@ -77,19 +81,71 @@ impl Gate {
 
     /// Resolves when a call has waited long enough.
     pub(crate) async fn lost(&self) {
-        let (mut loss, patient_until) = (self.loss.clone(), Instant::now() + WAIT_MAX);
-        loop {
-            let found = loss.wait_for(|loss| *loss != Loss::Nothing).await.map(|loss| *loss);
-            match found {
-                Ok(Loss::Nothing) => {}
-                Ok(Loss::Database) => return,
-                Ok(Loss::Commits) if Instant::now() >= patient_until => return,
-                Ok(Loss::Commits) => {
-                    let _ = tokio::time::timeout_at(patient_until, loss.changed()).await;
+        waited_long_enough(self.loss.clone()).await;
+    }
+}
+
+/// A call that has waited long for other reasons, such as its job, still waits [`WAIT_MAX`] for the database: it
+/// may have lost a connection, and use the next one a moment later.
+async fn waited_long_enough(mut loss: watch::Receiver<Loss>) {
+    let begun = Instant::now();
+    loop {
+        let found = loss.wait_for(|loss| *loss != Loss::Nothing).await.map(|loss| *loss);
+        match found {
+            Ok(Loss::Nothing) => {}
+            Ok(Loss::Database) => return,
+            Ok(Loss::Commits(since)) => {
+                let patient_until = begun.max(since) + WAIT_MAX;
+                if Instant::now() >= patient_until {
+                    return;
                 }
-                // The host is stopping.
-                Err(_) => std::future::pending().await,
+                let _ = tokio::time::timeout_at(patient_until, loss.changed()).await;
             }
+            // The host is stopping.
+            Err(_) => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_its_job_survives_a_lost_connection() {
+        let (sender, loss) = watch::channel(Loss::Nothing);
+        let call = tokio::spawn(waited_long_enough(loss));
+        for _ in 0..3 {
+            tokio::time::sleep(WAIT_MAX + Duration::from_secs(2)).await;
+            sender.send_replace(Loss::Commits(Instant::now()));
+            tokio::time::sleep(WAIT_MAX - Duration::from_secs(1)).await;
+            sender.send_replace(Loss::Nothing);
+        }
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!call.is_finished(), "no loss lasted for long");
+
+        sender.send_replace(Loss::Commits(Instant::now()));
+        tokio::time::sleep(WAIT_MAX + Duration::from_millis(10)).await;
+        assert!(call.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_comes_during_a_loss_waits_as_long_as_any_other() {
+        let (_sender, loss) = watch::channel(Loss::Commits(Instant::now()));
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        let call = tokio::spawn(waited_long_enough(loss));
+        tokio::time::sleep(WAIT_MAX - Duration::from_secs(1)).await;
+        assert!(!call.is_finished());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(call.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_may_be_replaced_answers_at_once() {
+        let (sender, loss) = watch::channel(Loss::Nothing);
+        let call = tokio::spawn(waited_long_enough(loss));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        sender.send_replace(Loss::Database);
+        tokio::time::timeout(Duration::from_millis(10), call).await.unwrap().unwrap();
     }
 }

@@ -3,12 +3,13 @@
 //! While the host stands by, the records of components come from the active host, and the depot is only read. The
 //! owner of the database then has the catalog, and writes to the depot.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_cluster::SandboxSource;
+use gristmill_cluster::{CannotOpen, SandboxSource};
 use gristmill_core::catalog::{ArtifactDigest, Catalog, Component};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::Depot;
@@ -17,6 +18,7 @@ use gristmill_runtime::{
     ArtifactRecords, MemoryRecords, OpenSandboxError, RecordError, Sandbox, SandboxSettings,
 };
 use parking_lot::Mutex;
+use tracing::warn;
 
 /// A sandbox that is opened when it is first needed.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct HostSandbox {
     received: Arc<MemoryRecords>,
     records: Arc<Succession<dyn ArtifactRecords>>,
     depot: Arc<Succession<dyn Depot>>,
+    /// Held while deleted components are removed.
+    pruning: tokio::sync::Mutex<()>,
 }
 
 /// A part of a standby, and then that of the active host.
@@ -59,6 +63,7 @@ impl HostSandbox {
             records: Succession::new(received.clone()),
             received,
             depot,
+            pruning: tokio::sync::Mutex::default(),
         })
     }
 
@@ -91,15 +96,13 @@ impl HostSandbox {
     }
 }
 
+#[async_trait]
 impl SandboxSource for HostSandbox {
-    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, String> {
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen> {
         for component in components {
             self.add(component);
         }
-        match self.opened() {
-            Ok(sandbox) => Ok(sandbox),
-            Err(error) => Err(error.to_string()),
-        }
+        Ok(self.opened().map_err(|error| CannotOpen(Box::new(error)))?)
     }
 
     /// A record that exists keeps the digests of the files that this host has compiled.
@@ -108,6 +111,24 @@ impl SandboxSource for HostSandbox {
             component.artifacts.extend(known.artifacts.clone());
         }
         self.received.put(component);
+    }
+
+    /// The depot has all components that exist, so the others were deleted.
+    async fn prune(&self) {
+        let Ok(_turn) = self.pruning.try_lock() else { return };
+        let (None, Some(sandbox)) = (self.depot.active.get(), self.sandbox.get()) else { return };
+        // Read before the depot: a component is in the depot before it is sent.
+        let received = self.received.all();
+        let pruned = async {
+            let stored: HashSet<_> = self.depot.components().await?.into_iter().collect();
+            for record in received.iter().filter(|record| !stored.contains(&record.digest)) {
+                self.received.remove_same(record);
+            }
+            sandbox.remove_orphans().await
+        };
+        if let Err(error) = pruned.await {
+            warn!(%error, "deleted components stay until the next deployment: {error}");
+        }
     }
 }
 
