@@ -1,4 +1,5 @@
-//! The trait of the runtime, which runs handlers.
+//! The traits between the jobs and the sandbox: [`Runtime`] runs an attempt, [`AttemptSink`] receives its output,
+//! and [`Components`] and [`Volumes`] keep its files.
 
 use std::any::Any;
 use std::fs::File;

@@ -6,7 +6,8 @@
 //! ([`Runtime`](gristmill_core::runtime::Runtime)).
 //!
 //! * `components` keeps uploads and their compiled files; `compile` checks and compiles them.
-//! * `permits` bounds what runs at one time, and `engine` has the settings of wasmtime.
+//! * `engine` has the settings of wasmtime; [`permits`](gristmill_core::sharing::permits) of core bound the number of
+//!   sandboxes at one time.
 //! * `attempt` is one attempt: its instance, limits, output and end. Two mechanisms end a call at its
 //!   deadline, and one sentence describes its end.
 //! * `host_fns`, `egress` and `disk` are the functions, the network and the files of handlers.

@@ -1,5 +1,5 @@
 //! The host: opens the data directory, connects the parts, serves until it is asked to stop, and
-//! stops in order. Read [`run`] as the index of the whole program.
+//! stops in order. Read [`serve`] as the index of the whole program.
 
 mod addresses;
 mod admin_key;

@@ -68,14 +68,14 @@ pub struct ServeSettings {
     pub data_dir: PathBuf,
 
     /// A PostgreSQL database for the jobs and everything that is deployed, as
-    /// `postgres://USER:PASSWORD@HOST:PORT/NAME`. Several hosts may share it: one runs the jobs, the
-    /// others forward calls to it, and one of them becomes active when it ends. The data directory is only a
-    /// cache then.
+    /// `postgres://USER:PASSWORD@HOST:PORT/NAME`. Several hosts may share it, and all of them
+    /// run jobs: one host is active and has the queue, the others forward calls to it, and one of them becomes
+    /// active when it ends. The data directory is only a cache then.
     #[arg(long, value_name = "URL", env = "GRISTMILL_DATABASE")]
     pub database: Option<Database>,
 
-    /// Address and port for the other hosts of the same database, which forward calls to it; port 0 takes a
-    /// free one. Only they should reach it.
+    /// Address and port for the other hosts of the same database, which forward calls to it and fetch jobs
+    /// from it; port 0 takes a free one. Only they should reach it.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",

@@ -16,7 +16,7 @@
 //!
 //! These permits are for short work, such as a file operation: the quarter of an endpoint is fixed, and
 //! holds on a host of one owner too, since a slow endpoint must not delay the other endpoints of its
-//! owner. The permits of sandboxes (`permits` of the runtime) follow the same rule for owners. They are held for as long as a job
+//! owner. The permits of sandboxes ([`permits`](super::permits)) follow the same rule for owners. They are held for as long as a job
 //! runs, up to a week, so there an endpoint may use the whole host while no other endpoint needs it, and a large sandbox may
 //! delay others only for a part of the time.
 

@@ -1,7 +1,7 @@
 //! The listener of the active host, for hosts that stand by: they forward calls, and run attempts.
 //!
-//! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a stranger to show that it is no
-//! host.
+//! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a new connection to show that it comes
+//! from a host.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
