@@ -185,9 +185,9 @@ async fn catalog(
         )
     };
     let catalog = Arc::new(Catalog::open(store, clock).await.unwrap());
-    let stranger = OwnerId::new("stranger").unwrap();
-    let theirs = Template::new(TemplateId::new("theirs").unwrap(), stranger.clone(), "t:latest");
-    let other = Endpoint::new(other(), stranger, theirs.id.clone(), Timestamp::from_millis(0));
+    let another = OwnerId::new("another").unwrap();
+    let theirs = Template::new(TemplateId::new("theirs").unwrap(), another.clone(), "t:latest");
+    let other = Endpoint::new(other(), another, theirs.id.clone(), Timestamp::from_millis(0));
     let changes = [
         CatalogEntry::Template(template),
         CatalogEntry::Endpoint(endpoint),

@@ -395,8 +395,8 @@ mod tests {
         let connection = CancellationToken::new();
         let reserve =
             |owner: Option<&OwnerId>| all.reserve_whole(ANSWER, owner, &connection).ok().flatten();
-        let strangers: Vec<_> = std::iter::from_fn(|| reserve(None)).collect();
-        assert_eq!(strangers.len(), 19, "three quarters of the budget");
+        let unauthenticated: Vec<_> = std::iter::from_fn(|| reserve(None)).collect();
+        assert_eq!(unauthenticated.len(), 19, "three quarters of the budget");
         let only = owner("only");
         let own: Vec<_> = std::iter::from_fn(|| reserve(only.as_ref())).collect();
         assert_eq!(own.len(), 6, "all the rest");

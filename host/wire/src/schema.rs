@@ -21,7 +21,7 @@ use crate::bounds::{
     SCALER_VALUE, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
     VOLUME_GB, VOLUME_PATH_BYTES_MAX, WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
-use crate::management::{self, Grouping};
+use crate::management::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
 
 /// Defines types that represent a schema: `Name: "description" => object`.
@@ -136,8 +136,8 @@ schemas! {
     Status: "A job's state" => one_of(JobStatus::ALL.map(JobStatus::as_str));
     Scope: "A permission of a key" => one_of(KeyScope::ALL.map(KeyScope::as_str));
     BucketSize: "A part of the calendar, in UTC; a week begins on Monday" =>
-        one_of(management::BucketSize::ALL.map(management::BucketSize::as_str))
-            .default(Some(management::BucketSize::Day.as_str().into()));
+        one_of(grouping::BucketSize::ALL.map(grouping::BucketSize::as_str))
+            .default(Some(grouping::BucketSize::Day.as_str().into()));
     BillingGrouping: "The property by which jobs are grouped" =>
         one_of(Grouping::ALL.map(Grouping::field))
             .default(Some(Grouping::Endpoint.field().into()));

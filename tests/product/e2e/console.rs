@@ -165,9 +165,9 @@ async fn a_session_has_the_scopes_and_the_owner_of_its_key() {
     reader.get("/v1/keys").await.refused(401);
     let action = json!({ "action": "cancel", "filter": { "endpoints": [echo] } });
     reader.call(Method::POST, "/v1/job-actions", Some(&action)).await.refused(401);
-    let stranger = Page::of(&host, "console-stranger", &["manage", "submit", "read"]).await;
-    stranger.get(&format!("/v2/{echo}/health")).await.refused(404);
-    assert_eq!(stranger.get("/v1/endpoints").await.ok(), json!([]));
+    let other_owner = Page::of(&host, "console-other", &["manage", "submit", "read"]).await;
+    other_owner.get(&format!("/v2/{echo}/health")).await.refused(404);
+    assert_eq!(other_owner.get("/v1/endpoints").await.ok(), json!([]));
 }
 
 #[tokio::test]

@@ -53,7 +53,11 @@ async fn the_least_number_of_workers_stays() {
         (host.client.health(&endpoint).await["jobs"]["completed"] == 6).then_some(())
     })
     .await;
-    // The subject: a time longer than the idleTimeout, after which further workers would leave.
-    tokio::time::sleep(std::time::Duration::from_millis(1_300)).await;
+    // Further workers leave after the idleTimeout of a second, and these two do not.
     eventually("two workers to be left", is_warm).await;
+    for _ in 0..13 {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        let health = host.client.health(&endpoint).await;
+        assert!(workers(&health, "idle") >= 2, "{health}");
+    }
 }

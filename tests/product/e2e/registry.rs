@@ -177,7 +177,7 @@ async fn a_component_that_cannot_run_here_is_refused_and_says_why() {
 #[tokio::test]
 async fn an_unauthenticated_call_gets_a_challenge_and_nothing_else() {
     let host = shared_host();
-    let stranger = host.client.with_authorization(None);
+    let unauthenticated = host.client.with_authorization(None);
     for (method, path) in [
         (Method::GET, "/v2/"),
         (Method::GET, "/v2/echo/manifests/latest"),
@@ -187,7 +187,7 @@ async fn an_unauthenticated_call_gets_a_challenge_and_nothing_else() {
         (Method::PUT, "/v2/echo/manifests/latest"),
         (Method::PATCH, "/v2/echo/blobs/uploads/0"),
     ] {
-        let answer = stranger.send(stranger.request(method, path)).await;
+        let answer = unauthenticated.send(unauthenticated.request(method, path)).await;
         refused(&answer, 401, "UNAUTHORIZED");
         assert_eq!(answer.header("www-authenticate"), Some("Basic realm=\"gristmill\""));
     }

@@ -17,7 +17,7 @@ pub(super) fn add(operation: &mut Operation) {
     let Some(RefOr::T(body)) = &mut operation.request_body else { return };
     let Some(RefOr::T(content)) = body.content.get_mut("application/json") else { return };
     let name = operation.operation_id.as_deref().unwrap_or_default();
-    let name = name.strip_prefix(super::SDK).unwrap_or(name);
+    let name = name.strip_prefix(super::operations::SDK).unwrap_or(name);
     content.example = Some(example(name).expect("each operation that takes JSON is below"));
 }
 

@@ -4,7 +4,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::link::Link;
 use utoipa::openapi::path::{Operation, Paths};
 
-use super::operations;
+use super::operations::operations;
 
 /// The job's id in an answer.
 const IN_BODY: &str = "$response.body#/id";

@@ -9,6 +9,7 @@
 mod endpoints;
 mod examples;
 mod links;
+mod operations;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
 pub(crate) mod tag;
@@ -17,10 +18,11 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use operations::{SDK, operations, rename};
 use refusals::UnauthenticatedRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
-use utoipa::openapi::path::{Operation, PathItem, Paths};
+use utoipa::openapi::path::Paths;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
 use utoipa::openapi::security::{
@@ -46,9 +48,6 @@ const BEARER: &str = "bearer";
 
 /// The key as the header's whole value.
 const BARE_KEY: &str = "bareKey";
-
-/// Prefix of the operations' names under `/sdk/v2`.
-const SDK: &str = "Sdk";
 
 /// The document's text.
 #[derive(Clone)]
@@ -169,16 +168,6 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
     show_brand(&mut document, brand);
     let text = document.to_json().expect("the document is plain data");
     Document(text.into())
-}
-
-/// The methods of a path.
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let PathItem { get, put, post, delete, patch, .. } = item;
-    [get, put, post, delete, patch].into_iter().flatten()
-}
-
-fn rename(operation: &mut Operation, name: impl FnOnce(&str) -> String) {
-    operation.operation_id = operation.operation_id.as_deref().map(name);
 }
 
 /// Completes the documentation of one mount of the queue API: the two differ in the answer of

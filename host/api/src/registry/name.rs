@@ -2,8 +2,7 @@
 
 use gristmill_control::is_image_part;
 
-use super::RegistryError;
-use super::error::OciCode;
+use super::error::{OciCode, RegistryError};
 
 /// Refuses an invalid handler's name, before the client sends anything for it.
 ///

@@ -7,7 +7,7 @@ use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, FailureReason,
 use hyper::body::Incoming;
 use tracing::debug;
 
-use super::Connection;
+use super::connection::Connection;
 use super::sink::ReportSink;
 use crate::convert;
 use crate::frames::{FrameReader, FrameSender};

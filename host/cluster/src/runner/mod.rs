@@ -4,90 +4,30 @@
 //! their results cannot be stored. A drain lets attempts end, and takes no new ones.
 
 mod attempt;
+mod connection;
 mod sink;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use async_trait::async_trait;
-use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
-use gristmill_core::runtime::Runtime;
-use gristmill_core::sharing::tenancy::Tenancy;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::connection::Connection;
+pub use self::connection::{CannotOpen, Runner, RunnerSettings, SandboxSource};
 use crate::frames::{self, FrameBody, FrameReader};
 use crate::messages::{Failure, Hello, Offer, PROTOCOL, Prepare, Retire};
 use crate::{convert, transport};
-
-/// Opens the sandboxes of this host, and receives the records of components.
-#[async_trait]
-pub trait SandboxSource: Send + Sync + std::fmt::Debug {
-    /// The runtime of this host, which the first call opens. The files of components without a record are
-    /// removed then.
-    ///
-    /// # Errors
-    /// The reason why it cannot be opened.
-    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen>;
-
-    /// Adds the record of a component.
-    fn add(&self, component: Component);
-
-    /// Removes the records and files of components that were deleted. Called after each new deployment.
-    async fn prune(&self);
-}
-
-/// Why a host has no sandboxes.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct CannotOpen(#[from] pub Box<dyn std::error::Error + Send + Sync>);
-
-/// What a runner offers.
-#[derive(Debug)]
-pub struct RunnerSettings {
-    /// The address at which other hosts reach it, for the operator.
-    pub address: Option<SocketAddr>,
-    /// The version of the program.
-    pub version: String,
-    /// Most attempts at one time.
-    pub sandboxes: u64,
-    /// Most memory of all sandboxes together, in bytes.
-    pub memory_bytes: u64,
-    /// Its cores.
-    pub cores: u64,
-    /// Whether the active host has several owners; set by its messages.
-    pub tenancy: Tenancy,
-    /// The threads for attempts.
-    pub guests: Handle,
-}
-
-/// Runs attempts for the active host.
-#[derive(Debug)]
-pub struct Runner {
-    settings: RunnerSettings,
-    source: Arc<dyn SandboxSource>,
-    stop: CancellationToken,
-}
-
-/// The state of one connection.
-#[derive(Debug)]
-struct Connection {
-    runner: Arc<Runner>,
-    runtime: OnceLock<Arc<dyn Runtime>>,
-    deployments: Mutex<HashMap<u64, Arc<Deployment>>>,
-}
 
 impl Runner {
     /// A runner with the sandboxes of this source.
@@ -207,14 +147,6 @@ impl Connection {
         let guests = self.runner.settings.guests.clone();
         let task = guests.spawn(attempt::run(self, orders, reports));
         Response::new(body.with_task(AbortOnDropHandle::new(task)))
-    }
-
-    fn runtime(&self) -> Result<Arc<dyn Runtime>, String> {
-        self.runtime.get().cloned().ok_or_else(|| "there was no greeting".to_owned())
-    }
-
-    fn deployment(&self, number: u64) -> Option<Arc<Deployment>> {
-        self.deployments.lock().get(&number).cloned()
     }
 }
 

@@ -2,15 +2,14 @@
 
 mod bucket;
 mod report;
+mod rows;
 mod totals;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::billing::price::Prices;
-use gristmill_core::billing::usage::{Hour, UsageFilter, UsageQuery, UsageRow, UsageStore};
-use gristmill_core::store::StoreError;
+use gristmill_core::billing::usage::{Hour, UsageStore};
 use gristmill_core::time::Timestamp;
 
 use crate::error::ControlError;
@@ -19,13 +18,6 @@ pub use gristmill_wire::management::{BucketSize, Grouping};
 pub use report::{Record, Report};
 pub use totals::TemplateUsage;
 use totals::Totals;
-
-/// Hours in one query to the store: 31 days. The thread that answers it also serves readers of
-/// payloads.
-const SLICE_HOURS: u32 = 31 * 24;
-
-/// Most rows of one answer.
-const ROWS_MAX: usize = 1_000;
 
 /// The service for reports of usage.
 #[derive(Debug, Clone)]
@@ -77,30 +69,4 @@ impl Billing {
     pub(crate) async fn of_templates(&self, now: Timestamp) -> Result<TemplateUsage, ControlError> {
         Ok(self.totals.read(&self.usage, Hour::of(now)).await?)
     }
-}
-
-/// Passes the rows of these hours to `take`, in their order.
-async fn read(
-    store: &dyn UsageStore,
-    hours: Range<Hour>,
-    filter: &UsageFilter,
-    mut take: impl FnMut(UsageRow),
-) -> Result<(), StoreError> {
-    let mut start = hours.start;
-    while start < hours.end {
-        let end = Hour(start.0.saturating_add(SLICE_HOURS)).min(hours.end);
-        let filter = filter.clone();
-        let mut query = UsageQuery { hours: start..end, filter, after: None, rows_max: ROWS_MAX };
-        loop {
-            let rows = store.usage(&query).await?;
-            let is_last = rows.len() < ROWS_MAX;
-            query.after = rows.last().map(|row| row.key.clone());
-            rows.into_iter().for_each(&mut take);
-            if is_last {
-                break;
-            }
-        }
-        start = end;
-    }
-    Ok(())
 }

@@ -5,9 +5,10 @@ use std::ops::Range;
 
 use gristmill_core::billing::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
 use gristmill_core::store::StoreError;
+use gristmill_wire::management::{BucketSize, Grouping};
 
 use super::bucket::Buckets as _;
-use super::{BucketSize, Grouping, read};
+use super::rows::{SLICE_HOURS, read};
 
 /// A query for a report.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ impl Report {
 
     /// The end of the buckets that one query reads: about a month's.
     fn read_end(&self, start: Hour) -> Hour {
-        let enough = start.0.saturating_add(super::SLICE_HOURS);
+        let enough = start.0.saturating_add(SLICE_HOURS);
         let mut end = self.size.next(start);
         while end < self.hours.end && self.size.next(end).0 <= enough {
             end = self.size.next(end);

@@ -15,7 +15,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{OwnerId, TemplateId};
 use gristmill_core::store::StoreError;
 
-use super::read;
+use super::rows::read;
 
 type Sums = HashMap<TemplateId, HashMap<OwnerId, UsageSum>>;
 

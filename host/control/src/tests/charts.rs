@@ -64,10 +64,10 @@ async fn a_chart_has_the_jobs_of_each_step() {
         let all: u32 = points.iter().map(|point| point.submitted).sum();
         assert_eq!(all, 8, "with the step that has begun: {points:?}");
     }
-    let stranger = bench.key("b", Scope::Manage).await;
-    let refused = bench.control.charts.of(&stranger, &endpoint_id("e"), Window::Days7);
+    let other = bench.key("b", Scope::Manage).await;
+    let refused = bench.control.charts.of(&other, &endpoint_id("e"), Window::Days7);
     assert!(matches!(refused, Err(ControlError::NotFound { .. })), "{refused:?}");
-    assert_eq!(bench.control.charts.all(&stranger, Window::Days7), []);
+    assert_eq!(bench.control.charts.all(&other, Window::Days7), []);
     assert_eq!(bench.control.charts.all(&key, Window::Days7).len(), 1);
 }
 

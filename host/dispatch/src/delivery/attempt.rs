@@ -12,7 +12,7 @@ use gristmill_core::webhook::delivery::{
 };
 use tracing::{debug, info, warn};
 
-use super::DeliveryParts;
+use super::parts::DeliveryParts;
 use super::sender::{CallEnd, WebhookCall};
 
 /// Attempts for one delivery: the first, and two more.

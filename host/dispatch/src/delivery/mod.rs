@@ -10,20 +10,17 @@
 
 mod attempt;
 mod http;
+mod parts;
 mod sender;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::catalog::Catalog;
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::signals::Signals;
 use gristmill_core::sharing::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
-use gristmill_core::time::Clock;
-use gristmill_core::trace::Tracer;
-use gristmill_core::webhook::delivery::{DeliveryId, DeliveryStore};
+use gristmill_core::webhook::delivery::DeliveryId;
 use parking_lot::Mutex;
 use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -31,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 pub use http::HttpSender;
+pub use parts::DeliveryParts;
 pub use sender::{CallEnd, WebhookCall, WebhookSender};
 
 /// KiB of bodies that are in memory at one time (256 MiB): an endpoint's quarter has room for the
@@ -42,23 +40,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Wait after an error of the store.
 const STORE_ERROR_PAUSE: Duration = Duration::from_millis(250);
-
-/// The parts of a deliverer.
-#[derive(Debug)]
-pub struct DeliveryParts {
-    /// The store of deliveries.
-    pub store: Arc<dyn DeliveryStore>,
-    /// Has the secrets of the endpoints.
-    pub catalog: Arc<Catalog>,
-    /// The store's signals.
-    pub signals: Arc<Signals>,
-    /// The store's clock.
-    pub clock: Arc<dyn Clock>,
-    /// Makes the calls.
-    pub sender: Arc<dyn WebhookSender>,
-    /// Makes their spans.
-    pub tracer: Tracer,
-}
 
 /// Delivers webhooks until it is drained.
 #[derive(Debug)]

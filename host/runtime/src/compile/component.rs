@@ -15,8 +15,8 @@ use crate::attempt::state::State;
 use crate::bindings::{Handler, HandlerIndices};
 use crate::compile::input_schema::input_schema;
 use crate::compile::producers::producers;
-use crate::egress::bound_heads;
 use crate::host_fns::filesystem;
+use crate::host_fns::wasi_http_heads::bound_heads;
 
 /// The export of a handler.
 const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";

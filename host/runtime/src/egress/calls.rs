@@ -21,7 +21,8 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use wasmtime_wasi_http::Error;
 
-use super::{HTTP_BODY_BYTES_MAX, REQUESTS_PER_JOB_MAX, Slot};
+use super::client::Slot;
+use super::error::{HTTP_BODY_BYTES_MAX, REQUESTS_PER_JOB_MAX};
 
 /// A body as `wasi:http` has it.
 pub(super) type WasiBody = UnsyncBoxBody<Bytes, Error>;

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use reqwest::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{EgressError, Slot};
-use gristmill_core::sharing::permits::Permits;
+use super::error::EgressError;
+use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most requests of all jobs that are open at one time; each holds a socket. Further ones wait, and
 /// while several owners have endpoints each owner has a share.
@@ -38,6 +38,14 @@ const HOP_HEADERS: [HeaderName; 10] = [
     header::UPGRADE,
     header::HOST,
 ];
+
+/// The right to one open request, within the bounds of the job, its endpoint, and the process.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    _of_job: OwnedSemaphorePermit,
+    _of_endpoint: OwnedSemaphorePermit,
+    _of_all: Permit,
+}
 
 /// All outgoing HTTP of the process.
 #[derive(Debug)]

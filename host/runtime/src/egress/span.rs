@@ -4,7 +4,7 @@ use gristmill_core::trace::{Attributes, OpenSpan, TraceContext};
 use gristmill_egress::Destination;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::EgressError;
+use super::error::EgressError;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::FutureExt as _;
 use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::Endpoint;
@@ -5,12 +8,16 @@ use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
+use http::{HeaderMap, Method};
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use url::Url;
 use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
 
 use super::client::REQUESTS_PER_ENDPOINT_MAX;
+use super::error::REQUESTS_PER_JOB_MAX;
 use super::*;
 use crate::attempt::deadline::Watch;
 use crate::attempt::state::State;

@@ -20,7 +20,8 @@ use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{LocalSettings, deployment};
+use super::deployment;
+use super::options::LocalSettings;
 use crate::cli::progress;
 use crate::compilers;
 

@@ -12,7 +12,7 @@ use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::time::{Clock as _, SystemClock};
 
-use super::LocalSettings;
+use super::options::LocalSettings;
 
 /// The id of all objects of a local run; handlers see it as their endpoint.
 const NAME: &str = "local";

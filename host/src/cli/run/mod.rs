@@ -1,7 +1,6 @@
 //! `gristmill run`: one job on this machine, without a host, in the same sandbox that a host uses.
 
 mod document;
-mod sink;
 mod trace;
 
 use std::collections::BTreeMap;
@@ -19,10 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::fresh_component::{self, FreshnessOptions};
 use super::input::InputSource;
-use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, stop_on_signal};
+use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, stop_on_signal};
 use super::{output, test_input};
 use document::RunDocument;
-pub(crate) use sink::TerminalSink;
 
 /// Threads of this process: one for the handler, and one for its timeout while it computes.
 const THREADS: usize = 2;

@@ -188,8 +188,8 @@ mod tests {
             called.unwrap();
             assert_eq!(accepted.unwrap(), purpose);
         }
-        for stranger in [member(2, 7), member(1, 6), member(1, 8)] {
-            let (called, accepted) = meet(stranger, Purpose::Calls, member(1, 7)).await;
+        for outsider in [member(2, 7), member(1, 6), member(1, 8)] {
+            let (called, accepted) = meet(outsider, Purpose::Calls, member(1, 7)).await;
             assert_eq!(called.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             assert!(accepted.is_err());
         }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::ComputeType;
+use super::compute_type::ComputeType;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 #[cfg(feature = "openapi")]
 use crate::schema;

@@ -3,9 +3,11 @@
 
 mod billing;
 mod cluster;
+mod compute_type;
 mod delivery;
 mod endpoint;
 mod event;
+pub(crate) mod grouping;
 mod handler;
 mod job;
 mod job_action;
@@ -19,14 +21,16 @@ mod system;
 mod template;
 mod volume;
 
-pub use billing::{Amount, BillingRecord, BucketSize, Grouping};
+pub use billing::{Amount, BillingRecord};
 pub use cluster::{Cluster, ClusterHost, HostRole};
+pub use compute_type::ComputeType;
 pub use delivery::{Delivery, DeliveryState};
 pub use endpoint::{
     Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,
     Reuse, ReuseInput, ScalerType,
 };
 pub use event::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent};
+pub use grouping::{BucketSize, Grouping};
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
@@ -46,14 +50,3 @@ pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile
 pub use endpoint::NewEndpoint;
 #[cfg(feature = "openapi")]
 pub use template::NewTemplate;
-
-use serde::{Deserialize, Serialize};
-
-/// The hardware of workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum ComputeType {
-    /// Processors; there is no other kind.
-    #[serde(rename = "CPU")]
-    Cpu,
-}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EndpointRetention, RateLimit, Reuse, ScalerType};
+use super::endpoint::{EndpointRetention, RateLimit, Reuse, ScalerType};
 use crate::id::{EndpointId, TemplateId, VolumeId};
 #[cfg(feature = "openapi")]
 use crate::schema;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Amount, ComputeType};
+use super::billing::Amount;
+use super::compute_type::ComputeType;
 use crate::id::TemplateId;
 #[cfg(feature = "openapi")]
 use crate::schema;

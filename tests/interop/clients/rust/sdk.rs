@@ -175,8 +175,8 @@ async fn refusals() {
     assert_http(endpoint("nowhere").run_now::<_, Value>(&json!({})).await, 404);
     assert_http(endpoint("nowhere").health().await, 404);
     let url = env::var("RUNPOD_API_URL").unwrap();
-    let stranger = RunpodClient::builder().with_api_key("wrong").with_api_url(url);
-    let echo = ServerlessEndpoint::new("echo", stranger.build_client().unwrap());
+    let wrong_key = RunpodClient::builder().with_api_key("wrong").with_api_url(url);
+    let echo = ServerlessEndpoint::new("echo", wrong_key.build_client().unwrap());
     assert_http(echo.run_now::<_, Value>(&json!({})).await, 401);
 }
 

@@ -1,48 +1,17 @@
 //! Conversions between the domain and the documents of the queue API ([`gristmill_wire::queue`]).
 
+mod answer;
 mod health;
 mod requests;
 mod status;
 mod stream;
 mod timeline;
 
+pub(crate) use answer::{
+    JOB_ID, accepted, add_job_id_header, add_request_id_header, json_response,
+};
 pub(crate) use health::health_report;
 pub(crate) use requests::request_list;
 pub(crate) use status::status_document;
 pub(crate) use stream::{StreamAnswer, stream_page, write_chunk};
 pub(crate) use timeline::timeline;
-
-use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use gristmill_core::id::JobId;
-use gristmill_core::job::state::JobStatus;
-use gristmill_wire::queue::Accepted;
-
-/// The answer of `/run`, `/cancel` and `/retry`.
-pub(crate) fn accepted(id: JobId, status: JobStatus) -> axum::Json<Accepted> {
-    axum::Json(Accepted { id: id.to_string(), status })
-}
-
-/// The header with the job's id.
-pub(crate) const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
-
-/// Adds the job's id as a header, which arrives before the body.
-pub(crate) fn add_job_id_header(response: &mut Response, id: JobId) {
-    let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
-    response.headers_mut().insert(JOB_ID, id);
-}
-
-/// Adds the job's id as `X-Request-Id` too, which OpenAI's clients read.
-pub(crate) fn add_request_id_header(response: &mut Response) {
-    const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-    if let Some(id) = response.headers().get(&JOB_ID).cloned() {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
-}
-
-/// A 200 with a body that is JSON.
-pub(crate) fn json_response(body: Body) -> Response {
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], body).into_response()
-}

@@ -7,7 +7,7 @@ use gristmill_core::job::document::open_document;
 use gristmill_core::job::operations::JobDocument;
 use gristmill_core::job::payload::Json;
 
-use super::json_response;
+use super::answer::json_response;
 use crate::queue::streaming_body::StreamingBody;
 
 /// The status document, with the job's input if it is given.

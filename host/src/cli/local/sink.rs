@@ -9,7 +9,7 @@ use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 
-use crate::cli::local::describe_stack;
+use super::stack::describe_stack;
 use crate::cli::output;
 
 /// Prints the side output of a handler.
@@ -25,17 +25,17 @@ pub(crate) struct TerminalSink {
 
 impl TerminalSink {
     /// A sink that keeps the chunks instead of printing them.
-    pub(super) fn keeping() -> Self {
+    pub(crate) fn keeping() -> Self {
         Self { kept: Some(Mutex::default()), ..Self::default() }
     }
 
     /// The chunks that were kept.
-    pub(super) fn kept(&self) -> Vec<Chunk> {
+    pub(crate) fn kept(&self) -> Vec<Chunk> {
         self.kept.as_ref().map(|kept| std::mem::take(&mut *kept.lock())).unwrap_or_default()
     }
 
     /// The handler's stack, if it trapped.
-    pub(super) fn stack(&self) -> &[StackCall] {
+    pub(crate) fn stack(&self) -> &[StackCall] {
         self.stack.get().map_or(&[], Vec::as_slice)
     }
 
@@ -43,7 +43,7 @@ impl TerminalSink {
     ///
     /// # Errors
     /// The failure to write one.
-    pub(super) fn written(&self) -> anyhow::Result<()> {
+    pub(crate) fn written(&self) -> anyhow::Result<()> {
         match self.failure.get() {
             Some(error) if output::is_broken_pipe(error) => {
                 Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into())

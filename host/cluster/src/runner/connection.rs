@@ -1,0 +1,81 @@
+//! A runner, and its connection to the active host.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use gristmill_core::catalog::Component;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::runtime::Runtime;
+use gristmill_core::sharing::tenancy::Tenancy;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+/// Opens the sandboxes of this host, and receives the records of components.
+#[async_trait]
+pub trait SandboxSource: Send + Sync + std::fmt::Debug {
+    /// The runtime of this host, which the first call opens. The files of components without a record are
+    /// removed then.
+    ///
+    /// # Errors
+    /// The reason why it cannot be opened.
+    fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen>;
+
+    /// Adds the record of a component.
+    fn add(&self, component: Component);
+
+    /// Removes the records and files of components that were deleted. Called after each new deployment.
+    async fn prune(&self);
+}
+
+/// Why a host has no sandboxes.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct CannotOpen(#[from] pub Box<dyn std::error::Error + Send + Sync>);
+
+/// What a runner offers.
+#[derive(Debug)]
+pub struct RunnerSettings {
+    /// The address at which other hosts reach it, for the operator.
+    pub address: Option<SocketAddr>,
+    /// The version of the program.
+    pub version: String,
+    /// Most attempts at one time.
+    pub sandboxes: u64,
+    /// Most memory of all sandboxes together, in bytes.
+    pub memory_bytes: u64,
+    /// Its cores.
+    pub cores: u64,
+    /// Whether the active host has several owners; set by its messages.
+    pub tenancy: Tenancy,
+    /// The threads for attempts.
+    pub guests: Handle,
+}
+
+/// Runs attempts for the active host.
+#[derive(Debug)]
+pub struct Runner {
+    pub(super) settings: RunnerSettings,
+    pub(super) source: Arc<dyn SandboxSource>,
+    pub(super) stop: CancellationToken,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) runner: Arc<Runner>,
+    pub(super) runtime: OnceLock<Arc<dyn Runtime>>,
+    pub(super) deployments: Mutex<HashMap<u64, Arc<Deployment>>>,
+}
+
+impl Connection {
+    pub(super) fn runtime(&self) -> Result<Arc<dyn Runtime>, String> {
+        self.runtime.get().cloned().ok_or_else(|| "there was no greeting".to_owned())
+    }
+
+    pub(super) fn deployment(&self, number: u64) -> Option<Arc<Deployment>> {
+        self.deployments.lock().get(&number).cloned()
+    }
+}

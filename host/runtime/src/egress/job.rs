@@ -1,0 +1,180 @@
+//! The requests of one job: which hosts it may reach, for how long, and how many at one time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gristmill_core::deploy::egress::Permission;
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::metrics::endpoint::RequestEnd;
+use gristmill_core::runtime::{Attempt, AttemptSink};
+use gristmill_core::trace::{SpanKind, TraceContext};
+use gristmill_egress::{AddressScope, Destination};
+use http::{HeaderMap, Method};
+use tokio::sync::Semaphore;
+use tracing::field::Empty;
+use tracing::{Instrument as _, trace_span};
+use url::Url;
+
+use super::calls::Calls;
+use super::client::{Egress, Slot, without_hop_headers};
+use super::error::{EgressError, REQUESTS_PER_JOB_MAX};
+use super::span::{RequestSpan, add_trace};
+
+/// A request that a handler wants to make.
+#[derive(Debug)]
+pub(crate) struct OutgoingRequest {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<reqwest::Body>,
+}
+
+/// The permitted requests of one job, and their deadline.
+#[derive(Clone)]
+pub(crate) struct JobEgress {
+    egress: Arc<Egress>,
+    /// Counts the requests.
+    sink: Arc<dyn AttemptSink>,
+    deployment: Arc<Deployment>,
+    deadline: Instant,
+    trace: Option<TraceContext>,
+    in_flight: Arc<Semaphore>,
+    pub(super) calls: Arc<Calls>,
+}
+
+impl JobEgress {
+    pub(crate) fn new(egress: Arc<Egress>, attempt: &Attempt, sink: Arc<dyn AttemptSink>) -> Self {
+        Self {
+            egress,
+            sink,
+            deployment: attempt.deployment.clone(),
+            deadline: attempt.deadline,
+            trace: attempt.trace.clone(),
+            in_flight: Arc::new(Semaphore::new(REQUESTS_PER_JOB_MAX)),
+            calls: Arc::default(),
+        }
+    }
+
+    /// Begins the next attempt of the same instance.
+    pub(crate) fn begin(&mut self, attempt: &Attempt, sink: Arc<dyn AttemptSink>) {
+        self.end(sink);
+        self.calls = Arc::default();
+        self.deadline = attempt.deadline;
+        self.trace = attempt.trace.clone();
+    }
+
+    /// Ends the requests that the job has left open, and returns their slots; `sink` is the next one.
+    pub(crate) fn end(&mut self, sink: Arc<dyn AttemptSink>) {
+        self.calls.end();
+        self.sink = sink;
+    }
+
+    /// The bytes of bodies that the attempt has sent, and those that it has received.
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        self.calls.traffic.totals()
+    }
+
+    /// Counts the bytes of bodies that were whole in memory.
+    pub(crate) fn count_traffic(&self, sent: usize, received: usize) {
+        self.calls.traffic.sent(sent);
+        self.calls.traffic.received(received);
+    }
+
+    /// How many requests of the job hold a slot.
+    #[cfg(test)]
+    pub(super) fn open_requests(&self) -> usize {
+        REQUESTS_PER_JOB_MAX - self.in_flight.available_permits()
+    }
+
+    /// Time until the attempt is stopped.
+    pub(super) fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Sends a request and waits for the head of the answer. Keep the answer's slot until its body
+    /// is read or dropped.
+    ///
+    /// # Errors
+    /// [`EgressError`], before a byte is sent if the destination is not permitted.
+    pub(crate) async fn send(
+        &self,
+        request: OutgoingRequest,
+    ) -> Result<(reqwest::Response, Slot), EgressError> {
+        let started = Instant::now();
+        let answer = self.send_once(request).await;
+        let end = answer.as_ref().map_or_else(EgressError::as_end, |_| RequestEnd::Answered);
+        let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.sink.requested(end, took_us).await;
+        answer
+    }
+
+    async fn send_once(
+        &self,
+        request: OutgoingRequest,
+    ) -> Result<(reqwest::Response, Slot), EgressError> {
+        let (destination, address_scope) = self.address_scope(&request.method, &request.url)?;
+        let of_job =
+            self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
+        let endpoint = &self.deployment.endpoint;
+        let slot = self.egress.slot(endpoint, of_job).await;
+        let found = self.egress.look_up(&destination, endpoint).await?;
+        let sent = {
+            let (method, url) = (&request.method, &request.url);
+            trace_span!(
+                target: "gristmill_runtime::bindings::egress", "request", %method, %url,
+                status = Empty
+            )
+        };
+        let span = self.egress.tracer().child(self.trace.as_ref(), SpanKind::Client);
+        let span = span.map(|span| RequestSpan::new(span, &request.method, &destination));
+        let mut headers = without_hop_headers(request.headers);
+        if endpoint.propagates_traces {
+            let own = span.as_ref().map(RequestSpan::context);
+            add_trace(&mut headers, own.as_ref().or(self.trace.as_ref()));
+        }
+        let mut sending = self
+            .egress
+            .client(address_scope)?
+            .request(request.method, request.url)
+            .headers(headers)
+            .timeout(self.remaining());
+        if let Some(body) = request.body {
+            sending = sending.body(body);
+        }
+        let answer = found.with(sending.send()).instrument(sent.clone()).await;
+        let answer = answer.map_err(EgressError::from);
+        if let Some(span) = span {
+            span.end(answer.as_ref().map(reqwest::Response::status));
+        }
+        let mut response = answer?;
+        sent.record("status", response.status().as_u16());
+        let headers = std::mem::take(response.headers_mut());
+        *response.headers_mut() = without_hop_headers(headers);
+        Ok((response, slot))
+    }
+
+    /// The destination of a request to this URL, and the addresses that it may reach.
+    fn address_scope(
+        &self,
+        method: &Method,
+        url: &Url,
+    ) -> Result<(Destination, AddressScope), EgressError> {
+        let destination =
+            Destination::of(url).map_err(|error| EgressError::Invalid(error.to_string()))?;
+        if *method == Method::CONNECT {
+            return Err(EgressError::Invalid("CONNECT is not supported".to_owned()));
+        }
+        let endpoint = &self.deployment.endpoint;
+        match self.egress.permission(endpoint, &destination) {
+            Permission::AnyAddress => Ok((destination, AddressScope::AnyAddress)),
+            Permission::Public => {
+                self.egress.check(&destination)?;
+                Ok((destination, AddressScope::PublicAddresses))
+            }
+            Permission::Denied => {
+                let Destination { host, port, .. } = destination;
+                Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host, port })
+            }
+        }
+    }
+}
