@@ -1,4 +1,4 @@
-//! The behaviour of correct handlers.
+//! The operations that a well-behaved handler performs.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};

@@ -440,7 +440,7 @@ mod tests {
     use crate::swap::tests::FakeSwaps;
 
     #[test]
-    fn a_pool_says_what_it_is() {
+    fn the_text_of_a_pool_names_its_settings() {
         let pool = |resident_bytes, scans| Pool::Slots { resident_bytes, scans }.to_string();
         assert_eq!(pool(512 * KIB, true), "pool, 512 KiB resident, pagemap scan");
         assert_eq!(pool(2 * MIB, false), "pool, 2 MiB resident");

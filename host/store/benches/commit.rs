@@ -1,7 +1,7 @@
 //! The cost of a durable job: `cargo bench --workspace --bench commit`. Compare ratios; absolute
 //! figures depend on the machine and its disk.
 //!
-//! A life is submit, claim and finish, by one task after the other. `wall` is the time from the
+//! A measured job is submitted, claimed and finished by one task. `wall` is the time from the
 //! first to the last job divided by the number of jobs, `cpu` the processor time of the whole
 //! process, including its submitters. Each row has its own fresh store in the temporary directory
 //! (`TMPDIR`).

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_stays_as_it_is() {
+    fn a_rewrite_changes_no_byte() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let bytes: Vec<_> = (0..PIECE_BYTES + 77).map(|n| u8::try_from(n % 251).unwrap()).collect();

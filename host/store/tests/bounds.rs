@@ -5,9 +5,7 @@ use std::sync::Arc;
 use crate::support;
 use crate::support::on_disk::OnDisk;
 use crate::support::{START, chunk, endpoint, job, json, submit, worker};
-use gristmill_core::billing::usage::{
-    Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageQuery, UsageStore,
-};
+use gristmill_core::billing::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageStore};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::record::{Chunk, Lease, NewJob, Outcome};
@@ -220,7 +218,7 @@ async fn the_rows_of_usage_of_an_owner_are_bounded() {
     };
     let all = (OWNER_ROWS_MAX + 7) as u64;
     for _ in 0..2 {
-        let query = UsageQuery::of_all_hours(UsageFilter::default(), usize::MAX);
+        let query = gristmill_test_support::usage_of_all_hours(UsageFilter::default(), usize::MAX);
         let rows = t.store().usage(&query).await.unwrap();
         assert_eq!(rows.len(), OWNER_ROWS_MAX + 1);
         assert_eq!(rows.iter().map(|row| row.sum.jobs).sum::<u64>(), all);

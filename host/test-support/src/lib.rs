@@ -12,6 +12,7 @@ mod end_attempt;
 mod files;
 mod jobs;
 mod runtime;
+mod usage;
 mod workers;
 
 pub use claim_each::ClaimEach;
@@ -19,4 +20,5 @@ pub use end_attempt::EndAttempt;
 pub use files::{NoBackup, NoRegistries, RecordedFiles};
 pub use jobs::new_job;
 pub use runtime::NoRuntime;
+pub use usage::usage_of_all_hours;
 pub use workers::{NoWorkers, RecordedWorkers};

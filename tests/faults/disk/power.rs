@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-use gristmill_core::billing::usage::{UsageFilter, UsageQuery, UsageRow, UsageStore as _};
+use gristmill_core::billing::usage::{UsageFilter, UsageRow, UsageStore as _};
 use gristmill_core::catalog::{CatalogEntry, CatalogStore as _};
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
 use gristmill_core::job::filter::{JobFilter, JobSearch};
@@ -192,7 +192,7 @@ async fn check_bills(store: &Store, ledger: &Ledger) {
 }
 
 async fn all_usage(store: &Store) -> Vec<UsageRow> {
-    let query = UsageQuery::of_all_hours(UsageFilter::default(), 1_000);
+    let query = gristmill_test_support::usage_of_all_hours(UsageFilter::default(), 1_000);
     store.usage(&query).await.unwrap()
 }
 

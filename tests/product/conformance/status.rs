@@ -1,4 +1,4 @@
-//! `GET /{endpoint}/status/{job}`, sentence by sentence.
+//! The contract's rules about `GET /{endpoint}/status/{job}`, one test for each.
 
 use reqwest::Method;
 use serde_json::json;

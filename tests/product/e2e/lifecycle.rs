@@ -1,4 +1,4 @@
-//! Jobs in real time, and every sample handler.
+//! Each way in which a job ends, on the real clock, and a run of every sample handler.
 
 use gristmill_tests::{eventually, guests, shared_host};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the document names every operation, and no other.
+//! `GET /openapi.json`: the document lists exactly the operations that exist.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;

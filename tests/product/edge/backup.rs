@@ -292,7 +292,7 @@ async fn one_backup_runs_at_a_time_and_ends_with_its_reader() {
 }
 
 #[tokio::test]
-async fn a_host_that_ends_does_not_wait_for_it() {
+async fn a_host_that_stops_does_not_wait_for_a_backup() {
     let mut host = TestHost::start_with(&["--drain-timeout", "1"]);
     host.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;
     for _ in 0..4 {

@@ -1,5 +1,5 @@
-//! `GET /v1/events`: what changes, as server-sent events: the values of endpoints, and that a job has
-//! changed.
+//! `GET /v1/events`: a stream of server-sent events, with the new values of endpoints and a notice for each job
+//! that has changed.
 //!
 //! **Promise.** A reader gets the present state, not its history: events are made when the connection has
 //! taken the last one, so a slow reader gets fewer events and none is queued for it. Nothing is sent when

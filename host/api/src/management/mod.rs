@@ -1,5 +1,4 @@
-//! The management API: handlers, templates, credentials for registries, endpoints with their
-//! webhooks and logs, lists of jobs and actions on them, network volumes, keys, billing, the backup, and the key of stored secrets.
+//! The routes of the management API, one file for each kind of object.
 
 pub(crate) mod dry_run;
 pub(crate) mod dto;

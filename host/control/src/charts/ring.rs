@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_takes_the_steps_after_it_along() {
+    fn the_steps_after_the_time_of_a_clock_that_is_set_back_are_dropped() {
         let mut ring = Ring::new(WINDOW, 100 * STEP);
         (100..110).for_each(|step| ring.add(WINDOW, step * STEP, &sample(1)));
         ring.add(WINDOW, 105 * STEP, &sample(1));

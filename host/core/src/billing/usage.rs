@@ -251,11 +251,6 @@ pub struct UsageQuery {
 }
 
 impl UsageQuery {
-    /// The first `rows_max` rows of all hours.
-    pub fn of_all_hours(filter: UsageFilter, rows_max: usize) -> Self {
-        Self { hours: Hour::default()..Hour(u32::MAX), filter, after: None, rows_max }
-    }
-
     /// Whether a row matches the query.
     pub fn matches(&self, key: &UsageKey) -> bool {
         let UsageFilter { endpoint, template, owner } = &self.filter;

@@ -1,4 +1,4 @@
-//! The things in the catalog, what they are found by, and changes of them.
+//! The objects of the catalog, their keys, and their changes.
 
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@
 //! cancelled, ends or runs again.
 //!
 //! A call that waits keeps its caller's worker and sandbox. Calls in a circle can therefore wait for
-//! each other's workers, and so can more callers than the host has sandboxes; each of them ends shortly
-//! before the deadline of its attempt, with an error that names the job.
+//! each other's workers. More callers than the host has sandboxes can also block each other. Each such call
+//! ends shortly before the deadline of its attempt, with an error that names the job.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

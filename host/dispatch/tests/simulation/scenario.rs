@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use gristmill_core::billing::usage::{UsageFilter, UsageQuery, UsageStore as _};
+use gristmill_core::billing::usage::{UsageFilter, UsageStore as _};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::deploy::endpoint::{Endpoint, Scaling};
 use gristmill_core::deploy::template::Template;
@@ -408,7 +408,7 @@ async fn billed(store: &ModelStore) -> u64 {
         template: Some(TemplateId::new("t").unwrap()),
         owner: Some(OwnerId::new("o").unwrap()),
     };
-    let query = UsageQuery::of_all_hours(filter, usize::MAX);
+    let query = gristmill_test_support::usage_of_all_hours(filter, usize::MAX);
     let rows = store.usage(&query).await.unwrap();
     rows.iter().map(|row| row.sum.jobs).sum()
 }

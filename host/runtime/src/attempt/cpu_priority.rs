@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_future_that_only_waits_stays() {
+    async fn a_future_that_only_waits_keeps_its_priority() {
         let threads = LowPriorityThreads::start();
         let waits = threads.run(async {
             tokio::time::sleep(SHORT_COMPUTE_MAX * 3).await;

@@ -179,7 +179,8 @@ pub(crate) fn inspect(
     check_preamble(bytes)?;
     let component = Component::from_binary(engine, bytes)
         .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
-    let input_schema = input_schema(bytes).map_err(RejectedComponent::InputSchema)?;
+    let input_schema =
+        input_schema(bytes).map_err(|error| RejectedComponent::InputSchema(error.to_string()))?;
     let producers = producers(bytes);
     let info = ComponentInfo { producers, input_schema, ..names(engine, &component) };
     check_names(&info)?;

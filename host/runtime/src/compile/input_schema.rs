@@ -1,14 +1,25 @@
 //! The schema of a handler's input in the custom section of its component.
 
-use gristmill_core::deploy::input_schema::{SECTION, SchemaText};
+use gristmill_core::deploy::input_schema::{InvalidSchema, SECTION, SchemaText};
 use wasm_encoder::{CustomSection, Section as _};
 use wasmparser::{Parser, Payload};
+
+/// Why the schema of a component cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableSchema {
+    /// Its bytes are no text.
+    #[error("it is not UTF-8")]
+    NotText,
+    /// It is no schema that the host can check.
+    #[error(transparent)]
+    Invalid(#[from] InvalidSchema),
+}
 
 /// Reads the schema of a component. Sections of nested components and modules are not its own.
 ///
 /// # Errors
-/// One sentence about a schema that cannot be used.
-pub fn input_schema(component: &[u8]) -> Result<Option<SchemaText>, String> {
+/// [`UnusableSchema`].
+pub fn input_schema(component: &[u8]) -> Result<Option<SchemaText>, UnusableSchema> {
     let mut depth = 0_usize;
     let mut last = None;
     for payload in Parser::new(0).parse_all(component).map_while(Result::ok) {
@@ -22,8 +33,8 @@ pub fn input_schema(component: &[u8]) -> Result<Option<SchemaText>, String> {
         }
     }
     let Some(bytes) = last else { return Ok(None) };
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-    SchemaText::parse(text).map(Some).map_err(|error| error.to_string())
+    let text = std::str::from_utf8(bytes).map_err(|_| UnusableSchema::NotText)?;
+    Ok(Some(SchemaText::parse(text)?))
 }
 
 /// The component with this schema, which replaces one that it has: the last section counts.
@@ -42,7 +53,7 @@ mod tests {
         format!("(@custom \"{SECTION}\" {schema:?})")
     }
 
-    fn read(component: &str) -> Result<Option<String>, String> {
+    fn read(component: &str) -> Result<Option<String>, UnusableSchema> {
         let found = input_schema(&wat::parse_str(format!("(component {component})")).unwrap())?;
         Ok(found.map(|schema| schema.as_str().to_owned()))
     }
@@ -55,7 +66,7 @@ mod tests {
         assert_eq!(read(&after_a_part), Ok(Some("{}".to_owned())));
         let two = format!("{}{}", section("false"), section("true"));
         assert_eq!(read(&two), Ok(Some("true".to_owned())));
-        let refused = read(&section("{")).unwrap_err();
+        let refused = read(&section("{")).unwrap_err().to_string();
         assert!(refused.contains("not JSON"), "{refused}");
     }
 

@@ -1,5 +1,5 @@
-//! The mark of what ends with its process: the sticky bit, which handlers can neither see nor set. A
-//! process that finds it on a volume that no other process uses removes what carries it.
+//! Files that must not outlive their process have a mark: the sticky bit, which handlers can neither see nor
+//! set. The next process that uses the volume alone deletes marked files.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;

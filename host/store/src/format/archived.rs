@@ -1,4 +1,4 @@
-//! An ended job as the tables mark it when it leaves memory, or returns to it.
+//! The mark of an archived job in the tables: it is set when the job leaves memory, and cleared when it returns.
 
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::tags::Tags;

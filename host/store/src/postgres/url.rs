@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_of_tls_has_what_it_needs() {
+    fn tls_parameters_that_do_not_fit_together_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("no certificate.pem");
         std::fs::write(&file, "x").unwrap();

@@ -2,11 +2,14 @@
 //! Each owner has an account of the disk, which counts the bytes of its jobs, its webhook URLs, and
 //! the number of its jobs.
 //!
-//! **Bounds.** The waiting jobs of all endpoints together have a bound, since each takes some 200
-//! bytes of memory. So have all jobs in memory: an ended job takes some 512 bytes at most until it is
-//! [archived](crate::state::archived). So have the webhooks with the tags: the URLs
-//! and the tags of jobs, and the pending deliveries. The `tracestate` texts of jobs take up to half of the
-//! same bound. Each owner has [a share](fair_share) of these bounds while the host has several owners.
+//! **Bounds.** Three bounds hold for all endpoints together:
+//! * the number of waiting jobs, each of which takes some 200 bytes of memory;
+//! * the number of all jobs in memory: an ended job takes some 512 bytes at most until it is
+//!   [archived](crate::state::archived);
+//! * the bytes of webhooks and tags: the URLs and the tags of jobs, and the pending deliveries. The
+//!   `tracestate` texts of jobs take up to half of it.
+//!
+//! Each owner has [a share](fair_share) of these bounds while the host has several owners.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
 //! ever created, and each takes some 200 bytes.

@@ -171,5 +171,5 @@ pub(crate) fn metered(template: &str) -> Metered {
 }
 
 pub(crate) fn all_usage() -> UsageQuery {
-    UsageQuery::of_all_hours(UsageFilter::default(), 1_000)
+    gristmill_test_support::usage_of_all_hours(UsageFilter::default(), 1_000)
 }
