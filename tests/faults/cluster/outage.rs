@@ -56,37 +56,44 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
     drop(database);
 }
 
-/// A supervisor must not have to kill it, whether results wait for the database or not.
+/// A supervisor must not have to kill it.
+async fn stops_during_an_outage(has_results: bool) {
+    let Some(mut server) = Server::start() else { return };
+    let database = server.database();
+    let mut arguments = arguments(&database);
+    arguments.extend(["--drain-timeout", "2"].map(str::to_owned));
+    let mut one = TestHost::start_with(&arguments);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let client = one.client();
+    if has_results {
+        for (number, sleep_ms) in [(0, 1_000), (1, 600_000)] {
+            let job = client.submit("play", sleep(sleep_ms, number)).await;
+            client.until("play", &job, "IN_PROGRESS").await;
+        }
+    }
+    server.kill();
+    eventually("a refusal", async || {
+        (client.run("play", json!({})).await.status == 503).then_some(())
+    })
+    .await;
+    signal(&one, Signal::TERM);
+    one.wait(Duration::from_secs(45));
+
+    tokio::task::block_in_place(|| server.start_again());
+    let two = TestHost::join(&arguments, one.admin_key());
+    until_active(&two).await;
+    two.client().get("/v1/endpoints/play").await.ok();
+    drop(database);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_asked_to_stop_during_an_outage_stops() {
-    for has_results in [false, true] {
-        let Some(mut server) = Server::start() else { return };
-        let database = server.database();
-        let mut arguments = arguments(&database);
-        arguments.extend(["--drain-timeout", "2"].map(str::to_owned));
-        let mut one = TestHost::start_with(&arguments);
-        one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
-        let client = one.client();
-        if has_results {
-            for (number, sleep_ms) in [(0, 1_000), (1, 600_000)] {
-                let job = client.submit("play", sleep(sleep_ms, number)).await;
-                client.until("play", &job, "IN_PROGRESS").await;
-            }
-        }
-        server.kill();
-        eventually("a refusal", async || {
-            (client.run("play", json!({})).await.status == 503).then_some(())
-        })
-        .await;
-        signal(&one, Signal::TERM);
-        one.wait(Duration::from_secs(45));
+    stops_during_an_outage(false).await;
+}
 
-        tokio::task::block_in_place(|| server.start_again());
-        let two = TestHost::join(&arguments, one.admin_key());
-        until_active(&two).await;
-        two.client().get("/v1/endpoints/play").await.ok();
-        drop(database);
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_with_results_that_is_asked_to_stop_during_an_outage_stops() {
+    stops_during_an_outage(true).await;
 }
 
 /// The variable that marks the inner test.
