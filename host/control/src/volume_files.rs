@@ -103,7 +103,10 @@ impl Volumes {
     }
 
     fn find(&self, caller: &ApiKey, id: &VolumeId) -> Result<Arc<Volume>, ControlError> {
-        find_owned::<Volume>(&self.deployed.view(), caller, id).cloned()
+        let view = self.deployed.view();
+        // A body may have been on its way since the key was checked.
+        self.deployed.check_key(caller, &view)?;
+        find_owned::<Volume>(&view, caller, id).cloned()
     }
 }
 

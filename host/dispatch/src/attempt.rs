@@ -31,6 +31,10 @@ use tracing::{debug, warn};
 use crate::attempt_spans::{AttemptSpans, EndedAttempt};
 use crate::shared::Shared;
 
+/// The deadline of an attempt and the ttl of its job are on different clocks, which may differ by this much
+/// although neither was set.
+const TTL_SLACK_MS: u64 = 1_000;
+
 /// Runs one claimed job to its end, with the sandbox that was reserved before the claim.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
@@ -46,6 +50,7 @@ pub(crate) async fn run(
     let waited_us = began.millis_since(job.queued_at).saturating_mul(1_000);
     deployment.incarnation.metrics().started(waited_us);
     let remaining_ms = job.ttl_at.millis_since(began);
+    let ttl_at = job.ttl_at;
     let is_ttl_first = remaining_ms < job.execution_timeout_ms;
     let timeout_ms = job.execution_timeout_ms.min(remaining_ms);
     let spans = AttemptSpans::open(&shared.tracer, job.trace.as_ref());
@@ -101,8 +106,12 @@ pub(crate) async fn run(
         AttemptEnd::Failed { reason, error } => {
             Ending::Result(sink.failed(cut(error)), FinishedAs::Failed(reason))
         }
-        // The ttl deletes the job; there is no result to store.
-        AttemptEnd::DeadlineReached if is_ttl_first => Ending::Unwanted,
+        // The ttl deletes the job; there is no result to store. If the clock was set back meanwhile, the ttl lasts on.
+        AttemptEnd::DeadlineReached
+            if is_ttl_first && ttl_at.millis_since(shared.store.now()) <= TTL_SLACK_MS =>
+        {
+            Ending::Unwanted
+        }
         AttemptEnd::DeadlineReached => Ending::Result(Outcome::TimedOut, FinishedAs::TimedOut),
         AttemptEnd::Stopped => release(shared, lease).await,
         AttemptEnd::HostLost => host_lost(shared, lease).await,

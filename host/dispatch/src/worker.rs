@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
-use gristmill_core::job::record::ClaimedJob;
+use gristmill_core::job::record::{ClaimedJob, Demand};
 use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::store::StoreError;
 use tokio::sync::futures::Notified;
@@ -89,7 +89,7 @@ async fn step(
         }
         let _ = tokio::time::timeout(FAULT_PAUSE, changed).await;
         drop(unhealthy);
-        return try_again(shared, endpoint, set).await;
+        return try_again(shared, endpoint, set, scaling).await;
     }
 
     let mut wake_up = std::pin::pin!(set.wake_up());
@@ -206,12 +206,13 @@ async fn too_few_jobs(
 ) -> Retire {
     loop {
         tokio::time::sleep(QUEUE_CHECK_INTERVAL).await;
+        let observed = throttled.observe_queue();
         // A store that returns an error is closing.
         let claimable = shared.store.demand(endpoint).await.map_or(0, |demand| demand.claimable);
         if claimable == 0 {
             return Retire::No;
         }
-        if throttled.leaves_surplus(claimable, scaling) == Retire::Yes {
+        if throttled.leaves_surplus(observed, claimable, scaling) == Retire::Yes {
             return Retire::Yes;
         }
     }
@@ -251,11 +252,19 @@ async fn prepare(
     Some(prepared)
 }
 
-/// After a pause: whether there is a job to try the component for.
-async fn try_again(shared: &Shared, endpoint: &EndpointId, set: &WorkerSet) -> Next {
+/// After a pause: whether there is a job to try the component for. A job of low priority starts no worker, so it
+/// keeps only those of `workersMin`.
+async fn try_again(
+    shared: &Shared,
+    endpoint: &EndpointId,
+    set: &WorkerSet,
+    scaling: Scaling,
+) -> Next {
     let observed = set.observe_queue();
+    let is_kept = set.alive() <= scaling.workers_min;
+    let needs_worker = |demand: Demand| demand.jobs > 0 || is_kept && demand.claimable > 0;
     // A store that returns an error is closing.
-    if shared.store.demand(endpoint).await.is_ok_and(|demand| demand.jobs > 0) {
+    if shared.store.demand(endpoint).await.is_ok_and(needs_worker) {
         return Next::Continue;
     }
     match set.try_retire(observed) {

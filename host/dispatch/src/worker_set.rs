@@ -332,11 +332,25 @@ pub(crate) struct Throttled<'a> {
 }
 
 impl Throttled<'_> {
+    /// Before a check of the queue.
+    pub(crate) fn observe_queue(&self) -> MissedWakeups {
+        self.set.observe_queue()
+    }
+
     /// Ends the worker if more of them wait for a sandbox than jobs can be claimed, unless
     /// `workersMin` keeps it.
-    pub(crate) fn leaves_surplus(&self, claimable: u64, scaling: Scaling) -> Retire {
+    /// `observed` is of a moment before `claimable`: a job that came since then may need this worker.
+    pub(crate) fn leaves_surplus(
+        &self,
+        observed: MissedWakeups,
+        claimable: u64,
+        scaling: Scaling,
+    ) -> Retire {
         let mut state = self.set.state.lock();
-        if u64::from(state.throttled) <= claimable || state.alive <= scaling.workers_min {
+        if state.missed_wakeups != observed.0
+            || u64::from(state.throttled) <= claimable
+            || state.alive <= scaling.workers_min
+        {
             return Retire::No;
         }
         state.throttled -= 1;
@@ -508,12 +522,20 @@ mod tests {
             let waiting =
                 throttled.iter().filter(|worker| !worker.has_left.load(Ordering::Relaxed));
             waiting
-                .filter(|worker| worker.leaves_surplus(claimable, scaling) == Retire::Yes)
+                .filter(|worker| {
+                    worker.leaves_surplus(set.observe_queue(), claimable, scaling) == Retire::Yes
+                })
                 .count()
         };
         assert_eq!(ended(4), 0, "each has its job");
         assert_eq!((ended(2), set.alive()), (2, 2), "two jobs were cancelled");
         assert_eq!((ended(0), set.alive()), (1, 1), "`workersMin` keeps the last one");
+        let scaling = Scaling { workers_min: 0, workers_max: 1, ..scaling };
+        let last =
+            throttled.iter().find(|worker| !worker.has_left.load(Ordering::Relaxed)).unwrap();
+        let observed = set.observe_queue();
+        assert_eq!(set.job_ready(scaling, true), Demand::Nothing, "there may be no other worker");
+        assert_eq!(last.leaves_surplus(observed, 0, scaling), Retire::No, "it may be for this job");
         drop(throttled);
         assert_eq!(set.counts(scaling).throttled, 0);
     }

@@ -170,8 +170,12 @@ impl Bench {
     }
 
     async fn submit(&self, script: &str, low_priority: bool) -> JobId {
-        let id = JobId::generate(Submission::Async, self.store.shard());
         let policy = Policy { execution_timeout_ms: 60_000, ttl_ms: 3_600_000, low_priority };
+        self.submit_with(script, policy).await
+    }
+
+    async fn submit_with(&self, script: &str, policy: Policy) -> JobId {
+        let id = JobId::generate(Submission::Async, self.store.shard());
         let input = Json::from_value(&serde_json::json!({ "do": script }));
         let job = NewJob {
             id,
@@ -357,6 +361,31 @@ async fn low_priority_runs_only_on_workers_that_exist_already() {
     assert!(reason.contains("worker"), "{reason}");
     let normal = bench.submit("return", false).await;
     bench.until(normal, COMPLETED).await;
+    bench.until(low, COMPLETED).await;
+}
+
+/// The ttl deletes a job whose time is over. It does so only much later if the clock is set back meanwhile, and the
+/// job must not seem to run until then.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_outlives_its_ttl_on_a_clock_that_is_set_back_times_out() {
+    let bench = Bench::new(0, 1).await;
+    let policy = Policy { execution_timeout_ms: 60_000, ttl_ms: 10_000, low_priority: false };
+    // Its handler ends at the deadline although the store's clock has not reached the ttl.
+    let id = bench.submit_with("time out", policy).await;
+    bench.until(id, Some(JobStatus::TimedOut)).await;
+}
+
+/// `workersMin` keeps a worker for it, also after a fault that passes by itself.
+#[tokio::test(start_paused = true)]
+async fn low_priority_runs_after_a_fault_that_has_passed() {
+    let bench = Bench::new(1, 4).await;
+    bench.runtime.is_broken.store(true, Ordering::SeqCst);
+    bench.dispatcher.refresh(&bench.endpoint);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let low = bench.submit("return", true).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(bench.status(low).await, Some(JobStatus::InQueue));
+    bench.runtime.is_broken.store(false, Ordering::SeqCst);
     bench.until(low, COMPLETED).await;
 }
 

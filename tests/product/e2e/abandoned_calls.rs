@@ -94,11 +94,28 @@ impl HalfSent {
     fn begin_as(method: &str, host: &TestHost, key: &str, path: &str, body: &Value) -> Self {
         let body = body.to_string();
         let (first, rest) = body.split_at(body.len() / 2);
+        let length = format!("Content-Length: {}", body.len());
+        Self::begin_with(&format!("{method} {path}"), host, key, &length, first, rest)
+    }
+
+    /// A call without a body, which has not said so yet.
+    fn begin_empty(method: &str, host: &TestHost, key: &str, path: &str) -> Self {
+        let length = "Transfer-Encoding: chunked";
+        Self::begin_with(&format!("{method} {path}"), host, key, length, "", "0\r\n\r\n")
+    }
+
+    fn begin_with(
+        call: &str,
+        host: &TestHost,
+        key: &str,
+        length: &str,
+        first: &str,
+        rest: &str,
+    ) -> Self {
         let mut stream = TcpStream::connect(host.address()).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
-             Expect: 100-continue\r\nContent-Length: {}\r\n\r\n",
-            body.len()
+            "{call} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+             Expect: 100-continue\r\n{length}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         // The host asks for the body once it has checked the head.
@@ -181,6 +198,10 @@ async fn a_key_that_is_revoked_while_a_body_is_on_its_way_changes_nothing() {
     let mut calls = Vec::from(calls.map(|(path, body)| HalfSent::begin(&host, key, path, &body)));
     let manifest = json!({ "schemaVersion": 2, "layers": [] });
     calls.push(HalfSent::begin_as("PUT", &host, key, "/v2/mill/manifests/latest", &manifest));
+    let volume = client.post("/v1/networkvolumes", &json!({ "name": "v", "size": 1 })).await.ok();
+    let files = format!("/v1/networkvolumes/{}/files", volume["id"].as_str().unwrap());
+    let directory = format!("{files}/late?directory=true");
+    calls.push(HalfSent::begin_empty("PUT", &host, key, &directory));
     assert_eq!(client.delete(&format!("/v1/keys/{id}")).await.status, 204);
     for call in calls {
         let (status, body) = call.end();
@@ -188,4 +209,5 @@ async fn a_key_that_is_revoked_while_a_body_is_on_its_way_changes_nothing() {
     }
     assert_eq!(client.get("/v1/keys").await.ok().as_array().unwrap().len(), 1);
     assert_eq!(client.health("kept").await["jobs"]["inQueue"], 0);
+    assert_eq!(client.get(&files).await.ok(), json!([]), "no directory was made");
 }

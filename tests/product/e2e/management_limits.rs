@@ -24,6 +24,8 @@ async fn one_owners_management_calls_are_limited_and_no_other_calls() {
     assert_eq!(refused.header("ratelimit-policy"), Some("\"management\";q=20;w=10"));
     operator.post("/v1/keys", &json!({})).await.refused(429);
     operator.delete("/v1/endpoints/limited").await.refused(429);
+    operator.get("/openapi.json").await.refused(429);
+    operator.with_authorization(None).get("/openapi.json").await.ok();
     let of_registry = operator.get("/v2/").await;
     assert_eq!(of_registry.status, 429, "{of_registry:?}");
     assert_eq!(of_registry.json()["errors"][0]["code"], "TOOMANYREQUESTS");
@@ -34,4 +36,20 @@ async fn one_owners_management_calls_are_limited_and_no_other_calls() {
     assert_eq!(operator.finish(&endpoint, json!({ "a": 1 })).await["output"], json!({ "a": 1 }));
     host.advance(1_000 * wait_s);
     operator.get("/v1/endpoints").await.ok();
+}
+
+/// Also the calls that the key's scopes do not allow.
+#[tokio::test]
+async fn calls_of_the_registry_without_the_scope_are_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("limits.toml");
+    std::fs::write(&config, LIMITS).unwrap();
+    let host = TestHost::start_with_clock(&["--config", config.to_str().unwrap()]);
+    let key = json!({ "name": "s", "owner": "s", "scopes": ["submit"] });
+    let made = host.client().post("/v1/keys", &key).await.ok();
+    let submits = host.client().with_key(made["key"].as_str().unwrap());
+    for _ in 0..20 {
+        assert_eq!(submits.get("/v2/x/tags/list").await.status, 401);
+    }
+    assert_eq!(submits.get("/v2/x/tags/list").await.status, 429);
 }

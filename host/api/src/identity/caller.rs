@@ -127,8 +127,8 @@ impl FromRequestParts<Guarded> for RegistryCaller {
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
         let Identity { key, .. } = auth::identify(parts, state, Form::BasicOrBearer)?;
-        auth::require(&key, Scope::Manage, None)?;
         let permit = state.limiter.enter_management(&key)?;
+        auth::require(&key, Scope::Manage, None)?;
         Ok(Self { state: state.clone(), key, _permit: permit })
     }
 }
@@ -269,9 +269,14 @@ impl FromRequestParts<Guarded> for Anyone {
 }
 
 /// Any caller; with a valid key, also the services of the host, for what the key may see. A call without a
-/// valid key is counted for its address.
+/// valid key is counted for its address, and one with a key for the limits of the management API until this is
+/// dropped.
 #[derive(Debug)]
-pub(crate) struct AnyReader(pub(crate) Option<(ApiState, Arc<ApiKey>)>);
+pub(crate) struct AnyReader {
+    /// The services and the key.
+    pub(crate) reader: Option<(ApiState, Arc<ApiKey>)>,
+    _permit: Option<ConcurrencyPermit>,
+}
 
 impl FromRequestParts<Guarded> for AnyReader {
     type Rejection = ApiError;
@@ -280,8 +285,11 @@ impl FromRequestParts<Guarded> for AnyReader {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let key = auth::count_unauthenticated(parts, state)?;
-        Ok(Self(key.map(|key| (state.clone(), key))))
+        let Some(key) = auth::count_unauthenticated(parts, state)? else {
+            return Ok(Self { reader: None, _permit: None });
+        };
+        let permit = state.limiter.enter_management(&key)?;
+        Ok(Self { reader: Some((state.clone(), key)), _permit: permit })
     }
 }
 

@@ -248,13 +248,14 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
 )]
 pub(crate) async fn get(
     Extension(Document(text)): Extension<Document>,
-    AnyReader(reader): AnyReader,
+    AnyReader { reader, .. }: AnyReader,
 ) -> Result<Response, ApiError> {
     let Some((state, key)) = reader else { return Ok(json_response(Body::from(text))) };
-    let found = endpoints::with_schemas(state.control.endpoints.deployments(&key), &key);
-    if found.is_empty() {
-        return Ok(json_response(Body::from(text)));
-    }
-    let text = state.pages.write(&key, move || Ok(endpoints::add(&text, &found))).await?;
+    let (endpoints, caller) = (state.control.endpoints.clone(), key.clone());
+    let write = move || {
+        let found = endpoints::with_schemas(endpoints.deployments(&caller), &caller);
+        Ok(if found.is_empty() { text } else { endpoints::add(&text, &found) })
+    };
+    let text = state.pages.write(&key, write).await?;
     Ok(json_response(Body::from(text)))
 }

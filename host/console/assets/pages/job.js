@@ -98,6 +98,7 @@ export function Page({ path: [, endpoint, id] }) {
   const base = `v2/${seg(endpoint)}`;
   const [again, setAgain] = useState(false);
   const [streams, setStreams] = useState(false);
+  const [round, setRound] = useState(0);
   const [asJson, setAsJson] = useState(false);
   const status = useLoad((s) => text(`${base}/status/${seg(id)}?input=true`, { signal: s }), [endpoint, id], { keep: true });
   const timeline = useLoad((s) => json(`${base}/timeline/${seg(id)}`, { signal: s }), [endpoint, id], { keep: true });
@@ -118,7 +119,12 @@ export function Page({ path: [, endpoint, id] }) {
   const calls = (logs.data ?? []).filter((l) => l.level === 'error' && l.line.startsWith(TRAP)).map((l) => l.line.slice(TRAP.length));
   const failed = doc && (doc.status === 'FAILED' || doc.status === 'TIMED_OUT');
   const created = timeline.data?.events?.[0]?.at;
-  const act = (name) => async () => { await json(`${base}/${name}/${seg(id)}`, { method: 'POST' }); reload(); };
+  const act = (name) => async () => {
+    await json(`${base}/${name}/${seg(id)}`, { method: 'POST' });
+    // The stream of the attempt before has ended; that of the next one is another.
+    if (name === 'retry') { setRound(round + 1); setStreams(false); setAsJson(false); }
+    reload();
+  };
   const remove = async () => {
     if (!await ask('Delete this job?', 'The job and its result cannot be brought back.', 'Delete the job')) return;
     await json('v1/job-actions', { method: 'POST', body: { action: 'delete', filter: { endpoints: [endpoint], idPrefix: id } } });
@@ -132,7 +138,7 @@ export function Page({ path: [, endpoint, id] }) {
     ${doc.reason && html`<p class="note">${doc.reason}</p>`}
     <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`]]}/></div></section>
     ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error} calls=${calls}/></section>`}
-    <${Chunks} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
+    <${Chunks} key=${round} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
     <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>
     <div><section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && (!streams || asJson) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? html`${done ? 'The chunks are the output.' : 'The chunks arrive.'}${output !== undefined && html` <${Button} small kind="quiet" onClick=${() => setAsJson(true)}>Show them as JSON</${Button}>`}` : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section>${usage && html`<${Usage} of=${usage}/>`}</div></div>
     ${input !== undefined && html`<section class="panel"><header><h2>Input</h2></header><${Json} text=${input} label="Input"/></section>`}

@@ -2,7 +2,7 @@
 // new one.
 import { html, useState } from '../lib/html.js';
 import { json, list, seg, query as queryOf } from '../lib/api.js';
-import { envOf, envText } from '../lib/env.js';
+import { argsFault, argsOf, argsText, envFault, envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { shortImage } from '../lib/format.js';
@@ -19,21 +19,31 @@ function Create({ template, onClose }) {
   const make = async () => { await json('v1/endpoints', { method: 'POST', body: { id, name: id, templateId: template.id } }); say(`${id} is ready for jobs.`); go(link(['endpoints', id])); };
   return html`<${Dialog} title=${`An endpoint of ${template.name}`} onClose=${onClose}><${Field} label="Id" hint="A part of the address of its jobs"><input value=${id} onInput=${(e) => setId(e.target.value)}/></${Field}><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!id} onClick=${make}>Make the endpoint</${Button}></footer></${Dialog}>`;
 }
-/** Changes a template, or makes one. @param {{ template?: any, onClose: () => void, onDone: () => Promise<void> }} props */
+/**
+ * Changes a template, or makes one. A change has only the fields that differ from those at the opening: a field that
+ * another client changes meanwhile stays, and an image is fetched only where it was changed.
+ * @param {{ template?: any, onClose: () => void, onDone: () => Promise<void> }} props
+ */
 function Edit({ template, onClose, onDone }) {
-  const [t, set] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: envText(template?.env), args: (template?.dockerStartCmd ?? []).join('\n') });
+  const [was] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: envText(template?.env), args: argsText(template?.dockerStartCmd) });
+  const [t, set] = useState(was);
   const on = (n) => (e) => set({ ...t, [n]: e.target.value });
+  const fault = envFault(t.env) ?? argsFault(t.args);
   const save = async () => {
-    const env = envOf(t.env);
-    const body = { imageName: t.imageName, readme: t.readme, env, dockerStartCmd: t.args.split('\n').filter(Boolean) };
-    const made = template ? undefined : await json('v1/templates', { method: 'POST', body: { ...body, name: t.name, category: 'CPU', isServerless: true } });
-    if (!made) await json(`v1/templates/${seg(template.id)}`, { method: 'PATCH', body });
+    const all = { imageName: t.imageName, readme: t.readme, env: envOf(t.env), dockerStartCmd: argsOf(t.args) };
+    const made = template ? undefined : await json('v1/templates', { method: 'POST', body: { ...all, name: t.name, category: 'CPU', isServerless: true } });
+    if (!made) {
+      const is = { imageName: t.imageName !== was.imageName, readme: t.readme !== was.readme, env: t.env !== was.env, dockerStartCmd: t.args !== was.args };
+      const body = Object.fromEntries(Object.entries(all).filter(([n]) => is[n]));
+      if (!Object.keys(body).length) { onClose(); return; }
+      await json(`v1/templates/${seg(template.id)}`, { method: 'PATCH', body });
+    }
     say(made ? 'The template is made.' : 'Saved. Its endpoints run it from their next job on.');
     await onDone();
     onClose();
     if (made) go(link(['templates', made.id]));
   };
-  return html`<${Dialog} wide title=${template ? `Change ${template.name}` : 'New template'} onClose=${onClose}>${!template && html`<${Field} label="Name"><input value=${t.name} onInput=${on('name')}/></${Field}>`}<${Field} label="Image" hint="a handler of this host, such as count:latest, or an image of a registry"><input value=${t.imageName} onInput=${on('imageName')}/></${Field}><${Field} label="Environment" hint="one NAME=value a line"><textarea rows="3" value=${t.env} onInput=${on('env')}></textarea></${Field}><${Field} label="Arguments" hint="one a line"><textarea rows="2" value=${t.args} onInput=${on('args')}></textarea></${Field}><${Field} label="Readme"><textarea rows="10" value=${t.readme} onInput=${on('readme')}></textarea></${Field}><footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!t.imageName || !template && !t.name} onClick=${save}>${template ? 'Save' : 'Make the template'}</${Button}></footer></${Dialog}>`;
+  return html`<${Dialog} wide title=${template ? `Change ${template.name}` : 'New template'} onClose=${onClose}>${!template && html`<${Field} label="Name"><input value=${t.name} onInput=${on('name')}/></${Field}>`}<${Field} label="Image" hint="a handler of this host, such as count:latest, or an image of a registry"><input value=${t.imageName} onInput=${on('imageName')}/></${Field}><${Field} label="Environment" hint="one NAME=value a line; a value with line breaks as a JSON string"><textarea rows="3" value=${t.env} onInput=${on('env')}></textarea></${Field}><${Field} label="Arguments" hint="one a line; an empty one, or one with line breaks, as a JSON string"><textarea rows="2" value=${t.args} onInput=${on('args')}></textarea></${Field}><${Field} label="Readme"><textarea rows="10" value=${t.readme} onInput=${on('readme')}></textarea></${Field}>${fault && html`<p class="wrong" role="alert">${fault}</p>`}<footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!!fault || !t.imageName || !template && !t.name} onClick=${save}>${template ? 'Save' : 'Make the template'}</${Button}></footer></${Dialog}>`;
 }
 
 /** @param {{ path: string[] }} props */

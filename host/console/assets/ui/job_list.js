@@ -146,6 +146,8 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
     setPicked(new Set());
     await reload();
   };
+  // Only the jobs that are shown can be selected one by one.
+  const turn = (to) => { setPicked(new Set()); setCursors(to); };
   const jobs = data?.jobs ?? [];
   const write = can('submit');
   const n = picked.size;
@@ -155,6 +157,6 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
       : html`<span class="faint">${cursors.length > 1 ? `Page ${cursors.length}` : 'Newest first'}</span><span class="grow"></span>${newer > 0 && html`<button type="button" class="newer" onClick=${again}>${num(newer)} ${narrow ? 'submitted since' : 'newer'}</button>`}<${Button} small kind="quiet" onClick=${again}>Refresh</${Button}>`}</div>
     <${Trouble} error=${error} retry=${reload}/>
     ${loading && !data ? html`<${Loading} rows=${10}/>` : jobs.length ? html`<${JobTable} jobs=${jobs} endpoint=${endpoint} tagTo=${tagTo} picked=${everything ? new Set(jobs.map((j) => j.id)) : picked} pick=${write ? pick : undefined}/>` : error ? null : empty}
-    ${(data?.cursor || cursors.length > 1) && html`<div class="bar"><${Button} small disabled=${cursors.length < 2} onClick=${() => setCursors(cursors.slice(0, -1))}>Newer</${Button}><${Button} small disabled=${!data?.cursor} onClick=${() => setCursors([...cursors, data?.cursor])}>Older</${Button}></div>`}
+    ${(data?.cursor || cursors.length > 1) && html`<div class="bar"><${Button} small disabled=${cursors.length < 2} onClick=${() => turn(cursors.slice(0, -1))}>Newer</${Button}><${Button} small disabled=${!data?.cursor} onClick=${() => turn([...cursors, data?.cursor])}>Older</${Button}></div>`}
     ${bulk && html`<${Bulk} action=${bulk} filter=${full} onClose=${() => { setBulk(null); again(); }} onEnd=${() => {}}/>`}</section>`;
 }

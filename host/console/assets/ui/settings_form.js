@@ -2,7 +2,7 @@
 // its sentence is shown beside the field that it names.
 import { html, useState, useRef, useLayoutEffect } from '../lib/html.js';
 import { json, seg, list } from '../lib/api.js';
-import { envOf, envText } from '../lib/env.js';
+import { envFault, envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
 import { Button, Field } from './parts.js';
 import { say } from './toast.js';
@@ -29,7 +29,7 @@ const FUEL_MAX = 2n ** 64n - 1n;
 /** The reason why a text cannot be sent as the value of its field. @type {Record<string, (text: string) => string | undefined>} */
 const CHECKS = {
   maxFuel: (t) => t === '' || /^\d{1,20}$/.test(t) && BigInt(t) <= FUEL_MAX ? undefined : 'A whole number of at most 18,446,744,073,709,551,615 is allowed, or an empty field.',
-  env: (t) => { const bad = t.split('\n').find((l) => l.trim() && !l.includes('=')); return bad && `${visible(bad.slice(0, 40))} has no =: a line is NAME=value.`; },
+  env: envFault,
   callEndpoints: (t) => { const bad = words(t).find((id) => !/^[A-Za-z0-9_-]{1,128}$/.test(id)); return bad && `${visible(bad.slice(0, 40))} is not the id of an endpoint: an id has letters, digits, - and _.`; },
 };
 /** The same with the fields that depend on each other. @param {string} n @param {Record<string, string>} now */

@@ -1,11 +1,14 @@
 //! Files as streams. A stream has one operation under way at most, and keeps what one operation
 //! reads or writes. Written bytes are sent to the file when a caller waits for the stream or drops
 //! it; a stream that is left behind by a handler that ends may lose its last write.
+//!
+//! An operation is a task of its own: it waits for locks and permits that others need, so it must not stand still
+//! when the handler does not look at its stream.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
+use tokio_util::task::AbortOnDropHandle;
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
@@ -26,7 +29,7 @@ pub(crate) struct ReadStream {
 
 enum Reading {
     Idle,
-    Busy(BoxFuture<'static, Result<Vec<u8>, ErrorCode>>),
+    Busy(AbortOnDropHandle<Result<Vec<u8>, ErrorCode>>),
     Read(Bytes),
     Failed(ErrorCode),
     Ended,
@@ -44,7 +47,7 @@ impl ReadStream {
     fn begin(&mut self, bytes: usize) {
         let (node, offset, len) = (self.node.clone(), self.offset, bytes.min(PIECE_BYTES));
         let reading = async move { node.look(move |node| node.read(len, offset)).await };
-        self.state = Reading::Busy(Box::pin(reading));
+        self.state = Reading::Busy(AbortOnDropHandle::new(tokio::spawn(reading)));
     }
 }
 
@@ -55,7 +58,8 @@ impl Pollable for ReadStream {
             self.begin(PIECE_BYTES);
         }
         if let Reading::Busy(reading) = &mut self.state {
-            self.state = match reading.await {
+            // A task that panics, or ends with the host, has read nothing.
+            self.state = match reading.await.unwrap_or(Err(ErrorCode::Io)) {
                 Ok(bytes) if bytes.is_empty() => Reading::Ended,
                 Ok(bytes) => Reading::Read(bytes.into()),
                 Err(error) => Reading::Failed(error),
@@ -121,7 +125,7 @@ pub(crate) enum WriteAt {
 
 enum Writing {
     Idle,
-    Busy(BoxFuture<'static, Result<(), ErrorCode>>),
+    Busy(AbortOnDropHandle<Result<(), ErrorCode>>),
     Failed(ErrorCode),
     Closed,
 }
@@ -140,7 +144,7 @@ impl WriteStream {
 impl Pollable for WriteStream {
     async fn ready(&mut self) {
         if let Writing::Busy(writing) = &mut self.state {
-            self.state = match writing.await {
+            self.state = match writing.await.unwrap_or(Err(ErrorCode::Io)) {
                 Ok(()) => Writing::Idle,
                 Err(error) => Writing::Failed(error),
             };
@@ -170,7 +174,7 @@ impl OutputStream for WriteStream {
             };
             node.change(write).await
         };
-        self.state = Writing::Busy(Box::pin(writing));
+        self.state = Writing::Busy(AbortOnDropHandle::new(tokio::spawn(writing)));
         Ok(())
     }
 
@@ -193,5 +197,78 @@ impl OutputStream for WriteStream {
 
     async fn cancel(&mut self) {
         self.ready().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt as _;
+    use gristmill_core::id::{EndpointId, OwnerId};
+    use gristmill_core::sharing::disk_share::DiskAccount;
+    use gristmill_core::sharing::tenancy::Tenancy;
+    use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
+
+    use super::super::io_limits::IoLimits;
+    use super::super::mount::Mount;
+    use super::super::node::OpenMode;
+    use super::*;
+
+    /// A file on a volume, for a job of its own.
+    fn file(mount: &Arc<Mount>, io_limits: &IoLimits, name: &str) -> Arc<Node> {
+        let owner = OwnerId::new("o").unwrap();
+        let io_limits = io_limits.job(&owner, &EndpointId::new("e").unwrap());
+        let root = Node::root(mount.clone(), io_limits).unwrap();
+        let flags = DescriptorFlags::READ | DescriptorFlags::WRITE;
+        Arc::new(root.open(name, OpenMode { open: OpenFlags::CREATE, flags }).unwrap())
+    }
+
+    fn volume(dir: &tempfile::TempDir) -> (Arc<Mount>, IoLimits) {
+        let mount = Mount::volume(&dir.path().join("v"), 1 << 30, DiskAccount::default());
+        (Arc::new(mount.unwrap()), IoLimits::new(Tenancy::default()))
+    }
+
+    /// A handler may look at a stream once, and then compute for hours.
+    #[tokio::test]
+    async fn a_stream_that_nobody_looks_at_keeps_no_lock_of_its_volume() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mount, io_limits) = volume(&dir);
+        let (one, other) = (file(&mount, &io_limits, "one"), file(&mount, &io_limits, "other"));
+        let alone = mount.change.clone().lock_owned().await;
+        let mut stream = WriteStream::new(one, WriteAt::Offset(0)).unwrap();
+        stream.write(Bytes::from_static(b"grain")).unwrap();
+        assert!(stream.ready().now_or_never().is_none(), "it waits for its turn");
+        drop(alone);
+        let change = other.change(|node| node.write(b"flour", 0));
+        tokio::time::timeout(Duration::from_secs(10), change).await.unwrap().unwrap();
+        stream.ready().await;
+        assert!(matches!(stream.check_write(), Ok(PIECE_BYTES)));
+    }
+
+    /// The turn of the job's operations goes to one stream while the handler waits for another one.
+    #[tokio::test]
+    async fn a_stream_that_nobody_looks_at_does_not_block_its_own_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mount, io_limits) = volume(&dir);
+        let node = file(&mount, &io_limits, "one");
+        let (end, until) = std::sync::mpsc::channel::<()>();
+        let busy = node.clone();
+        let first = tokio::spawn(async move {
+            busy.look(move |_| {
+                let _ = until.recv();
+                Ok(())
+            })
+            .await
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let mut stream = ReadStream::new(node.clone(), 0).unwrap();
+        assert!(stream.ready().now_or_never().is_none(), "it waits for its turn");
+        let next = tokio::spawn(async move { node.look(|_| Ok(7)).await });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(end);
+        first.await.unwrap().unwrap();
+        let next = tokio::time::timeout(Duration::from_secs(10), next).await.unwrap();
+        assert_eq!(next.unwrap().unwrap(), 7);
     }
 }

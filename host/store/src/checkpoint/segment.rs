@@ -321,8 +321,22 @@ fn writes_of<'a>(
             frame,
         });
     }
-    let job = job?;
-    let row = job.visible()?.clone();
+    let visible = job.and_then(|job| {
+        let row = job.visible()?.clone();
+        Some((job, row))
+    });
+    let Some((job, row)) = visible else {
+        // The job is removed. Rows of an attempt before, which a start could not see in the newer row, still go.
+        return clears_result.then(|| JobWrites {
+            seq,
+            key,
+            change: RowChange::Nothing,
+            clears_result,
+            payloads: Vec::new(),
+            pages: &[],
+            frame,
+        });
+    };
     let purge_at = row.purge_at(&job.times).as_millis();
     let counted = Counted { input_bytes: job.input_bytes, purge_at: Some(purge_at) };
     job.stored.job = true;

@@ -103,6 +103,35 @@ fn chunk(bytes: usize) -> Chunk {
     Chunk { output, metrics: None, part: None }
 }
 
+/// The key of a job belongs to another job once the removal is written.
+#[tokio::test]
+async fn a_shorter_ttl_of_a_job_that_is_being_removed_touches_no_other_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_000)));
+    let opened = Store::open(dir.path(), clock.clone(), Arc::default(), Settings::default());
+    let t = Held { store: Arc::new(opened.unwrap().0), dir };
+    let removed = job();
+    assert_eq!(t.store.submit(removed.clone()).await, Ok(SubmitAnswer::Queued));
+    let held = t.hold().await;
+    let store = t.store.clone();
+    let purged = start(async move { store.purge(&endpoint()).await }).await;
+    let store = t.store.clone();
+    let shortened =
+        start(async move { store.shorten_ttl(&endpoint(), removed.id, 1_000).await }).await;
+    drop(held);
+    assert_eq!(purged.await.unwrap(), Ok(1));
+    assert_eq!(shortened.await.unwrap(), Ok(()));
+
+    let kept = job();
+    assert_eq!(t.store.submit(kept.clone()).await, Ok(SubmitAnswer::Queued));
+    let claimed = t.store.claim_each(&endpoint(), &workers()).await.unwrap();
+    let done = Outcome::Completed(Json::null());
+    assert_eq!(t.store.finish(claimed[0].lease, done).await, Ok(Fenced::Applied));
+    clock.advance(2_000);
+    t.store.expire().await.unwrap();
+    assert_eq!(t.status(kept.id).await, Some(JobStatus::Completed));
+}
+
 #[tokio::test]
 async fn nothing_is_visible_before_it_is_on_disk_but_it_can_be_claimed() {
     let t = open(Settings::default());

@@ -248,7 +248,8 @@ impl Index {
     /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway.
     pub(crate) fn shorten_ttl(&mut self, key: JobKey, ttl_at: Timestamp, ack: Ack) {
         let Some(job) = self.jobs.get_mut(key) else { return };
-        if ttl_at < job.row.ttl_at {
+        // The key of a job whose removal is decided belongs to another job once that is written.
+        if job.row.status.is_some() && ttl_at < job.row.ttl_at {
             self.expiry.remove(job.purge_at(), key);
             let pending = touch(job, key, &mut self.backlog, Urgency::Now);
             pending.change.operations += 1;

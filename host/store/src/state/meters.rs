@@ -199,9 +199,8 @@ impl Meters {
     pub(crate) fn stored(&mut self, rows: Vec<UsageWrite>) {
         for UsageWrite { period, key, sum, .. } in rows {
             let meter_key = (period, key);
-            if period != self.period {
-                self.rows.remove(&meter_key);
-            } else if let Some(meter) = self.rows.get_mut(&meter_key) {
+            // A batch that was composed in the period before may have been published during the write.
+            if let Some(meter) = self.rows.get_mut(&meter_key) {
                 meter.is_stored = meter.sum == sum;
             }
         }
@@ -273,6 +272,22 @@ mod tests {
         assert_eq!(meters.unstored().len(), 1, "what came meanwhile is not there yet");
         assert_eq!(meters.rows.len(), 1, "of the current period alone");
         assert!(!batch(&mut meters, 1, 10).1);
+    }
+
+    #[test]
+    fn usage_that_is_published_during_a_write_of_its_hour_is_written_later() {
+        let mut meters = Meters::default();
+        batch(&mut meters, 1, 10);
+        let unstored = meters.unstored();
+        batch(&mut meters, 1, 10);
+        batch(&mut meters, 1, 11);
+        meters.stored(unstored);
+        let rows = meters.unstored().into_iter();
+        let left: Vec<_> = rows.map(|row| (row.period.hour.0, row.sum.jobs)).collect();
+        assert!(left.contains(&(10, 2)), "{left:?}");
+        let unstored = meters.unstored();
+        meters.stored(unstored);
+        assert_eq!(meters.rows.len(), 1, "of the current period alone");
     }
 
     #[test]
