@@ -229,7 +229,7 @@ impl MemoryReader {
             }
             DbRequest::Usage { query, answer } => {
                 let first_kept = Hour::of(self.shared.clock.now()).first_kept();
-                let _ = answer.send(rows.usage(&query, first_kept));
+                let _ = answer.send(Ok(rows.usage(&query, first_kept)));
             }
             // The batches have written all rows.
             DbRequest::StoreUsage => {

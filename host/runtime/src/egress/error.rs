@@ -42,6 +42,18 @@ pub(crate) enum EgressError {
 }
 
 impl EgressError {
+    /// Whether bytes of the request may have left the host.
+    pub(crate) fn may_have_sent(&self) -> bool {
+        match self {
+            Self::Timeout | Self::Other(_) => true,
+            Self::NotAllowed { .. }
+            | Self::AddressRefused(_)
+            | Self::Invalid(_)
+            | Self::TooMany
+            | Self::Connect(_) => false,
+        }
+    }
+
     pub(super) fn as_end(&self) -> RequestEnd {
         match self {
             Self::NotAllowed { .. } | Self::AddressRefused(_) => RequestEnd::Denied,

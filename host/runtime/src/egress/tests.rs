@@ -25,7 +25,7 @@ use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, R
 use crate::testing::{Run, TestSandbox, guest};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,
-/// `/huge` with too many bytes, `/silent` never, and all other paths with the received request.
+/// `/huge` with too many bytes, `/silent` never, `/closed` with the end of the connection, and all other paths with the received request.
 async fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -37,6 +37,7 @@ async fn server() -> u16 {
                 let (status, body) = match path.as_str() {
                     "/redirect" => (format!("302 Found\r\nlocation: http://127.0.0.1:{port}/"), ""),
                     "/silent" => return std::future::pending().await,
+                    "/closed" => return,
                     _ => ("200 OK".to_owned(), request.as_str()),
                 };
                 let body = match path.as_str() {
@@ -220,6 +221,27 @@ async fn time_and_size_are_bounded() {
     let huge = send(&allowed, format!("http://127.0.0.1:{port}/huge")).await;
     let max = HTTP_BODY_BYTES_MAX as u64;
     assert!(matches!(huge, Err(HttpError::TooLarge(limit)) if limit == max), "{huge:?}");
+}
+
+/// The bytes were on the wire, whether the receiver has answered or not.
+#[tokio::test]
+async fn bytes_of_exchanges_that_fail_are_counted() {
+    let port = server().await;
+    let allowed = [format!("127.0.0.1:{port}")];
+    let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let with_body = |path: &str| Request { body: vec![b'x'; 1_000], ..get(url(path)) };
+    let traffic = async |request: Request| {
+        let mut state = job(&allowed).await;
+        assert!(state.send(request).await.is_err());
+        state.egress.traffic()
+    };
+    assert_eq!(traffic(with_body("/closed")).await, (1_000, 0));
+    let late = Request { timeout_ms: Some(50), ..with_body("/silent") };
+    assert_eq!(traffic(late).await, (1_000, 0));
+    let (sent, received) = traffic(get(url("/huge"))).await;
+    assert!(sent == 0 && received > HTTP_BODY_BYTES_MAX as u64 / 2, "{received}");
+    let denied = Request { url: "http://other.example/".to_owned(), ..with_body("/") };
+    assert_eq!(traffic(denied).await, (0, 0));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! `http`: one request, one response, both in memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -14,9 +15,15 @@ impl Host for State {
         let asked = request.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
         let sent_bytes = request.body.len();
         let request = outgoing(request)?;
+        let has_answer = AtomicBool::new(false);
         let exchange = async {
-            let (response, _slot) = self.egress.send(request).await?;
-            self.egress.count_traffic(sent_bytes, 0);
+            let answer = self.egress.send(request).await;
+            has_answer.store(true, Ordering::Relaxed);
+            // A receiver may have taken the whole body, and answered nothing.
+            if answer.as_ref().map_or_else(EgressError::may_have_sent, |_| true) {
+                self.egress.count_traffic(sent_bytes, 0);
+            }
+            let (response, _slot) = answer?;
             let status = response.status().as_u16();
             let headers = response
                 .headers()
@@ -27,15 +34,20 @@ impl Host for State {
                     Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
                 })
                 .collect();
-            let body = read_body(response).await?;
-            self.egress.count_traffic(0, body.len());
+            let body = read_body(response, |bytes| self.egress.count_traffic(0, bytes)).await?;
             Ok(Response { status, headers, body })
         };
         // The attempt's own deadline ends the wait in any case.
         match asked {
-            Some(asked) => {
-                tokio::time::timeout(asked, exchange).await.unwrap_or(Err(HttpError::Timeout))
-            }
+            Some(asked) => match tokio::time::timeout(asked, exchange).await {
+                Ok(exchanged) => exchanged,
+                Err(_) => {
+                    if !has_answer.load(Ordering::Relaxed) {
+                        self.egress.count_traffic(sent_bytes, 0);
+                    }
+                    Err(HttpError::Timeout)
+                }
+            },
             None => exchange.await,
         }
     }
@@ -78,7 +90,11 @@ fn head_bytes(request: &Request) -> usize {
     request.method.len() + request.url.len() + headers.sum::<usize>()
 }
 
-async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, HttpError> {
+/// Reads the body of a response, and calls `count` with the bytes of each piece.
+async fn read_body(
+    mut response: reqwest::Response,
+    count: impl Fn(usize),
+) -> Result<Vec<u8>, HttpError> {
     let max = HTTP_BODY_BYTES_MAX;
     let too_large = || HttpError::TooLarge(max as u64);
     let announced = response.content_length().unwrap_or(0);
@@ -87,6 +103,7 @@ async fn read_body(mut response: reqwest::Response) -> Result<Vec<u8>, HttpError
     }
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(EgressError::from)? {
+        count(piece.len());
         if body.len() + piece.len() > max {
             return Err(too_large());
         }

@@ -436,9 +436,15 @@ impl Database {
                 let written = self.db.write_catalog(&rows, &deleted);
                 let _ = answer.send(or_full(written)?);
             }
-            DbRequest::Usage { query, answer } => {
-                let _ = answer.send(self.usage(&query)?);
-            }
+            DbRequest::Usage { query, answer } => match self.usage(&query) {
+                Ok(rows) => drop(answer.send(Ok(rows))),
+                // The newest usage must be in the table, and has no room there.
+                Err(error) if error.is_no_space() => {
+                    drop(answer.send(Err(StoreFull::Disk(Shortage::Bytes).into())));
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
+            },
             DbRequest::StoreUsage => self.store_usage().inspect_err(|error| {
                 if error.is_no_space() {
                     self.shared.index().push_request(DbRequest::StoreUsage);

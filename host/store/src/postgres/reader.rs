@@ -223,7 +223,7 @@ impl PostgresReader {
                 let first_kept = Hour::of(self.shared.clock.now()).first_kept();
                 let rows =
                     self.until_done(|it| load::usage(&mut it.connection, &query, first_kept))?;
-                let _ = answer.send(rows);
+                let _ = answer.send(Ok(rows));
             }
             // The batches have written all rows.
             DbRequest::StoreUsage => {

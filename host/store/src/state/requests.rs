@@ -81,7 +81,7 @@ pub(crate) enum DbRequest {
     /// `Ok`.
     WriteCatalog(Vec<CatalogRow>, oneshot::Sender<Result<(), StoreError>>),
     /// Reads the usage.
-    Usage { query: UsageQuery, answer: oneshot::Sender<Vec<UsageRow>> },
+    Usage { query: UsageQuery, answer: oneshot::Sender<Result<Vec<UsageRow>, StoreError>> },
     /// Writes the usage to the tables, because an hour is over.
     StoreUsage,
     /// Opens the files of a backup.

@@ -64,7 +64,7 @@ impl UsageStore for Store {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
         let (sender, receiver) = oneshot::channel();
         self.shared.request(DbRequest::Usage { query: query.clone(), answer: sender })?;
-        answer(receiver).await
+        answer(receiver).await?
     }
 
     fn newest_of_template(

@@ -26,6 +26,25 @@ test('a template is made, shown with its readme, changed, deployed and deleted',
   await dialog.getByLabel('Environment').fill('OVEN=cold');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await page.getByText('OVEN=cold').waitFor();
+  // A change sends only its own fields: another client changes the others meanwhile.
+  const template = async () => (await api('GET', 'v1/templates')).find((t) => t.name === 'bakery');
+  const values = { env: { OVEN: 'x=1\ny=2', QUOTED: '"hot"' }, dockerStartCmd: ['-c', 'a\nb', ''] };
+  await page.getByRole('button', { name: 'Change …' }).click();
+  await api('PATCH', `v1/templates/${(await template()).id}`, values);
+  await dialog.getByLabel('Readme').fill('# Bakery\n\nBakes **rolls**.');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.locator('main strong', { hasText: 'rolls' }).waitFor();
+  const { env, dockerStartCmd } = await template();
+  assert.deepEqual({ env, dockerStartCmd }, values);
+  // Values of several lines go through the form and back.
+  await page.getByRole('button', { name: 'Change …' }).click();
+  const variables = dialog.getByLabel('Environment');
+  await variables.fill(`${await variables.inputValue()}\nBAD="x`);
+  await dialog.getByRole('alert').waitFor();
+  await variables.fill((await variables.inputValue()).replace('BAD="x', 'DOOR=open'));
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('DOOR=open').waitFor();
+  assert.deepEqual((await template()).env, { ...values.env, DOOR: 'open' });
   await to('#/templates');
   const group = page.locator('section', { has: page.getByRole('heading', { name: 'CPU', exact: true }) });
   await group.getByRole('link', { name: /bakery/ }).click();

@@ -46,6 +46,11 @@ test(`a list of ${JOBS.toLocaleString('en-US')} jobs`, async (t) => {
     await until('the next page is there', async () => await ids.first().getAttribute('title') !== top);
   }
   assert.equal(seen.size, 250, 'no job is on two pages');
+  // A selection is of one page, so that its number is that of the jobs that are changed.
+  await page.getByLabel('Select all rows on this page').check();
+  await page.getByText('50 selected').waitFor();
+  await page.getByRole('button', { name: 'Older' }).click();
+  await page.getByText('50 selected').waitFor({ state: 'detached' });
 
   // The oldest of them, by its tag and by its id.
   await to('#/jobs?endpoint=many&tag=which:first');

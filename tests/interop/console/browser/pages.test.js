@@ -91,6 +91,19 @@ test('a job shows its usage, all attempts together, and its cost', async () => {
   await end();
 });
 
+test('after a retry the chunks are those of the new attempt', async () => {
+  const job = await run('playground', { op: 'emit', values: ['a', 'b'], delay_ms: 1500, message: 'no' });
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to(`#/jobs/playground/${job.id}`);
+  await page.getByText('2 · complete').waitFor();
+  await page.getByRole('button', { name: 'Retry' }).click();
+  await page.getByText('1 · live').waitFor();
+  await page.getByText('2 · complete').waitFor();
+  await check();
+  await end();
+});
+
 test('two releases are compared by what they are made of and by their settings', async () => {
   await upload('shift:1', component('echo'));
   await api('POST', 'v1/templates', { id: 'shift', name: 'shift', imageName: 'shift:1', category: 'CPU', isServerless: true });
