@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{PATIENCE, Receiver, TestHost, guests};
+use gristmill_tests::{PATIENCE, Receiver, TestHost, eventually, guests};
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -47,6 +47,41 @@ async fn nothing_acknowledged_is_lost_when_the_active_host_is_killed() {
     }
     let jobs = load.end(&receiver).await;
     println!("{jobs} jobs were seen through {KILLS} kills");
+}
+
+/// Docs say which data another host does not take over. Everything else is the subject of the other tests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_lines_and_sessions_stay_with_the_host_that_had_them() {
+    let Some(database) = Database::new() else { return };
+    let mut one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 1 })).await;
+    let client = two.client();
+    let log = async |line: &str| {
+        client.finish("play", json!({ "op": "log", "message": line })).await;
+        let found = eventually("the log line", async || {
+            let found = client.get("/v1/endpoints/play/logs").await.ok();
+            found.to_string().contains(line).then_some(found)
+        });
+        found.await.to_string()
+    };
+    log("before").await;
+    let login = client.with_authorization(None).request(Method::POST, "/console/session");
+    let login = login.header("x-gristmill-console", "1").json(&json!({ "key": one.admin_key() }));
+    let login = client.send(login).await;
+    let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let as_page = async || {
+        let call = client.with_authorization(None).request(Method::GET, "/v1/endpoints");
+        let call = call.header("x-gristmill-console", "1").header("cookie", &cookie);
+        client.send(call.header("sec-fetch-site", "same-origin")).await.status
+    };
+    assert_eq!(as_page().await, 200);
+
+    one.kill9();
+    until_active(&two).await;
+    assert_eq!(as_page().await, 401, "the page logs in again");
+    assert!(!log("after").await.contains("before"), "the line is on the disk of the other host");
+    assert!(two.client().get("/v1/endpoints/play").await.ok()["id"] == "play");
 }
 
 /// The active host is paused for long enough that it is replaced. When it continues, it must not answer from its

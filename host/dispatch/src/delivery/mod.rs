@@ -5,7 +5,7 @@
 //! slow or dead delay their own endpoint only. Jobs are never affected: a delivery is independent
 //! of its job.
 //!
-//! **Bounds.** Those of [`DeliveryStore::begin_attempts`], and [`BODY_KIB_MAX`] of bodies in
+//! **Bounds.** Those of [`begin_attempts`](gristmill_core::webhook::delivery::DeliveryStore::begin_attempts), and [`BODY_KIB_MAX`] of bodies in
 //! memory, in shares too.
 
 mod attempt;

@@ -15,7 +15,7 @@ use crate::postgres::session::Predecessor;
 pub(super) const SILENCE_MIN: Duration = Duration::from_secs(3);
 
 /// Silence after which a host counts as ended although its connection is open.
-const FROZEN_MIN: Duration = Duration::from_secs(10);
+pub(super) const FROZEN_MIN: Duration = Duration::from_secs(10);
 
 /// Longest time between two looks of one uninterrupted observation.
 const LOOK_GAP_MAX: Duration = Duration::from_secs(2);
