@@ -149,13 +149,20 @@ impl Foundation<'_> {
         let Self { catalog, sandbox_parts, shared, .. } = self;
         let guests = sandbox_parts.guests;
         let sandbox = match shared {
-            Some(Shared { sandbox, depot, .. }) => sandbox.owned(catalog.clone(), depot.clone())?,
+            Some(Shared { sandbox, depot, .. }) => {
+                let sandbox = sandbox.owned(catalog.clone(), depot.clone())?;
+                // It may have been opened while this host stood by.
+                sandbox
+                    .remove_orphans()
+                    .await
+                    .context("cannot remove files of deleted components")?;
+                sandbox
+            }
             None => Arc::new(Sandbox::open(sandbox_parts.settings(None)?, catalog.clone())?),
         };
         let view = catalog.view();
         sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
         sandbox.sweep_depot().await.context("cannot remove components that nothing names")?;
-        sandbox.remove_orphans().await.context("cannot remove files of deleted components")?;
         sandbox.restore_volumes(view.volumes.values().map(|volume| &**volume));
         guests.low_priority.spawn(sandbox.count_volumes());
         load_ahead(catalog, sandbox.clone(), guests);

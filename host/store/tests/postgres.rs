@@ -14,11 +14,12 @@ use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::store::{Fenced, JobStore as _, StoreError};
+use gristmill_core::store::{Fenced, JobStore as _, StoreError, SubmitAnswer};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
 /// Longest time for a store to notice that its server works, or does not.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -282,6 +283,20 @@ fn waiting_for_locks(database: &Database) -> String {
     sessions(database, "application_name = 'gristmill' AND wait_event_type = 'Lock'")
 }
 
+/// Submits a job whose commit waits until there is a table `go_on`. Returns the thread that holds it back, and the
+/// submission.
+async fn submit_while_commits_are_held(
+    store: &Arc<Store>,
+    database: &Database,
+) -> (std::thread::JoinHandle<()>, JoinHandle<Result<SubmitAnswer, StoreError>>) {
+    let holding = hold_commits(database);
+    until("the commits are held back", async || is_holding(database).then_some(())).await;
+    let store = store.clone();
+    let submitted = tokio::spawn(async move { store.submit(job("a")).await });
+    until("the commit waits", async || (waiting_for_locks(database) == "1").then_some(())).await;
+    (holding, submitted)
+}
+
 fn sessions(database: &Database, of: &str) -> String {
     database.sql(&format!("SELECT count(*) FROM pg_stat_activity WHERE {of}"))
 }
@@ -296,13 +311,7 @@ async fn a_commit_that_ends_after_its_connection_counts_once() {
     let store = Arc::new(store);
     submit(&*store, job("a")).await;
     let waiting = || waiting_for_locks(&database);
-    let holding = hold_commits(&database);
-    until("the commits are held back", async || is_holding(&database).then_some(())).await;
-    let submitted = {
-        let store = store.clone();
-        tokio::spawn(async move { store.submit(job("a")).await })
-    };
-    until("the commit waits", async || (waiting() == "1").then_some(())).await;
+    let (holding, submitted) = submit_while_commits_are_held(&store, &database).await;
     proxy.cut(b"INSERT INTO commit_log (session, n) SELECT");
     until("its repetition waits for it", async || (waiting() == "2").then_some(())).await;
     database.sql("CREATE TABLE go_on ()");
@@ -333,13 +342,7 @@ async fn a_commit_of_unknown_outcome_is_remembered_while_the_disk_is_full() {
          END IF; RETURN NULL; END $$; \
          CREATE TRIGGER no_space BEFORE INSERT ON gristmill.job EXECUTE FUNCTION gristmill.no_space()",
     );
-    let holding = hold_commits(&database);
-    until("the commits are held back", async || is_holding(&database).then_some(())).await;
-    let submitted = {
-        let store = store.clone();
-        tokio::spawn(async move { store.submit(job("a")).await })
-    };
-    until("the commit waits", async || (waiting_for_locks(&database) == "1").then_some(())).await;
+    let (holding, submitted) = submit_while_commits_are_held(&store, &database).await;
     database.sql("CREATE TABLE \"full\" ()");
     proxy.cut(b"INSERT INTO commit_log (session, n) SELECT");
     let is_refused = || database.sql("SELECT is_called FROM gristmill.refused") == "t";

@@ -25,7 +25,8 @@ use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, R
 use crate::testing::{Run, TestSandbox, guest};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,
-/// `/huge` with too many bytes, `/silent` never, `/closed` with the end of the connection, and all other paths with the received request.
+/// `/huge` with too many bytes, `/silent` never, `/closed` with the end of the connection, and all other
+/// paths with the received request.
 async fn server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

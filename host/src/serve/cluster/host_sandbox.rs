@@ -102,7 +102,10 @@ impl SandboxSource for HostSandbox {
         for component in components {
             self.add(component);
         }
-        Ok(self.opened().map_err(|error| CannotOpen(Box::new(error)))?)
+        match self.opened() {
+            Ok(sandbox) => Ok(sandbox),
+            Err(error) => Err(CannotOpen(error.into())),
+        }
     }
 
     /// A record that exists keeps the digests of the files that this host has compiled.

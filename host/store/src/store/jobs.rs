@@ -138,7 +138,7 @@ impl JobStore for Store {
         }
         loop {
             let claim = self.shared.change(|index, now| index.claim(endpoint, worker, now))?;
-            let job = match claim {
+            let mut job = match claim {
                 ControlFlow::Break(Some(job)) => job,
                 ControlFlow::Break(None) => return Ok(None),
                 ControlFlow::Continue(()) => {
@@ -147,7 +147,7 @@ impl JobStore for Store {
                 }
             };
             let at_hand =
-                job.input.clone().or_else(|| self.shared.payloads.get(PayloadKey::Input(job.seq)));
+                job.input.take().or_else(|| self.shared.payloads.get(PayloadKey::Input(job.seq)));
             let read = match at_hand {
                 Some(input) => Ok(Some(input)),
                 // Boxed, so that the future of the usual claim stays small: it is copied for each job.
