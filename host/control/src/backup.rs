@@ -11,7 +11,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::OwnedRwLockWriteGuard;
 use tokio::time::timeout;
 
 use crate::deployed::Deployed;
@@ -33,7 +33,7 @@ pub struct Backups {
 pub struct Backup {
     files: Vec<BackupFile>,
     deployed: Arc<Deployed>,
-    _turn: OwnedSemaphorePermit,
+    _turn: OwnedRwLockWriteGuard<()>,
 }
 
 impl Backups {
@@ -47,8 +47,7 @@ impl Backups {
     /// [`ControlError::Backup`].
     pub async fn create(&self, with_secrets_key: bool) -> Result<Backup, ControlError> {
         let turn = self.deployed.backup_turn.clone();
-        let turn = timeout(TURN_WAIT, turn.acquire_owned()).await;
-        let turn = turn.map_err(|_| BackupError::Busy)?.map_err(|_| BackupError::Closed)?;
+        let turn = timeout(TURN_WAIT, turn.write_owned()).await.map_err(|_| BackupError::Busy)?;
         let files = self.source.backup(with_secrets_key).await?;
         Ok(Backup { files, deployed: self.deployed.clone(), _turn: turn })
     }

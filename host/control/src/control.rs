@@ -15,7 +15,6 @@ use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::webhook::delivery::DeliveryStore;
 use gristmill_core::workers::Workers;
-use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::backup::Backups;
@@ -113,7 +112,7 @@ impl Control {
             workers,
             components,
             access,
-            backup_turn: Arc::new(Semaphore::new(1)),
+            backup_turn: Arc::default(),
             backed_up_at_ms: AtomicU64::new(0),
         });
         let billing = Billing::new(usage, prices);

@@ -10,12 +10,13 @@ use std::sync::atomic::AtomicU64;
 
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{Catalog, CatalogChange, View};
+use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::id::{EndpointId, TemplateId};
-use gristmill_core::runtime::Components;
+use gristmill_core::runtime::{AddedComponent, Components};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Timestamp;
 use gristmill_core::workers::Workers;
-use tokio::sync::Semaphore;
+use tokio::sync::RwLock;
 use tracing::{error, warn};
 
 use crate::access::Access;
@@ -39,8 +40,8 @@ pub(crate) struct Deployed {
     pub(crate) workers: Arc<dyn Workers>,
     pub(crate) components: Arc<dyn Components>,
     pub(crate) access: Access,
-    /// Held by the one backup that is being sent.
-    pub(crate) backup_turn: Arc<Semaphore>,
+    /// Written by the one backup that is being sent, read by each call that deletes components.
+    pub(crate) backup_turn: Arc<RwLock<()>>,
     /// When the last backup was complete, in milliseconds; 0 before the first one of this process.
     pub(crate) backed_up_at_ms: AtomicU64,
 }
@@ -126,14 +127,30 @@ impl Deployed {
     /// Deletes unused components. A component that still runs is deleted by a later call of this, or
     /// by the next start.
     pub(crate) async fn remove_unused_components(&self) {
-        // A backup in progress must still read the files that it names.
-        let Ok(_turn) = self.backup_turn.try_acquire() else { return };
+        // A backup in progress must still read the files that it names. Calls do not exclude each other:
+        // a component that one call replaces while another call deletes files would stay.
+        let Ok(_turn) = self.backup_turn.try_read() else { return };
         let unused = match self.catalog.remove_unused_components().await {
             Ok(unused) => unused,
             // The preceding change was written; the deletion can wait.
             Err(error) => return warn!("unused components are not removed yet: {error}"),
         };
-        if let Err(error) = self.components.remove_components(unused).await {
+        self.remove_files(unused).await;
+    }
+
+    /// Releases the files of an added component, after its record is in the catalog or was refused. When
+    /// this returns, files without a record are removed: the record was refused, or another call has
+    /// deleted it already.
+    pub(crate) async fn release(&self, added: AddedComponent) {
+        let digest = added.component.digest;
+        drop(added);
+        if !self.view().components.contains_key(&digest) {
+            self.remove_files(vec![digest]).await;
+        }
+    }
+
+    async fn remove_files(&self, components: Vec<ComponentDigest>) {
+        if let Err(error) = self.components.remove_components(components).await {
             error!("cannot remove the files of components that are not used: {error}");
         }
     }

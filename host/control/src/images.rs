@@ -199,8 +199,9 @@ impl Images {
             Ok((entries.map(CatalogChange::Put).into(), component))
         };
         let put = self.0.change(caller, put).await;
-        // Kept until the record is in the catalog, or is refused: then the files are removed.
-        drop(added);
+        if let Some(added) = added {
+            self.0.release(added).await;
+        }
         let component = put?;
         for endpoint in self.0.view().users_of([&image]) {
             self.0.refresh(&endpoint.id);

@@ -20,16 +20,24 @@ use tokio::io::AsyncRead;
 
 /// The files of components and volumes: the names of the calls. Uploads are refused.
 #[derive(Debug, Default)]
-pub struct RecordedFiles(Mutex<Vec<String>>);
+pub struct RecordedFiles {
+    calls: Mutex<Vec<String>>,
+    removals: tokio::sync::Mutex<()>,
+}
 
 impl RecordedFiles {
     /// The calls since the last call of this.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock())
+        std::mem::take(&mut self.calls.lock())
+    }
+
+    /// Lets all removals of components wait until the guard is dropped.
+    pub async fn block_removals(&self) -> impl Drop {
+        self.removals.lock().await
     }
 
     fn note(&self, call: &str, name: impl Display) {
-        self.0.lock().push(format!("{call} {name}"));
+        self.calls.lock().push(format!("{call} {name}"));
     }
 }
 
@@ -47,6 +55,7 @@ impl Components for RecordedFiles {
     }
 
     async fn remove_components(&self, components: Vec<ComponentDigest>) -> io::Result<()> {
+        let _turn = self.removals.lock().await;
         components.iter().for_each(|component| self.note("remove component", component));
         Ok(())
     }

@@ -154,8 +154,9 @@ impl Templates {
         let fetched = if names_image { self.fetch(&decided).await? } else { None };
         let put = |view: &View| decide(view).map(|new| changes(view, new, fetched.as_ref()));
         let template = self.deployed.change(caller, put).await;
-        // Kept until the record of its component is in the catalog.
-        drop(fetched);
+        if let Some(fetched) = fetched {
+            self.deployed.release(fetched).await;
+        }
         template
     }
 

@@ -73,3 +73,29 @@ async fn a_tag_that_was_moved_meanwhile_is_not_removed() {
     assert!(images.remove_all(&key, "i".to_owned(), now).await.unwrap());
     assert!(!bench.view().images.contains_key(&image.key()));
 }
+
+#[tokio::test]
+async fn a_component_without_a_name_is_deleted_while_another_call_deletes_files() {
+    let bench = Bench::new().await;
+    let key = bench.key("a", Scope::Manage).await;
+    let first = bench.image("a", "first", "1").await;
+    bench.image("a", "second", "2").await;
+    let images = &bench.control.images;
+    let blocked = bench.disk.block_removals().await;
+    let second = async {
+        while bench.view().components.contains_key(&first) {
+            tokio::task::yield_now().await;
+        }
+        images.remove(&key, name("second")).await
+    };
+    let unblock = async {
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        drop(blocked);
+    };
+    let (first, second, ()) = tokio::join!(images.remove(&key, name("first")), second, unblock);
+    first.and(second).unwrap();
+    assert!(bench.view().components.is_empty());
+    assert_eq!(bench.disk.take().len(), 2);
+}
