@@ -11,6 +11,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS};
 use sha2::{Digest as _, Sha256};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedRwLockWriteGuard;
 use tokio::time::timeout;
 
@@ -33,7 +34,20 @@ pub struct Backups {
 pub struct Backup {
     files: Vec<BackupFile>,
     deployed: Arc<Deployed>,
-    _turn: OwnedRwLockWriteGuard<()>,
+    /// `None` once the backup ends.
+    turn: Option<OwnedRwLockWriteGuard<()>>,
+}
+
+impl Drop for Backup {
+    /// Deletes the components that lost their last name meanwhile.
+    fn drop(&mut self) {
+        self.files.clear();
+        self.turn = None;
+        // Without a runtime the host is ending: its next start deletes them.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let deployed = self.deployed.clone();
+        runtime.spawn(async move { deployed.remove_unused_components().await });
+    }
 }
 
 impl Backups {
@@ -49,7 +63,7 @@ impl Backups {
         let turn = self.deployed.backup_turn.clone();
         let turn = timeout(TURN_WAIT, turn.write_owned()).await.map_err(|_| BackupError::Busy)?;
         let files = self.source.backup(with_secrets_key).await?;
-        Ok(Backup { files, deployed: self.deployed.clone(), _turn: turn })
+        Ok(Backup { files, deployed: self.deployed.clone(), turn: Some(turn) })
     }
 }
 
@@ -64,10 +78,10 @@ impl Backup {
     ///
     /// # Errors
     /// Those of `into` and of the file system; then the archive is incomplete.
-    pub fn write(self, into: &mut impl Write) -> io::Result<()> {
+    pub fn write(mut self, into: &mut impl Write) -> io::Result<()> {
         let mut archive = tar::Builder::new(&mut *into);
         let mut sums = String::new();
-        for BackupFile { name, bytes, content } in self.files {
+        for BackupFile { name, bytes, content } in std::mem::take(&mut self.files) {
             let mut content =
                 Hashed { content: content.take(bytes), bytes: 0, hash: Sha256::new() };
             archive.append_data(&mut head(bytes), &name, &mut content)?;

@@ -31,6 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 use tracing::{info, warn};
 
+use crate::complete::complete;
 use crate::deployed::Deployed;
 use crate::error::ControlError;
 use crate::owned::random_id;
@@ -132,11 +133,7 @@ impl JobActions {
     /// Those of the store.
     pub async fn resume(&self) -> Result<(), StoreError> {
         let view = self.0.deployed.view();
-        for mut action in self.0.store.actions().await? {
-            if action.state == JobActionState::Running {
-                // Without a position it may examine jobs that were submitted since.
-                action.has_begun_again |= action.position.is_none();
-            }
+        for action in self.0.store.actions().await? {
             let (id, is_running) = (action.id.clone(), action.state == JobActionState::Running);
             let access = &self.0.deployed.access;
             let caller = access.key_of_all().or_else(|| view.keys.get(&action.key)).cloned();
@@ -154,7 +151,8 @@ impl JobActions {
         Ok(())
     }
 
-    /// Begins an action. It is on stable storage when this returns.
+    /// Begins an action. It is on stable storage when this returns, and it begins even if the caller has
+    /// stopped waiting.
     ///
     /// # Errors
     /// [`ControlError::Conflict`] while too many of the owner's actions run; [`ControlError::KeyEnded`]; those
@@ -164,8 +162,8 @@ impl JobActions {
         caller: &Arc<ApiKey>,
         new: NewJobAction,
     ) -> Result<JobAction, ControlError> {
-        let inner = &self.0;
-        inner.deployed.check_key(caller, &inner.deployed.view())?;
+        let deployed = &self.0.deployed;
+        deployed.check_key(caller, &deployed.view())?;
         let action = JobAction {
             id: random_id(),
             owner: caller.owner.clone(),
@@ -177,25 +175,18 @@ impl JobActions {
             state: JobActionState::Running,
             counts: ActionCounts::default(),
             position: None,
-            has_begun_again: false,
             is_aborted: false,
-            created_at: inner.deployed.now(),
+            created_at: deployed.now(),
             ended_at: None,
             reason: None,
         };
-        let surplus = inner.admit(&action)?;
-        let stored = async {
-            for id in surplus {
-                inner.store.delete_action(id).await?;
-            }
-            inner.store.put_action(action.clone()).await
-        };
-        if let Err(error) = stored.await {
-            inner.actions.lock().remove(&action.id);
-            return Err(error.into());
-        }
-        self.start(&action.id, caller.clone());
-        Ok(action)
+        let (this, caller) = (self.clone(), caller.clone());
+        complete(async move {
+            this.0.admit(&action).await?;
+            this.start(&action.id, caller);
+            Ok(action)
+        })
+        .await?
     }
 
     /// The actions that the caller sees, in no particular order.
@@ -260,8 +251,33 @@ impl End {
 }
 
 impl Inner {
-    /// Adds an action, if its owner may have another one. Returns the actions that are deleted for it.
-    fn admit(&self, action: &JobAction) -> Result<Vec<JobActionId>, ControlError> {
+    /// Adds and stores an action, if its owner may have another one, and deletes the oldest ones for it.
+    async fn admit(self: &Arc<Self>, action: &JobAction) -> Result<(), ControlError> {
+        let _recording = self.recording.lock().await;
+        for id in self.add(action)? {
+            if let Err(error) = self.store.delete_action(id.clone()).await {
+                self.actions.lock().remove(&action.id);
+                return Err(error.into());
+            }
+            self.actions.lock().remove(&id);
+        }
+        match self.store.put_action(action.clone()).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                if error == StoreError::Unavailable {
+                    // It may be stored nevertheless, and the next process would continue it.
+                    let end = End::aborted("its begin could not be recorded");
+                    tokio::spawn(self.clone().end(action.id.clone(), end));
+                } else {
+                    self.actions.lock().remove(&action.id);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Adds an action in memory. Returns the actions that are to be deleted for it.
+    fn add(&self, action: &JobAction) -> Result<Vec<JobActionId>, ControlError> {
         let mut actions = self.actions.lock();
         let of_owner = actions.values().filter(|other| other.owner == action.owner);
         let (running, mut ended): (Vec<_>, Vec<_>) = of_owner
@@ -275,12 +291,8 @@ impl Inner {
         }
         ended.sort_unstable_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
         let surplus = (running.len() + ended.len() + 1).saturating_sub(KEPT_MAX);
-        let surplus: Vec<_> = ended.into_iter().take(surplus).map(|(_, id, _)| id).collect();
-        for id in &surplus {
-            actions.remove(id);
-        }
         actions.insert(action.id.clone(), action.clone());
-        Ok(surplus)
+        Ok(ended.into_iter().take(surplus).map(|(_, id, _)| id).collect())
     }
 
     fn seen<T>(
@@ -384,9 +396,13 @@ impl Inner {
         let page = match self.deployed.store.search(&search).await {
             Err(StoreError::UnknownCursor) => {
                 // The key of stored secrets, which hides positions, was replaced.
-                self.change(&work.id, |action| {
-                    (action.position, action.has_begun_again) = (None, true);
-                });
+                self.change(&work.id, |action| action.position = None);
+                return Ok(Progress::NextPage);
+            }
+            Err(error @ StoreError::Unavailable) => {
+                self.change(&work.id, |action| action.reason = Some(error.to_string()));
+                drop(turn);
+                tokio::time::sleep(ROOM_PAUSE).await;
                 return Ok(Progress::NextPage);
             }
             page => page?,
@@ -482,9 +498,9 @@ impl Inner {
                     applied.changed += deleted;
                     applied.skipped += (ids.len() as u64).saturating_sub(deleted);
                 }
-                Err(StoreError::Full(full)) => {
+                Err(error @ (StoreError::Full(_) | StoreError::Unavailable)) => {
                     applied.left.extend(jobs);
-                    applied.refusal = Some(full.to_string());
+                    applied.refusal = Some(error.to_string());
                 }
                 Err(error) => return Err(error),
             }
@@ -493,13 +509,12 @@ impl Inner {
     }
 }
 
-/// The operation, and the search for the next page.
+/// The operation, and the search for the next page. Other actions may have their turns before the first page, so
+/// that jobs are submitted meanwhile.
 fn next_search(action: &JobAction, endpoints: Vec<EndpointId>) -> (JobActionKind, JobSearch) {
     let mut filter = action.filter.clone();
-    if action.has_begun_again {
-        let later = action.created_at.plus_millis(1);
-        filter.until = Some(filter.until.map_or(later, |until| until.min(later)));
-    }
+    let later = action.created_at.plus_millis(1);
+    filter.until = Some(filter.until.map_or(later, |until| until.min(later)));
     (action.kind, JobSearch { endpoints, filter, after: action.position, count_max: PAGE_JOBS })
 }
 
@@ -534,5 +549,45 @@ fn done(job: JobRecord, answer: Result<bool, StoreError>) -> Result<Change, Stor
             Ok(Change::Skipped)
         }
         Err(error @ (StoreError::Closed | StoreError::UnknownCursor)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::{KeyId, OwnerId};
+    use gristmill_core::job::listing::Cursor;
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+
+    /// Submissions between the begin and the first page are not examined.
+    #[test]
+    fn each_page_leaves_out_jobs_that_were_submitted_after_the_begin() {
+        let at = Timestamp::from_millis;
+        for (until, position, expected) in [
+            (None, None, 1_001),
+            (None, Some(Cursor(7)), 1_001),
+            (Some(at(900)), None, 900),
+            (Some(at(2_000)), Some(Cursor(7)), 1_001),
+        ] {
+            let action = JobAction {
+                id: JobActionId::new("a").unwrap(),
+                owner: OwnerId::new("o").unwrap(),
+                key: KeyId::new("k").unwrap(),
+                kind: JobActionKind::Delete,
+                filter: JobFilter { until, ..JobFilter::default() },
+                endpoints: vec![],
+                names_endpoints: false,
+                state: JobActionState::Running,
+                counts: ActionCounts::default(),
+                position,
+                is_aborted: false,
+                created_at: at(1_000),
+                ended_at: None,
+                reason: None,
+            };
+            let (_, search) = next_search(&action, vec![]);
+            assert_eq!((search.filter.until, search.after), (Some(at(expected)), position));
+        }
     }
 }

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::access::key::{ApiKey, NewKey, Scope};
 use crate::catalog::{
-    Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component, Image, ImageKey,
-    OwnerBounds,
+    ArtifactDigest, Catalog, CatalogChange, CatalogEntry, CatalogKey, CatalogStore, Component,
+    Image, ImageKey, OwnerBounds,
 };
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Endpoint;
@@ -442,6 +442,35 @@ async fn components_count_for_each_of_their_owners() {
     // An owner who leaves a component has its room again.
     write(700_000, b"x", &["a"]).await.unwrap();
     write(700_000, b"y", &["b", "c"]).await.unwrap();
+}
+
+/// An owner whose share is full does not keep others from components that both have.
+#[tokio::test]
+async fn another_owner_of_a_component_does_not_change_the_share_of_the_first() {
+    let rows = Arc::new(Rows::default());
+    let write = async |catalog: &Catalog, component: Component| {
+        let change = vec![CatalogChange::Put(CatalogEntry::Component(component))];
+        catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.map_err(|e| e.to_string())
+    };
+    let t = Fixture::on(rows.clone()).await;
+    for content in [b"1", b"2", b"3", b"4", b"5"] {
+        write(&t.catalog, component(content, &["full"])).await.unwrap();
+    }
+    let bounds = OwnerBounds { record_bytes_max: 1_500, ..OwnerBounds::default() };
+    let catalog = Fixture::on(rows).await.catalog.with_bounds(bounds);
+    let stored = component(b"1", &["full"]);
+    let other = OwnerId::new("other").unwrap();
+    let mut both = component(b"1", &[]).owned_by(&other, Some(&stored));
+    write(&catalog, both.clone()).await.unwrap();
+    both.artifacts.insert("an engine".to_owned(), ArtifactDigest("digest".to_owned()));
+    write(&catalog, both.clone()).await.unwrap();
+    let refused = write(&catalog, component(b"6", &["full"])).await.unwrap_err();
+    assert!(refused.contains("MiB of records"), "{refused}");
+
+    // A file that was recorded since the copy was made is kept, and an owner that has left is not.
+    let copy = component(b"1", &["left"]);
+    let merged = copy.owned_by(&other, Some(&both));
+    assert_eq!((merged.artifacts, merged.owners), (both.artifacts, both.owners));
 }
 
 #[tokio::test]

@@ -332,6 +332,7 @@ impl Activity {
 struct Call {
     activity: Arc<Mutex<Activity>>,
     number: u64,
+    is_multiplexed: bool,
     /// Bytes of the answer that were passed on.
     handed: u64,
     /// When the last of them were passed on, while the client has not read them.
@@ -345,13 +346,14 @@ impl Call {
         let mut now = activity.lock();
         now.calls += 1;
         now.head_since = None;
-        now.is_multiplexed = version == Version::HTTP_2;
-        now.client.call_began(now.is_multiplexed);
+        let is_multiplexed = version == Version::HTTP_2;
+        now.is_multiplexed = is_multiplexed;
+        now.client.call_began(is_multiplexed);
         let number = now.next_call;
         now.next_call += 1;
         drop(now);
         let (handed, waits_since, waited) = (0, None, Duration::ZERO);
-        Self { activity: activity.clone(), number, handed, waits_since, waited }
+        Self { activity: activity.clone(), number, is_multiplexed, handed, waits_since, waited }
     }
 
     /// The answer announces that the connection ends with it.
@@ -460,8 +462,9 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         }
         let bytes = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(bytes);
-        // If nothing follows, this is not called again, and the call ends here.
-        if !self.is_end_stream() {
+        // HTTP/1 drops the body with its last piece, and the call ends here. HTTP/2 keeps both until the
+        // client has room for the piece, which may be never.
+        if self.call.is_multiplexed || !self.is_end_stream() {
             self.call.hand_over(bytes);
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))
@@ -636,19 +639,24 @@ mod tests {
     async fn a_large_answer_is_handed_over_in_pieces() {
         use http_body_util::{BodyExt as _, Full};
 
-        let activity = Arc::new(Mutex::new(Activity::new()));
-        let whole = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
-        let call = Call::begin(&activity, Version::HTTP_11);
-        let mut body = CountedBody::new(Full::new(whole), call, Holding::Whole(None));
-        for (bytes, left) in [(PIECE_BYTES, PIECE_BYTES + 1), (PIECE_BYTES, 1), (1, 0)] {
-            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
-            assert_eq!(piece.len(), bytes);
-            assert_eq!(body.size_hint().exact(), Some(left as u64));
-            assert_eq!(activity.lock().unread_answers.len(), usize::from(left > 0));
+        // HTTP/2 holds the last piece until the client has room for it.
+        for (version, last_unread) in [(Version::HTTP_11, 0), (Version::HTTP_2, 1)] {
+            let activity = Arc::new(Mutex::new(Activity::new()));
+            let whole = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
+            let call = Call::begin(&activity, version);
+            let mut body = CountedBody::new(Full::new(whole), call, Holding::Whole(None));
+            let pieces =
+                [(PIECE_BYTES, PIECE_BYTES + 1, 1), (PIECE_BYTES, 1, 1), (1, 0, last_unread)];
+            for (bytes, left, unread) in pieces {
+                let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+                assert_eq!(piece.len(), bytes);
+                assert_eq!(body.size_hint().exact(), Some(left as u64));
+                assert_eq!(activity.lock().unread_answers.len(), unread);
+            }
+            assert!(body.is_end_stream());
+            drop(body);
+            assert_eq!((activity.lock().calls, activity.lock().unread_answers.len()), (0, 0));
         }
-        assert!(body.is_end_stream());
-        drop(body);
-        assert_eq!(activity.lock().calls, 0);
     }
 
     #[tokio::test]

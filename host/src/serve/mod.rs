@@ -142,7 +142,7 @@ async fn serve(
     let listeners = Listeners::bind(settings).await?;
     let (listens_on, certificate) = (listeners.addresses(), listeners.certificate());
     let traces = Traces::start(traces)?;
-    let mut stop_signals = StopSignals::new()?;
+    let mut stop_signals = StopSignals::new(settings.tls().is_some())?;
     let Clocks { clock, guard } = Clocks::start(settings)?;
     let signals = Arc::new(Signals::default());
     let is_watched = dev_hook.is_some();

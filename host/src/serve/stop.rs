@@ -1,5 +1,6 @@
 //! The end of the host: the signals that ask for it, and the order in which the parts stop.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,25 +65,57 @@ impl Stopping {
     }
 }
 
-/// SIGTERM and SIGINT: the first asks to stop in order, the second to stop at once.
+/// SIGTERM and SIGINT: the first asks to stop in order, the second to stop at once. SIGHUP asks for
+/// the TLS files to be read again; without TLS it changes nothing, but the end of the terminal that the host
+/// was started in stops it.
 pub(super) struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    /// Without a listener SIGHUP would end the process at once.
+    hang_up: tokio::signal::unix::Signal,
+    on_hang_up: OnHangUp,
+}
+
+/// The effect of SIGHUP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnHangUp {
+    /// The TLS files are read again, elsewhere.
+    ReadTlsFiles,
+    /// The host was started in a terminal, which has been closed.
+    Stop,
+    /// A service manager asks for a reload, and there is nothing to read again.
+    Nothing,
 }
 
 impl StopSignals {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(super) fn new(has_tls: bool) -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
+        let on_hang_up = match has_tls {
+            true => OnHangUp::ReadTlsFiles,
+            false if std::io::stdin().is_terminal() => OnHangUp::Stop,
+            false => OnHangUp::Nothing,
+        };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+            on_hang_up,
         })
     }
 
     pub(super) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => match self.on_hang_up {
+                    OnHangUp::ReadTlsFiles => {}
+                    OnHangUp::Stop => return,
+                    OnHangUp::Nothing => {
+                        info!("SIGHUP changes nothing: there is no TLS certificate to read again");
+                    }
+                },
+            }
         }
     }
 }

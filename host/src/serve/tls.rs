@@ -89,6 +89,35 @@ impl TlsFiles {
     }
 }
 
+/// The outcome of the last time that the files were read.
+struct LastRead {
+    /// The last content that could be read.
+    content: Content,
+    /// The files could not be read; this is logged once.
+    has_failed: bool,
+}
+
+impl LastRead {
+    /// The files were read again: the content to use, or the error to log. `None` when nothing is new,
+    /// unless the operator `is_asking`.
+    fn next(
+        &mut self,
+        found: anyhow::Result<Content>,
+        is_asking: bool,
+    ) -> Option<anyhow::Result<&Content>> {
+        let had_failed = std::mem::replace(&mut self.has_failed, found.is_err());
+        match found {
+            Ok(found) if found == self.content && !is_asking => None,
+            Ok(found) => {
+                self.content = found;
+                Some(Ok(&self.content))
+            }
+            Err(_) if had_failed && !is_asking => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
 /// The TLS side of a listener.
 pub(crate) struct Tls {
     files: TlsFiles,
@@ -146,32 +175,19 @@ impl Tls {
     }
 
     /// Uses the content of the files whenever it has changed.
-    async fn follow(
-        self: Arc<Self>,
-        mut content: Content,
-        mut hang_ups: tokio::signal::unix::Signal,
-    ) {
+    async fn follow(self: Arc<Self>, content: Content, mut hang_ups: tokio::signal::unix::Signal) {
         let mut looks = interval(CHECK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Whether the last check failed to read the files, which is logged once.
-        let mut is_reported = false;
+        let mut last = LastRead { content, has_failed: false };
         loop {
             let is_asked = tokio::select! {
                 _ = hang_ups.recv() => true,
                 _ = looks.tick() => false,
             };
-            let used = match self.files.read() {
-                Ok(found) if found == content && !is_asked => continue,
-                Ok(found) => {
-                    content = found;
-                    is_reported = false;
-                    self.files.usable(&content)
-                }
-                Err(_) if is_reported && !is_asked => continue,
-                Err(error) => {
-                    is_reported = true;
-                    Err(error)
-                }
+            let used = match last.next(self.files.read(), is_asked) {
+                None => continue,
+                Some(Ok(content)) => self.files.usable(content),
+                Some(Err(error)) => Err(error),
             };
             match used {
                 Ok(Usable { config, expires_at_s }) => {
@@ -212,4 +228,32 @@ async fn refuse_plaintext<T>(mut stream: TcpStream) -> io::Result<T> {
     let mut linger = Linger::begin(true);
     poll_fn(|context| linger.poll(&mut stream, context)).await?;
     Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outage_of_the_files_is_reported_once() {
+        let found = |text: &str| Ok(Content { cert: text.into(), key: vec![] });
+        let missing = || Err(anyhow::anyhow!("missing"));
+        let mut last = LastRead { content: found("1").unwrap(), has_failed: false };
+        for (read, is_asking, expected) in [
+            (found("1"), false, None),
+            (missing(), false, Some(false)),
+            (missing(), false, None),
+            (missing(), true, Some(false)),
+            (found("1"), false, None),
+            (missing(), false, Some(false)),
+            (found("2"), false, Some(true)),
+            (found("2"), false, None),
+            (found("2"), true, Some(true)),
+            (missing(), false, Some(false)),
+        ] {
+            let next = last.next(read, is_asking).map(|used| used.is_ok());
+            assert_eq!(next, expected);
+        }
+        assert_eq!(last.content.cert, b"2");
+    }
 }

@@ -547,7 +547,6 @@ async fn actions_are_kept_as_they_were_put_last(t: Fixture) {
         state,
         counts: ActionCounts { matched: 3, changed: 2, skipped: 1 },
         position: Some(Cursor(u64::MAX)),
-        has_begun_again: false,
         is_aborted: false,
         created_at: START,
         ended_at: None,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use gristmill_tests::http2::{ENHANCE_YOUR_CALM, Event, Http2, REFUSED_STREAM};
+use gristmill_tests::http2::{
+    ENHANCE_YOUR_CALM, Event, Http2, INITIAL_WINDOW_SIZE, REFUSED_STREAM,
+};
 use gristmill_tests::{TestHost, guests, shared_host};
 use serde_json::json;
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const STREAMS_MAX: u32 = 256;
@@ -69,4 +71,17 @@ async fn a_head_that_is_too_large_is_refused() {
     assert_eq!(connection.status_of(1).await, 200);
     connection.get(3, "/openapi.json", &[("x-large", &large)]).await;
     assert_eq!(connection.status_of(3).await, 431);
+}
+
+/// A client that never makes room for an answer would hold the permit of its call for ever.
+#[tokio::test]
+async fn an_answer_of_one_piece_that_is_never_read_ends_its_connection() {
+    let host = shared_host();
+    let stream = TcpStream::connect(host.address()).await.unwrap();
+    let mut connection = Http2::begin_with(stream, &[(INITIAL_WINDOW_SIZE, 0)]).await;
+    connection.get(1, "/livez", &[]).await;
+    assert_eq!(connection.status_of(1).await, 200);
+    // 30 s for the answer, and 5 s for the client to end the connection.
+    let ended = async { while !matches!(connection.next().await, Event::Closed) {} };
+    timeout(Duration::from_secs(90), ended).await.expect("the connection is closed");
 }

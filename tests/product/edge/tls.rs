@@ -281,3 +281,15 @@ async fn commands_trust_the_given_authority() {
     let (code, _, said) = run(other.to_str());
     assert!(code == 1 && said.contains("cannot read"), "its directory is removed: {said}");
 }
+
+/// A service manager sends the signal to every host, and its default would end the process.
+#[tokio::test]
+async fn a_request_to_reload_does_not_end_a_host_without_tls() {
+    let host = TestHost::start();
+    hang_up(&host);
+    eventually("the line of the log", async || {
+        host.log().contains("SIGHUP changes nothing").then_some(())
+    })
+    .await;
+    assert_eq!(host.client().get("/livez").await.status, 200);
+}

@@ -9,7 +9,7 @@ use super::*;
 use crate::{NewVolume, VolumePatch};
 
 /// Begins an operation, and stops waiting for it at its first step.
-async fn abandon(operation: impl Future) {
+pub(super) async fn abandon(operation: impl Future) {
     let is_done = tokio::select! {
         biased;
         _ = operation => true,

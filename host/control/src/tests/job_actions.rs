@@ -8,6 +8,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 
+use super::deletions::abandon;
 use super::*;
 use crate::NewJobAction;
 
@@ -308,4 +309,62 @@ async fn a_running_action_continues_in_the_next_process() {
         assert_eq!(status(&bench, "a", job).await, Some(JobStatus::Completed));
     }
     assert_eq!(status(&bench, "a", later).await, Some(JobStatus::Failed));
+}
+
+/// The records of the action and its task must not part: it could not be aborted, and the next process would
+/// carry it out.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_leaves_does_not_split_the_begin_of_an_action() {
+    let (bench, a, _) = two_owners().await;
+    let job = failed_jobs(&bench, &a, "a", 1).await[0];
+    abandon(bench.control.job_actions.begin(&a, new(JobActionKind::Delete, &["a"], &[]))).await;
+    let begun = loop {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        if let [action] = &*bench.control.job_actions.list(&a) {
+            break action.clone();
+        }
+    };
+    assert_eq!(counts(&ended(&bench, &a, &begun).await), (JobActionState::Completed, [1, 1, 0]));
+    assert_eq!(status(&bench, "a", job).await, None);
+}
+
+/// The record of such an action may be in the database.
+#[tokio::test(start_paused = true)]
+async fn an_action_whose_begin_may_be_stored_ends_without_a_change() {
+    let (bench, a, _) = two_owners().await;
+    let job = failed_jobs(&bench, &a, "a", 1).await[0];
+    let actions = &bench.control.job_actions;
+    bench.actions.next_refused.store(3, SeqCst);
+    let refused = actions.begin(&a, new(JobActionKind::Delete, &["a"], &[])).await;
+    assert!(matches!(refused, Err(ControlError::Store(StoreError::Unavailable))), "{refused:?}");
+    let left = actions.list(&a).remove(0);
+    let left = ended(&bench, &a, &left).await;
+    assert_eq!(counts(&left), (JobActionState::Aborted, [0, 0, 0]));
+    assert_eq!(left.reason.as_deref(), Some("its begin could not be recorded"));
+    assert_eq!(bench.store.actions().await.unwrap(), [left]);
+    assert_eq!(status(&bench, "a", job).await, Some(JobStatus::Failed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_waits_while_the_database_is_away() {
+    let (bench, a, _) = two_owners().await;
+    failed_jobs(&bench, &a, "a", 3_000).await;
+    let actions = &bench.control.job_actions;
+    let action = actions.begin(&a, new(JobActionKind::Delete, &["a"], &[])).await.unwrap();
+    let now = || actions.get(&a, action.id.as_str()).unwrap();
+    while now().counts.changed == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    bench.store.set_away(true);
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert_eq!(
+        (now().state, now().reason),
+        (JobActionState::Running, Some(StoreError::Unavailable.to_string()))
+    );
+    bench.store.set_away(false);
+    let done = ended(&bench, &a, &action).await;
+    assert_eq!(
+        (counts(&done), done.reason),
+        ((JobActionState::Completed, [3_000, 3_000, 0]), None)
+    );
 }

@@ -60,11 +60,18 @@ impl Component {
         self.bytes.saturating_add(compiled)
     }
 
-    /// The record with one more owner, beside those that the stored record has.
+    /// The record with the owners of the stored record and one more. Compiled files that were recorded since
+    /// this record was made are kept.
     #[must_use]
     pub fn owned_by(mut self, owner: &OwnerId, stored: Option<&Self>) -> Self {
-        self.owners.extend(stored.into_iter().flat_map(|stored| stored.owners.iter().cloned()));
-        self.owners.insert(owner.clone());
+        self.owners = [owner.clone()].into();
+        if let Some(stored) = stored {
+            self.owners.extend(stored.owners.iter().cloned());
+            for (engine, artifact) in &stored.artifacts {
+                self.artifacts.entry(engine.clone()).or_insert_with(|| artifact.clone());
+            }
+            self.compiled_bytes = self.compiled_bytes.max(stored.compiled_bytes);
+        }
         self
     }
 }

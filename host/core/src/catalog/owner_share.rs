@@ -3,8 +3,9 @@
 //! The catalog is in memory, every start reads it, and a change waits for the one before it. So an
 //! owner without a bound could take the host's memory and hold up all changes.
 //!
-//! Records count as they are stored. Releases count in the record that has them: those that a template
-//! has run, for the template's owner. So no owner's share grows because of a change of another owner.
+//! Records count as they are stored, except that the record of a component counts only for its content.
+//! Releases count in the record that has them: those that a template has run, for the template's owner.
+//! So no owner's share grows because of a change of another owner.
 //!
 //! **Costs.** A change serialises the records that it replaces and those that it writes, to count their
 //! bytes.
@@ -12,6 +13,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
+use serde::Serialize;
+
+use super::component::Component;
 use super::entry::{CatalogChange, EntryRef};
 use crate::id::OwnerId;
 use crate::limits::Bounds;
@@ -134,6 +138,9 @@ impl OwnerShares {
     }
 }
 
+/// The bytes that each record of a component counts, beside its imports, exports, producers and schema.
+const COMPONENT_RECORD_BYTES: u64 = 512;
+
 /// A part of a share, with its bound.
 struct Amount {
     held: u64,
@@ -147,15 +154,17 @@ struct Amount {
 impl Share {
     /// What this record counts for each of its owners.
     pub(super) fn of(entry: EntryRef<'_>) -> Self {
-        let mut counter = Counter(0);
-        serde_json::to_writer(&mut counter, &entry).expect("the catalog's types are JSON");
-        let bytes = counter.0;
+        let bytes = json_bytes(&entry);
         match entry {
             EntryRef::Key(_) => Self { keys: 1, key_bytes: bytes, ..Self::default() },
             EntryRef::Component(component) => {
                 let component_disk_bytes = component.disk_bytes();
                 let component_bytes = component.bytes;
-                Self { component_bytes, component_disk_bytes, ..Self::record(bytes) }
+                // The other fields change with uploads of other owners, and with compiles.
+                let Component { imports, exports, producers, input_schema, .. } = component;
+                let bytes = json_bytes(&(imports, exports, producers, input_schema));
+                let record = Self::record(COMPONENT_RECORD_BYTES + bytes);
+                Self { component_bytes, component_disk_bytes, ..record }
             }
             EntryRef::Endpoint(endpoint) => {
                 // Another owner may change these numbers, so they count as if they were the longest.
@@ -214,6 +223,12 @@ impl Share {
             count(self.kept_workers, kept_workers_max, workers, "max-running-jobs"),
         ]
     }
+}
+
+fn json_bytes(value: &impl Serialize) -> u64 {
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, value).expect("the catalog's types are JSON");
+    counter.0
 }
 
 /// The digits by which the longest number is longer.

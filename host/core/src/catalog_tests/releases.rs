@@ -77,7 +77,7 @@ async fn a_change_of_a_template_writes_one_row_however_many_endpoints_run_it() {
 
 #[tokio::test]
 async fn releases_count_for_the_owner_of_the_template_that_ran_them() {
-    let bounds = OwnerBounds { record_bytes_max: 20_000, ..OwnerBounds::default() };
+    let bounds = OwnerBounds { record_bytes_max: 40_000, ..OwnerBounds::default() };
     let t = Fixture::new().await.bounded(bounds);
     t.upload("a", b"0").await.unwrap();
     t.put([public("a", "t", "mill")]).await;

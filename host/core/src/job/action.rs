@@ -34,10 +34,6 @@ pub struct JobAction {
     pub counts: ActionCounts,
     /// The jobs before this position were examined; `None`: none.
     pub position: Option<Cursor>,
-    /// Whether it began a second time at the newest job, since its position was lost. It then leaves out
-    /// jobs that were submitted after `created_at`.
-    #[serde(default)]
-    pub has_begun_again: bool,
     /// Whether a client has aborted it. It ends soon.
     #[serde(default)]
     pub is_aborted: bool,

@@ -24,7 +24,7 @@ mod streams;
 mod transfers;
 mod unused;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,10 +74,8 @@ pub(crate) struct Disks {
     /// leftovers.
     own_scratch_dir: OnceCell<PathBuf>,
     leftovers: Mutex<Leftovers>,
-    /// Volumes that were used since the start, so that each is counted once: one open directory for
-    /// each. `None` for a removed volume: a job that began before its removal must not create it
-    /// again.
-    volumes: Mutex<HashMap<VolumeId, Option<Counted>>>,
+    /// Volumes that were used since the start.
+    volumes: Arc<Mutex<UsedVolumes>>,
     unused_volumes: Arc<UnusedVolumes>,
     scratches: AtomicU64,
     io_limits: IoLimits,
@@ -86,6 +84,45 @@ pub(crate) struct Disks {
 
 /// A volume, once it is counted.
 type Counted = Arc<OnceCell<Arc<Mount>>>;
+
+/// Most removed volumes that are remembered, some 100 bytes for each.
+const REMOVED_MAX: usize = 10_000;
+
+/// The volumes that were used since the start, so that each is counted once: one open directory for
+/// each.
+#[derive(Debug, Default)]
+struct UsedVolumes {
+    /// `None` for a removed volume: a job that began before its removal must not create it again.
+    volumes: HashMap<VolumeId, Option<Counted>>,
+    /// The removed ones, the oldest first.
+    removed: VecDeque<VolumeId>,
+}
+
+impl UsedVolumes {
+    /// The volume, unless it was removed.
+    fn used(&mut self, id: &VolumeId) -> io::Result<Counted> {
+        let volume = self.volumes.entry(id.clone()).or_insert_with(|| Some(Counted::default()));
+        Ok(volume.clone().ok_or(io::ErrorKind::NotFound)?)
+    }
+
+    /// Removes a volume. Returns it if it was used.
+    fn remove(&mut self, id: &VolumeId) -> Option<Counted> {
+        let known = self.volumes.insert(id.clone(), None);
+        if !matches!(known, Some(None)) {
+            self.removed.push_back(id.clone());
+        }
+        if self.removed.len() > REMOVED_MAX
+            && let Some(oldest) = self.removed.pop_front()
+        {
+            self.volumes.remove(&oldest);
+        }
+        known.flatten()
+    }
+
+    fn is_removed(&self, id: &VolumeId) -> bool {
+        matches!(self.volumes.get(id), Some(None))
+    }
+}
 
 /// The mounts of one instance.
 #[derive(Debug)]
@@ -117,7 +154,7 @@ impl Disks {
             scratch_dir,
             own_scratch_dir: OnceCell::new(),
             leftovers: Mutex::new(leftovers),
-            volumes: Mutex::default(),
+            volumes: Arc::default(),
             unused_volumes: Arc::new(unused_volumes),
             scratches: AtomicU64::new(0),
             io_limits: IoLimits::new(tenancy),
@@ -197,13 +234,7 @@ impl Disks {
     /// The mount of a volume, the same for all its jobs. The first call counts the volume's files,
     /// and completes the count even if its future is dropped.
     async fn volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
-        let known = self
-            .volumes
-            .lock()
-            .entry(volume.id.clone())
-            .or_insert_with(|| Some(Counted::default()))
-            .clone();
-        let cell = known.ok_or(io::ErrorKind::NotFound)?;
+        let cell = self.volumes.lock().used(&volume.id)?;
         let bytes_max = volume.bytes_max();
         let mount = match cell.get() {
             Some(mount) => mount.clone(),
@@ -211,13 +242,21 @@ impl Disks {
                 let path = self.volumes_dir.join(volume.id.as_str());
                 let (disk, owner) = (self.disk.clone(), volume.owner.clone());
                 let (unused, id) = (self.unused_volumes.clone(), volume.id.clone());
+                let volumes = self.volumes.clone();
                 let counting = tokio::spawn(async move {
-                    let open = move || {
-                        create_private_dir(&path)?;
-                        let account = disk.account_at(&path, &owner)?;
-                        Mount::volume(&path, bytes_max, account).map(Arc::new)
+                    let open = || {
+                        let id = id.clone();
+                        blocking(move || {
+                            // A removal waits for the end of this, or happened before.
+                            if volumes.lock().is_removed(&id) {
+                                return Err(io::ErrorKind::NotFound.into());
+                            }
+                            create_private_dir(&path)?;
+                            let account = disk.account_at(&path, &owner)?;
+                            Mount::volume(&path, bytes_max, account).map(Arc::new)
+                        })
                     };
-                    let mount = cell.get_or_try_init(|| blocking(open)).await.cloned()?;
+                    let mount = cell.get_or_try_init(open).await.cloned()?;
                     unused.remove(&id);
                     io::Result::Ok(mount)
                 });
@@ -291,9 +330,16 @@ impl Disks {
     /// # Errors
     /// Those of the file system.
     pub(crate) async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
-        let cell = self.volumes.lock().insert(id.clone(), None).flatten();
+        let cell = self.volumes.lock().remove(id);
         self.unused_volumes.remove(id);
-        let mount = cell.and_then(|cell| cell.get().cloned());
+        // The first use may be on its way, and creates the directory.
+        let mount = match cell {
+            Some(cell) => {
+                let unused = async || Err(io::Error::from(io::ErrorKind::NotFound));
+                cell.get_or_try_init(unused).await.ok().cloned()
+            }
+            None => None,
+        };
         let (volumes_dir, id) = (self.volumes_dir.clone(), id.clone());
         let remove = move || {
             if let Some(removed) = removal::remove(&volumes_dir, &id)? {
@@ -343,5 +389,57 @@ impl Files {
         self.mounts.iter().map(|(mount, path)| {
             Node::root(mount.clone(), self.io_limits.clone()).map(|root| (root, path.clone()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+
+    fn volume(id: &str) -> Volume {
+        Volume {
+            id: VolumeId::new(id).unwrap(),
+            owner: OwnerId::operator(),
+            name: id.to_owned(),
+            size_gb: 1,
+            created_at: Timestamp::from_millis(0),
+        }
+    }
+
+    fn disks(data_dir: &Path) -> Disks {
+        let gauge = Arc::new(DiskSpaceGauge::new(Tenancy::default()));
+        Disks::open(data_dir, gauge, Tenancy::default()).unwrap()
+    }
+
+    /// Its job would write to a directory that no record and no start knows.
+    #[tokio::test]
+    async fn the_first_use_of_a_volume_does_not_create_it_after_its_removal() {
+        let host = tempfile::tempdir().unwrap();
+        let disks = disks(host.path());
+        let mut used = 0;
+        for number in 0..200 {
+            let volume = volume(&format!("v{number}"));
+            let (mount, removed) =
+                tokio::join!(disks.volume(&volume), disks.remove_volume(&volume.id));
+            removed.unwrap();
+            used += usize::from(mount.is_ok());
+        }
+        let left = std::fs::read_dir(host.path().join(VOLUMES)).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "of 200 volumes, {used} of them used");
+    }
+
+    #[test]
+    fn removed_volumes_are_remembered_in_bounded_number() {
+        let mut used = UsedVolumes::default();
+        let id = |number: usize| volume(&format!("v{number}")).id;
+        used.used(&id(0)).unwrap();
+        for number in 0..=REMOVED_MAX {
+            used.remove(&id(number));
+            used.remove(&id(number));
+        }
+        assert_eq!((used.volumes.len(), used.removed.len()), (REMOVED_MAX, REMOVED_MAX));
+        assert!(used.used(&id(1)).is_err());
     }
 }

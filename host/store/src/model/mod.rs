@@ -72,6 +72,11 @@ impl ModelStore {
         next
     }
 
+    /// Refuses all calls, like a database that is away, or ends that.
+    pub fn set_away(&self, is_away: bool) {
+        self.state.lock().is_away = is_away;
+    }
+
     /// Changes the store as a restart changes a durable one: jobs past their time are deleted,
     /// running jobs are queued again at their old position or given up, and state that is not
     /// durable is lost. A closed store opens again.
@@ -108,9 +113,7 @@ impl ModelStore {
         let mut notifications = Notifications::default();
         let answer = {
             let mut state = self.state.lock();
-            if state.is_closed {
-                return Err(StoreError::Closed);
-            }
+            state.check_available()?;
             change(&mut state, self.clock.now(), &mut notifications)
         };
         if let Some((endpoint, job, may_start_worker)) = notifications.ready {
@@ -127,9 +130,7 @@ impl ModelStore {
 
     fn read<T>(&self, read: impl FnOnce(&State, Timestamp) -> T) -> Result<T, StoreError> {
         let state = self.state.lock();
-        if state.is_closed {
-            return Err(StoreError::Closed);
-        }
+        state.check_available()?;
         Ok(read(&state, self.clock.now()))
     }
 }

@@ -18,6 +18,7 @@ use gristmill_core::job::record::{
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::job::stream::OutputList;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
+use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::{Delivery, DeliveryId, NotSent};
 
@@ -30,6 +31,7 @@ use crate::state::owners::OwnerKey;
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) is_closed: bool,
+    pub(super) is_away: bool,
     /// How often the store was restarted.
     pub(super) restarts: u32,
     pub(super) jobs: BTreeMap<JobId, ModelJob>,
@@ -155,6 +157,14 @@ pub(super) fn all_of(endpoint: &EndpointId) -> RangeInclusive<(EndpointId, bool,
 }
 
 impl State {
+    pub(super) fn check_available(&self) -> Result<(), StoreError> {
+        match (self.is_closed, self.is_away) {
+            (true, _) => Err(StoreError::Closed),
+            (false, true) => Err(StoreError::Unavailable),
+            (false, false) => Ok(()),
+        }
+    }
+
     /// How many jobs wait on an endpoint.
     pub(super) fn waiting(&self, endpoint: &EndpointId) -> usize {
         self.ready.range(all_of(endpoint)).count()

@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -24,6 +25,8 @@ struct Passed {
     server: UnixStream,
     /// What the client has sent.
     sent: Mutex<Vec<u8>>,
+    /// The client has closed it.
+    is_closed: AtomicBool,
 }
 
 impl Proxy {
@@ -41,18 +44,17 @@ impl Proxy {
         self.directory.path()
     }
 
-    /// Ends the client's side of the connections on which the client has sent this text.
+    /// Ends the client's side of the open connection on which the client has sent this text. On a slow
+    /// machine the client may have given an earlier one up.
     pub(crate) fn cut(&self, text: &[u8]) {
-        let mut connections = self.connections.lock();
-        let mut cut = 0;
-        for passed in connections.iter_mut() {
-            let has_sent = passed.sent.lock().windows(text.len()).any(|part| part == text);
-            if has_sent {
-                passed.client.shutdown(Shutdown::Both).unwrap();
-                cut += 1;
-            }
-        }
-        assert_eq!(cut, 1, "connections with this text");
+        let connections = self.connections.lock();
+        let has_sent =
+            |passed: &Passed| passed.sent.lock().windows(text.len()).any(|part| part == text);
+        let is_open = |passed: &Passed| !passed.is_closed.load(Ordering::Relaxed);
+        let open: Vec<_> =
+            connections.iter().filter(|passed| is_open(passed) && has_sent(passed)).collect();
+        assert_eq!(open.len(), 1, "open connections with this text");
+        open[0].client.shutdown(Shutdown::Both).unwrap();
     }
 }
 
@@ -60,12 +62,18 @@ fn accept(listener: &UnixListener, server: &PathBuf, connections: &Mutex<Vec<Arc
     // The listener lives as long as the program.
     while let Ok((client, _)) = listener.accept() {
         let server = UnixStream::connect(server).unwrap();
-        let passed = Arc::new(Passed { client, server, sent: Mutex::default() });
+        let passed = Arc::new(Passed {
+            client,
+            server,
+            sent: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        });
         connections.lock().push(passed.clone());
         let answers = passed.clone();
         std::thread::spawn(move || copy(&answers.server, &answers.client, |_| ()));
         std::thread::spawn(move || {
             copy(&passed.client, &passed.server, |bytes| passed.sent.lock().extend(bytes));
+            passed.is_closed.store(true, Ordering::Relaxed);
         });
     }
 }
