@@ -26,10 +26,21 @@ import { bundleErrors } from "./src/build/hints.js";
 import { linesOf } from "./src/build/lines.js";
 import { candidates, injected, partsOf, platformSource } from "./src/build/platform.js";
 import { NO_HANDLER } from "./src/handler.js";
-import { readable } from "./src/stack.js";
+import { BUNDLE, PLATFORM, readable } from "./src/stack.js";
 
 const SDK = dirname(fileURLToPath(import.meta.url));
 const ENTRIES = ["handler.ts", "handler.js", "handler.mjs"];
+
+/** The names of the host's interfaces for an engine that needs no `withWasi`. */
+const realNames = {
+  name: "names",
+  setup({ onResolve }) {
+    onResolve({ filter: /^gwsi:/ }, ({ path }) => ({
+      path: path.replace("gwsi:", "wasi:"),
+      external: true,
+    }));
+  },
+};
 
 const ENGINES = {
   quickjs: {
@@ -74,7 +85,7 @@ const ENGINES = {
       "};",
     ],
     hasPlatform: false,
-    esbuild: { target: "es2023", define: { SIZES_ARE_BIGINTS: "true" } },
+    esbuild: { target: "es2023", define: { SIZES_ARE_BIGINTS: "true" }, plugins: [realNames] },
     async componentize({ source, witPath, world, project }) {
       const { componentize } = await import(findStarlingMonkey(project));
       return componentize({ sourcePath: source, witPath, worldName: world });
@@ -88,20 +99,21 @@ export async function build({ project, output, entry, engine = "quickjs", minify
   const { settle, hasPlatform, esbuild, componentize } = ENGINES[engine];
   const temp = await mkdtemp(join(tmpdir(), "gristmill-"));
   try {
-    const source = join(temp, "bundle.js");
+    const source = join(temp, BUNDLE);
     // Its exports, and the globals that it uses, are known only after bundling.
     const { exports, parts, hasFiles } = await scan({ project, handler, esbuild });
     const hasInit = exports.includes("init");
     if (hasPlatform) {
       await bundle(project, {
         stdin: { contents: platformSource(parts), resolveDir: SDK, sourcefile: "platform.js" },
-        outfile: join(temp, "platform.js"),
+        outfile: join(temp, PLATFORM),
         // Nobody reads the stacks of this file. `URL` and others need the names of their classes.
         minify: true,
         keepNames: true,
         ...esbuild,
         plugins: [promises],
       });
+      await mendGenerators(join(temp, PLATFORM), esbuild, true);
     }
     await bundle(project, {
       stdin: {
@@ -115,16 +127,18 @@ export async function build({ project, output, entry, engine = "quickjs", minify
       keepNames: minify,
       ...esbuild,
     });
+    if (hasPlatform) await mendGenerators(source, esbuild, minify);
     const places = await linesOf(source, project, SDK);
     // As text, which is rarely parsed, and needs a tenth of the memory in the snapshot.
     const table = JSON.stringify(JSON.stringify(places));
     await appendFile(source, `\nglobalThis.gristmillBundle = ${table};\n`);
-    await writeWit(join(temp, "wit"), [
+    const worlds = [
       `gristmill:handler/${hasInit ? "handler-with-init" : "handler"}@0.1.0`,
       hasPlatform ? "quickjs" : "system",
       ...(parts.includes("fetch.js") ? ["web"] : []),
       ...(hasFiles ? ["files"] : []),
-    ]);
+    ];
+    await writeWit(join(temp, "wit"), worlds, hasPlatform);
     let component;
     try {
       const built = { source, witPath: join(temp, "wit"), world: "component", project };
@@ -189,12 +203,13 @@ function evaluationError(message, places) {
   return `the handler's module fails while the component is built: ${what}${frames && `\n${frames}`}`;
 }
 
-/** The WIT files of a component whose world includes these worlds. */
-async function writeWit(directory, worlds) {
+/** The WIT files of a component whose world includes these worlds; `hasStubs` is for `withWasi`. */
+async function writeWit(directory, worlds, hasStubs) {
   await mkdir(join(directory, "deps/gristmill-handler"), { recursive: true });
   await copyFile(contract(), join(directory, "deps/gristmill-handler/handler.wit"));
   const includes = worlds.map((world) => `  include ${world};\n`).join("");
-  const imports = await readFile(join(SDK, "wit/guest.wit"), "utf8");
+  const text = await readFile(join(SDK, "wit/guest.wit"), "utf8");
+  const imports = hasStubs ? text : text.replaceAll("gwsi:", "wasi:");
   await writeFile(join(directory, "guest.wit"), `${imports}\nworld component {\n${includes}}\n`);
 }
 
@@ -259,11 +274,36 @@ const platform = {
   name: "platform",
   setup({ onResolve }) {
     onResolve({ filter: /^gristmill-platform$/ }, () => ({
-      path: "./platform.js",
+      path: `./${PLATFORM}`,
       external: true,
     }));
   },
 };
+
+/** The part of esbuild's helper for async generators that goes on after an `await`, also minified. */
+const RESUME =
+  /([\w$]+) ?\? ?([\w$]+)\(([\w$]+) ?=== ?"return" ?\? ?\3 ?: ?"next", ?([\w$]+)\[1\]/g;
+
+/**
+ * Makes the `finally` of an async generator run to its end when the generator is told to return.
+ *
+ * esbuild's helper resumes the generator after each `await` with `return` again, which ends the
+ * `finally` at its first `await`. Only the result of a `yield*`, which `[1]` marks, is a return.
+ */
+async function mendGenerators(path, { target, supported }, minify = false) {
+  const esbuild = await import("esbuild");
+  const sample = await esbuild.transform("async function* f() {}", { target, supported, minify });
+  if (sample.code.search(RESUME) < 0) {
+    throw new Error(`esbuild ${esbuild.version} is not the expected version`);
+  }
+  const code = await readFile(path, "utf8");
+  const mended = code.replace(
+    RESUME,
+    (_whole, isAwait, resume, kind, value) =>
+      `${isAwait}?${resume}(${kind}==="return"&&${value}[1]?${kind}:"next",${value}[1]`,
+  );
+  if (mended !== code) await writeFile(path, mended);
+}
 
 /**
  * Makes promise-polyfill call `then` of a subclass that has its own, as the language says: it would
@@ -310,7 +350,7 @@ function withWasi(component) {
   return bytes;
 }
 
-const STUBS = /gwsi(?=:(clocks|http|io)\/[a-z-]+@0\.2\.0)/g;
+const STUBS = /gwsi(?=:(clocks|filesystem|http|io)\/[a-z-]+@0\.2\.0)/g;
 
 /** The toolchain of StarlingMonkey. It is large, so each project decides whether to install it. */
 function findStarlingMonkey(project) {

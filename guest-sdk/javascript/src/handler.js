@@ -3,7 +3,7 @@
 import { runningAs } from "./context.js";
 import { CallError, EmitError, Failed, GristmillError, InvalidInput } from "./errors.js";
 import { HttpError } from "./http.js";
-import { describe, issuesOf, messageOf } from "./messages.js";
+import { describe, issuesOf, messageOf, textOf } from "./messages.js";
 import { encode } from "./values.js";
 
 /** One element of a job's stream, with metrics; a generator yields it. */
@@ -106,29 +106,38 @@ function conclude(ctx, value) {
   }
   const { error, ...rest } = value;
   if (error && Object.keys(rest).length > 0) ctx.progress(rest);
-  if (error) throw new Failed(typeof error === "string" ? error : encode(error));
+  // As if it had been thrown: an error has no JSON form, and its stack belongs into the log.
+  if (error instanceof Error) throw error;
+  if (error) throw new Failed(textOf(error));
   return value;
 }
 
 async function outcome({ conclude = (_ctx, value) => value }, ctx, result) {
-  if (!isGenerator(result)) return conclude(ctx, result);
+  const chunks = chunksOf(result);
+  if (!chunks) return conclude(ctx, result);
+  // An iterator that has ended, or has thrown, is not told to end.
+  let isOpen = false;
   try {
     while (true) {
-      const { value, done } = await result.next();
+      const { value, done } = await chunks.next();
       if (done) return value === undefined ? null : conclude(ctx, value);
+      isOpen = true;
       if (value instanceof Chunk) ctx.emit(value.output, value.metrics);
       else ctx.emit(conclude(ctx, value));
       ctx.checkCancelled();
+      isOpen = false;
     }
   } finally {
-    await result.return(); // lets it tidy up; nothing if it has ended
+    // It may tidy up. Only generators always have this function.
+    if (isOpen) await chunks.return?.();
   }
 }
 
-function isGenerator(value) {
-  const kind = Object.prototype.toString.call(value);
+/** The iterator of a generator or of any async iterable, such as a `ReadableStream`. */
+function chunksOf(value) {
   // The build rewrites async generators, which then have no tag of their own.
-  return kind === "[object Generator]" || typeof value?.[Symbol.asyncIterator] === "function";
+  if (typeof value?.[Symbol.asyncIterator] === "function") return value[Symbol.asyncIterator]();
+  return Object.prototype.toString.call(value) === "[object Generator]" ? value : undefined;
 }
 
 function check(input, validate) {

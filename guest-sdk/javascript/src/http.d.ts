@@ -3,12 +3,13 @@
  * returned, not followed. A status such as 404 is an answer, not an error.
  */
 
-export type Headers = Record<string, string> | [name: string, value: string][];
+/** A plain object, or a list of pairs, a `Map` or the global `Headers`. */
+export type Headers = Record<string, string> | Iterable<[name: string, value: string]>;
 
 export interface Options {
   headers?: Headers;
   body?: string | Uint8Array;
-  /** Replaces the body, and sets `content-type`. */
+  /** Replaces the body, and sets `content-type`, unless `headers` has one. */
   json?: unknown;
   /**
    * The longest wait for the whole answer, in milliseconds. It is never longer than the

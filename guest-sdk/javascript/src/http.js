@@ -49,7 +49,9 @@ export function request(method, url, { headers = [], body = "", json, timeout } 
   headers = pairs(headers);
   if (json !== undefined) {
     body = JSON.stringify(json);
-    headers.push(["content-type", "application/json"]);
+    if (!headers.some(([name]) => name.toLowerCase() === "content-type")) {
+      headers.push(["content-type", "application/json"]);
+    }
   }
   if (typeof body === "string") body = new TextEncoder().encode(body);
   return context().httpSend({ method, url, headers, body, timeout });
@@ -58,7 +60,8 @@ export function request(method, url, { headers = [], body = "", json, timeout } 
 export const get = (url, options) => request("GET", url, options);
 export const post = (url, options) => request("POST", url, options);
 
+/** The pairs of a list, a `Headers`, a `Map` or a plain object. */
 function pairs(headers) {
-  const list = Array.isArray(headers) ? headers : Object.entries(headers);
+  const list = headers[Symbol.iterator] ? [...headers] : Object.entries(headers);
   return list.map(([name, value]) => [String(name), String(value)]);
 }

@@ -8,9 +8,15 @@ export type Level = "trace" | "debug" | "info" | "warn" | "error";
 /** A value or a promise of it. */
 type Awaitable<T> = T | Promise<T>;
 
-/** The result of a handler: a value, or a generator that yields chunks. */
+/**
+ * The result of a handler: a value, a generator that yields chunks, or any async iterable of chunks,
+ * such as a `ReadableStream`.
+ */
 export type Outcome<Output, Emitted = unknown> =
-  Awaitable<Output> | Generator<Emitted, Output | void> | AsyncGenerator<Emitted, Output | void>;
+  | Awaitable<Output>
+  | Generator<Emitted, Output | void>
+  | AsyncGenerator<Emitted, Output | void>
+  | AsyncIterable<Emitted>;
 
 /** A place for files, and the credentials for it. A field that the submission left out is empty. */
 export interface S3Config {

@@ -5,7 +5,7 @@ import { encode } from "./values.js";
 
 /** Issues of a validation that a message names; the others are counted. */
 const ISSUES_MAX = 10;
-/** Causes that the log shows of one error. */
+/** Causes that the log shows of one error, and errors of one that has several. */
 const CAUSES_MAX = 10;
 
 /** Globals that other platforms have, and what handlers use instead. */
@@ -30,17 +30,26 @@ export function messageOf(error) {
   return `${nameOf(error)}: ${issuesOf(error) ?? error.message}${hintFor(error)}`;
 }
 
-/** An error with its stack and causes, in lines. */
-export function describe(error, depth = 0) {
+/** An error with its stack, its causes and the errors that it unites, in lines. */
+export function describe(error, depth = 0, above = []) {
   if (!(error instanceof Error)) return textOf(error);
   const stack = typeof error.stack === "string" ? error.stack : "";
   // V8 begins a stack with the message, the other engines do not.
   const frames = stack.startsWith(nameOf(error))
     ? stack.replace(/^[^]*?(?=\n\s+at |$)/, "")
     : stack;
-  const lines = `${messageOf(error)}\n${readable(frames.replace(/^\n/, ""))}`.trimEnd();
-  if (error.cause === undefined || depth === CAUSES_MAX) return lines;
-  return `${lines}\ncaused by ${describe(error.cause, depth + 1)}`;
+  const lines = [`${messageOf(error)}\n${readable(frames.replace(/^\n/, ""))}`.trimEnd()];
+  const next = (inner) => describe(inner, depth + 1, [...above, error]);
+  if (depth === CAUSES_MAX) return lines[0];
+  // An error may contain itself.
+  const isSeveral = error instanceof AggregateError && Array.isArray(error.errors);
+  if (isSeveral && !above.includes(error)) {
+    for (const inner of error.errors.slice(0, CAUSES_MAX)) lines.push(`one of them: ${next(inner)}`);
+    const more = error.errors.length - CAUSES_MAX;
+    if (more > 0) lines.push(`and ${more} more`);
+  }
+  if (error.cause !== undefined) lines.push(`caused by ${next(error.cause)}`);
+  return lines.join("\n");
 }
 
 /**

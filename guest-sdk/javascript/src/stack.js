@@ -1,10 +1,18 @@
 // Stacks with the lines of the handler's own files. An engine names lines of the bundle; the build
 // appends a table of the original lines.
 
+/** The files of a component. No handler has a text with these names by chance. */
+export const BUNDLE = "gristmill-bundle.js";
+export const PLATFORM = "gristmill-platform.js";
+
 /** A place in the bundle, as the engines name it. */
-const PLACE = /(?:componentize-qjs:user|\/?\bbundle)\.js:(\d+)(?::\d+)?/;
+const PLACE = /(?:componentize-qjs:user|\/?\bgristmill-bundle)\.js:(\d+)(?::\d+)?/;
 /** A place in a file that the SDK adds. */
-const OWN = /\/platform\.js:\d+/;
+const OWN = /\bgristmill-platform\.js:\d+/;
+/** A place in the engine, or in code that `eval` has made. */
+const ENGINE = /\(native\)$|\/sources\/initializer\.js:\d+| line \d+ > eval:/;
+/** A line of a stack, by QuickJS and by StarlingMonkey. */
+const FRAME = /^\s+at .+ \([^()]*\)$|^[^@]*@.+:\d+$/;
 
 /** The table of the lines of a running component. */
 const table = () => globalThis.gristmillBundle && JSON.parse(globalThis.gristmillBundle);
@@ -21,15 +29,15 @@ export function readableText(text) {
   if (!PLACE.test(text) && !OWN.test(text)) return text;
   const bundle = table();
   if (!bundle) return text;
-  const lines = text.split("\n").map((line) => {
-    const isFrame = PLACE.test(line) || OWN.test(line) || line.endsWith("(native)");
-    return isFrame ? withPlace(line, bundle) : line;
-  });
+  const lines = text.split("\n").map((line) => withPlace(line, bundle));
   return lines.filter((line) => line !== undefined).join("\n");
 }
 
-function withPlace(frame, bundle) {
-  const place = PLACE.exec(frame);
-  const line = place && bundle.lines[place[1]];
-  return line ? frame.replace(place[0], `${bundle.files[line[0]]}:${line[1]}`) : undefined;
+/** The line with a place of the handler's own files; undefined for a frame of the SDK or the engine. */
+function withPlace(line, bundle) {
+  const place = PLACE.exec(line);
+  const found = place && bundle.lines[place[1]];
+  if (found) return line.replace(place[0], () => `${bundle.files[found[0]]}:${found[1]}`);
+  const isForeign = place || OWN.test(line) || ENGINE.test(line);
+  return isForeign && FRAME.test(line) ? undefined : line;
 }

@@ -65,6 +65,26 @@ test("HTTP answers come in their order, and the last repeats", async () => {
   ]);
 });
 
+test("headers are an object, pairs, a Map or a Headers", async () => {
+  const ctx = new TestContext({ http: { [URL]: new http.Response(200) } });
+  const all = [{ a: "1" }, [["a", "1"]], new Map([["a", "1"]]), new Headers({ a: "1" })];
+  await ctx.run(() => {
+    for (const headers of all) http.get(URL, { headers });
+    return null;
+  }, 1);
+  assert.deepEqual(
+    ctx.requests.map(({ headers }) => headers),
+    all.map(() => [["a", "1"]]),
+  );
+});
+
+test("a content-type of the handler's own is the only one", async () => {
+  const ctx = new TestContext({ http: { [URL]: new http.Response(200) } });
+  const headers = { "Content-Type": "application/merge-patch+json" };
+  await ctx.run(() => http.post(URL, { json: {}, headers }).status, 1);
+  assert.deepEqual(ctx.requests[0].headers, Object.entries(headers));
+});
+
 test("an unknown URL is denied", () => {
   assert.throws(() => new TestContext().httpSend({ method: "GET", url: URL }), { kind: "denied" });
 });

@@ -62,7 +62,29 @@ test("an error in the output fails the job", async () => {
     Failed,
     '{"code":7}',
   );
+  // What has no JSON form has a text.
+  await fails(
+    new TestContext().run(() => ({ error: 10n }), 1),
+    Failed,
+    "10",
+  );
   assert.deepEqual(await new TestContext().run(() => ({ error: null }), 1), { error: null });
+});
+
+test("an error object in the output fails the job as if it had been thrown", async () => {
+  const ctx = new TestContext();
+  await fails(
+    ctx.run(() => ({ error: new RangeError("no flour"), sacks: 0 }), 1),
+    Failed,
+    "RangeError: no flour",
+  );
+  assert.deepEqual(ctx.progressValues, [{ sacks: 0 }]);
+  assert.match(ctx.logs[0][1], /^RangeError: no flour\n.*handler\.test\.js/);
+  const refused = new InvalidInput("no rye", { sacks: 0 });
+  await assert.rejects(
+    new TestContext().run(() => ({ error: refused }), 1),
+    refused,
+  );
 });
 
 test("the rest of an object with an error is handed out", async () => {
@@ -106,6 +128,36 @@ test("each yield is a chunk, and a return is the output", async () => {
     assert.equal(await ctx.run(countdown, 1), "done");
     assert.deepEqual(ctx.chunks, [{ output: 2 }, { output: 1, metrics: { n: 1 } }]);
   }
+});
+
+/** Two values, as a library may have them: its iterator has only the function that it needs. */
+const sacks = (more) => ({
+  [Symbol.asyncIterator]() {
+    let n = 0;
+    return { next: async () => (n < 2 ? { value: n++, done: false } : { done: true }), ...more };
+  },
+});
+
+test("any async iterable is a stream", async () => {
+  for (const iterable of [() => sacks(), () => ReadableStream.from([0, 1])]) {
+    const ctx = new TestContext();
+    assert.equal(await ctx.run(iterable, 1), null);
+    assert.deepEqual(ctx.outputs, [0, 1]);
+    const stopped = new TestContext({ cancelledAfter: 1 });
+    await fails(stopped.run(iterable, 1), Cancelled, "cancelled");
+    assert.deepEqual(stopped.outputs, [0]);
+  }
+});
+
+test("an iterator is told to end only if it has neither ended nor failed", async () => {
+  let ended = 0;
+  const more = { return: () => void (ended += 1) };
+  await new TestContext().run(() => sacks(more), 1);
+  const broken = () => Promise.reject(new Error("no water"));
+  await assert.rejects(new TestContext().run(() => sacks({ ...more, next: broken }), 1), Failed);
+  assert.equal(ended, 0);
+  await assert.rejects(new TestContext({ cancelledAfter: 1 }).run(() => sacks(more), 1), Cancelled);
+  assert.equal(ended, 1);
 });
 
 test("without a return the host aggregates", async () => {
@@ -159,6 +211,24 @@ test("an error becomes the job's error, and its stack is logged", async () => {
     Failed,
     '{"code":7}',
   );
+});
+
+test("the log has each error of an AggregateError, even of one that contains itself", async () => {
+  const ctx = new TestContext();
+  const both = new AggregateError([new Error("no flour"), new RangeError("no water")], "all mills");
+  both.errors.push(both);
+  await fails(
+    ctx.run(() => Promise.reject(both), 1),
+    Failed,
+    "AggregateError: all mills",
+  );
+  const lines = ctx.logs[0][1].split("\n").filter((line) => !/^\s+at /.test(line));
+  assert.deepEqual(lines, [
+    "AggregateError: all mills",
+    "one of them: Error: no flour",
+    "one of them: RangeError: no water",
+    "one of them: AggregateError: all mills",
+  ]);
 });
 
 test("what is not JSON is refused", async () => {

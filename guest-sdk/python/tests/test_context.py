@@ -83,6 +83,12 @@ class Http(unittest.TestCase):
         self.assertEqual((sent.method, sent.body, sent.timeout), ("POST", b'{"q": 1}', 2))
         self.assertEqual(sent.headers, [("x", "y"), ("content-type", "application/json")])
 
+    def test_a_content_type_of_the_handlers_own_is_the_only_one(self) -> None:
+        ctx = TestContext(http={URL: http.Response(200)})
+        own = {"Content-Type": "application/merge-patch+json"}
+        ctx.run(lambda job: http.post(URL, json={}, headers=own).status, 1)
+        self.assertEqual(ctx.requests[0].headers, [*own.items()])
+
     def test_an_unknown_url_is_denied(self) -> None:
         with self.assertRaises(http.Error) as caught:
             TestContext().http_send(http.Request("GET", URL))

@@ -3,10 +3,11 @@
 import asyncio
 import unittest
 from dataclasses import dataclass, field
+from typing import Any
 
 import gristmill
 from gristmill import Cancelled, Chunk, Context, Failed, InvalidInput, RawJson, S3Config
-from gristmill._handler import for_job
+from gristmill._handler import for_job, texts_of
 from gristmill.testing import TestContext
 
 
@@ -77,6 +78,19 @@ class ForJob(unittest.TestCase):
                 TestContext().run(lambda job: {"error": error}, 1)
             self.assertEqual(caught.exception.message, message)
         self.assertEqual(TestContext().run(lambda job: {"error": None}, 1), {"error": None})
+
+    def test_an_exception_in_the_output_fails_the_job_as_if_it_was_raised(self) -> None:
+        ctx = TestContext()
+        with self.assertRaises(Failed) as caught:
+            ctx.run(lambda job: {"error": ValueError("no flour")}, 1)
+        self.assertEqual(caught.exception.message, "ValueError: no flour")
+        self.assertEqual(ctx.logs, [("error", "ValueError: no flour\n")])
+        with self.assertRaises(InvalidInput) as refused:
+            TestContext().run(lambda job: {"error": InvalidInput("no rye", {"sacks": 0})}, 1)
+        self.assertEqual(refused.exception.details, {"sacks": 0})
+        # What has no JSON form has a text.
+        with self.assertRaisesRegex(Failed, "^b'no oats'$"):
+            TestContext().run(lambda job: {"error": b"no oats"}, 1)
 
     def test_what_stands_beside_an_error_is_handed_out(self) -> None:
         for returned in [{"error": "no", "x": 1}, {"x": 1, "refresh_worker": True, "error": "no"}]:
@@ -182,7 +196,97 @@ class Async(unittest.TestCase):
             TestContext().run(stuck, 1)
 
 
+class Mute(Exception):
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise TypeError("no text")
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    sacks: int
+
+
+class Sealed:
+    """A value whose JSON form cannot be computed."""
+
+    def model_dump(self, mode: str) -> Any:
+        raise KeyError("sacks")
+
+
 class Failures(unittest.TestCase):
+    def failure(self, work: Any) -> tuple[str, str]:
+        """The error of a job, and what its log has."""
+        ctx = TestContext()
+        with self.assertRaises(Failed) as caught:
+            ctx.run(work, 1)
+        return caught.exception.message, "".join(lines for _, lines in ctx.logs)
+
+    def test_an_exception_without_a_text_is_named(self) -> None:
+        def broken(job: Any) -> None:
+            raise Mute
+
+        message, lines = self.failure(broken)
+        expected = "Mute: its text cannot be shown, because `__str__` raises TypeError"
+        self.assertEqual(message, expected)
+        self.assertIn("in broken", lines)
+
+    def test_an_exception_that_cannot_be_changed_is_shown(self) -> None:
+        def broken(job: Any) -> None:
+            raise Frozen(2)
+
+        message, lines = self.failure(broken)
+        self.assertEqual(message, "Frozen: 2")
+        self.assertIn("in broken", lines)
+
+    def test_an_exception_with_a_broken_attribute_is_named(self) -> None:
+        class Nameless(ImportError):
+            @property
+            def name(self) -> str:  # type: ignore[override]
+                raise LookupError
+
+        def broken(job: Any) -> None:
+            raise Nameless
+
+        self.assertEqual(self.failure(broken)[0], "Nameless cannot be shown: LookupError")
+
+    def test_code_with_globals_of_its_own_may_fail(self) -> None:
+        message, _ = self.failure(lambda job: exec("1 / 0", {"__name__": None}))
+        self.assertEqual(message, "ZeroDivisionError: division by zero")
+
+    def test_an_output_whose_json_form_fails_is_refused_with_the_reason(self) -> None:
+        message, lines = self.failure(lambda job: Sealed())
+        self.assertEqual(message, "output has no JSON form: KeyError: 'sacks'")
+        self.assertIn("in model_dump", lines)
+
+    def test_details_whose_json_form_fails_leave_the_message(self) -> None:
+        self.assertEqual(
+            texts_of(Failed("no flour", Sealed())),
+            ("no flour", "\"details have no JSON form: 'sacks'\""),
+        )
+        message, details = texts_of(Failed(Mute()))  # type: ignore[arg-type]
+        self.assertIn("its text cannot be shown", message)
+        self.assertIsNone(details)
+
+    def test_an_error_of_a_class_with_its_own_init_has_a_message(self) -> None:
+        class Empty(Failed):
+            def __init__(self, *what: str) -> None: ...
+
+        self.assertEqual(texts_of(Empty("no flour")), ("no flour", None))
+
+    def test_the_error_of_a_group_of_tasks_is_the_error_of_its_only_task(self) -> None:
+        async def grind(job: Any) -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(refuse())
+
+        async def refuse() -> None:
+            raise InvalidInput("no flour", {"sacks": 0})
+
+        with self.assertRaises(InvalidInput) as caught:
+            TestContext().run(grind, 1)
+        self.assertEqual(caught.exception.details, {"sacks": 0})
+
     def test_an_exception_becomes_the_error_and_its_traceback_is_logged(self) -> None:
         ctx = TestContext()
         with self.assertRaises(Failed) as caught:

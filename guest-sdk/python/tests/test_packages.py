@@ -62,8 +62,18 @@ class Project(Directory):
         )
         self.assertLessEqual({"httpx", "markdown"}, named)
 
+    def test_a_source_may_begin_with_a_byte_order_mark(self) -> None:
+        self.root.joinpath("handler.py").write_bytes(b"\xef\xbb\xbfimport requests\n")
+        self.assertEqual(_packages.of_project(self.root, "handler"), (["handler.py"], {"requests"}))
+
+    def test_a_source_may_declare_its_encoding(self) -> None:
+        source = "# coding: latin-1\nimport requests\nmill = 'm\xfchle'\n".encode("latin-1")
+        self.root.joinpath("handler.py").write_bytes(source)
+        self.assertEqual(_packages.of_project(self.root, "handler")[1], {"requests"})
+
     def test_a_source_with_mistakes_names_nothing(self) -> None:
-        self.assertEqual([*_packages.imported_names("def (", "")], [])
+        for source in ["def (", b"\xff\xfe", b"\0"]:
+            self.assertEqual([*_packages.imported_names(source, "")], [])
 
 
 class Packages(Directory):
@@ -107,6 +117,7 @@ class Packages(Directory):
             self.carried(set(), "-r more.txt\n./vendor/sdk[build]\nother.name\npip\n"),
             ["other-name", "tzdata"],
         )
+        self.assertEqual(self.carried(set(), "\ufeffcore\n"), ["core", "tzdata"])
 
     def test_data_is_carried_and_machine_code_is_not(self) -> None:
         self.distribution("web", files="web/table.json web/__pycache__/x.pyc")

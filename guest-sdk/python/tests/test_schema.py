@@ -1,6 +1,8 @@
 """The schemas of annotations, as a table, and their section of a component."""
 
 import enum
+import json
+import math
 import unittest
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +27,31 @@ class Lenient(enum.Enum):
     @classmethod
     def _missing_(cls, value: object) -> "Lenient":
         return cls.A
+
+
+class Tolerant(str, enum.Enum):
+    """The base of enums that accept further values."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Tolerant":
+        return next(iter(cls))
+
+
+class Inherited(Tolerant):
+    A = "a"
+
+
+class Endless(enum.Enum):
+    ALL = math.inf
+    NONE = 0.0
+
+
+@dataclass
+class Bounds:
+    least: float = -math.inf
+    most: float = math.nan
+    mark: str = "\ud800"
+    step: float = 0.5
 
 
 @dataclass
@@ -68,6 +95,10 @@ class Schemas(unittest.TestCase):
             (RawJson, None),
             (Model, None),
             (Lenient, None),
+            (Inherited, None),
+            (Endless, None),
+            (Literal[math.inf], None),
+            (Literal[b"x"], None),
             (int | Any, None),
             (str, TEXT),
             (Annotated[int, "count"], INTEGER),
@@ -121,6 +152,16 @@ class Schemas(unittest.TestCase):
         as_object, as_list = pair["$defs"]["Pair"]["anyOf"]
         self.assertEqual(as_object["required"], ["left"])
         self.assertEqual((as_list["minItems"], as_list["maxItems"]), (1, 2))
+
+    def test_a_default_that_is_not_json_is_left_out(self) -> None:
+        schema = _schema.of(Bounds)
+        assert schema
+        properties = schema["$defs"]["Bounds"]["properties"]
+        defaults = {name: part["default"] for name, part in properties.items() if "default" in part}
+        self.assertEqual(defaults, {"step": 0.5})
+        section = _schema.section(schema)
+        text = section[section.index(b"{") :].decode()
+        self.assertEqual(json.loads(text, parse_constant=self.fail), schema)
 
     def test_only_a_decorated_handler_has_one(self) -> None:
         @gristmill.handler

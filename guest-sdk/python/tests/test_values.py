@@ -2,12 +2,13 @@
 
 import enum
 import unittest
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Literal,
     NamedTuple,
     NewType,
@@ -72,6 +73,21 @@ class Blob:
     data: bytes
 
 
+@dataclass
+class Stamped:
+    """Fields that the input does not have, of types that JSON does not have."""
+
+    kinds: ClassVar[frozenset[bytes]] = frozenset()
+    name: str
+    digest: bytes = field(default=b"", init=False)
+    seed: InitVar[bytes] = b""
+
+
+@dataclass
+class Seeded:
+    seed: InitVar[int]
+
+
 Grams = NewType("Grams", int)
 ID = "12345678-1234-5678-1234-567812345678"
 
@@ -107,9 +123,16 @@ class Decode(unittest.TestCase):
             ({"red": 1}, dict[Color, int], {Color.RED: 1}),
             (1, Annotated[int, "some"], 1),
             (1, Grams, 1),
+            (2**53 + 1, float | int, 2**53 + 1),
+            (2**53 + 1, float | Grams | None, 2**53 + 1),
+            (1, float | str, 1.0),
+            (1.5, int | float, 1.5),
+            ("2026-01-31", date | str, date(2026, 1, 31)),
+            ({"name": "a"}, Stamped, Stamped("a")),
         ]:
             with self.subTest(value=value, hint=hint):
-                self.assertEqual(decode(value, hint), expected)
+                read = decode(value, hint)
+                self.assertEqual((read, type(read)), (expected, type(expected)))
 
     def test_what_does_not_is_told_with_its_path(self) -> None:
         for value, hint, message in [
@@ -151,12 +174,14 @@ class Decode(unittest.TestCase):
         self.assertEqual(encode(Model("a")), '{"name":"a"}')
 
     def test_hints_are_checked_without_a_value(self) -> None:
-        for hint in [Node, Sack, Pair, Model, dict[str, Optional[Point]], Any, None, Color]:
+        hints = [Node, Sack, Pair, Model, dict[str, Optional[Point]], Any, None, Color, Stamped]
+        for hint in hints:
             check(hint)
         for hint, message in [
             (Blob, "Blob: bytes cannot be read from JSON"),
             (list[Union[int, Blob]], "Blob: bytes cannot be read from JSON"),
             (dict[float, int], "keys of JSON objects are text, which cannot be read as float"),
+            (Seeded, "Seeded: .*InitVar.* cannot be read from JSON"),
             (complex, "complex cannot be read from JSON"),
         ]:
             with self.subTest(hint=hint):

@@ -166,6 +166,9 @@ class Everywhere(unittest.TestCase):
                     self.assertIn((level, f"at {level}"), lines)
                 self.assertTrue(any(message.startswith("printed") for _, message in lines), lines)
                 self.assertIn(("warn", "complained"), lines)
+                # A line of the log that looks like one of a stack.
+                if endpoint in JAVASCRIPT:
+                    self.assertIn(("warn", "bundle.js:20 is slow"), lines)
                 messages = [message for _, message in lines]
                 self.assertTrue(any(message.startswith("lone ") for message in messages), lines)
 
@@ -221,6 +224,8 @@ class Python(unittest.TestCase):
     def test_logging_goes_to_the_log(self):
         lines = logs("python-features", run("python-features", {"op": "log"}))
         self.assertIn(("warn", "mill: through logging"), lines)
+        # A wrong call of `logging` is reported, and does not fail the job.
+        self.assertTrue(any("Logging error" in message for _, message in lines), lines)
         self.assertIn(("info", "printed"), lines)
 
     def test_exit_is_no_trap(self):
@@ -275,6 +280,15 @@ class JavaScript(unittest.TestCase):
     def test_a_timer_does_not_overtake_what_is_ready(self):
         for endpoint in JAVASCRIPT:
             self.assertEqual(output(endpoint, "race"), "won")
+
+    def test_a_generator_tidies_up_to_the_end(self):
+        for endpoint in JAVASCRIPT:
+            with self.subTest(endpoint):
+                self.assertEqual(output(endpoint, "tidied"), ["stopped", "swept"])
+                job = run(endpoint, {"op": "tidy-stream"})
+                self.assertEqual(job["error"], "no flour")
+                lines = [line for line in logs(endpoint, job) if line[0] == "info"]
+                self.assertEqual(lines, [("info", "stopped"), ("info", "swept")])
 
     def test_text_is_utf_8(self):
         for endpoint in JAVASCRIPT:

@@ -2,7 +2,8 @@
 //
 // A file is open only within a call, so a job holds no files.
 
-import { getDirectories } from "wasi:filesystem/preopens@0.2.0";
+import { getDirectories } from "gwsi:filesystem/preopens@0.2.0";
+import { filesystemErrorCode } from "gwsi:filesystem/types@0.2.0";
 
 /** Bytes of one read and of one write. */
 const PIECE_BYTES = 65536;
@@ -148,13 +149,45 @@ function write(path, data, flag, options) {
   if (!how) throw new TypeError(`flag: expected ${Object.keys(TO_CREATE).join(", ")}, got ${flag}`);
   const bytes = bytesOf(data);
   withFile("open", path, how, { read: true, write: true }, (file) => {
-    const start = flag.startsWith("a") ? Number(file.stat().size) : 0;
-    for (let done = 0; done < bytes.length;) {
-      const piece = bytes.subarray(done, done + PIECE_BYTES);
-      done += Number(file.write(piece, sized(start + done)));
-    }
+    if (flag.startsWith("a")) append(file, bytes);
+    else overwrite(file, bytes);
     if (options?.flush) file.syncData();
   });
+}
+
+function overwrite(file, bytes) {
+  for (let done = 0; done < bytes.length;) {
+    const piece = bytes.subarray(done, done + PIECE_BYTES);
+    done += Number(file.write(piece, sized(done)));
+  }
+}
+
+/**
+ * Adds the bytes at the end. The host finds the end of the file and writes a piece in one step, so
+ * that concurrent jobs overwrite nothing of each other.
+ */
+function append(file, bytes) {
+  const stream = file.appendViaStream();
+  try {
+    for (let done = 0; done < bytes.length;) {
+      // The host takes 64 KiB at once, which README.md promises.
+      const piece = bytes.subarray(done, done + Number(stream.checkWrite()));
+      stream.write(piece);
+      stream.blockingFlush();
+      done += piece.length;
+    }
+  } catch (error) {
+    throw error?.payload?.tag === "last-operation-failed" ? ofFile(error.payload.val) : error;
+  } finally {
+    stream[Symbol.dispose]();
+  }
+}
+
+/** The error of a stream as an operation on a file has it. */
+function ofFile(failure) {
+  const payload = filesystemErrorCode(failure) ?? "io";
+  failure[Symbol.dispose]();
+  return Object.assign(new Error(), { payload });
 }
 
 function bytesOf(data) {

@@ -36,7 +36,7 @@ from wit_world.imports import gristmill_handler_types as wit_types
 from . import _files, _handler, _logging, _loop, _report, _sockets, _threads, _wasi, http
 from ._context import Context, Level, S3Config
 from ._errors import CallError, Cancelled, EmitError, Error, FailedJob, InvalidInput
-from ._values import encode, well_formed
+from ._values import well_formed
 
 _LEVELS = {level.name.lower(): level for level in wit_log.Level}
 
@@ -246,7 +246,7 @@ class Lifecycle:
         try:
             _handler.run_init()
         except Error as error:
-            raise Err(well_formed(str(error.message))) from None
+            raise Err(_handler.texts_of(error)[0]) from None
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -255,13 +255,7 @@ class Lifecycle:
 def _lower(error: Error) -> Any:
     if isinstance(error, Cancelled):
         return wit_types.Error_Cancelled()
-    details = None
-    if error.details is not None:
-        try:
-            details = encode(error.details)
-        except ValueError as why:
-            details = encode(f"details have no JSON form: {why}")
-    failure = wit_types.Failure(well_formed(str(error.message)), details)
+    failure = wit_types.Failure(*_handler.texts_of(error))
     if isinstance(error, InvalidInput):
         return wit_types.Error_InvalidInput(failure)
     return wit_types.Error_Failed(failure)

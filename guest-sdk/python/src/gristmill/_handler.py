@@ -17,8 +17,8 @@ from typing import Any, TypeVar, get_type_hints
 from . import _loop, http
 from ._context import Context, running
 from ._errors import CallError, EmitError, Error, Failed, InvalidInput
-from ._report import formatted, one_line
-from ._values import RawJson, check, decode, encode
+from ._report import formatted, one_line, text_of
+from ._values import RawJson, check, decode, encode, well_formed
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,16 +56,11 @@ class Handler:
         the traceback of any other exception is written to the job's log."""
         with running(ctx):
             try:
-                output = self._output(ctx, self.call(ctx, text))
+                return _encoded(ctx, self._output(ctx, self.call(ctx, text)))
             except (Error, KeyboardInterrupt):  # the latter ends a test
                 raise
             except BaseException as error:  # SystemExit too: a trap would have a worse message
-                ctx.error(formatted(error))
-                raise Failed(_one_line(error)) from error
-        try:
-            return encode(output)
-        except ValueError as error:
-            raise Failed(f"output has no JSON form: {error}") from None
+                raise _failure(error, ctx.error)
 
     def _output(self, ctx: Context, result: Any) -> Any:
         if inspect.isgenerator(result):
@@ -102,6 +97,48 @@ class Handler:
         if value is None:
             return None if self.aggregate else []
         return self.conclude(ctx, value)
+
+
+def _encoded(ctx: Context, output: Any) -> str:
+    try:
+        return encode(output)
+    except ValueError as error:
+        raise Failed(f"output has no JSON form: {text_of(error)}") from None
+    except Error:
+        raise
+    except Exception as error:  # of the author's code, such as a `model_dump` or a property
+        failure = _failure(error, ctx.error)
+        raise Failed(f"output has no JSON form: {failure.message}") from error
+
+
+def _failure(error: BaseException, log: Callable[[str], None]) -> Error:
+    """The failure of a job that ends with an exception; ``log`` gets the traceback of any that is
+    not a failure of the SDK's own."""
+    inner = error
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]  # `asyncio.TaskGroup` wraps what its tasks raise
+    if isinstance(inner, Error):
+        return inner
+    try:
+        log(formatted(error))
+        failed = Failed(_one_line(error))
+    except Exception as why:  # of an attribute of the exception, which the author's class computes
+        failed = Failed(f"{type(error).__name__} cannot be shown: {type(why).__name__}")
+    failed.__cause__ = error
+    return failed
+
+
+def texts_of(error: Error) -> tuple[str, str | None]:
+    """The message of a failure, and its details as JSON text if it has any."""
+    # A subclass with an `__init__` of its own may have neither attribute.
+    message, value = getattr(error, "message", error), getattr(error, "details", None)
+    details = None
+    if value is not None:
+        try:
+            details = encode(value)
+        except Exception as why:  # of the author's code, such as a `model_dump` or a property
+            details = encode(f"details have no JSON form: {text_of(why)}")
+    return well_formed(text_of(message)), details
 
 
 def handler(function: Function) -> Function:
@@ -176,8 +213,18 @@ def _conclude(ctx: Context, value: Any) -> Any:
     if error := value.get("error"):
         if rest := {name: part for name, part in value.items() if name != "error"}:
             ctx.progress(rest)
-        raise Failed(error if isinstance(error, str) else encode(error))
+        if isinstance(error, BaseException):
+            # As if it had been raised, so that its message and its traceback are not lost.
+            raise _failure(error, ctx.error)
+        raise Failed(error if isinstance(error, str) else _error_text(error))
     return value
+
+
+def _error_text(error: Any) -> str:
+    try:
+        return encode(error)
+    except ValueError:
+        return text_of(error)
 
 
 _registered: Handler | None = None
@@ -241,8 +288,7 @@ def run_init() -> None:
     except Error:
         raise
     except BaseException as error:
-        print(formatted(error))
-        raise Failed(_one_line(error)) from error
+        raise _failure(error, print)
 
 
 def _run(awaitable: Awaitable[Any]) -> Any:
@@ -262,5 +308,5 @@ def _parse(text: str) -> Any:
 
 def _one_line(error: BaseException) -> str:
     if isinstance(error, (CallError, EmitError, http.Error)):
-        return str(error)  # says what it is
+        return text_of(error)  # says what it is
     return one_line(error)

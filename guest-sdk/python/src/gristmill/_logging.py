@@ -26,12 +26,24 @@ class JobLog(logging.Handler):
     """Writes records to the job's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._write(record)
+        except RecursionError:  # as the handlers of `logging` do: the report would recurse too
+            raise
+        except Exception:
+            # A wrong log call, such as one with too few arguments, must not fail the job.
+            self.handleError(record)
+
+    def _write(self, record: logging.LogRecord) -> None:
         names = (name for number, name in _LEVELS if record.levelno >= number)
         level: Level = next(names, "trace")
+        message = self.format(record)
         try:
-            context().log(level, self.format(record))
+            ctx = context()
         except RuntimeError:  # no job runs: the component is being built, or it is `init`
-            print(self.format(record), file=sys.stderr)
+            print(message, file=sys.stderr)
+        else:
+            ctx.log(level, message)
 
 
 def install() -> None:
@@ -46,7 +58,9 @@ def install() -> None:
             root.removeHandler(default)
             root.setLevel(logging.WARNING)  # the level of a root that nothing has configured
         if not any(settings.get(key) for key in ("stream", "filename", "handlers")):
-            settings.pop("filemode", None)
+            # `logging` refuses a stream or a file beside handlers, even one that is `None`.
+            for key in ("stream", "filename", "filemode"):
+                settings.pop(key, None)
             settings |= {"handlers": [JobLog()]}
         configure(**settings)
 

@@ -62,7 +62,8 @@ def _requirement(text: str) -> _Requirement | None:
 def _in_requirements(file: Path) -> Iterator[_Requirement]:
     if not file.is_file():
         return
-    for line in file.read_text(errors="replace").splitlines():
+    # Editors on Windows begin a file with a byte order mark.
+    for line in file.read_text(encoding="utf-8-sig", errors="replace").splitlines():
         line = line.split(" #")[0].strip()
         if included := re.match(r"(?:-r|--requirement)[\s=]*(\S+)", line):
             yield from _in_requirements(file.parent / included[1])
@@ -70,9 +71,9 @@ def _in_requirements(file: Path) -> Iterator[_Requirement]:
             yield found
 
 
-def imported_names(source: str, package: str) -> Iterator[str]:
+def imported_names(source: str | bytes, package: str) -> Iterator[str]:
     """The modules that a source names in its ``import`` statements; ``package`` is the one of the
-    source's own module."""
+    source's own module. Bytes may begin with a byte order mark, or declare their encoding."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -110,7 +111,7 @@ def of_project(project: Path, module: str) -> tuple[list[str], set[str]]:
         is_package = file.name == "__init__.py"
         found.update(_all_below(base) if is_package else [file])
         own = name if is_package else name.rpartition(".")[0]
-        todo += imported_names(file.read_text(errors="replace"), own)
+        todo += imported_names(file.read_bytes(), own)
         parents = name.split(".")[:-1]
         todo += [".".join(parents[: n + 1]) for n in range(len(parents))]
     return sorted(str(path.relative_to(project)) for path in found), named

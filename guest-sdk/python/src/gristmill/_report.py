@@ -51,7 +51,8 @@ def shown_path(path: str) -> str:
 
 
 def _is_of_the_sdk(frame: Any) -> bool:
-    name: str = frame.f_globals.get("__name__", "")
+    # `exec` runs code with any globals.
+    name = str(frame.f_globals.get("__name__", ""))
     if name == "__main__":
         # `python -c` of the build
         return (frame.f_code.co_filename, frame.f_code.co_name) == ("<string>", "<module>")
@@ -65,7 +66,8 @@ def _is_of_the_sdk(frame: Any) -> bool:
 def formatted(error: BaseException) -> str:
     """The traceback, and those of its causes."""
     for cause in _chain(error):
-        cause.__traceback__ = _own_frames(cause.__traceback__)
+        # An assignment would fail for the exceptions of a frozen dataclass.
+        cause.with_traceback(_own_frames(cause.__traceback__))
     if error.__traceback__ is None and not isinstance(error, SyntaxError):
         return "".join(traceback.format_exception_only(error))
     report = traceback.TracebackException.from_exception(error)
@@ -130,7 +132,15 @@ def hint(error: BaseException) -> str:
     return ""
 
 
+def text_of(value: object) -> str:
+    """``str(value)``, or a sentence in its place if that fails."""
+    try:
+        return str(value)
+    except Exception as why:
+        return f"its text cannot be shown, because `__str__` raises {type(why).__name__}"
+
+
 def one_line(error: BaseException) -> str:
     """The exception as the error of a job."""
-    line = f"{type(error).__name__}: {error}".removesuffix(": ")
+    line = f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
     return "; ".join(filter(None, (re.sub(r"\s*\n\s*", " ", line), hint(error))))

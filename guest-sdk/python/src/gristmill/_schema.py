@@ -8,6 +8,7 @@ import datetime
 import decimal
 import enum
 import json
+import math
 import types
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -57,7 +58,7 @@ def of(hint: Any) -> Schema | None:
 
 def section(schema: Schema) -> bytes:
     """The bytes to append to a component. Raises ``ValueError`` if the schema is too large."""
-    text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     if len(text) > BYTES_MAX:
         raise ValueError(f"the schema of the input has {len(text)} bytes; at most {BYTES_MAX} are allowed")
     name = SECTION.encode()
@@ -85,7 +86,7 @@ class _Reader:
         if origin is Union or origin is types.UnionType:
             return _any_of([self.read(arg) for arg in args])
         if origin is Literal:
-            return {"enum": list(args)}
+            return _one_of(args)
         kind: Any = origin or hint
         if isinstance(kind, type) and (read := _values._reader(kind)):
             return self.of_class(kind, read)
@@ -141,7 +142,7 @@ class _Reader:
             fields[name] = self.read(hints.get(name, Any))
             if is_needed:
                 needed.append(name)
-            elif type(default) in (str, int, float, bool):
+            elif default is not None and _is_json(default):
                 fields[name] = {**fields[name], "default": default}
         schema: Schema = {"type": "object", "title": kind.__name__, "properties": fields}
         if needed:
@@ -188,10 +189,26 @@ _WITH_FIELDS: dict[Any, Callable[[Any], Iterable[_Field]]] = {
 
 
 def _of_enum(kind: Any) -> Schema:
-    values = [member.value for member in kind]
-    is_own = "_missing_" in vars(kind) or issubclass(kind, enum.Flag)
-    is_json = all(value is None or type(value) in (str, int, float, bool) for value in values)
-    return {"enum": values} if is_json and not is_own else {}
+    # A `_missing_` may accept further values; it may come from a base class.
+    is_own = getattr(kind._missing_, "__func__", None) is not _MISSING
+    return {} if is_own else _one_of([member.value for member in kind])
+
+
+_MISSING = enum.Enum._missing_.__func__  # type: ignore[attr-defined]
+
+
+def _one_of(values: Sequence[Any]) -> Schema:
+    """The schema of these values alone; any value, if one of them cannot be in a schema."""
+    return {"enum": list(values)} if all(map(_is_json, values)) else {}
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a plain value can be in a schema: JSON has no infinity, and UTF-8 no lone surrogate."""
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is str:
+        return _values.well_formed(value) == value
+    return value is None or type(value) in (int, bool)
 
 
 def _any_of(parts: list[Schema]) -> Schema:

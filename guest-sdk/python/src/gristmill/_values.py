@@ -141,6 +141,25 @@ def decode(value: Any, hint: Any, path: str = "") -> Any:
     raise _unreadable(hint)
 
 
+def _names_read(kind: Any, read: Callable[..., Any], hints: Mapping[str, Any]) -> Iterable[str]:
+    """The fields of a class that come from the input. Its class variables do not, nor what its own
+    code computes."""
+    if read is _decode_typed_dict or read is _decode_named_tuple:
+        return [*(kind.__annotations__ if read is _decode_typed_dict else kind._fields)]
+    if read is _decode_attrs:
+        return [field.name for field in kind.__attrs_attrs__ if field.init]
+    names = [field.name for field in dataclasses.fields(kind) if field.init]
+    # A parameter that is no field is never given, so that it needs a default.
+    missing = dataclasses.MISSING
+    parameters = [name for name, hint in hints.items() if isinstance(hint, dataclasses.InitVar)]
+    fields = kind.__dataclass_fields__
+    return names + [
+        name
+        for name in parameters
+        if fields[name].default is missing and fields[name].default_factory is missing
+    ]
+
+
 def _unreadable(hint: Any) -> TypeError:
     return TypeError(
         f"{_name(hint)} cannot be read from JSON: annotate a dataclass, a TypedDict, datetime, UUID, "
@@ -173,7 +192,8 @@ def _check(hint: Any, seen: set[int]) -> None:
         parts = args
     elif isinstance(kind, type) and (read := _reader(kind)):
         if read in (_decode_dataclass, _decode_typed_dict, _decode_named_tuple, _decode_attrs):
-            parts = get_type_hints(kind).values()
+            hints = get_type_hints(kind)
+            parts = [hints.get(name, Any) for name in _names_read(kind, read, hints)]
     elif kind not in (str, int, float, bool, tuple):
         raise _unreadable(hint)
     for part in parts:
@@ -356,6 +376,9 @@ def _decode_union(value: Any, args: tuple[Any, ...], path: str) -> Any:
     if value is None and type(None) in args:
         return None
     options = [arg for arg in args if arg is not type(None)]
+    if type(value) is int and any(_plain_hint(option) is int for option in options):
+        # A `float` before `int` would round integers beyond 2**53.
+        options = [option for option in options if _plain_hint(option) is not float]
     if len(options) == 1:  # `T | None`: the mistake is inside
         return decode(value, options[0], path)
     for option in options:

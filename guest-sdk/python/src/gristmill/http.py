@@ -31,12 +31,13 @@ def request(
     timeout: float | None = None,
 ) -> Response:
     """Sends one request for the running job and waits for the whole answer. ``json`` replaces the
-    body and sets ``content-type``. Raises :class:`Error`."""
+    body and sets ``content-type``, unless ``headers`` has one. Raises :class:`Error`."""
     items = headers.items() if isinstance(headers, Mapping) else headers
     pairs = [(str(name), str(value)) for name, value in items]
     if json is not _NO_JSON:
         body = _json.dumps(json, allow_nan=False)
-        pairs.append(("content-type", "application/json"))
+        if not any(name.lower() == "content-type" for name, _ in pairs):
+            pairs.append(("content-type", "application/json"))
     data = body.encode() if isinstance(body, str) else bytes(body)
     return context().http_send(Request(method, url, pairs, data, timeout))
 

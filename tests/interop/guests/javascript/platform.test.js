@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 
-import { GRISTMILL_BUILT, deploy, job, listen, logs } from "./host.js";
+import { GRISTMILL, GRISTMILL_BUILT, deploy, job, listen, logs, run } from "./host.js";
 
 const ENDPOINT = "javascript-platform-test";
 
@@ -379,6 +379,20 @@ test("files of a mounted directory are read and written", async () => {
     ["ENOENT", "ENOENT", "EEXIST", "EISDIR"],
     false,
   ]);
+});
+
+test("lines that jobs append at the same time are all in the file", async () => {
+  const volume = (await run(GRISTMILL, "volumes", "create", "--size", "1", "lines")).stdout.trim();
+  const endpoint = `${ENDPOINT}-append`;
+  const component = `${GRISTMILL_BUILT}/javascript-platform.wasm`;
+  await deploy(endpoint, component, "--volume", volume, "--workers-max", "2");
+  const file = "/workspace/lines.txt";
+  const [count, bytes] = [300, 5000];
+  const append = (mark) => output("append", { file, mark, count, bytes }, endpoint);
+  await Promise.all([append("a"), append("b")]);
+  const lines = await output("read", { file }, endpoint);
+  const of = (mark) => lines.filter((line) => line === mark.repeat(bytes)).length;
+  assert.deepEqual([of("a"), of("b"), lines.length], [count, count, 2 * count + 1]);
 });
 
 test("an error at the border to the host is an error of JavaScript", async () => {

@@ -12,6 +12,10 @@ serve(async function* (job) {
   yield new Chunk(job.id, { n: 1 });
 });
 serveRaw((_ctx, text) => text);
+// A client of a web API returns such streams.
+serve(() => new ReadableStream<string>());
+handler(() => http.get("https://a", { headers: new Headers({ a: "1" }) }).status);
+handler(() => http.get("https://a", { headers: new Map([["a", "1"]]) }).status);
 
 const double = handler<number, number>((_ctx, input) => input * 2, { validate: Number });
 const output: number = await new TestContext({ http: { "https://a": new http.Response(200) } }).run(

@@ -42,6 +42,25 @@ function fail(error) {
   throw error;
 }
 
+// The waits of a `finally` are waits as all others, whoever ends the generator.
+async function* tidying(notes) {
+  try {
+    yield 1;
+    yield { error: "no flour" };
+  } finally {
+    await later(1);
+    notes.push("stopped");
+    await later(1);
+    notes.push("swept");
+  }
+}
+
+async function tidied() {
+  const notes = [];
+  for await (const _ of tidying(notes)) break;
+  return notes;
+}
+
 const nested = (depth) => (depth ? [nested(depth - 1)] : []);
 
 const OPS = {
@@ -59,6 +78,7 @@ const OPS = {
   log: (_job, ctx) => {
     console.log("printed", { sacks: 2 });
     console.warn("complained");
+    console.warn("bundle.js:20 is slow");
     for (const level of ["trace", "debug", "info", "warn", "error"]) ctx.log(level, `at ${level}`);
     ctx.info("lone \ud800");
   },
@@ -82,6 +102,7 @@ const OPS = {
   raise: () => fail(new RangeError("no water", { cause: new Error("drought") })),
   nan: () => NaN,
   error: () => ({ error: { code: 7 }, rest: 1 }),
+  tidied: () => tidied(),
   refresh: () => ({ refresh_worker: true, ground: count() }),
   surrogate: () => "\udc00",
   deep: () => nested(100),
@@ -99,6 +120,9 @@ export default async function* handler(job, ctx) {
     yield { grain: 1 };
     yield new Chunk("flour", { sacks: 2 });
     return;
+  }
+  if (op === "tidy-stream") {
+    return yield* tidying({ push: (line) => ctx.info(line) });
   }
   if (op === "broken-stream") {
     yield 1;

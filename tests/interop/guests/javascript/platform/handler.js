@@ -283,6 +283,13 @@ const OPS = {
     return [size, start, listed.sort(), errors, fs.existsSync(`${at}/a`)];
   },
 
+  /** Adds lines of the same length to a file. */
+  async append({ file, mark, count, bytes }) {
+    for (let n = 0; n < count; n++) await files.appendFile(file, `${mark.repeat(bytes)}\n`);
+  },
+
+  read: async ({ file }) => (await files.readFile(file, "utf8")).split("\n"),
+
   /** Errors at the border to the host, of which none may end the instance. */
   borders: async () => {
     const attempts = [

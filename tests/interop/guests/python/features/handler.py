@@ -75,6 +75,7 @@ def write_to_log():
     for level in ["trace", "debug", "info", "warn", "error"]:
         context().log(level, f"at {level}")
     context().info("lone \ud800")
+    logging.getLogger("mill").warning("%d sacks", "two")
     logging.getLogger("mill").warning("through logging")
 
 
