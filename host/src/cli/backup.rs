@@ -1,18 +1,17 @@
 //! `gristmill backup` and `gristmill restore`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use tokio::sync::oneshot;
 
-use gristmill_client::BackupStream;
 use gristmill_core::backup::DATABASE;
 
-use super::client::ConnectionArgs;
+use super::client::{ConnectionArgs, NewFile, unless_signalled};
 use super::output;
 use crate::archive::{self, Summary};
 use crate::data_dir::{self, Unfinished};
@@ -54,42 +53,34 @@ pub(crate) struct RestoreArgs {
 
 pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<ExitCode> {
     let BackupArgs { output, with_secrets_key, connection } = args;
-    let pieces = connection.client()?.backup(with_secrets_key).await?;
-    let mut part = output.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let written = write(pieces, &part).await.and_then(|summary| {
-        fs::rename(&part, &output)
-            .and_then(|()| File::open(parent(&output))?.sync_all())
-            .with_context(|| format!("cannot write {}", output.display()))?;
-        Ok(summary)
-    });
-    if written.is_err() {
-        // The incomplete file is useless; the error says why.
-        let _ = fs::remove_file(&part);
-    }
-    report(&written?, &format!("in {}", output.display()));
+    let client = connection.client()?;
+    let cannot_write = || format!("cannot write {}", output.display());
+    let summary = unless_signalled(async {
+        // It contains the inputs of users' jobs.
+        let mut file = NewFile::begin(&output, 0o600).with_context(cannot_write)?;
+        let mut pieces = client.backup(with_secrets_key).await?;
+        while let Some(piece) = pieces.next().await? {
+            file.file().write_all(&piece).with_context(cannot_write)?;
+        }
+        // By the same handle, so that exactly the file that gets the name is checked.
+        file.file().rewind().with_context(cannot_write)?;
+        let summary = check(file.file().try_clone().with_context(cannot_write)?).await?;
+        file.complete_durably().with_context(cannot_write)?;
+        anyhow::Ok(summary)
+    })
+    .await?;
+    report(&summary, &format!("in {}", output.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the received bytes to a new file, and checks it.
-async fn write(mut pieces: BackupStream, part: &Path) -> anyhow::Result<Summary> {
-    let cannot_write = || format!("cannot write {}", part.display());
-    match fs::remove_file(part) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).with_context(cannot_write);
-        }
-        Ok(()) | Err(_) => {}
-    }
-    let mut options = OpenOptions::new();
-    // It contains the inputs of users' jobs.
-    let options = options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(part).with_context(cannot_write)?;
-    while let Some(piece) = pieces.next().await? {
-        file.write_all(&piece).with_context(cannot_write)?;
-    }
-    file.sync_all().with_context(cannot_write)?;
-    archive::read(BufReader::new(File::open(part)?), None)
+/// Reads a backup to its end, on a thread of its own: a signal ends the command meanwhile.
+async fn check(file: File) -> anyhow::Result<Summary> {
+    let (send, checked) = oneshot::channel();
+    std::thread::spawn(move || {
+        // Without a receiver the command has ended.
+        let _ = send.send(archive::read(BufReader::new(file), None));
+    });
+    checked.await.context("the backup could not be checked")?
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
@@ -143,9 +134,4 @@ fn adopt(unpacked: &Path, data_dir: &Path) -> io::Result<()> {
 fn report(summary: &Summary, place: &str) {
     let Summary { files, bytes, .. } = summary;
     output::note(format_args!("{files} files, {} MiB, {place}", bytes.div_ceil(1 << 20)));
-}
-
-fn parent(path: &Path) -> &Path {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or_else(|| Path::new("."))
 }

@@ -87,11 +87,13 @@ pub(crate) fn one_line(json: &str) -> String {
     json.chars().filter(|c| !matches!(c, '\n' | '\r')).collect()
 }
 
-/// Rows in columns, under their headings.
+/// Rows in columns, under their headings. A line break or a tab in a cell, such as in the error of a handler,
+/// becomes a blank: each row is one line.
 pub(crate) fn table<const N: usize>(
     headings: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
 ) -> Vec<String> {
+    let rows = rows.map(|row| row.map(|cell| cell.replace(['\n', '\r', '\t'], " ")));
     let rows: Vec<_> = std::iter::once(headings.map(str::to_owned)).chain(rows).collect();
     let widths = rows.iter().fold([0; N], |mut widths, row| {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -159,6 +161,15 @@ mod tests {
     #[test]
     fn json_fits_on_one_line() {
         assert_eq!(one_line("{\n  \"a\": \"b\\n\"\r\n}"), r#"{  "a": "b\n"}"#);
+    }
+
+    #[test]
+    fn each_row_of_a_table_is_one_line() {
+        let rows = [["a", "no\nflour"], ["b\tc", "-"]].map(|row| row.map(str::to_owned));
+        assert_eq!(
+            table(["ID", "ERROR"], rows.into_iter()),
+            ["ID   ERROR", "a    no flour", "b c  -"]
+        );
     }
 
     #[test]

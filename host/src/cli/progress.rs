@@ -30,7 +30,7 @@ pub(crate) async fn noted<T>(line: &str, work: impl Future<Output = T>) -> T {
 pub(crate) fn bytes_bar(len: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(len), target());
     bar.set_style(style("{msg} {wide_bar} {binary_bytes}/{binary_total_bytes}"));
-    bar.set_message(what.to_owned());
+    bar.set_message(output::plain(what));
     bar
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn spinner(what: &str) -> ProgressBar {
 /// Turns a bar into a spinner beside a text.
 pub(crate) fn become_spinner(bar: &ProgressBar, what: &str) {
     bar.set_style(style("{spinner} {msg} {elapsed}"));
-    bar.set_message(what.to_owned());
+    bar.set_message(output::plain(what));
     bar.enable_steady_tick(TURN);
 }
 
@@ -69,6 +69,12 @@ mod tests {
             };
             assert_eq!(noted("compiling", work).await, seconds);
         }
+    }
+
+    #[test]
+    fn the_name_of_a_file_cannot_steer_the_terminal() {
+        assert_eq!(bytes_bar(1, "a\x1b[2J").message(), "a[2J");
+        assert_eq!(spinner("a\x1b[2J").message(), "a[2J");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gristmill_tests::{command, guests, shared_host};
+use gristmill_tests::{Reply, ScriptedServer, command, guests, shared_host};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -284,4 +285,84 @@ async fn the_same_cases_run_on_an_endpoint() {
     let file = cases.file.display().to_string();
     let nobody = ["test", "--endpoint", "no-such-endpoint", "--cases", &file];
     run_args(on(&host), nobody, "").failed(1, &["not found"]);
+}
+
+/// A host that answers the submission with each number, from 0 on, by `submit`, and completes every job.
+async fn scripted_host(submit: impl Fn(usize) -> Reply + Send + Sync + 'static) -> ScriptedServer {
+    let submissions = AtomicUsize::new(0);
+    ScriptedServer::start(move |_, head| match head.starts_with("POST /v2/mill/run ") {
+        true => submit(submissions.fetch_add(1, Ordering::Relaxed)),
+        false => Reply::ok(
+            r#"{"id":"j","status":"COMPLETED","delayTime":1,"executionTime":2,"output":{"n":7}}"#,
+        ),
+    })
+    .await
+}
+
+fn accepted() -> Reply {
+    Reply::ok(r#"{"id":"j","status":"IN_QUEUE"}"#)
+}
+
+fn refused(status: &'static str, code: &str) -> Reply {
+    let body = format!(r#"{{"error":"the mill burns","code":"{code}"}}"#);
+    Reply { body: body.into(), ..Reply::with(status, &["Retry-After: 0"]) }
+}
+
+fn test_on(host: &ScriptedServer, cases: &Cases, options: &[&str]) -> Finished {
+    let mut command = command();
+    command.env("GRISTMILL_URL", format!("http://{}", host.host()));
+    let file = cases.file.display().to_string();
+    let arguments = ["test", "--endpoint", "mill", "--cases", &file, "--jobs", "1"];
+    run_args(command, arguments.into_iter().chain(options.iter().copied()), "")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cases_wait_while_the_host_refuses_them_for_a_reason_that_passes() {
+    let host = scripted_host(|submission| match submission {
+        0 => refused("429 Too Many Requests", "rate_limited"),
+        1 => refused("429 Too Many Requests", "concurrency_limited"),
+        2 => refused("429 Too Many Requests", "queue_full"),
+        3 => refused("503 Service Unavailable", "disk_full"),
+        4 => refused("503 Service Unavailable", "unavailable"),
+        _ => accepted(),
+    })
+    .await;
+    let cases = Cases::new(&json!([{ "input": {} }]));
+    let shown = test_on(&host, &cases, &[]).succeeded();
+    assert!(shown.stdout.contains("\n1 passed in "), "{shown:?}");
+    let heads = host.heads();
+    let submissions: Vec<_> = heads.iter().filter(|head| head.starts_with("POST")).collect();
+    assert_eq!(submissions.len(), 6, "{heads:?}");
+    // The host makes one job of all submissions with one key.
+    let key = |head: &str| {
+        head.lines().find(|line| line.starts_with("idempotency-key: ")).unwrap().to_owned()
+    };
+    assert!(submissions.iter().all(|head| key(head) == key(submissions[0])), "{heads:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_of_the_host_keeps_the_results_so_far() {
+    let host = scripted_host(|submission| match submission % 3 {
+        2 => refused("500 Internal Server Error", "internal"),
+        _ => accepted(),
+    })
+    .await;
+    let names = ["a", "b", "c", "d"];
+    let cases = Cases::new(&json!(names.map(|name| json!({ "name": name, "input": {} }))));
+    let junit = cases.file.with_extension("xml");
+    let shown = test_on(&host, &cases, &["--record", "--junit", junit.to_str().unwrap()])
+        .failed(1, &["error: case `c`: the mill burns"]);
+    assert_eq!(shown.stdout.matches("PASS ").count(), 2, "{shown:?}");
+    assert!(shown.stdout.contains("\n2 passed, 2 without a result in "), "{shown:?}");
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("tests=\"3\"") && xml.contains("errors=\"1\""), "{xml}");
+    assert!(xml.contains("the mill burns"), "{xml}");
+    let file = fs::read_to_string(&cases.file).unwrap();
+    assert_eq!(file.matches(r#""expected_output": {"n":7}"#).count(), 2, "{file}");
+
+    let shown = test_on(&host, &cases, &["--json"]).failed(1, &["the mill burns"]);
+    let document = shown.json();
+    assert_eq!((&document["passed"], &document["failed"]), (&json!(2), &json!(0)));
+    assert_eq!(document["error"], "case `c`: the mill burns");
+    assert_eq!(document["tests"].as_array().unwrap().len(), 2, "{document}");
 }

@@ -1,8 +1,12 @@
 //! `gristmill volumes`, and how to give a volume to a handler.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::thread;
 
 use gristmill_tests::{guests, shared_host};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::command::{on, run, run_args};
 
@@ -98,4 +102,60 @@ async fn files_are_copied_to_a_volume_and_back() {
     rm("copy").failed(1, &["no file or directory"]);
     run(on(&host), &format!("volumes rm -r {id}:models")).succeeded();
     run(on(&host), &format!("volumes ls {id}:models")).failed(1, &["no file or directory"]);
+}
+
+#[tokio::test]
+async fn a_copy_is_written_to_the_place_that_its_name_leads_to() {
+    let host = shared_host();
+    let id = run(on(&host), "volumes create --name places --size 1").succeeded();
+    let id = id.line();
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name);
+    let get = |to: &str| {
+        let to = path(to).display().to_string();
+        run_args(on(&host), ["volumes", "cp", &format!("{id}:oats"), &to], "")
+    };
+    run_args(on(&host), ["volumes", "cp", "-", &format!("{id}:oats")], "oats").succeeded();
+
+    let pipe = path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    get("pipe").succeeded();
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+    assert_eq!(reader.join().unwrap(), "oats");
+
+    fs::write(path("file"), "rye").unwrap();
+    fs::set_permissions(path("file"), Permissions::from_mode(0o600)).unwrap();
+    symlink("file", path("link")).unwrap();
+    get("link").succeeded();
+    assert!(path("link").is_symlink());
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "oats");
+    assert_eq!(fs::metadata(path("file")).unwrap().permissions().mode() & 0o777, 0o600);
+    symlink("nowhere", path("dangling")).unwrap();
+    get("dangling").failed(1, &["dangling", "link to a path that does not exist"]);
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 4);
+
+    let root = format!("{id}:");
+    let whole = |to: &str| run_args(on(&host), ["volumes", "cp", &root, to], "");
+    whole("-").failed(1, &["name a file on the volume"]);
+    whole(path("all").to_str().unwrap()).failed(1, &["is a directory", "--recursive"]);
+}
+
+#[tokio::test]
+async fn the_deepest_directory_of_a_volume_is_copied() {
+    let host = shared_host();
+    let id = run(on(&host), "volumes create --name depths --size 1").succeeded();
+    let root = format!("{}:", id.line());
+    let here = tempfile::tempdir().unwrap();
+    // The copy has the name of its source, and thus one level more.
+    let levels = vec!["d"; 63].join("/");
+    let [from, to] = ["from", "to"].map(|name| here.path().join(name));
+    fs::create_dir_all(from.join(&levels)).unwrap();
+    let [from, copy] = [&from, &to].map(|path| path.to_str().unwrap());
+    run_args(on(&host), ["volumes", "cp", "-r", from, &root], "").succeeded();
+    run_args(on(&host), ["volumes", "cp", "-r", &root, copy], "").succeeded();
+    assert!(to.join("from").join(levels).is_dir());
 }

@@ -1,19 +1,16 @@
 //! `gristmill volumes ls`, `cp` and `rm`: the files of network volumes.
 //!
-//! **Promises.** A copy that fails leaves no part of its file, on either side; files that were copied
-//! before it stay. **Bounds.** Files of any size are copied, one at a time, without being held in memory.
+//! **Promises.** A copy that fails or is interrupted leaves no part of its file, on either side; files that
+//! were copied before it stay. **Bounds.** Files of any size are copied, one at a time, without being held in memory.
 
-use std::fs::Permissions;
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _};
-use gristmill_client::wire::ErrorCode;
 use gristmill_client::wire::id::VolumeId;
 use gristmill_client::wire::management::{VolumeFile, VolumeFileType};
 use gristmill_client::{Client, ClientError};
@@ -22,14 +19,14 @@ use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
 
 use super::connection::ConnectionArgs;
+use super::interrupt::unless_signalled;
+use super::new_file::NewFile;
+use super::repetition::{is_over_limit, pause, within_limits};
 use super::resource::{self, print};
 use crate::cli::{output, progress};
 
 /// Bytes of a file that are read at one time.
 const PIECE_BYTES: usize = 256 << 10;
-
-/// Longest wait before a call is repeated. The limits of the host are for ten seconds.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Deepest directory that is copied, as on a volume.
 const LEVELS_MAX: usize = gristmill_client::wire::bounds::VOLUME_LEVELS_MAX;
@@ -112,7 +109,8 @@ pub(super) struct LsArgs {
 /// in its first part: `./a:b`), or `-` for standard input or output.
 /// A TARGET that ends in `/`, or that is VOLUME: alone, is a directory, in which the copy has the name of
 /// SOURCE. Missing directories are created. A file with the name of the copy is replaced once the copy is
-/// complete.
+/// complete; on this machine it keeps its permissions, a link stays a link to the replaced file, and a device
+/// or a pipe is written to.
 #[derive(Debug, Args)]
 pub(super) struct CpArgs {
     #[arg(value_name = "SOURCE")]
@@ -189,16 +187,26 @@ pub(super) async fn cp(args: CpArgs) -> anyhow::Result<()> {
             copy.put_path(&from, &to, recursive).await
         }
         (Place::Volume(from), Place::Standard) => {
+            ensure!(!from.path.is_empty(), "name a file on the volume: {}:PATH", from.volume);
             Copy::new(connection.client()?, from.volume.clone()).show(&from.path).await
         }
         (Place::Volume(from), Place::Local(to)) => {
+            ensure!(
+                recursive || !from.path.is_empty(),
+                "{}: is a directory; --recursive copies it with its content",
+                from.volume
+            );
             let name = from.path.rsplit('/').next().unwrap_or_default();
             let is_directory = to.as_os_str().to_string_lossy().ends_with('/') || to.is_dir();
             let to = if is_directory { to.join(name) } else { to };
             let copy = Copy::new(connection.client()?, from.volume.clone());
-            match recursive {
-                true => copy.get_all(&from.path, &to).await,
-                false => copy.get(&from.path, &to).await,
+            if recursive {
+                unless_signalled(copy.get_all(&from.path, &to)).await
+            } else if is_special(&to) {
+                // It has no temporary file, and its reader may pause for ever.
+                copy.get(&from.path, &to).await
+            } else {
+                unless_signalled(copy.get(&from.path, &to)).await
             }
         }
     }
@@ -310,7 +318,7 @@ impl Copy {
     /// Writes a file of the volume to standard output.
     async fn show(&self, from: &str) -> anyhow::Result<()> {
         let mut pieces = self.client.read_volume_file(self.volume.as_str(), from).await?;
-        let mut out = std::io::stdout().lock();
+        let mut out = io::stdout().lock();
         while let Some(piece) = pieces.next().await? {
             out.write_all(&piece)?;
         }
@@ -322,32 +330,25 @@ impl Copy {
         let open = async || self.client.read_volume_file(self.volume.as_str(), from).await;
         let mut pieces = within_limits(open).await?;
         let cannot_write = || format!("cannot write {}", to.display());
-        let directory = match to.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            Some(_) | None => Path::new("."),
-        };
-        std::fs::create_dir_all(directory).with_context(cannot_write)?;
+        if let Some(directory) = to.parent() {
+            std::fs::create_dir_all(directory).with_context(cannot_write)?;
+        }
         let bar = bar(pieces.bytes(), from);
-        // Dropped, it is removed.
-        let mut file = tempfile::Builder::new()
-            .prefix(".gristmill-")
-            // Less what the user's mask takes away, as for any new file.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory)
-            .with_context(cannot_write)?;
+        let mut target = Target::open(to).with_context(cannot_write)?;
         while let Some(piece) = pieces.next().await? {
-            file.write_all(&piece).with_context(cannot_write)?;
+            target.file().write_all(&piece).with_context(cannot_write)?;
             bar.inc(piece.len() as u64);
         }
         bar.finish_and_clear();
-        file.persist(to).with_context(cannot_write)?;
+        target.complete().with_context(cannot_write)?;
         output::note(format_args!("wrote {}", to.display()));
         Ok(())
     }
 
     /// Copies a directory of the volume, with its content, to this machine.
     async fn get_all(&self, from: &str, to: &Path) -> anyhow::Result<()> {
-        let mut waiting = vec![(from.to_owned(), to.to_owned(), 1)];
+        // The number of names behind `from`.
+        let mut waiting = vec![(from.to_owned(), to.to_owned(), 0)];
         while let Some((directory, to, level)) = waiting.pop() {
             ensure!(level <= LEVELS_MAX, "`{directory}` is deeper than {LEVELS_MAX} levels");
             let list = async || self.client.volume_files(self.volume.as_str(), &directory).await;
@@ -374,26 +375,40 @@ impl Copy {
     }
 }
 
-/// Repeats a call while it is beyond the limits of the host: a directory may have thousands of files.
-async fn within_limits<T>(
-    mut call: impl AsyncFnMut() -> Result<T, ClientError>,
-) -> Result<T, ClientError> {
-    loop {
-        match call().await {
-            Err(error) if is_over_limit(&error) => pause(&error).await,
-            done => return done,
+/// The place on this machine that a file of a volume is copied to.
+enum Target {
+    /// A file, which appears once it is complete.
+    File(NewFile),
+    /// A device or a pipe. Its name belongs to others, so that it is not replaced.
+    Special(File),
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Self> {
+        if is_special(path) {
+            return Ok(Self::Special(OpenOptions::new().write(true).open(path)?));
+        }
+        Ok(Self::File(NewFile::begin(path, 0o666)?.like_older()?))
+    }
+
+    fn file(&mut self) -> &mut File {
+        match self {
+            Self::File(new) => new.file(),
+            Self::Special(file) => file,
+        }
+    }
+
+    fn complete(self) -> io::Result<()> {
+        match self {
+            Self::File(new) => new.complete(),
+            Self::Special(_) => Ok(()),
         }
     }
 }
 
-fn is_over_limit(error: &ClientError) -> bool {
-    matches!(error.code(), Some(ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited))
-}
-
-/// Waits until the host will accept a call again, as far as it knows.
-async fn pause(error: &ClientError) {
-    let wait = error.refusal().and_then(|refusal| refusal.retry_after);
-    tokio::time::sleep(wait.unwrap_or(Duration::from_secs(1)).min(PAUSE_MAX)).await;
+/// Whether this is a device, a pipe or a socket, or a link to one.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 fn bar(bytes: Option<u64>, what: &str) -> ProgressBar {

@@ -3,12 +3,13 @@
 //! Directories are watched one by one, so that directories with thousands of generated files (build
 //! results, packages, caches) cost nothing. Changes that occur together are reported as one.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use notify::event::ModifyKind;
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
@@ -64,11 +65,17 @@ impl Changes {
         let changed = changed.swap_remove(first);
         // There may be new directories, which are not watched yet.
         self.watch(&self.root.clone())?;
-        Ok(changed.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(changed))
+        // A project of which no file is known to be changed is shown by its own path.
+        let within = changed.strip_prefix(&self.root).ok().filter(|path| *path != Path::new(""));
+        Ok(within.map(Path::to_owned).unwrap_or(changed))
     }
 
-    /// The source of an event, if it is a change of a source.
+    /// The source of an event, if it is a change of a source; the project, if events are missing.
     fn source(&self, event: Event) -> Option<PathBuf> {
+        // The system had no room for all events, such as after a change of the branch, and names no path.
+        if event.need_rescan() {
+            return Some(self.root.clone());
+        }
         let is_change = match event.kind {
             EventKind::Create(_) | EventKind::Remove(_) => true,
             EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
@@ -82,11 +89,13 @@ impl Changes {
         path.strip_prefix(&self.root).is_ok_and(is_source) && !path.starts_with(&self.data_dir)
     }
 
-    /// Watches a directory and those below it. An already watched directory stays watched.
+    /// Watches a directory and those below it. An already watched directory stays watched, and a directory
+    /// that was deleted meanwhile needs no watch: builds and editors delete directories at any time.
     fn watch(&mut self, dir: &Path) -> anyhow::Result<()> {
-        let watched = self.watcher.watch(dir, RecursiveMode::NonRecursive);
-        watched.with_context(|| format!("cannot watch {}", dir.display()))?;
-        // A directory that was deleted meanwhile needs no watch.
+        match self.watcher.watch(dir, RecursiveMode::NonRecursive) {
+            Err(error) if is_missing(&error) && dir != self.root => return Ok(()),
+            watched => watched.with_context(|| format!("cannot watch {}", dir.display()))?,
+        }
         let Ok(entries) = dir.read_dir() else { return Ok(()) };
         for entry in entries.flatten() {
             let path = entry.path();
@@ -98,9 +107,19 @@ impl Changes {
     }
 }
 
+fn is_missing(error: &notify::Error) -> bool {
+    match &error.kind {
+        ErrorKind::PathNotFound => true,
+        ErrorKind::Io(error) => error.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use notify::event::Flag;
 
     use super::*;
 
@@ -120,5 +139,33 @@ mod tests {
         fs::create_dir(root.join("src/new")).unwrap();
         assert_eq!(told("Cargo.toml").await, Path::new("src/new"), "the first of them");
         assert_eq!(told("src/new/mod.rs").await, Path::new("src/new/mod.rs"));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_deleted_meanwhile_needs_no_watch() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let mut changes = Changes::of(&root, &root.join("data")).unwrap();
+        changes.watch(&root.join("src/gone")).unwrap();
+        fs::write(root.join("a.rs"), "").unwrap();
+        let told = timeout(Duration::from_secs(30), changes.next()).await.unwrap().unwrap();
+        assert_eq!(told, Path::new("a.rs"));
+
+        // Without the project there is nothing to watch.
+        dir.close().unwrap();
+        let error = changes.watch(&root).unwrap_err().to_string();
+        assert!(error.starts_with("cannot watch "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn missing_events_are_a_change_of_the_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let mut changes = Changes::of(&root, &root.join("data")).unwrap();
+        let (send, events) = unbounded_channel();
+        changes.events = events;
+        send.send(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan))).unwrap();
+        let told = timeout(Duration::from_secs(30), changes.next()).await.unwrap().unwrap();
+        assert_eq!(told, root);
     }
 }

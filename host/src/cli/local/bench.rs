@@ -17,11 +17,11 @@ use gristmill_core::runtime::{
 };
 use gristmill_runtime::{MemoryRecords, Sandbox, SandboxSettings};
 use tempfile::TempDir;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::deployment;
 use super::options::LocalSettings;
+use crate::cli::client::signalled;
 use crate::cli::progress;
 use crate::compilers;
 
@@ -144,12 +144,6 @@ fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<SandboxSettings
 
 /// Fires `stop` on SIGINT or SIGTERM.
 pub(crate) async fn stop_on_signal(stop: CancellationToken) {
-    let listeners = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    // Without listeners a signal ends the process at once.
-    let (Ok(mut interrupt), Ok(mut terminate)) = listeners else { return };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    signalled().await;
     stop.cancel();
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::report::{Outcome, Verdict};
+use super::report::{Failure, Outcome, Verdict};
 
-/// Writes the file. `suite` is the name of the tested handler or endpoint.
+/// Writes the file. `suite` is the name of the tested handler or endpoint. A case that could not run, and ended
+/// the run, is an error; the cases behind it are left out.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -16,11 +17,19 @@ pub(super) fn write(
     path: &Path,
     suite: &str,
     outcomes: &[Outcome<'_>],
+    failure: Option<&Failure<'_>>,
     took: Duration,
 ) -> anyhow::Result<()> {
     let mut tests = TestSuite::new(suite);
     tests.set_time(took);
     tests.add_test_cases(outcomes.iter().map(|outcome| test_case(suite, outcome)));
+    if let Some(Failure { case: Some(case), error }) = failure {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message(format!("{error:#}"));
+        let mut case = TestCase::new(case.name.as_str(), status);
+        case.set_classname(suite);
+        tests.add_test_case(case);
+    }
     let mut report = Report::new("gristmill test");
     report.set_time(took).add_test_suite(tests);
     let name = path.display();

@@ -15,7 +15,7 @@ mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -31,7 +31,7 @@ use super::fresh_component::{self, FreshnessOptions};
 use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
 use super::{output, parse};
 use cases::{Case, CaseFile};
-use report::{Outcome, Sum, Verdict};
+use report::{Failure, Outcome, Sum, Verdict};
 
 /// How many cases run at one time.
 const JOBS: Bounds = Bounds { min: 1, default: 1, max: 256 };
@@ -56,15 +56,8 @@ pub(crate) struct TestArgs {
     /// How many cases run at one time [default: as many as there are processors].
     #[arg(long, short, value_name = "N", value_parser = parse::bounded::<u32>(JOBS))]
     jobs: Option<u32>,
-    /// Also write the results as JUnit XML.
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Print one JSON document instead.
-    #[arg(long)]
-    json: bool,
-    /// Write the output of each completed case without an expectation into the file of cases.
-    #[arg(long)]
-    record: bool,
+    #[command(flatten)]
+    results: ResultOptions,
     /// Send the cases to this endpoint of a host, instead of running them here.
     #[arg(long, value_name = "ID", conflicts_with_all = LocalOptions::IDS)]
     endpoint: Option<EndpointId>,
@@ -76,10 +69,40 @@ pub(crate) struct TestArgs {
     connection: ConnectionArgs,
 }
 
+/// The places of the results.
+#[derive(Debug, Args)]
+struct ResultOptions {
+    /// Also write the results as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Print one JSON document instead.
+    #[arg(long)]
+    json: bool,
+    /// Write the output of each completed case without an expectation into the file of cases.
+    #[arg(long)]
+    record: bool,
+}
+
+/// The cases of a file, and the place where they run.
+struct Suite {
+    file: CaseFile,
+    /// The handler or the endpoint.
+    name: String,
+    target: TestTarget,
+}
+
 /// The place where cases run.
 enum TestTarget {
     Bench(Box<Bench>),
     Endpoint(Client, EndpointId),
+}
+
+/// The cases that have a result.
+struct Performed<'a> {
+    /// In the order of the file.
+    outcomes: Vec<Outcome<'a>>,
+    /// The reason why the cases behind them have none.
+    failure: Option<Failure<'a>>,
 }
 
 pub(crate) fn test(args: TestArgs) -> anyhow::Result<ExitCode> {
@@ -95,66 +118,124 @@ pub(crate) fn test(args: TestArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn run(args: TestArgs, jobs: usize) -> anyhow::Result<ExitCode> {
+    let TestArgs {
+        handler, cases, filter, results, endpoint, freshness, options, connection, ..
+    } = args;
     let stop = CancellationToken::new();
-    let _signals = tokio::spawn(stop_on_signal(stop.clone()));
     let began = Instant::now();
-    let (file, suite, target) = match args.endpoint {
-        Some(endpoint) => {
-            let dir = match args.handler {
-                Some(path) if !path.is_dir() => bail!(
-                    "with --endpoint nothing runs here: leave {} out, or name a directory",
-                    path.display()
-                ),
-                dir => dir.unwrap_or_default(),
-            };
-            let file = CaseFile::read(args.cases, &dir)?;
-            let suite = endpoint.to_string();
-            (file, suite, TestTarget::Endpoint(args.connection.client()?, endpoint))
-        }
+    let suite = match endpoint {
+        Some(endpoint) => Suite::on_endpoint(handler, cases, endpoint, connection)?,
         None => {
-            let chosen = ComponentSource::new(args.handler.as_deref())?;
-            let file = CaseFile::read(args.cases, &chosen.dir)?;
-            let component = fresh_component::read(&chosen, args.freshness).await?;
-            let suite = chosen.name();
-            let settings = args.options.over(chosen.project);
+            let chosen = ComponentSource::new(handler.as_deref())?;
+            let file = CaseFile::read(cases, &chosen.dir)?;
+            // Until the component is built, a signal ends the process at once.
+            let component = fresh_component::read(&chosen, freshness).await?;
+            let _signals = tokio::spawn(stop_on_signal(stop.clone()));
+            let name = chosen.name();
+            let settings = options.over(chosen.project);
             let jobs_max = u32::try_from(jobs).unwrap_or(u32::MAX);
             let bench = Bench::open(component, settings, jobs_max, &stop).await?;
-            (file, suite, TestTarget::Bench(Box::new(bench)))
+            Suite { file, name, target: TestTarget::Bench(Box::new(bench)) }
         }
     };
-    let filter = args.filter.as_deref().unwrap_or_default();
+    if matches!(suite.target, TestTarget::Endpoint(..)) {
+        let _signals = tokio::spawn(stop_on_signal(stop.clone()));
+    }
+    let Suite { file, target, .. } = &suite;
+    let filter = filter.unwrap_or_default();
     let chosen: Vec<_> =
-        file.cases.iter().enumerate().filter(|(_, case)| case.name.contains(filter)).collect();
+        file.cases.iter().enumerate().filter(|(_, case)| case.name.contains(&filter)).collect();
     ensure!(!chosen.is_empty(), "no case of {} has `{filter}` in its name", file.path.display());
-    report_skipped_config(&file, &target);
+    report_skipped_config(file, target);
+    let performed = perform_all(target, &chosen, jobs, results.json, &stop).await;
+    conclude(&suite, &chosen, performed, &results, began.elapsed())
+}
 
+impl Suite {
+    fn on_endpoint(
+        handler: Option<PathBuf>,
+        cases: Option<PathBuf>,
+        endpoint: EndpointId,
+        connection: ConnectionArgs,
+    ) -> anyhow::Result<Self> {
+        let dir = match handler {
+            Some(path) if !path.is_dir() => bail!(
+                "with --endpoint nothing runs here: leave {} out, or name a directory",
+                path.display()
+            ),
+            dir => dir.unwrap_or_default(),
+        };
+        let file = CaseFile::read(cases, &dir)?;
+        let name = endpoint.to_string();
+        Ok(Self { file, name, target: TestTarget::Endpoint(connection.client()?, endpoint) })
+    }
+}
+
+/// Runs the cases, and shows each result in the order of the file. Ends at the first case that cannot run.
+async fn perform_all<'a>(
+    target: &TestTarget,
+    chosen: &[(usize, &'a Case)],
+    jobs: usize,
+    as_json: bool,
+    stop: &CancellationToken,
+) -> Performed<'a> {
     let mut outcomes = Vec::with_capacity(chosen.len());
-    let mut running = futures::stream::iter(&chosen)
-        .map(|(_, case)| perform(&target, case, &stop))
-        .buffered(jobs);
-    while let Some(outcome) = running.next().await {
-        let outcome = outcome?;
-        if !args.json {
-            outcome.show()?;
+    let mut running =
+        futures::stream::iter(chosen).map(|(_, case)| perform(target, case, stop)).buffered(jobs);
+    while let Some(performed) = running.next().await {
+        let shown = match performed {
+            Ok(outcome) => {
+                let shown = if as_json { Ok(()) } else { outcome.show() };
+                outcomes.push(outcome);
+                shown.map_err(|error| Failure { case: None, error })
+            }
+            Err(error) => {
+                let case = chosen.get(outcomes.len()).map(|(_, case)| *case);
+                Err(Failure { case, error })
+            }
+        };
+        if let Err(failure) = shown {
+            return Performed { outcomes, failure: Some(failure) };
         }
-        outcomes.push(outcome);
     }
-    drop(running);
-    let took = began.elapsed();
-    if args.record {
-        let indices = chosen.iter().map(|(index, _)| *index);
-        record(&file, indices.zip(&outcomes))?;
+    Performed { outcomes, failure: None }
+}
+
+/// Writes and prints the results, also when the run ended early: the results so far may have taken long.
+///
+/// # Errors
+/// The failure of the run, and else the first of the results that could not be written.
+fn conclude(
+    suite: &Suite,
+    chosen: &[(usize, &Case)],
+    performed: Performed<'_>,
+    options: &ResultOptions,
+    took: Duration,
+) -> anyhow::Result<ExitCode> {
+    let Performed { outcomes, failure } = performed;
+    let recorded = match options.record {
+        true => record(&suite.file, chosen.iter().map(|(index, _)| *index).zip(&outcomes)),
+        false => Ok(()),
+    };
+    let written = match &options.junit {
+        Some(path) => junit::write(path, &suite.name, &outcomes, failure.as_ref(), took),
+        None => Ok(()),
+    };
+    let without_result = chosen.len() - outcomes.len();
+    let sum = Sum { without_result, ..Sum::of(&outcomes) };
+    let shown = match options.json {
+        true => report::document(&outcomes, failure.as_ref(), took).and_then(output::result),
+        false => output::result(sum.describe(took)),
+    };
+    let failure = failure.map(|failure| failure.error);
+    let mut errors = [failure, recorded.err(), written.err(), shown.err()].into_iter().flatten();
+    let Some(first) = errors.next() else {
+        return Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    };
+    for error in errors.filter(|error| !output::is_broken_pipe(error)) {
+        output::error(format_args!("{error:#}"));
     }
-    if let Some(path) = &args.junit {
-        junit::write(path, &suite, &outcomes, took)?;
-    }
-    let sum = Sum::of(&outcomes);
-    if args.json {
-        output::result(report::document(&outcomes, took)?)?;
-    } else {
-        output::result(sum.describe(took))?;
-    }
-    Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Err(first)
 }
 
 fn report_skipped_config(file: &CaseFile, target: &TestTarget) {

@@ -5,9 +5,9 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use gristmill_core::job::payload::Json;
-use tempfile::NamedTempFile;
 
 use super::cases::CaseFile;
+use crate::cli::client::NewFile;
 use crate::cli::output::one_line;
 
 /// Writes the outputs of cases, given by their indices in the file, into the file.
@@ -17,12 +17,9 @@ use crate::cli::output::one_line;
 pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Result<()> {
     let text = with_outputs(file, outputs);
     let write = || {
-        let directory = file.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mut new = NamedTempFile::new_in(directory.unwrap_or_else(|| ".".as_ref()))?;
-        new.write_all(text.as_bytes())?;
-        new.as_file().set_permissions(std::fs::metadata(&file.path)?.permissions())?;
-        new.persist(&file.path)?;
-        anyhow::Ok(())
+        let mut new = NewFile::begin(&file.path, 0o600)?.like_older()?;
+        new.file().write_all(text.as_bytes())?;
+        new.complete()
     };
     write().with_context(|| format!("cannot record into {}", file.path.display()))
 }
@@ -78,6 +75,18 @@ mod tests {
                         \"name\": \"b\"},\n    {\"input\": {}, \"expected_output\": null}\n  ]\n}\n";
         assert_eq!(recorded(text, &[(0, "{\"n\":9007199254740993}"), (2, "null")]), expected);
         assert_eq!(recorded(text, &[]), text);
+    }
+
+    #[test]
+    fn a_link_to_the_file_stays_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("t.json"), dir.path().join("link.json"));
+        std::fs::write(&path, "{\"tests\":[{\"input\":{}}]}").unwrap();
+        std::os::unix::fs::symlink("t.json", &link).unwrap();
+        let file = CaseFile::read(Some(link.clone()), dir.path()).unwrap();
+        record(&file, &[(0, Json::parse("1".to_owned()).unwrap())]).unwrap();
+        assert!(link.is_symlink());
+        assert!(std::fs::read_to_string(path).unwrap().contains("expected_output"));
     }
 
     #[test]

@@ -11,8 +11,10 @@ use serde_json::value::RawValue;
 use super::cases::Case;
 use super::observed::Observed;
 use crate::cli::client::submit::{POLL_WAIT, Waiting};
+use crate::cli::client::until_accepted;
 
-/// Submits a case's job and waits for its end.
+/// Submits a case's job and waits for its end. While the host refuses the job for a reason that passes, such as
+/// its limits for calls, the case waits: a file may have more cases than those admit.
 ///
 /// # Errors
 /// When the host refuses the job, or cannot be reached.
@@ -26,7 +28,10 @@ pub(super) async fn run(
     let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
     let policy = Policy { execution_timeout: timeout, ..Policy::default() };
     let job = Submission { policy: Some(policy), ..Submission::new(input) };
-    let answer = match client.run(endpoint, &job, None).await {
+    // With a key of its own, so that a submission in doubt can be repeated.
+    let key = format!("test-{:032x}", rand::random::<u128>());
+    let submit = async || client.run(endpoint, &job, Some(&key)).await;
+    let answer = match until_accepted(submit).await {
         Ok(answer) => answer,
         Err(error) => return refused_input(&error).ok_or_else(|| error.into()),
     };

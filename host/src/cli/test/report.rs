@@ -28,6 +28,14 @@ pub(super) struct Outcome<'a> {
     pub(super) seen: Option<Observed>,
 }
 
+/// The failure that ended a run of cases early.
+#[derive(Debug)]
+pub(super) struct Failure<'a> {
+    /// The case that could not run; `None` when a result could not be shown.
+    pub(super) case: Option<&'a Case>,
+    pub(super) error: anyhow::Error,
+}
+
 /// Whether a case met its expectations.
 #[derive(Debug)]
 pub(super) enum Verdict {
@@ -45,6 +53,8 @@ pub(super) struct Sum {
     pub(super) passed: usize,
     pub(super) failed: usize,
     pub(super) skipped: usize,
+    /// Those that did not run, because the run ended early.
+    pub(super) without_result: usize,
 }
 
 impl<'a> Outcome<'a> {
@@ -119,10 +129,11 @@ impl Sum {
 
     /// The closing line.
     pub(super) fn describe(self, took: Duration) -> String {
-        let Self { passed, failed, skipped } = self;
+        let Self { passed, failed, skipped, without_result } = self;
         let mut parts = vec![format!("{passed} passed")];
         parts.extend((failed > 0).then(|| format!("{failed} failed")));
         parts.extend((skipped > 0).then(|| format!("{skipped} skipped")));
+        parts.extend((without_result > 0).then(|| format!("{without_result} without a result")));
         format!("{} in {:.1} s", parts.join(", "), took.as_secs_f64())
     }
 }
@@ -135,6 +146,9 @@ struct Document<'a> {
     failed: usize,
     skipped: usize,
     duration_ms: u128,
+    /// Why the run ended early, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
     tests: Vec<TestDocument<'a>>,
 }
 
@@ -174,10 +188,16 @@ struct JobDocument<'a> {
 ///
 /// # Errors
 /// None, in practice.
-pub(super) fn document(outcomes: &[Outcome<'_>], took: Duration) -> anyhow::Result<String> {
-    let Sum { passed, failed, skipped } = Sum::of(outcomes);
+pub(super) fn document(
+    outcomes: &[Outcome<'_>],
+    failure: Option<&Failure<'_>>,
+    took: Duration,
+) -> anyhow::Result<String> {
+    let Sum { passed, failed, skipped, .. } = Sum::of(outcomes);
     let tests = outcomes.iter().map(test_document).collect();
-    let document = Document { passed, failed, skipped, duration_ms: took.as_millis(), tests };
+    let error = failure.map(|failure| format!("{:#}", failure.error));
+    let duration_ms = took.as_millis();
+    let document = Document { passed, failed, skipped, duration_ms, error, tests };
     Ok(serde_json::to_string(&document)?)
 }
 
@@ -216,9 +236,13 @@ mod tests {
     #[test]
     fn the_closing_line_counts_the_cases() {
         let took = Duration::from_millis(349);
-        let sum = |passed, failed, skipped| Sum { passed, failed, skipped }.describe(took);
+        let sum = |passed, failed, skipped| {
+            Sum { passed, failed, skipped, without_result: 0 }.describe(took)
+        };
         assert_eq!(sum(5, 1, 0), "5 passed, 1 failed in 0.3 s");
         assert_eq!(sum(5, 0, 0), "5 passed in 0.3 s");
         assert_eq!(sum(0, 2, 1), "0 passed, 2 failed, 1 skipped in 0.3 s");
+        let early = Sum { passed: 2, without_result: 3, ..Sum::default() };
+        assert_eq!(early.describe(took), "2 passed, 3 without a result in 0.3 s");
     }
 }
