@@ -62,7 +62,7 @@ test("an error in the output fails the job", async () => {
     Failed,
     '{"code":7}',
   );
-  // What has no JSON form has a text.
+  // A value without a JSON form has a text.
   await fails(
     new TestContext().run(() => ({ error: 10n }), 1),
     Failed,
@@ -149,7 +149,7 @@ test("any async iterable is a stream", async () => {
   }
 });
 
-test("an iterator is told to end only if it has neither ended nor failed", async () => {
+test("the return method of an iterator is called only if it has neither ended nor failed", async () => {
   let ended = 0;
   const more = { return: () => void (ended += 1) };
   await new TestContext().run(() => sacks(more), 1);

@@ -88,7 +88,7 @@ class ForJob(unittest.TestCase):
         with self.assertRaises(InvalidInput) as refused:
             TestContext().run(lambda job: {"error": InvalidInput("no rye", {"sacks": 0})}, 1)
         self.assertEqual(refused.exception.details, {"sacks": 0})
-        # What has no JSON form has a text.
+        # A value without a JSON form has a text.
         with self.assertRaisesRegex(Failed, "^b'no oats'$"):
             TestContext().run(lambda job: {"error": b"no oats"}, 1)
 

@@ -65,12 +65,20 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     data_dir::check_exists(data_dir)?;
     let report = gristmill_store::check(data_dir, secrets_key.as_deref())?;
     let mut damage = report.damage;
-    let handlers = each_component(data_dir, |_, path, is_whole| {
+    let mut missing = report.kept_components.unwrap_or_default();
+    let handlers = each_component(data_dir, |directory, path, is_whole| {
         if !is_whole {
             damage.push(of_component(path));
         }
+        // A host uses no other directory.
+        if directory == COMPONENTS
+            && let Some(digest) = digest_of(path)
+        {
+            missing.remove(&digest);
+        }
         Ok(())
     })?;
+    damage.extend(missing.iter().map(|digest| missing_component(data_dir, digest)));
     list(&damage)?;
     output::note(format_args!(
         "{}: {} jobs in the tables, {} frames of the journal, {} payloads and {handlers} handlers \
@@ -88,8 +96,10 @@ pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let RepairArgs { data_dir, output: new, .. } = args;
     let cannot_make = || format!("cannot create {}", new.display());
     check_places(data_dir, new)?;
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(new).with_context(cannot_make)?;
+    data_dir::make(new).with_context(cannot_make)?;
+    if let Some(warning) = data_dir::check(new)? {
+        output::note(&warning);
+    }
     if fs::read_dir(new).with_context(cannot_make)?.next().is_some() {
         bail!("{} is not empty", new.display());
     }
@@ -115,13 +125,18 @@ fn save(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     // A start deletes the handlers that no record names, and these files may be their only copies.
     let unnamed_dir = new.join(UNNAMED_COMPONENTS);
     let mut unnamed = BTreeSet::new();
+    let mut missing = salvaged.kept_components.clone().unwrap_or_default();
     each_component(data_dir, |directory, path, is_whole| {
+        let digest = digest_of(path);
+        if let Some(digest) = digest {
+            missing.remove(&digest);
+        }
         if !is_whole {
             losses.push(of_component(path));
             return Ok(());
         }
         let has_record = match &salvaged.kept_components {
-            Some(kept) => is_among(path, kept),
+            Some(kept) => digest.is_some_and(|digest| kept.contains(&digest)),
             // All records were read, so a start would not have kept others here.
             None => directory == COMPONENTS,
         };
@@ -132,6 +147,7 @@ fn save(args: &RepairArgs) -> anyhow::Result<ExitCode> {
         builder.create(&unnamed_dir).with_context(cannot_make)?;
         copy(path, &unnamed_dir)
     })?;
+    losses.extend(missing.iter().map(|digest| missing_component(data_dir, digest)));
     if !unnamed.is_empty() {
         data_dir::sync(&unnamed_dir).with_context(cannot_make)?;
     }
@@ -210,10 +226,16 @@ fn list(damage: &[Damage]) -> anyhow::Result<()> {
     damage.iter().try_for_each(output::result)
 }
 
-/// Whether the name of this component's file is one of these digests.
-fn is_among(path: &Path, digests: &BTreeSet<ComponentDigest>) -> bool {
-    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    stem.parse().is_ok_and(|digest: ComponentDigest| digests.contains(&digest))
+/// The digest in the name of a component's file.
+fn digest_of(path: &Path) -> Option<ComponentDigest> {
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+/// A component that a record names, and that has no file.
+fn missing_component(data_dir: &Path, digest: &ComponentDigest) -> Damage {
+    let file = data_dir.join(COMPONENTS).join(format!("{digest}.wasm"));
+    let details = "this handler is missing, and a record of the catalog names it".to_owned();
+    Damage { file, offset: None, details }
 }
 
 fn of_component(path: &Path) -> Damage {

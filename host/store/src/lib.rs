@@ -32,10 +32,10 @@
 //! **Bounds.** Every queue is bounded: payloads by [`Settings::write_buffer_bytes`], changes of jobs by
 //! one for each job, other changes by one for each caller, the journal by [`Settings::journal_bytes`].
 //!
-//! **Layers.** `store` and `recover` use all others; `checkpoint`, `commit` and `offline` use `state`, `tables`,
-//! `format` and `journal`, and `offline` also `postgres`; `postgres` uses `commit`, `state`, `tables` and `format`;
-//! `tables` uses `format` and `journal`, and `state` only `format`; `format` uses `journal`; all use `medium`. No two
-//! files import each other, directly or around.
+//! **Layers.** `store` and `recover` use all others but `offline`; `checkpoint`, `commit` and `offline` use `state`,
+//! `tables`, `format` and `journal`, and `offline` also `postgres`, `checkpoint` and `recover`; `postgres` uses
+//! `commit`, `state`, `tables` and `format`; `tables` uses `format` and `journal`, and `state` only `format`; `format`
+//! uses `journal`; all use `medium`. No two files import each other, directly or around.
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not
 //! checkpointed. SQL is in `tables`, `checkpoint`, `recover`, `offline` and `postgres` only. Only `state/decide.rs`

@@ -13,7 +13,6 @@ use std::path::Path;
 use gristmill_core::billing::usage::Hour;
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::job::record::JobCounts;
 use gristmill_core::time::Timestamp;
 use rusqlite::Connection;
 use rusqlite::types::Type;
@@ -30,6 +29,7 @@ use crate::format::payload::Kind;
 use crate::journal;
 use crate::journal::Journal;
 use crate::journal::Segment;
+use crate::seal::Seal;
 use crate::state::index::Index;
 use crate::state::owners::Owners;
 use crate::tables::archived;
@@ -37,6 +37,7 @@ use crate::tables::catalog;
 use crate::tables::db::{Db, Sync};
 use crate::tables::deleting;
 use crate::tables::delivery;
+use crate::tables::endpoints;
 use crate::tables::idempotency;
 use crate::tables::jobs;
 use crate::tables::payloads;
@@ -81,22 +82,8 @@ pub(crate) fn load(
             }))
         })?
         .map_err(of_journal)?;
-    load_endpoints(db.connection(), &mut index).map_err(of_tables)?;
-    load_deleting(db.connection(), &mut index).map_err(of_tables)?;
-    load_jobs(db.connection(), &mut index).map_err(of_tables)?;
-    load_kept(db.connection(), &mut index).map_err(of_tables)?;
-    let mut endpoint_owners = HashMap::new();
-    for body in catalog::read(db.connection(), &db.seal).map_err(of_tables)? {
-        let entry = catalog::parse(&body)
-            .map_err(|error| damaged(format!("a catalog entry cannot be read: {error}")))?;
-        if let CatalogEntry::Endpoint(endpoint) = entry {
-            endpoint_owners.insert(endpoint.id, endpoint.owner);
-        }
-    }
-    load_idempotency_records(db.connection(), &mut index, &endpoint_owners).map_err(of_tables)?;
-    let last_run = usage::last_run(db.connection()).map_err(of_tables)?;
-    let newest = usage::newest(db.connection(), Hour::of(now)).map_err(of_tables)?;
-    index.restore_usage(last_run, newest);
+    let endpoint_owners =
+        load_tables(db.connection(), Some(&db.seal), &mut index, now).map_err(of_tables)?;
     let mut replay = |db: &Connection| {
         journal::replay(dir, uncheckpointed, |frame| {
             let (image, locations) = decode::frame(frame)?;
@@ -125,24 +112,55 @@ pub(crate) fn load(
     Ok((index, end))
 }
 
-fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
-    let sql = "SELECT seq, name, completed, failed, retried FROM endpoint ORDER BY seq";
-    let mut statement = db.prepare(sql)?;
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let key = EndpointKey(row.get(0)?);
-        let name = EndpointId::new(row.get_ref(1)?.as_str()?)
-            .map_err(|error| sql::invalid(1, Type::Text, error))?;
-        let counts = JobCounts {
-            completed: number(2)?,
-            failed: number(3)?,
-            retried: number(4)?,
-            ..JobCounts::default()
-        };
-        index.restore_endpoint(key, name, counts);
+/// Reads tables that need no journal as a start at the time `now` reads them, for a repair. Without
+/// a key the catalog is not read.
+///
+/// # Errors
+/// The error with which the start would refuse the tables.
+pub(crate) fn try_tables(
+    db: &Connection,
+    seal: Option<&Seal>,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let mut index = Index::new(Owners::default());
+    let endpoint_owners = load_tables(db, seal, &mut index, now)?;
+    load_archived(db, &mut index)?;
+    load_deliveries(db, &mut index, &endpoint_owners)
+}
+
+/// Reads the tables as they were before the journal's frames about jobs. Returns the owners of the
+/// endpoints in the catalog.
+fn load_tables(
+    db: &Connection,
+    seal: Option<&Seal>,
+    index: &mut Index,
+    now: Timestamp,
+) -> rusqlite::Result<HashMap<EndpointId, OwnerId>> {
+    load_endpoints(db, index)?;
+    load_deleting(db, index)?;
+    load_jobs(db, index)?;
+    load_kept(db, index)?;
+    let mut owners = HashMap::new();
+    for body in seal.map(|seal| catalog::read(db, seal)).transpose()?.into_iter().flatten() {
+        let entry = catalog::parse(&body).map_err(|error| {
+            let reason = format!("a catalog entry cannot be read: {error}");
+            sql::invalid(2, Type::Blob, reason)
+        })?;
+        if let CatalogEntry::Endpoint(endpoint) = entry {
+            owners.insert(endpoint.id, endpoint.owner);
+        }
     }
-    Ok(())
+    load_idempotency_records(db, index, &owners)?;
+    index.restore_usage(usage::last_run(db)?, usage::newest(db, Hour::of(now))?);
+    Ok(owners)
+}
+
+fn load_endpoints(db: &Connection, index: &mut Index) -> rusqlite::Result<()> {
+    endpoints::each(db, |_, found| {
+        let (key, name, counts) = found?;
+        index.restore_endpoint(key, name, counts);
+        Ok(())
+    })
 }
 
 /// Continues the deletions that a crash interrupted.

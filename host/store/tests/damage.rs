@@ -42,7 +42,7 @@ async fn submit_text(store: &Store, n: usize, bytes: usize) -> JobId {
     submit(store, NewJob { input: text(n, bytes), ..job("a") }).await
 }
 
-fn copy_of(dir: &Path) -> TempDir {
+pub(crate) fn copy_of(dir: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     copy_files(dir, copy.path());
     copy
@@ -68,7 +68,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn newest(dir: &Path) -> PathBuf {
+pub(crate) fn newest(dir: &Path) -> PathBuf {
     segments(dir).pop().unwrap()
 }
 
@@ -78,7 +78,7 @@ fn used(file: &Path) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
 }
 
-fn flip(file: &Path, at: usize) {
+pub(crate) fn flip(file: &Path, at: usize) {
     let mut bytes = fs::read(file).unwrap();
     bytes[at] ^= 1 << (at % 8);
     fs::write(file, bytes).unwrap();
@@ -213,7 +213,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
 
 /// A store with small payloads in the tables, large ones in the journal, and new jobs that are not
 /// checkpointed.
-async fn full_store(dir: &Path) -> (Store, Vec<(JobId, usize, usize)>) {
+pub(crate) async fn full_store(dir: &Path) -> (Store, Vec<(JobId, usize, usize)>) {
     let settings = Settings { segment_bytes: 64 << 10, journal_bytes: 0, ..settings() };
     let settings = Settings { payload_cache_bytes: 0, chunk_cache_bytes: 0, ..settings };
     let store = open_with(dir, settings).unwrap();

@@ -24,6 +24,7 @@ mod lost_records;
 mod model;
 mod nearly_full;
 mod postgres;
+mod salvage;
 mod search;
 mod submissions;
 mod support;

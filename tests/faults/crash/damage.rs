@@ -2,6 +2,7 @@
 //! saves the rest.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -116,6 +117,42 @@ fn a_repair_with_wrong_arguments_leaves_nothing_behind() {
     assert_eq!(content(&new).len(), 0, "{said}");
     let (code, said) = repair(&data, &new, &[]);
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn a_handler_without_a_file_is_damage_and_a_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, new) = (folder.path().join("data"), folder.path().join("new"));
+    unpack("version-14-closed.tar.gz", &data);
+    let handler = fs::read_dir(data.join("components")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(&handler).unwrap();
+    for arguments in [&["check"][..], &["repair", "--output", new.to_str().unwrap()]] {
+        let found = run(arguments, &data);
+        let said = text(&found.stdout);
+        assert_eq!(found.status.code(), Some(1), "{said}");
+        let sentence = format!("`{}`: this handler is missing", handler.display());
+        assert!(said.contains(&sentence) && said.lines().count() == 1, "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_repair_refuses_a_directory_that_others_can_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, new) = (folder.path().join("data"), folder.path().join("new"));
+    unpack("version-14-closed.tar.gz", &data);
+    fs::create_dir(&new).unwrap();
+    let permit = |mode| fs::set_permissions(&new, fs::Permissions::from_mode(mode)).unwrap();
+    permit(0o755);
+    let repair = ["repair", "--output", new.to_str().unwrap()];
+    let refused = run(&repair, &data);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("has mode 0755"), "{said}");
+    assert_eq!(content(&new).len(), 0);
+    permit(0o700);
+    let repaired = run(&repair, &data);
+    assert!(repaired.status.success(), "{repaired:?}");
+    let mode = fs::metadata(new.join("store.db")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
 }
 
 /// The page of the tables with the record of a component, whose name is its digest.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// The permissions that a file can have without running as somebody else.
+/// The permissions that a file can have without the rights of another user.
 const MODE_BITS: u32 = 0o777;
 
 /// A file that is being written. Dropped, it is removed.

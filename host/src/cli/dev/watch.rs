@@ -65,7 +65,7 @@ impl Changes {
         let changed = changed.swap_remove(first);
         // There may be new directories, which are not watched yet.
         self.watch(&self.root.clone())?;
-        // A project of which no file is known to be changed is shown by its own path.
+        // If no changed file is known, the project is shown by its own path.
         let within = changed.strip_prefix(&self.root).ok().filter(|path| *path != Path::new(""));
         Ok(within.map(Path::to_owned).unwrap_or(changed))
     }

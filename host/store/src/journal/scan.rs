@@ -29,6 +29,16 @@ pub(crate) struct Scanned {
     pub(crate) header: Header,
     /// The recorded end, if there is one.
     pub(crate) end: Option<u32>,
+    /// Whether the next segment has recorded the end, in a header with a checksum. Frames behind such an end
+    /// were not acknowledged: their write failed.
+    is_end_certain: bool,
+}
+
+fn missing(first: u64, last: u64) -> String {
+    match first == last {
+        true => format!("segment {first} of the journal is missing"),
+        false => format!("segments {first} to {last} of the journal are missing"),
+    }
 }
 
 impl Scan {
@@ -46,7 +56,10 @@ impl Scan {
             let file = Arc::new(SegmentFile::open_to_read(dir, slot)?);
             match file.header()? {
                 Some(header) => {
-                    scan.segments.insert(header.id, Scanned { file, header, end: None });
+                    scan.segments.insert(
+                        header.id,
+                        Scanned { file, header, end: None, is_end_certain: false },
+                    );
                 }
                 None if file.is_blank(!known.is_upgraded)? => {}
                 None => {
@@ -62,17 +75,23 @@ impl Scan {
     fn find_ends(&mut self, dir: &Path) {
         let JournalRecord { checkpointed, last, end, .. } = self.known;
         let newest = self.segments.keys().next_back().copied().unwrap_or(checkpointed).max(last);
-        for number in checkpointed.0.saturating_add(1)..=newest.0 {
-            if !self.segments.contains_key(&SegmentId(number)) {
-                let details = format!("segment {number} of the journal is missing");
+        let present = self.segments.keys().filter(|id| **id > checkpointed);
+        let present = present.map(|id| u64::from(id.0)).chain([u64::from(newest.0) + 1]);
+        // A damaged number of the newest segment can be billions ahead: so ranges are listed, not numbers.
+        let mut expected = u64::from(checkpointed.0) + 1;
+        for number in present {
+            if number > expected {
+                let details = missing(expected, number - 1);
                 self.damage.push(Damage { file: dir.to_owned(), offset: None, details });
             }
+            expected = number + 1;
         }
         let ends: Vec<_> = self.segments.values().map(|it| it.header).collect();
         for header in ends {
             let before = SegmentId(header.id.0.saturating_sub(1));
             if let Some(before) = self.segments.get_mut(&before) {
                 before.end = Some(header.end_before);
+                before.is_end_certain = true;
             }
         }
         if let (Some(newest), Some(end)) = (self.segments.get_mut(&last), end) {
@@ -142,20 +161,26 @@ fn is_in_whole_frame(
 
 impl Scanned {
     /// Passes each intact frame with its position to `take`, and each gap between them, with its
-    /// begin and end, to `lose`.
+    /// begin and end, to `lose`. Returns the end of the last intact frame: a start refuses a segment
+    /// that ends elsewhere than the recorded end.
     pub(crate) fn each_frame(
         &self,
         mut take: impl FnMut(u32, &Frame<'_>),
         mut lose: impl FnMut(u32, Option<u32>),
-    ) -> io::Result<()> {
-        let mut frames = Frames::new(&self.file, self.header)?;
+    ) -> io::Result<u32> {
+        let certain_end = self.end.filter(|_| self.is_end_certain);
+        let mut frames = Frames::new(&self.file, self.header)?.up_to(certain_end);
         loop {
             let mut at = frames.at();
             while let Some(frame) = frames.next()? {
                 take(at, &frame);
                 at = frames.at();
             }
-            match tail::find_frame(&self.file, self.header, frames.number(), at)? {
+            let next = match certain_end {
+                Some(end) if end <= at => None,
+                _ => tail::find_frame(&self.file, self.header, frames.number(), at)?,
+            };
+            match next.filter(|(next, _)| certain_end.is_none_or(|end| *next < end)) {
                 Some((next, number)) => {
                     lose(at, Some(next));
                     frames = frames.from(next, number);
@@ -164,7 +189,7 @@ impl Scanned {
                     if let Some(end) = self.end.filter(|end| *end > at) {
                         lose(at, Some(end));
                     }
-                    return Ok(());
+                    return Ok(at);
                 }
             }
         }

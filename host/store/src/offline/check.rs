@@ -2,10 +2,11 @@
 //!
 //! Cost: reads the journal, the tables and all payloads.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-use gristmill_core::catalog::missing_templates;
+use gristmill_core::catalog::{kept_components, missing_templates};
+use gristmill_core::deploy::digest::ComponentDigest;
 use rusqlite::Connection;
 
 use crate::damage;
@@ -13,21 +14,24 @@ use crate::damage::Damage;
 use crate::error::OpenError;
 use crate::format::archived::ArchivedSum;
 use crate::format::decode;
-use crate::format::image::{JobImage, JobLocations, StateImage};
-use crate::format::payload::Kind;
+use crate::format::payload::{InputBytes, Kind};
 use crate::offline::inspect::Inspected;
 use crate::offline::job_of_row;
-use crate::state::job::JobRow;
+use crate::offline::parts::{self, Newer};
 use crate::state::owners::Owners;
 use crate::tables::archived;
 use crate::tables::catalog;
 use crate::tables::deleting::Endpoints;
+use crate::tables::delivery;
+use crate::tables::endpoints;
 use crate::tables::found_by;
+use crate::tables::idempotency;
 use crate::tables::job_action;
 use crate::tables::jobs;
 use crate::tables::payloads;
 use crate::tables::schema;
 use crate::tables::sql;
+use crate::tables::usage;
 
 /// Most errors that `SQLite` reports of its file and that are listed.
 const COMPLAINTS_MAX: u32 = 100;
@@ -46,6 +50,8 @@ pub struct Report {
     pub payloads: u64,
     /// Jobs in the tables.
     pub jobs: u64,
+    /// The components that a start needs; `None` when the catalog cannot be read without its key.
+    pub kept_components: Option<BTreeSet<ComponentDigest>>,
 }
 
 /// Checks the directory `dir`. `secrets_key` is the file with the key of the secrets, unless it is
@@ -60,12 +66,8 @@ pub fn check(dir: &Path, secrets_key: Option<&Path>) -> Result<Report, OpenError
     if let Err(error) = inspected.check_keys() {
         report.add(&inspected.file, None, error.to_string());
     }
-    let mut endpoints = Endpoints::default();
-    let superseded = report.check_frames(&inspected, &mut endpoints)?;
-    let of_tables = report.check_tables(&inspected, endpoints);
-    report.note(&inspected.file, of_tables);
-    let kept = report.check_kept(&inspected, &superseded);
-    report.note(&inspected.file, kept);
+    let newer = report.check_frames(&inspected)?;
+    report.check_tables(&inspected, newer);
     Ok(report)
 }
 
@@ -77,29 +79,26 @@ impl Report {
     /// An error that prevents reading a table counts as damage too.
     fn note(&mut self, file: &Path, result: rusqlite::Result<()>) {
         if let Err(error) = result {
-            self.add(file, None, error.to_string());
+            let details = error.to_string();
+            // An unreadable page can concern several tables.
+            if !self.damage.iter().any(|known| known.file == file && known.details == details) {
+                self.add(file, None, details);
+            }
         }
     }
 
-    /// Returns the payloads that the tables name but the journal has replaced or removed.
-    fn check_frames(
-        &mut self,
-        inspected: &Inspected,
-        endpoints: &mut Endpoints,
-    ) -> Result<Superseded, OpenError> {
-        let mut superseded = Superseded::new();
+    /// Returns what the journal changes in the tables.
+    fn check_frames(&mut self, inspected: &Inspected) -> Result<Newer, OpenError> {
+        let mut newer = Newer::default();
         for segment in inspected.journal.uncheckpointed() {
             let path = inspected.journal_dir.join(segment.file.name());
             let (mut frames, mut bad) = (0, Vec::new());
             let mut gaps = Vec::new();
-            segment.each_frame(
+            let ended = segment.each_frame(
                 |at, frame| match decode::frame(frame) {
                     Ok((image, locations)) => {
                         frames += 1;
-                        endpoints.add(&image);
-                        image.jobs.iter().zip(&locations).for_each(|(job, locations)| {
-                            supersede(&mut superseded, job, locations);
-                        });
+                        newer.add(&image, &locations);
                     }
                     Err(error) => bad.push((at, error.to_string())),
                 },
@@ -114,87 +113,179 @@ impl Report {
             for (at, details) in bad {
                 self.add(&path, Some(at.into()), details);
             }
+            if let Some(end) = segment.end.filter(|end| *end < ended) {
+                let details = format!(
+                    "the last process recorded that the journal ends here, and frames follow up to byte \
+                     {ended}"
+                );
+                self.add(&path, Some(end.into()), details);
+            }
         }
-        Ok(superseded)
+        Ok(newer)
     }
 
-    fn check_tables(
-        &mut self,
-        inspected: &Inspected,
-        endpoints: Endpoints,
-    ) -> rusqlite::Result<()> {
-        let Inspected { db, file, version, seal, .. } = inspected;
-        let complaints = complaints(db)?;
+    /// Each part is checked although another one cannot be read.
+    fn check_tables(&mut self, inspected: &Inspected, newer: Newer) {
+        let Inspected { db, file, version, .. } = inspected;
+        let version = *version;
+        self.part(file, |report| report.check_pages(db, file));
+        self.part(file, |report| report.check_jobs(inspected, &newer));
+        self.part(file, |report| report.check_webhooks(inspected, &newer));
+        self.part(file, |report| report.check_idempotency_keys(db, file));
+        self.part(file, |report| report.check_usage(db, file));
+        if version >= schema::ARCHIVED_SINCE {
+            self.part(file, |report| report.check_sums(db, file, version));
+        }
+        if version >= schema::TAGS_SINCE {
+            self.part(file, |report| report.check_found_by(db, file));
+        }
+        if version >= schema::ACTIONS_SINCE {
+            self.part(file, |report| report.check_actions(db, file));
+        }
+        if version >= schema::CHECKSUMS_SINCE {
+            for table in PAYLOAD_TABLES {
+                self.part(file, |report| report.check_payloads(db, file, table));
+            }
+        }
+        self.part(file, |report| report.check_kept(inspected, &newer));
+        self.part(file, |report| report.check_catalog(inspected));
+        self.part(file, |report| report.check_endpoints(db, file, newer.endpoints));
+    }
+
+    fn part(&mut self, file: &Path, check: impl FnOnce(&mut Self) -> rusqlite::Result<()>) {
+        let result = check(self);
+        self.note(file, result);
+    }
+
+    fn check_pages(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
         let page_bytes: u32 = db.pragma_query_value(None, "page_size", |row| row.get(0))?;
-        for complaint in complaints {
+        for complaint in complaints(db)? {
             let offset = page_of(&complaint).map(|page| (page - 1) * u64::from(page_bytes));
             self.add(file, offset, complaint);
-        }
-        let has_checksums = *version >= schema::CHECKSUMS_SINCE;
-        self.check_jobs(db, file, *version)?;
-        if *version >= schema::ARCHIVED_SINCE {
-            self.check_sums(db, file, *version)?;
-        }
-        if *version >= schema::TAGS_SINCE {
-            self.check_found_by(db, file)?;
-        }
-        if *version >= schema::ACTIONS_SINCE {
-            for (id, found) in job_action::read(db)? {
-                if let Err(error) = found {
-                    self.add(file, None, format!("the job action `{id}`: {error}"));
-                }
-            }
-        }
-        if has_checksums {
-            for table in PAYLOAD_TABLES {
-                self.check_payloads(db, file, table)?;
-            }
-        }
-        if let Some(seal) = seal {
-            let mut entries = Vec::new();
-            catalog::each(db, seal, |kind, name, body| {
-                match body.map(|body| catalog::parse(&body)) {
-                    Some(Ok(entry)) => entries.push(entry),
-                    Some(Err(error)) => {
-                        self.add(
-                            file,
-                            None,
-                            format!("the {kind} `{name}` of the catalog: {error}"),
-                        );
-                    }
-                    None => {
-                        let details =
-                            format!("the {kind} `{name}` of the catalog cannot be decrypted");
-                        self.add(file, None, details);
-                    }
-                }
-                Ok(())
-            })?;
-            for missing in missing_templates(&entries) {
-                self.add(file, None, missing.to_string());
-            }
-        }
-        if seal.is_none() && db.prepare("SELECT 1 FROM catalog")?.exists(())? {
-            self.add(file, None, catalog::NOT_READ.to_owned());
-        }
-        for (name, jobs) in endpoints.without_record(db, false)? {
-            let details =
-                format!("endpoint `{name}` has {jobs} jobs, and no record in the catalog");
-            self.add(file, None, details);
         }
         Ok(())
     }
 
-    fn check_jobs(&mut self, db: &Connection, file: &Path, version: i64) -> rusqlite::Result<()> {
+    fn check_jobs(&mut self, inspected: &Inspected, newer: &Newer) -> rusqlite::Result<()> {
+        let Inspected { db, file, version, .. } = inspected;
         let mut owners = Owners::default();
-        let mut statement = db.prepare(&jobs::select_jobs_of(version))?;
+        let mut statement = db.prepare(&jobs::select_jobs_of(*version))?;
         let mut rows = statement.query(())?;
+        // A table that cannot be read would concern each job.
+        let mut unreadable = None;
         while let Some(row) = rows.next()? {
             self.jobs += 1;
-            if let Err(error) = job_of_row(row, &mut owners) {
-                let seq: i64 = row.get(0)?;
-                self.add(file, None, format!("row {seq} of the table `job`: {error}"));
+            let job = match job_of_row(row, &mut owners) {
+                Ok(job) => job,
+                Err(error) => {
+                    let seq: i64 = row.get(0)?;
+                    self.add(file, None, format!("row {seq} of the table `job`: {error}"));
+                    continue;
+                }
+            };
+            match parts::missing(db, &job, newer) {
+                Ok(None) => {}
+                Ok(Some(part)) => self.add(file, None, format!("job {}: {part}", job.id)),
+                Err(error) => unreadable = unreadable.or(Some(error)),
             }
+        }
+        unreadable.map_or(Ok(()), Err)
+    }
+
+    fn check_webhooks(&mut self, inspected: &Inspected, newer: &Newer) -> rusqlite::Result<()> {
+        let Inspected { db, file, version, .. } = inspected;
+        let mut names = HashMap::new();
+        endpoints::each(db, |seq, found| {
+            match found {
+                Ok((key, name, _)) => drop(names.insert(key, name)),
+                Err(error) => {
+                    self.add(file, None, format!("row {seq} of the table `endpoint`: {error}"));
+                }
+            }
+            Ok(())
+        })?;
+        delivery::each(
+            db,
+            *version,
+            |key| names.get(&key).cloned(),
+            |seq, found| {
+                if let Err(error) = found {
+                    self.add(file, None, format!("row {seq} of the table `delivery`: {error}"));
+                }
+                Ok(())
+            },
+        )?;
+        for seq in sql::list::<i64>(db, parts::WEBHOOKS_WITHOUT_BODY)? {
+            if !newer.webhooks.contains(&seq.unsigned_abs()) {
+                self.add(file, None, format!("webhook {seq}: its body is missing"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_idempotency_keys(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        idempotency::each(db, |seq, found| {
+            if let Err(error) = found {
+                self.add(file, None, format!("row {seq} of the table `repeat`: {error}"));
+            }
+            Ok(())
+        })
+    }
+
+    fn check_usage(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        usage::each_damaged(db, |_, error| {
+            self.add(file, None, format!("a row of the table `usage`: {error}"));
+        })
+    }
+
+    fn check_actions(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        for (id, found) in job_action::read(db)? {
+            if let Err(error) = found {
+                self.add(file, None, format!("the job action `{id}`: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_catalog(&mut self, inspected: &Inspected) -> rusqlite::Result<()> {
+        let Inspected { db, file, seal, .. } = inspected;
+        let Some(seal) = seal else {
+            if db.prepare("SELECT 1 FROM catalog")?.exists(())? {
+                self.add(file, None, catalog::NOT_READ.to_owned());
+            }
+            return Ok(());
+        };
+        let mut entries = Vec::new();
+        let read = catalog::each(db, seal, |kind, name, body| {
+            let details = match body.map(|body| catalog::parse(&body)) {
+                Some(Ok(entry)) => {
+                    entries.push(entry);
+                    return Ok(());
+                }
+                Some(Err(error)) => format!("the {kind} `{name}` of the catalog: {error}"),
+                None => format!("the {kind} `{name}` of the catalog cannot be decrypted"),
+            };
+            self.add(file, None, details);
+            Ok(())
+        });
+        for missing in missing_templates(&entries) {
+            self.add(file, None, missing.to_string());
+        }
+        self.kept_components = Some(kept_components(entries));
+        read
+    }
+
+    /// The endpoints that a start would delete with their jobs.
+    fn check_endpoints(
+        &mut self,
+        db: &Connection,
+        file: &Path,
+        endpoints: Endpoints,
+    ) -> rusqlite::Result<()> {
+        for (name, jobs) in endpoints.without_record(db, false)? {
+            let details =
+                format!("endpoint `{name}` has {jobs} jobs, and no record in the catalog");
+            self.add(file, None, details);
         }
         Ok(())
     }
@@ -262,47 +353,35 @@ impl Report {
         Ok(())
     }
 
-    fn check_kept(
-        &mut self,
-        inspected: &Inspected,
-        superseded: &Superseded,
-    ) -> rusqlite::Result<()> {
-        let Inspected { db, journal, journal_dir, .. } = inspected;
-        let mut kept = Vec::new();
-        payloads::load_kept(db, |seq, kind, location| kept.push((seq, kind, location)))?;
-        kept.retain(|(seq, kind, _)| !superseded.contains(&(*seq, *kind)));
-        for (seq, kind, location) in kept {
+    fn check_kept(&mut self, inspected: &Inspected, newer: &Newer) -> rusqlite::Result<()> {
+        let Inspected { db, file, journal, journal_dir, .. } = inspected;
+        for kept in payloads::each_kept(db)? {
+            let (seq, kind, location) = match kept {
+                Ok((seq, kind, _)) if newer.payloads.contains(&(seq, kind)) => continue,
+                Ok(kept) => kept,
+                Err(error) => {
+                    self.add(file, None, format!("a row of the table `kept`: {error}"));
+                    continue;
+                }
+            };
+            let of_payload =
+                |details: String| format!("{details}: the {} of row {seq}", kind.name());
             match journal.payload(journal_dir, location) {
+                Ok(Ok(bytes)) if kind == Kind::Input && InputBytes::split(&bytes).is_none() => {
+                    self.add(file, None, of_payload("the location has no input".to_owned()));
+                }
                 Ok(Ok(_)) => self.payloads += 1,
                 Ok(Err(damage)) => {
-                    let name = kind.name();
-                    let details = format!("{}: the {name} of row {seq}", damage.details);
+                    let details = of_payload(damage.details);
                     self.damage.push(Damage { details, ..damage });
                 }
                 Err(error) => {
-                    self.add(journal_dir, None, damage::damaged(error.to_string()).to_string())
+                    let details = damage::damaged(error.to_string()).to_string();
+                    self.add(journal_dir, None, of_payload(details));
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// Payloads, by the number of their job, about which the journal has newer information than the
-/// tables.
-type Superseded = HashSet<(u64, Kind)>;
-
-/// Adds the payloads that a frame replaces or removes.
-fn supersede(superseded: &mut Superseded, job: &JobImage<'_>, locations: &JobLocations) {
-    let row = match &job.state {
-        StateImage::New { row, .. } | StateImage::Changed(row) => JobRow::of(row).ok(),
-        StateImage::Deleted { .. } => None,
-    };
-    if locations.input.is_some() || !row.as_ref().is_some_and(JobRow::needs_input) {
-        superseded.insert((job.seq, Kind::Input));
-    }
-    if locations.output.is_some() || job.clears_result || row.is_none() {
-        superseded.insert((job.seq, Kind::Output));
     }
 }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gristmill_core::backup::{DATABASE, JOURNAL, SECRETS_KEY};
+use gristmill_core::time::Timestamp;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -17,6 +18,7 @@ use crate::error::OpenError;
 use crate::journal::JournalRecord;
 use crate::journal::scan::Scan;
 use crate::seal::Seal;
+use crate::tables::catalog;
 use crate::tables::db::{FileContent, identify, read_journal_record};
 
 /// A data directory, open for reading.
@@ -26,6 +28,8 @@ pub(crate) struct Inspected {
     pub(crate) journal_dir: PathBuf,
     pub(crate) journal: Scan,
     pub(crate) known: JournalRecord,
+    /// The newest time that the host has recorded.
+    pub(crate) seen_at: Option<Timestamp>,
     pub(crate) version: i64,
     /// The encryption key; `None` when its file is missing.
     pub(crate) seal: Option<Seal>,
@@ -47,13 +51,13 @@ impl Inspected {
         let FileContent::Store { version } = identify(&db, &file)? else {
             return Err(OpenError::NotAStore { file });
         };
-        let known = read_journal_record(&db, version)?.0;
+        let (known, seen_at) = read_journal_record(&db, version)?;
         let journal_dir = dir.join(JOURNAL);
         let journal = Scan::open(&journal_dir, known).map_err(in_dir)?;
         let in_dir_key = dir.join(SECRETS_KEY);
         let key = secrets_key.unwrap_or(&in_dir_key);
         let seal = key.exists().then(|| Seal::open(key, false)).transpose()?;
-        Ok(Self { db, file, journal_dir, journal, known, version, seal, _lock: lock })
+        Ok(Self { db, file, journal_dir, journal, known, seen_at, version, seal, _lock: lock })
     }
 
     /// Checks that the key file has all keys that the directory needs; without a key file there is
@@ -64,8 +68,26 @@ impl Inspected {
     /// the tables.
     pub(crate) fn check_keys(&self) -> Result<(), OpenError> {
         let Some(seal) = &self.seal else { return Ok(()) };
-        let word: Vec<u8> = self.db.query_row("SELECT sealed FROM meta", (), |row| row.get(0))?;
-        seal.read_word(&word).map(drop)
+        seal.read_word(&self.word()?).map(drop)
+    }
+
+    /// The text that shows which keys the directory needs.
+    pub(crate) fn word(&self) -> rusqlite::Result<Vec<u8>> {
+        self.db.query_row("SELECT sealed FROM meta", (), |row| row.get(0))
+    }
+
+    /// The same text for a new directory, if it is damaged here: no key decrypts it, and a key decrypts a
+    /// record of the catalog. `None` when the key file may be the wrong one.
+    pub(crate) fn word_in_place_of_damaged(&self) -> Option<Vec<u8>> {
+        let seal = self.seal.as_ref()?;
+        let word = seal.word_in_place_of(&self.word().ok()?)?;
+        let mut is_right = false;
+        // An unreadable page ends the search: what was decrypted before proves as much.
+        let _ = catalog::each(&self.db, seal, |_, _, body| {
+            is_right |= body.is_some();
+            Ok(())
+        });
+        is_right.then_some(word)
     }
 }
 

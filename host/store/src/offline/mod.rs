@@ -5,8 +5,10 @@ mod catalog_rows;
 pub(crate) mod check;
 pub(crate) mod import;
 pub(crate) mod inspect;
+mod parts;
 mod placeholders;
 pub(crate) mod repair;
+mod table_rows;
 
 use rusqlite::types::Type;
 

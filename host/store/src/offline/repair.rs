@@ -5,18 +5,22 @@
 //! journal move into the tables: the new directory has no journal. A job without its input, or
 //! without a part of its result, is useless; it is left out and listed.
 //!
-//! Cost: one read of everything, and a row for each payload, in one transaction.
+//! At the end the new tables are read as a start reads them.
+//!
+//! Cost: one read of everything, and a row for each payload, in one transaction; for the last step the
+//! memory of a host.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use gristmill_core::backup::{DATABASE, SECRETS_KEY};
 use gristmill_core::catalog::CatalogEntry;
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::state::JobStatus;
-use rusqlite::types::Value;
+use gristmill_core::id::JobId;
+use gristmill_core::time::Timestamp;
+use gristmill_core::webhook::delivery::DeliveryId;
 use rusqlite::{Connection, params, params_from_iter};
 
 use crate::checkpoint::segment;
@@ -24,7 +28,6 @@ use crate::damage::Damage;
 use crate::error::OpenError;
 use crate::format::decode;
 use crate::format::image::{JobImage, JobLocations, StateImage};
-use crate::format::pages;
 use crate::format::payload::Kind;
 use crate::journal::checksum;
 use crate::journal::frame::Frame;
@@ -32,8 +35,11 @@ use crate::offline::catalog_rows;
 use crate::offline::check::PAYLOAD_TABLES;
 use crate::offline::inspect::Inspected;
 use crate::offline::job_of_row;
+use crate::offline::parts::{self, Newer};
 use crate::offline::placeholders;
-use crate::private::make_private_dir;
+use crate::offline::table_rows::{self, Table};
+use crate::private::{make_private_dir, open_private_file};
+use crate::recover;
 use crate::seal::Seal;
 use crate::state::job::JobRow;
 use crate::state::owners::Owners;
@@ -42,30 +48,36 @@ use crate::tables::catalog;
 use crate::tables::chunks;
 use crate::tables::db::configure;
 use crate::tables::deleting;
+use crate::tables::delivery;
+use crate::tables::endpoints;
 use crate::tables::found_by;
+use crate::tables::idempotency;
 use crate::tables::jobs::{self, Counted};
 use crate::tables::payloads;
 use crate::tables::schema;
 use crate::tables::sql;
 use crate::tables::sql::integer;
+use crate::tables::usage;
 
-/// The tables, each with the first column of its key, which is also the order of reading. `meta` and
-/// `catalog` are copied separately; `archived`, `job_tag` and `archived_time` are computed again.
-const TABLES: [(&str, &str); 10] = [
-    ("endpoint", "seq"),
-    ("job", "seq"),
-    ("input", "seq"),
-    ("output", "seq"),
-    ("kept", "seq"),
-    ("chunk", "seq"),
-    ("delivery", "seq"),
-    ("delivery_body", "seq"),
-    ("repeat", "seq"),
-    ("usage", "hour"),
+/// The tables, each with its key, which is also the order of reading. `meta` and `catalog` are copied
+/// separately; `archived`, `job_tag` and `archived_time` are computed again.
+const TABLES: [Table; 10] = [
+    Table { name: "endpoint", key: &["seq"] },
+    Table { name: "job", key: &["seq"] },
+    Table { name: "input", key: &["seq"] },
+    Table { name: "output", key: &["seq"] },
+    Table { name: "kept", key: &["seq", "kind"] },
+    Table { name: "chunk", key: &["seq", "first"] },
+    Table { name: "delivery", key: &["seq"] },
+    Table { name: "delivery_body", key: &["seq"] },
+    Table { name: "repeat", key: &["seq"] },
+    Table { name: "usage", key: &usage::KEY },
 ];
 
-/// The same for tables that the oldest versions do not have.
-const NEWER_TABLES: [(&str, &str); 2] = [("deleting", "endpoint"), ("job_action", "id")];
+/// The same for tables that the oldest versions do not have. The key of an action is a text, so the number of
+/// its row is used.
+const NEWER_TABLES: [Table; 2] =
+    [Table { name: "deleting", key: &["endpoint"] }, Table { name: "job_action", key: &["rowid"] }];
 
 /// The result of a repair.
 #[derive(Debug, Default)]
@@ -100,7 +112,7 @@ pub fn repair(
     for name in [DATABASE, SECRETS_KEY, "."] {
         let file = fs::File::open(output.join(name));
         match file.and_then(|file| file.sync_all()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(in_output(error));
             }
             Ok(()) | Err(_) => {}
@@ -115,11 +127,27 @@ pub fn repair(
 /// # Errors
 /// As above.
 pub(crate) fn copy(inspected: &Inspected, output: &Path) -> Result<Repaired, OpenError> {
+    copy_into(inspected, output).map_err(|error| match error {
+        // The sentence of a start would name the wrong directory.
+        OpenError::DiskFull(details) => OpenError::Directory {
+            dir: output.to_owned(),
+            source: io::Error::new(io::ErrorKind::StorageFull, details),
+        },
+        error => error,
+    })
+}
+
+fn copy_into(inspected: &Inspected, output: &Path) -> Result<Repaired, OpenError> {
     // Records that only a missing key decrypts are no damage.
-    inspected.check_keys()?;
+    let new_word = match inspected.check_keys() {
+        Ok(()) => None,
+        Err(error) => Some(inspected.word_in_place_of_damaged().ok_or(error)?),
+    };
     let in_output = |source| OpenError::Directory { dir: output.to_owned(), source };
     make_private_dir(output).map_err(in_output)?;
     let file = output.join(DATABASE);
+    // Before SQLite would create it, for everyone to read.
+    drop(open_private_file(&file).map_err(in_output)?);
     let mut to = Connection::open(&file)?;
     to.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     configure(&to)?;
@@ -131,30 +159,19 @@ pub(crate) fn copy(inspected: &Inspected, output: &Path) -> Result<Repaired, Ope
         orphans: BTreeMap::new(),
         lost_endpoints: Vec::new(),
         has_lost_records: false,
+        lost_jobs: Vec::new(),
     };
     let transaction = to.unchecked_transaction()?;
-    repair.copy_meta()?;
-    for (table, key) in TABLES {
-        repair.copy_table(table, key)?;
-    }
-    repair.copy_catalog()?;
-    for (table, key) in NEWER_TABLES {
-        if inspected.db.table_exists(None, table)? {
-            repair.copy_table(table, key)?;
-        }
-    }
+    repair.copy_meta(new_word)?;
+    repair.copy_tables()?;
     repair.play_journal()?;
     repair.move_kept()?;
-    let seal = repair.leave_out_damaged_records()?;
-    repair.name_endpoints()?;
-    let mut kept_components = None;
-    if let Some(seal) = seal {
-        repair.replace_records(seal)?;
-        kept_components = Some(placeholders::kept_components(&to, seal)?);
-    }
+    let kept_components = repair.repair_catalog()?;
+    repair.leave_out_damaged_rows()?;
     repair.leave_out_unusable()?;
     archived::compute_sums(&to)?;
     found_by::compute(&to)?;
+    repair.try_tables()?;
     let jobs = to.query_row("SELECT count(*) FROM job", (), |row| row.get::<_, i64>(0))?;
     let losses = repair.losses;
     transaction.commit()?;
@@ -173,6 +190,8 @@ struct Repair<'a> {
     lost_endpoints: Vec<String>,
     /// Whether records of the catalog could not be read.
     has_lost_records: bool,
+    /// Numbers of jobs that were left out.
+    lost_jobs: Vec<u64>,
 }
 
 impl<'a> Repair<'a> {
@@ -185,18 +204,51 @@ impl<'a> Repair<'a> {
         self.record_loss(&file, None, details);
     }
 
-    /// The new directory gets the state of a journal that ended in order before its first segment.
-    fn copy_meta(&self) -> rusqlite::Result<()> {
-        let (node, sealed): (u16, Vec<u8>) =
-            self.inspected.db.query_row("SELECT node, sealed FROM meta", (), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let journal = &self.inspected.journal.segments;
-        let last = journal.keys().next_back().copied().max(Some(self.inspected.known.last));
+    /// The new directory gets the state of a journal that ended in order before its first segment. The
+    /// newest time and the number of starts stay: a start after the repair detects a wrong clock, and no
+    /// earlier worker has its epoch. `new_word` takes the place of a damaged text that shows the keys.
+    fn copy_meta(&mut self, new_word: Option<Vec<u8>>) -> rusqlite::Result<()> {
+        let Inspected { db, version, seen_at, journal, known, .. } = self.inspected;
+        let starts = if *version < schema::PAST_ATTEMPTS_SINCE { "0" } else { "starts" };
+        let sql = format!("SELECT node, sealed, {starts} FROM meta");
+        let (node, sealed, starts): (u16, Vec<u8>, i64) =
+            db.query_row(&sql, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        // A start refuses other numbers.
+        let starts = starts.clamp(0, (u32::MAX - 1).into());
+        let last = journal.segments.keys().next_back().copied().max(Some(known.last));
         let last = last.map_or(0, |last| last.0);
-        let sql = "INSERT INTO meta (id, node, is_clean, sealed, settled, journal_last) \
-                   VALUES (1, ?1, 1, ?2, ?3, ?3)";
-        self.to.execute(sql, params![node, sealed, last])?;
+        let seen_at = seen_at.map(|seen_at| integer(seen_at.as_millis()));
+        if new_word.is_some() {
+            let sentence = "the text that shows which keys the directory needs is damaged: a new one is \
+                            written, since the key decrypts records of the catalog";
+            self.record_table_losses(sentence.to_owned());
+        }
+        let sealed = new_word.unwrap_or(sealed);
+        let sql = "INSERT INTO meta (id, node, is_clean, sealed, settled, journal_last, seen_at, starts) \
+                   VALUES (1, ?1, 1, ?2, ?3, ?3, ?4, ?5)";
+        self.to.execute(sql, params![node, sealed, last, seen_at, starts])?;
+        Ok(())
+    }
+
+    fn copy_tables(&mut self) -> rusqlite::Result<()> {
+        for table in TABLES {
+            self.copy_table(table)?;
+        }
+        self.copy_catalog()?;
+        for table in NEWER_TABLES {
+            if self.inspected.db.table_exists(None, table.name)? {
+                self.copy_table(table)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_table(&mut self, table: Table) -> rusqlite::Result<()> {
+        let lost = table_rows::copy(&self.inspected.db, self.to, table)?;
+        lost.sentences.into_iter().for_each(|sentence| self.record_table_losses(sentence));
+        if table.name == "job" {
+            self.lost_jobs.extend(lost.invalid.into_iter().map(i64::unsigned_abs));
+        }
         Ok(())
     }
 
@@ -204,79 +256,6 @@ impl<'a> Repair<'a> {
         let losses = catalog_rows::copy(&self.inspected.db, self.to)?;
         self.has_lost_records = !losses.is_empty();
         losses.into_iter().for_each(|sentence| self.record_table_losses(sentence));
-        Ok(())
-    }
-
-    /// Copies the readable rows of a table. After an unreadable page it continues with the next key
-    /// that can be found.
-    fn copy_table(&mut self, table: &str, key: &str) -> rusqlite::Result<()> {
-        let from = &self.inspected.db;
-        let sql = format!("SELECT * FROM {table} WHERE ?1 IS NULL OR {key} >= ?1 ORDER BY {key}");
-        let mut next = Value::Null;
-        loop {
-            let mut last = next.clone();
-            match self.copy_rows(&sql, table, key, &next, &mut last) {
-                Ok(()) => return Ok(()),
-                Err(error) => {
-                    let found = match &last {
-                        Value::Integer(last) => find_key(from, table, key, *last),
-                        Value::Null => find_key(from, table, key, -1),
-                        Value::Real(_) | Value::Text(_) | Value::Blob(_) => None,
-                    };
-                    let until = found
-                        .map_or_else(|| "the end".to_owned(), |found| format!("{key} {found}"));
-                    let since = match last {
-                        Value::Integer(last) => format!("{key} {last}"),
-                        Value::Text(last) => format!("{key} {last}"),
-                        Value::Null | Value::Real(_) | Value::Blob(_) => "its beginning".to_owned(),
-                    };
-                    let details = format!(
-                        "the table `{table}` cannot be read after {since}, up to {until}: {error}"
-                    );
-                    self.record_table_losses(details);
-                    let Some(found) = found else {
-                        // Rows behind the damage are reached from the other end.
-                        let backwards =
-                            format!("SELECT * FROM {table} WHERE ?1 IS NULL ORDER BY {key} DESC");
-                        let mut last = Value::Null;
-                        let _ = self.copy_rows(&backwards, table, key, &Value::Null, &mut last);
-                        return Ok(());
-                    };
-                    next = Value::Integer(found);
-                }
-            }
-        }
-    }
-
-    /// Sets `last` to the key of the row that was copied last.
-    fn copy_rows(
-        &mut self,
-        sql: &str,
-        table: &str,
-        key: &str,
-        next: &Value,
-        last: &mut Value,
-    ) -> rusqlite::Result<()> {
-        let mut statement = self.inspected.db.prepare(sql)?;
-        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-        let key_at = names.iter().position(|name| name == key).unwrap_or(0);
-        let holes = vec!["?"; names.len()].join(", ");
-        let insert =
-            format!("INSERT OR REPLACE INTO {table} ({}) VALUES ({holes})", names.join(", "));
-        let mut rows = statement.query([next])?;
-        while let Some(row) = rows.next()? {
-            let values = (0..names.len()).map(|n| row.get::<_, Value>(n));
-            let values = values.collect::<rusqlite::Result<Vec<_>>>()?;
-            let found = values.get(key_at).cloned().unwrap_or(Value::Null);
-            if let Err(error) = self.to.prepare_cached(&insert)?.execute(params_from_iter(values)) {
-                self.losses.push(Damage {
-                    file: self.inspected.file.clone(),
-                    offset: None,
-                    details: format!("a row of the table `{table}` is invalid: {error}"),
-                });
-            }
-            *last = found;
-        }
         Ok(())
     }
 
@@ -305,6 +284,7 @@ impl<'a> Repair<'a> {
             }
         }
         for (seq, id) in std::mem::take(&mut self.orphans) {
+            self.lost_jobs.push(seq);
             let id = id.map_or_else(|| format!("of row {seq}"), |id| id.to_string());
             self.record_table_losses(format!("job {id} is lost: its submission cannot be read"));
         }
@@ -319,11 +299,16 @@ impl<'a> Repair<'a> {
                 return Ok(());
             }
         };
-        if let Err(error) = segment::write_rest(self.to, &image, &locations, frame) {
+        let written = segment::write_rest(self.to, &image, &locations, frame);
+        if let Err(error) = sql::of_row(written)? {
             self.record_loss(path, Some(at.into()), format!("a part of this frame: {error}"));
         }
         for (job, locations) in image.jobs.iter().zip(&locations) {
-            if let Err(details) = self.play_job(job, locations, frame)? {
+            let played = self.play_job(job, locations, frame);
+            let played = sql::of_row(played)?.unwrap_or_else(|error| {
+                Err(format!("a part of the job of row {}: {error}", job.seq))
+            });
+            if let Err(details) = played {
                 self.record_loss(path, Some(at.into()), details);
             }
         }
@@ -394,27 +379,57 @@ impl<'a> Repair<'a> {
     }
 
     /// Moves payloads that stay in the journal into the tables.
-    fn move_kept(&mut self) -> Result<(), OpenError> {
-        let mut kept = Vec::new();
-        payloads::load_kept(self.to, |seq, kind, location| kept.push((seq, kind, location)))?;
-        for (seq, kind, location) in kept {
-            match self.inspected.journal.payload(&self.inspected.journal_dir, location)? {
-                Ok(bytes) => payloads::put(self.to, seq, kind, &bytes)?,
-                Err(damage) => self.losses.push(damage),
+    fn move_kept(&mut self) -> rusqlite::Result<()> {
+        let Inspected { journal, journal_dir, .. } = self.inspected;
+        for kept in payloads::each_kept(self.to)? {
+            let (seq, kind, location) = match kept {
+                Ok(kept) => kept,
+                Err(error) => {
+                    let details = format!("a row of the table `kept` is damaged: {error}");
+                    self.record_table_losses(details);
+                    continue;
+                }
+            };
+            match journal.payload(journal_dir, location) {
+                Ok(Ok(bytes)) => {
+                    if let Err(error) = sql::of_row(payloads::put(self.to, seq, kind, &bytes))? {
+                        let details = format!("the {} of row {seq}: {error}", kind.name());
+                        self.record_table_losses(details);
+                    }
+                }
+                Ok(Err(damage)) => self.losses.push(damage),
+                Err(error) => {
+                    let details = format!("the {} of row {seq}: {error}", kind.name());
+                    self.record_loss(journal_dir, None, details);
+                }
             }
-            payloads::unkeep(self.to, seq, kind)?;
         }
+        self.to.execute("DELETE FROM kept", ())?;
         Ok(())
+    }
+
+    /// Replaces what the catalog has lost. Returns the components that the first start keeps.
+    fn repair_catalog(&mut self) -> rusqlite::Result<Option<BTreeSet<ComponentDigest>>> {
+        let seal = self.leave_out_damaged_records()?;
+        self.name_endpoints()?;
+        let Some(seal) = seal else { return Ok(None) };
+        self.replace_records(seal)?;
+        placeholders::kept_components(self.to, seal).map(Some)
     }
 
     /// Finds the name of an endpoint whose row is lost, or has a damaged name, among the endpoints of the catalog, if only
     /// one is missing.
     fn name_endpoints(&mut self) -> rusqlite::Result<()> {
-        for name in sql::list::<String>(self.to, "SELECT name FROM endpoint")? {
-            if let Err(error) = EndpointId::new(&name) {
-                self.to.execute("DELETE FROM endpoint WHERE name = ?1", [&name])?;
-                self.record_table_losses(format!("the name of an endpoint is damaged: {error}"));
-            }
+        let mut damaged = Vec::new();
+        endpoints::each(self.to, |seq, found| {
+            damaged.extend(found.err().map(|error| (seq, error)));
+            Ok(())
+        })?;
+        for (seq, error) in damaged {
+            self.to.execute("DELETE FROM endpoint WHERE seq = ?1", [seq])?;
+            self.record_table_losses(format!(
+                "row {seq} of the table `endpoint` is damaged: {error}"
+            ));
         }
         let sql =
             "SELECT DISTINCT endpoint FROM job WHERE endpoint NOT IN (SELECT seq FROM endpoint)";
@@ -442,7 +457,8 @@ impl<'a> Repair<'a> {
     }
 
     /// Removes the records of the catalog that cannot be decrypted or parsed. Returns the key of the
-    /// secrets; `None` when there is no key, or the wrong one: then all records stay as they are.
+    /// secrets; `None` when there is no key: then all records stay as they are. A key that is there is the
+    /// right one.
     fn leave_out_damaged_records(&mut self) -> rusqlite::Result<Option<&'a Seal>> {
         let inspected = self.inspected;
         let Some(seal) = &inspected.seal else {
@@ -451,22 +467,13 @@ impl<'a> Repair<'a> {
             }
             return Ok(None);
         };
-        let (mut records, mut damaged) = (0, Vec::new());
+        let mut damaged = Vec::new();
         catalog::each(self.to, seal, |kind, name, body| {
-            records += 1;
             if body.is_none_or(|body| catalog::parse(&body).is_err()) {
                 damaged.push((kind.to_owned(), name.to_owned()));
             }
             Ok(())
         })?;
-        if records > 0 && damaged.len() == records {
-            // If no record can be read, the key is probably the wrong one: damage rarely affects
-            // all records.
-            let sentence = "no record of the catalog can be decrypted with this key; they are copied \
-                            as they are";
-            self.record_table_losses(sentence.to_owned());
-            return Ok(None);
-        }
         self.has_lost_records |= !damaged.is_empty();
         for (kind, name) in damaged {
             self.to.execute(
@@ -502,10 +509,59 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
+    /// Removes the rows that a start would refuse. Those of jobs are among the unusable ones.
+    fn leave_out_damaged_rows(&mut self) -> rusqlite::Result<()> {
+        let to = self.to;
+        let mut names = HashMap::new();
+        endpoints::each(to, |_, found| {
+            names.extend(found.ok().map(|(key, name, _)| (key, name)));
+            Ok(())
+        })?;
+        let mut damaged = Vec::new();
+        delivery::each(
+            to,
+            schema::VERSION,
+            |key| names.get(&key).cloned(),
+            |seq, found| {
+                damaged.extend(found.err().map(|error| (seq, error)));
+                Ok(())
+            },
+        )?;
+        for (seq, error) in damaged.drain(..) {
+            delivery::delete(to, DeliveryId(seq.unsigned_abs()))?;
+            self.record_table_losses(format!("webhook {seq} is lost: {error}"));
+        }
+        idempotency::each(to, |seq, found| {
+            damaged.extend(found.err().map(|error| (seq, error)));
+            Ok(())
+        })?;
+        for (seq, error) in damaged {
+            idempotency::delete(to, &[seq.unsigned_abs()])?;
+            self.record_table_losses(format!(
+                "the idempotency key of the job of row {seq} is lost: {error}"
+            ));
+        }
+        let mut of_usage = Vec::new();
+        usage::each_damaged(to, |key, error| of_usage.push((key, error)))?;
+        for (key, error) in of_usage {
+            let sql = "DELETE FROM usage WHERE (hour, endpoint, template, owner, run) = (?1, ?2, ?3, ?4, ?5)";
+            to.execute(sql, params_from_iter(key))?;
+            self.record_table_losses(format!("a row of the table `usage` is lost: {error}"));
+        }
+        let sql = "SELECT endpoint FROM deleting WHERE endpoint NOT BETWEEN 0 AND ?1";
+        let mut of_no_endpoint = to.prepare(sql)?;
+        let of_no_endpoint = of_no_endpoint.query_map([u32::MAX], |row| row.get::<_, i64>(0))?;
+        for number in of_no_endpoint.collect::<rusqlite::Result<Vec<_>>>()? {
+            to.execute("DELETE FROM deleting WHERE endpoint = ?1", [number])?;
+            self.record_table_losses(format!("row {number} of the table `deleting` is damaged"));
+        }
+        Ok(())
+    }
+
     /// Removes what cannot be used without the parts that are lost.
     fn leave_out_unusable(&mut self) -> rusqlite::Result<()> {
         self.leave_out_damaged_payloads()?;
-        let mut owners = Owners::default();
+        let (mut owners, all_is_here) = (Owners::default(), Newer::default());
         let mut lost = Vec::new();
         let mut statement = self.to.prepare(jobs::SELECT_JOBS)?;
         let mut rows = statement.query(())?;
@@ -513,7 +569,7 @@ impl<'a> Repair<'a> {
             let seq: i64 = row.get(0)?;
             match job_of_row(row, &mut owners) {
                 Ok(job) => {
-                    let why = self.missing_part(seq, &job)?;
+                    let why = parts::missing(self.to, &job, &all_is_here)?;
                     lost.extend(why.map(|why| (seq, format!("job {} is lost: {why}", job.id))));
                 }
                 Err(error) => lost.push((seq, format!("the job of row {seq} is lost: {error}"))),
@@ -524,55 +580,27 @@ impl<'a> Repair<'a> {
             jobs::delete(self.to, seq.unsigned_abs())?;
             payloads::delete(self.to, seq.unsigned_abs(), true)?;
             chunks::delete(self.to, seq.unsigned_abs())?;
+            self.lost_jobs.push(seq.unsigned_abs());
             self.record_table_losses(details);
         }
-        let sql = "SELECT seq FROM delivery WHERE state = 0 AND seq NOT IN \
-                   (SELECT seq FROM delivery_body)";
-        for seq in sql::list::<i64>(self.to, sql)? {
+        // The answer to a repeated submission would be a job that does not exist.
+        idempotency::delete(self.to, &self.lost_jobs)?;
+        for seq in sql::list::<i64>(self.to, parts::WEBHOOKS_WITHOUT_BODY)? {
             self.to.execute("DELETE FROM delivery WHERE seq = ?1", [seq])?;
             self.record_table_losses(format!("webhook {seq} is lost: its body cannot be read"));
         }
         Ok(())
     }
 
-    /// The lost part that makes a job useless, if there is one.
-    fn missing_part(
-        &self,
-        seq: i64,
-        job: &crate::state::job::Job,
-    ) -> rusqlite::Result<Option<&'static str>> {
-        let has = |sql: &str| self.to.query_row(sql, [seq], |row| row.get::<_, bool>(0));
-        if !has(
-            "SELECT EXISTS (SELECT 1 FROM endpoint e JOIN job j ON e.seq = j.endpoint WHERE j.seq = ?1)",
-        )? {
-            return Ok(Some("the name of its endpoint cannot be read"));
+    /// Reads the new tables as a start does: a start that is refused is a loss too.
+    fn try_tables(&mut self) -> rusqlite::Result<()> {
+        let Inspected { seal, seen_at, .. } = self.inspected;
+        let now = seen_at.unwrap_or(Timestamp::from_millis(0));
+        if let Err(error) = recover::try_tables(self.to, seal.as_ref(), now) {
+            let details = format!("a host does not start on the new directory: {error}");
+            self.record_table_losses(details);
         }
-        if job.row.needs_input() && !has("SELECT EXISTS (SELECT 1 FROM input WHERE seq = ?1)")? {
-            return Ok(Some("its input cannot be read"));
-        }
-        // Other FAILED jobs have an output only if they had progress: nothing in their rows shows whether
-        // it is missing, and without it a client still gets the error and can retry the job.
-        let needs_output = job.row.status == Some(JobStatus::Completed) || job.row.has_cut_error();
-        if needs_output && !has("SELECT EXISTS (SELECT 1 FROM output WHERE seq = ?1)")? {
-            return Ok(Some("its output cannot be read"));
-        }
-        Ok((!self.has_chunks(seq, job.row.chunk_count())?).then_some("its chunks cannot be read"))
-    }
-
-    /// Whether all chunks of a job exist, without a gap.
-    fn has_chunks(&self, seq: i64, count: u64) -> rusqlite::Result<bool> {
-        let sql = "SELECT first, body FROM chunk WHERE seq = ?1 ORDER BY first";
-        let mut statement = self.to.prepare_cached(sql)?;
-        let mut rows = statement.query([seq])?;
-        let mut next = 0;
-        while let Some(row) = rows.next()? {
-            let first = row.get::<_, i64>(0)?.unsigned_abs();
-            match pages::Page::decode(first, row.get::<_, Vec<u8>>(1)?.into()) {
-                Some(page) if first <= next => next = next.max(first + page.chunks.len() as u64),
-                Some(_) | None => return Ok(false),
-            }
-        }
-        Ok(next >= count)
+        Ok(())
     }
 
     fn leave_out_damaged_payloads(&mut self) -> rusqlite::Result<()> {
@@ -614,20 +642,5 @@ impl<'a> Repair<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// The smallest key that can be found behind `after`, with growing steps, so that the unreadable
-/// page is skipped.
-fn find_key(db: &Connection, table: &str, key: &str, after: i64) -> Option<i64> {
-    let sql = format!("SELECT {key} FROM {table} WHERE {key} >= ?1 ORDER BY {key} LIMIT 1");
-    let mut step = 1_i64;
-    loop {
-        let from = after.checked_add(step)?;
-        match db.query_row(&sql, [from], |row| row.get(0)) {
-            Ok(found) => return Some(found),
-            Err(rusqlite::Error::QueryReturnedNoRows) => return None,
-            Err(_) => step = step.checked_mul(2)?,
-        }
     }
 }

@@ -29,6 +29,9 @@ use crate::sync::Mutex;
 
 const NONCE_BYTES: usize = 24;
 
+/// Bytes that each encryption adds: the nonce and the tag.
+const SEAL_BYTES: usize = NONCE_BYTES + 16;
+
 /// The purpose of the word.
 const WORD_PURPOSE: &str = "meta";
 
@@ -239,6 +242,17 @@ impl Seal {
         )
     }
 
+    /// A word in place of one that no key decrypts, for a directory of which a key decrypts other texts.
+    /// `None` when the word is whole, or needs more keys than the file has: damage does not change its
+    /// length, which shows their number.
+    pub(crate) fn word_in_place_of(&self, damaged: &[u8]) -> Option<Vec<u8>> {
+        let ring = self.ring();
+        let is_whole = ring.open(damaged, WORD_PURPOSE).is_some();
+        let has_all = Word::keys_of(damaged.len()).is_some_and(|keys| keys <= ring.in_file);
+        let word = Word { is_current: ring.in_file == 1, changes_file: false };
+        (has_all && !is_whole).then(|| self.seal_word(word))
+    }
+
     /// Checks that the host may replace the key file.
     ///
     /// # Errors
@@ -290,6 +304,15 @@ impl Word {
 
     fn text(self) -> &'static [u8] {
         if self.changes_file { Self::TEXT_IN_ROTATION } else { Self::TEXT }
+    }
+
+    /// The number of keys that have encrypted a word of this length, one after the other.
+    fn keys_of(bytes: usize) -> Option<usize> {
+        let keys = |text: &[u8]| {
+            let added = bytes.checked_sub(text.len())?;
+            (added > 0 && added % SEAL_BYTES == 0).then_some(added / SEAL_BYTES)
+        };
+        [Self::TEXT, Self::TEXT_IN_ROTATION].into_iter().find_map(keys)
     }
 
     fn changes_file(text: &[u8]) -> Option<bool> {
@@ -382,6 +405,32 @@ mod tests {
         assert!(only(&old).read_word(&word).is_err());
         assert_eq!((seal.reveal(cursor), new.reveal(cursor)), (Some(7), None));
         assert_eq!(new.reveal(seal.hide(7)), Some(7));
+    }
+
+    /// A word of both keys must not be taken for a damaged one of a key that is there.
+    #[test]
+    fn a_damaged_word_is_replaced_only_if_all_its_keys_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("key");
+        let seal = Seal::open(&file, true).unwrap();
+        let old = Seal::open(&file, false).unwrap();
+        let flipped = |mut word: Vec<u8>| {
+            let middle = word.len() / 2;
+            word[middle] ^= 1;
+            word
+        };
+        let whole = seal.seal_word(Word::SETTLED);
+        assert_eq!(seal.word_in_place_of(&whole), None);
+        let new = seal.word_in_place_of(&flipped(whole.clone())).unwrap();
+        assert_eq!(seal.read_word(&new).unwrap(), Word::SETTLED);
+        assert_eq!(seal.word_in_place_of(whole.get(1..).unwrap()), None, "another length");
+
+        seal.begin_rotation().unwrap();
+        let both = seal.seal_word(Word { is_current: false, changes_file: true });
+        assert_eq!(old.word_in_place_of(&both), None, "the new key is missing");
+        let new = seal.word_in_place_of(&flipped(both)).unwrap();
+        let word = seal.read_word(&new).unwrap();
+        assert!(!word.is_current, "a start encrypts all texts with the first key");
     }
 
     #[test]

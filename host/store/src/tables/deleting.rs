@@ -57,6 +57,11 @@ impl Endpoints {
         }
     }
 
+    /// Whether a frame adds or removes the endpoint.
+    pub(crate) fn has(&self, endpoint: u32) -> bool {
+        self.names.contains_key(&endpoint)
+    }
+
     /// Names of endpoints with jobs and without a record in the catalog, with the number of their
     /// jobs. Endpoints that are being deleted are not among them. A store that is used without a
     /// catalog has none: so an empty catalog counts as none, unless `has_lost_records`.

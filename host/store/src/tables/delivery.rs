@@ -9,7 +9,7 @@ use gristmill_core::webhook::delivery::{
     Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt,
 };
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::format::EndpointKey;
 use crate::format::image::DeliveryImage;
@@ -17,6 +17,7 @@ use crate::format::image::PENDING;
 use crate::format::payload::Found;
 use crate::format::trace;
 use crate::journal::checksum;
+use crate::tables::schema;
 use crate::tables::sql::is_whole;
 use crate::tables::sql::{integer, invalid};
 
@@ -95,6 +96,25 @@ fn made(bytes: Option<&[u8]>) -> rusqlite::Result<Vec<MadeAttempt>> {
     Ok(made.into_iter().map(attempt).collect())
 }
 
+/// The endpoint of a row, and its delivery; only the id if the endpoint is missing.
+type FoundRow = (EndpointKey, Result<Delivery, DeliveryId>);
+
+/// All rows, with the columns in the order in which [`read`] takes them.
+const SELECT: &str = "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
+     at, attempts, last_status, last_error, made, trace FROM delivery ORDER BY seq";
+
+/// [`SELECT`] for tables of an older version, which lack the newest columns.
+fn select_of(version: i64) -> String {
+    let mut sql = SELECT.to_owned();
+    if version < schema::TRACES_SINCE {
+        sql = sql.replace(", trace", ", NULL");
+    }
+    if version < schema::PAST_ATTEMPTS_SINCE {
+        sql = sql.replace(", made", ", NULL");
+    }
+    sql
+}
+
 /// Passes every delivery to `take`, and only its id if its endpoint is missing. `name` returns the
 /// name of an endpoint.
 pub(crate) fn load(
@@ -102,45 +122,61 @@ pub(crate) fn load(
     name: impl Fn(EndpointKey) -> Option<EndpointId>,
     mut take: impl FnMut(EndpointKey, Result<Delivery, DeliveryId>),
 ) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(
-        "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
-         at, attempts, last_status, last_error, made, trace FROM delivery ORDER BY seq",
-    )?;
+    each(db, schema::VERSION, name, |_, found| {
+        let (endpoint, delivery) = found?;
+        take(endpoint, delivery);
+        Ok(())
+    })
+}
+
+/// Passes the number of every row of tables of this version to `take`, with the content of the row or
+/// its error. `name` returns the name of an endpoint.
+pub(crate) fn each(
+    db: &Connection,
+    version: i64,
+    name: impl Fn(EndpointKey) -> Option<EndpointId>,
+    mut take: impl FnMut(i64, rusqlite::Result<FoundRow>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&select_of(version))?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
-        let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let endpoint = EndpointKey(row.get(1)?);
-        let id = DeliveryId(number(0)?);
-        let Some(name) = name(endpoint) else {
-            take(endpoint, Err(id));
-            continue;
-        };
-        let status = row.get_ref(3)?.as_str()?.parse();
-        let at = Timestamp::from_millis(number(9)?);
-        let state = match number(8)? {
-            0 => DeliveryState::Pending { due_at: at },
-            1 => DeliveryState::Delivered { at },
-            2 => DeliveryState::GivenUp { at },
-            _ => return Err(invalid(8, Type::Integer, "unknown delivery state")),
-        };
-        let job = JobId::from_bytes(row.get_ref(2)?.as_blob()?);
-        let (context, trace_state) = trace::parts(row.get_ref(14)?.as_blob_or_null()?);
-        let delivery = Delivery {
-            id,
-            endpoint: name,
-            job: job.map_err(|error| invalid(2, Type::Blob, error))?,
-            job_status: status.map_err(|error: UnknownStatus| invalid(3, Type::Text, error))?,
-            job_retries: row.get(4)?,
-            url: row.get(5)?,
-            body_bytes: number(6)?,
-            created_at: Timestamp::from_millis(number(7)?),
-            state,
-            attempts: row.get(10)?,
-            made: made(row.get_ref(13)?.as_blob_or_null()?)?,
-            last: DeliveryOutcome { status: row.get(11)?, error: row.get(12)? },
-            trace: trace::context(context, trace_state),
-        };
-        take(endpoint, Ok(delivery));
+        take(row.get(0)?, read(row, &name))?;
     }
     Ok(())
+}
+
+fn read(
+    row: &Row<'_>,
+    name: impl Fn(EndpointKey) -> Option<EndpointId>,
+) -> rusqlite::Result<FoundRow> {
+    let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+    let endpoint = EndpointKey(row.get(1)?);
+    let id = DeliveryId(number(0)?);
+    let Some(name) = name(endpoint) else { return Ok((endpoint, Err(id))) };
+    let status = row.get_ref(3)?.as_str()?.parse();
+    let at = Timestamp::from_millis(number(9)?);
+    let state = match number(8)? {
+        0 => DeliveryState::Pending { due_at: at },
+        1 => DeliveryState::Delivered { at },
+        2 => DeliveryState::GivenUp { at },
+        _ => return Err(invalid(8, Type::Integer, "unknown delivery state")),
+    };
+    let job = JobId::from_bytes(row.get_ref(2)?.as_blob()?);
+    let (context, trace_state) = trace::parts(row.get_ref(14)?.as_blob_or_null()?);
+    let delivery = Delivery {
+        id,
+        endpoint: name,
+        job: job.map_err(|error| invalid(2, Type::Blob, error))?,
+        job_status: status.map_err(|error: UnknownStatus| invalid(3, Type::Text, error))?,
+        job_retries: row.get(4)?,
+        url: row.get(5)?,
+        body_bytes: number(6)?,
+        created_at: Timestamp::from_millis(number(7)?),
+        state,
+        attempts: row.get(10)?,
+        made: made(row.get_ref(13)?.as_blob_or_null()?)?,
+        last: DeliveryOutcome { status: row.get(11)?, error: row.get(12)? },
+        trace: trace::context(context, trace_state),
+    };
+    Ok((endpoint, Ok(delivery)))
 }

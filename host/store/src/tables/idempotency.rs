@@ -2,7 +2,7 @@
 
 use gristmill_core::id::JobId;
 use rusqlite::types::Type;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use crate::format::EndpointKey;
 use crate::format::image::{IdBytes, IdempotencyImage};
@@ -43,20 +43,39 @@ pub(crate) fn delete(db: &Connection, seqs: &[u64]) -> rusqlite::Result<()> {
     seqs.iter().try_for_each(|seq| delete.execute([integer(*seq)]).map(drop))
 }
 
+/// The number, the endpoint, the job and the record of a row.
+type Found = (u64, EndpointKey, JobId, IdempotencyImage);
+
 /// Passes every row to `take`, oldest first.
 pub(crate) fn load(
     db: &Connection,
     mut take: impl FnMut(u64, EndpointKey, JobId, IdempotencyImage),
 ) -> rusqlite::Result<()> {
+    each(db, |_, found| {
+        let (seq, endpoint, job, record) = found?;
+        take(seq, endpoint, job, record);
+        Ok(())
+    })
+}
+
+/// Passes the number of every row to `take`, oldest first, with the content of the row or its error.
+pub(crate) fn each(
+    db: &Connection,
+    mut take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let sql = "SELECT seq, endpoint, key, content, job, at FROM repeat ORDER BY seq";
     let mut statement = db.prepare(sql)?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()? {
-        let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-        let job = JobId::from_bytes(row.get_ref(4)?.as_blob()?);
-        let job = job.map_err(|error| invalid(4, Type::Blob, error))?;
-        let record = IdempotencyImage { key: row.get(2)?, content: row.get(3)?, at: number(5)? };
-        take(number(0)?, EndpointKey(row.get(1)?), job, record);
+        take(row.get(0)?, read(row))?;
     }
     Ok(())
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Found> {
+    let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+    let job = JobId::from_bytes(row.get_ref(4)?.as_blob()?);
+    let job = job.map_err(|error| invalid(4, Type::Blob, error))?;
+    let record = IdempotencyImage { key: row.get(2)?, content: row.get(3)?, at: number(5)? };
+    Ok((number(0)?, EndpointKey(row.get(1)?), job, record))
 }

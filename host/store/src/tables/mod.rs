@@ -11,6 +11,7 @@ pub(crate) mod chunks;
 pub(crate) mod db;
 pub(crate) mod deleting;
 pub(crate) mod delivery;
+pub(crate) mod endpoints;
 pub(crate) mod found_by;
 pub(crate) mod frozen;
 pub(crate) mod idempotency;

@@ -3,7 +3,7 @@
 
 use gristmill_core::job::payload::Json;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::format::payload::{Found, InputBytes, Kind, Payload, open_s3};
 use crate::journal::checksum;
@@ -54,22 +54,49 @@ pub(crate) fn unkeep(db: &Connection, seq: u64, kind: Kind) -> rusqlite::Result<
     Ok(())
 }
 
+/// The number of a job, and the kind and the location of its payload that stays in the journal.
+pub(crate) type Kept = (u64, Kind, PayloadLocation);
+
 /// Passes the job's number and the location of each payload that stays in the journal to `take`.
 pub(crate) fn load_kept(
     db: &Connection,
     mut take: impl FnMut(u64, Kind, PayloadLocation),
 ) -> rusqlite::Result<()> {
-    let mut statement = db.prepare("SELECT seq, kind, segment, at, len FROM kept")?;
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        let seq = row.get::<_, i64>(0)?.unsigned_abs();
-        let kind = Kind::from_code(row.get(1)?);
-        let kind = kind.ok_or_else(|| invalid(1, Type::Integer, "unknown kind of payload"))?;
-        let location =
-            PayloadLocation { segment: SegmentId(row.get(2)?), at: row.get(3)?, len: row.get(4)? };
+    for found in each_kept(db)? {
+        let (seq, kind, location) = found?;
         take(seq, kind, location);
     }
     Ok(())
+}
+
+/// The content of each row of the table `kept`, or its error. The outer error is that of the table.
+pub(crate) fn each_kept(db: &Connection) -> rusqlite::Result<Vec<rusqlite::Result<Kept>>> {
+    let mut statement = db.prepare("SELECT seq, kind, segment, at, len FROM kept")?;
+    let mut rows = statement.query(())?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(kept(row));
+    }
+    Ok(found)
+}
+
+fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
+    let seq = row.get::<_, i64>(0)?.unsigned_abs();
+    let in_row = |error: rusqlite::Error| {
+        invalid(
+            1,
+            Type::Integer,
+            format!("the payload of row {seq} that stays in the journal: {error}"),
+        )
+    };
+    let kind = Kind::from_code(row.get(1).map_err(in_row)?);
+    let unknown = || in_row(invalid(1, Type::Integer, "unknown kind of payload"));
+    let location = PayloadLocation {
+        segment: SegmentId(row.get(2).map_err(in_row)?),
+        at: row.get(3).map_err(in_row)?,
+        len: row.get(4).map_err(in_row)?,
+    };
+    Ok((seq, kind.ok_or_else(unknown)?, location))
 }
 
 /// Reads and checks a payload from its table.

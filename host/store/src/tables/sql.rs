@@ -1,7 +1,7 @@
 //! How numbers and checks are expressed in SQL, for all tables.
 
-use rusqlite::Connection;
 use rusqlite::types::Type;
+use rusqlite::{Connection, ErrorCode};
 
 use crate::journal::checksum;
 
@@ -25,6 +25,19 @@ pub(crate) fn invalid(
     rusqlite::Error::FromSqlConversionFailure(column, kind, error.into())
 }
 
+/// Separates the error of one row, whose values are invalid, from an error of the file that is written:
+/// the outer error.
+pub(crate) fn of_row<T>(result: rusqlite::Result<T>) -> rusqlite::Result<rusqlite::Result<T>> {
+    let is_of_file = |error: &rusqlite::Error| {
+        let of_row = [ErrorCode::ConstraintViolation, ErrorCode::TypeMismatch, ErrorCode::TooBig];
+        error.sqlite_error_code().is_some_and(|code| !of_row.contains(&code))
+    };
+    match result {
+        Err(error) if is_of_file(&error) => Err(error),
+        result => Ok(result),
+    }
+}
+
 /// The first column of all rows.
 pub(crate) fn list<T: rusqlite::types::FromSql>(
     db: &Connection,
@@ -38,6 +51,20 @@ mod tests {
     use gristmill_core::time::Timestamp;
 
     use super::*;
+
+    /// A disk without space must not make each row a damaged one.
+    #[test]
+    fn an_error_of_the_file_is_no_error_of_a_row() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch("CREATE TABLE t (n INTEGER NOT NULL, body BLOB) STRICT").unwrap();
+        for sql in ["INSERT INTO t (n) VALUES (NULL)", "INSERT INTO t (n) VALUES ('text')"] {
+            assert!(of_row(db.execute(sql, ())).unwrap().is_err(), "{sql}");
+        }
+        assert!(of_row::<()>(Err(invalid(0, Type::Null, "no end"))).unwrap().is_err());
+        db.pragma_update(None, "max_page_count", 4).unwrap();
+        let full = of_row(db.execute("INSERT INTO t VALUES (1, zeroblob(100000))", ()));
+        assert_eq!(full.unwrap_err().sqlite_error_code(), Some(ErrorCode::DiskFull));
+    }
 
     #[test]
     fn never_survives_as_a_time_that_does_not_come() {

@@ -8,7 +8,7 @@ use gristmill_core::billing::usage::{
     Hour, NEWEST_HOURS, UsageFilter, UsageKey, UsageQuery, UsageRow, UsageSum,
 };
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
-use rusqlite::types::Type;
+use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, Row, params};
 
 use crate::format::image::UsageImage;
@@ -104,6 +104,28 @@ pub(crate) fn oldest(db: &Connection) -> rusqlite::Result<Hour> {
 /// Removes the rows before an hour.
 pub(crate) fn delete_before(db: &Connection, first_kept: Hour) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM usage WHERE hour < ?1")?.execute([first_kept.0])?;
+    Ok(())
+}
+
+/// The columns of the key, in its order.
+pub(crate) const KEY: [&str; 5] = ["hour", "endpoint", "template", "owner", "run"];
+
+/// Passes the key of each row that cannot be shown to `take`, with the error.
+pub(crate) fn each_damaged(
+    db: &Connection,
+    mut take: impl FnMut([Value; KEY.len()], rusqlite::Error),
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(
+        "SELECT hour, endpoint, template, owner, jobs, wall_ms, cpu_us, fuel, memory_bytes_peak, \
+         memory_mib_ms, bytes_in, bytes_out, chunks, run FROM usage",
+    )?;
+    let mut rows = statement.query(())?;
+    while let Some(found) = rows.next()? {
+        if let Err(error) = row(found).and_then(|_| found.get::<_, u32>(13)) {
+            let key = [0, 1, 2, 3, 13].map(|column| found.get(column).unwrap_or(Value::Null));
+            take(key, error);
+        }
+    }
     Ok(())
 }
 
