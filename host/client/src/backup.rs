@@ -8,6 +8,9 @@ use url::Url;
 
 use crate::{Client, ClientError};
 
+/// Most time until the host has the backup ready.
+const BEGIN_TIME_MAX: Duration = Duration::from_secs(600);
+
 /// Most time without a byte: the host reads from its disk.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -32,7 +35,7 @@ impl Client {
             url.set_query(Some("secretsKey=true"));
         }
         let request = self.request(Method::GET, url).timeout(BACKUP_TIME_MAX);
-        let response = self.open(request, false).await?;
+        let response = self.open(request, false, BEGIN_TIME_MAX).await?;
         Ok(BackupStream { response, base: self.base().clone() })
     }
 }

@@ -203,7 +203,9 @@ impl Client {
         let mut things: Vec<Box<RawValue>> = vec![];
         let mut bytes = 0;
         loop {
-            let response = self.open(self.request(Method::GET, url.clone()), true).await?;
+            // The request has a limit of its own, for its whole answer.
+            let request = self.request(Method::GET, url.clone());
+            let response = self.open(request, true, Duration::MAX).await?;
             let next = response.headers().get(LINK).and_then(|link| next_page(&list, link));
             let page = self.read(response).await?;
             // An empty page counts, too: a server may send pages for ever.
@@ -244,16 +246,24 @@ impl Client {
         self.read(response).await.map(Answer::new)
     }
 
-    /// Sends a call; the body of its answer is read later.
+    /// Sends a call whose answer must begin within `patience`; its body is read later.
     pub(crate) async fn open(
         &self,
         request: RequestBuilder,
         is_repeatable: bool,
+        patience: Duration,
     ) -> Result<Response, ClientError> {
+        let open = async |request| {
+            let opened = tokio::time::timeout(patience, self.open_once(request)).await;
+            opened.unwrap_or_else(|_| {
+                let seconds = patience.as_secs();
+                Err(ClientError::Interrupted(format!("no answer came within {seconds} s")))
+            })
+        };
         let mut repetition = 0;
         loop {
-            let Some(this) = request.try_clone() else { return self.open_once(request).await };
-            let error = match self.open_once(this).await {
+            let Some(this) = request.try_clone() else { return open(request).await };
+            let error = match open(this).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -353,6 +363,16 @@ mod tests {
         }
         let odd = client("http://h").url(&["v1", "handlers", "a/b?c#d:latest"]);
         assert_eq!(odd.as_str(), "http://h/v1/handlers/a%2Fb%3Fc%23d:latest");
+    }
+
+    /// A process that hangs accepts connections all the same.
+    #[tokio::test]
+    async fn an_answer_that_does_not_begin_is_not_awaited_for_ever() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = client(&format!("http://{}", silent.local_addr().unwrap()));
+        let request = client.request(Method::GET, client.url(&["v1", "events"]));
+        let opened = client.open(request, false, Duration::from_millis(200)).await;
+        assert!(matches!(opened, Err(ClientError::Interrupted(_))), "{opened:?}");
     }
 
     #[test]

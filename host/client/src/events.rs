@@ -41,7 +41,7 @@ impl EventStream {
         let request = request
             .header(ACCEPT, HeaderValue::from_static("text/event-stream"))
             .timeout(STREAM_TIME_MAX);
-        let response = client.open(request, true).await?;
+        let response = client.open(request, true, SILENCE_TIME_MAX).await?;
         let base = client.base().clone();
         Ok(Self {
             response,

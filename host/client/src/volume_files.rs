@@ -51,7 +51,10 @@ impl Client {
     ) -> Result<FileDownload, ClientError> {
         let url = self.file_url(volume, path)?;
         let request = self.request(Method::GET, url).timeout(FILE_TIME_MAX);
-        Ok(FileDownload { response: self.open(request, true).await?, base: self.base().clone() })
+        Ok(FileDownload {
+            response: self.open(request, true, SILENCE_TIME_MAX).await?,
+            base: self.base().clone(),
+        })
     }
 
     /// Writes a file of a network volume. With its size in `bytes`, a file without room is refused

@@ -61,9 +61,12 @@ impl Backups {
     /// [`ControlError::Backup`].
     pub async fn create(&self, with_secrets_key: bool) -> Result<Backup, ControlError> {
         let turn = self.deployed.backup_turn.clone();
+        // Components may lose their last name while a backup waits, begins or is sent.
+        let mut backup = Backup { files: vec![], deployed: self.deployed.clone(), turn: None };
         let turn = timeout(TURN_WAIT, turn.write_owned()).await.map_err(|_| BackupError::Busy)?;
-        let files = self.source.backup(with_secrets_key).await?;
-        Ok(Backup { files, deployed: self.deployed.clone(), turn: Some(turn) })
+        backup.turn = Some(turn);
+        backup.files = self.source.backup(with_secrets_key).await?;
+        Ok(backup)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::billing::usage::{Bill, Metered};
 use crate::id::{EndpointId, JobId, ShardId, WorkerId};
 use crate::job::filter::JobSearch;
 use crate::job::idempotency::Idempotency;
-use crate::job::listing::{JobPage, JobQuery};
+use crate::job::listing::{Cursor, JobPage, JobQuery};
 use crate::job::payload::Json;
 use crate::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -173,6 +173,13 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// A page of the jobs of several endpoints that match, newest first. A page may be short, or empty, and have
     /// a next one: a store examines a bounded number of jobs for each page.
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError>;
+
+    /// The position before the next job: a search after it finds jobs that were submitted so far, and no later
+    /// ones. Valid until the store is opened again.
+    ///
+    /// # Errors
+    /// Those of every read.
+    fn end_position(&self) -> Result<Cursor, StoreError>;
 
     /// The input of a job that may run, now or after a retry; that of a COMPLETED or CANCELLED job
     /// is not kept.

@@ -307,6 +307,8 @@ async fn a_deletion_during_a_call_ends_the_calls_of_the_endpoint() {
     t.pass(40).await;
     assert_eq!(t.receivers.calls.lock().len(), 4, "no attempt for what was deleted");
     assert!(t.log().await.is_empty());
+    let next = t.catalog.deployment(&endpoint()).unwrap();
+    assert_eq!(next.incarnation.metrics().totals().webhooks, [0; 3], "nor any in its counters");
     // The shares of the calls that were under way are back.
     for _ in 0..20 {
         t.job("http://dead/").await;

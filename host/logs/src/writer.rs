@@ -64,26 +64,48 @@ fn run(logs: &Logs, directory: &LogDirectory) {
         for endpoint in &work.endpoints {
             let put_back = |batch: &_, written_to| logs.put_back(endpoint, batch, written_to);
             let appended = directory.append(endpoint, || logs.take_unarchived(endpoint), put_back);
-            refusal = appended.err().or(refusal);
+            refusal = worse(refusal, appended.err());
         }
         if work.is_last {
             return;
         }
-        let wait = match (&refusal, work.is_round) {
-            (Some(_), _) => Some(ROUND_MAX),
-            (None, true) => Some((begun.elapsed() * REST).clamp(ROUND, ROUND_MAX)),
-            (None, false) => None,
-        };
-        round_at = wait.map_or(round_at, |wait| Instant::now() + wait);
+        if work.is_round {
+            round_at = Instant::now() + pause(refusal.as_ref(), begun.elapsed());
+        }
         reports.report(directory, refusal, work.is_round, logs.lost_lines());
+    }
+}
+
+/// The pause after a round that took so long. An owner without room costs no operation of the disk, and must not
+/// delay the lines of others.
+fn pause(refusal: Option<&Refusal>, took: Duration) -> Duration {
+    match refusal {
+        Some(Refusal::Io(_)) => ROUND_MAX,
+        Some(Refusal::NoRoom) | None => (took * REST).clamp(ROUND, ROUND_MAX),
+    }
+}
+
+/// The refusal to report: a failure of the disk concerns all owners.
+fn worse(refusal: Option<Refusal>, next: Option<Refusal>) -> Option<Refusal> {
+    match (refusal, next) {
+        (Some(Refusal::Io(error)), _) => Some(Refusal::Io(error)),
+        (refusal, next) => next.or(refusal),
     }
 }
 
 /// Reports when lines cannot be written, and when they can again.
 #[derive(Debug, Default)]
 struct Reports {
-    /// The lines that were lost before the present failure.
-    failing_since: Option<u64>,
+    failure: Option<Failure>,
+}
+
+/// A failure that was reported, and has not ended.
+#[derive(Debug, Clone, Copy)]
+struct Failure {
+    /// The lines that were lost before it.
+    lost_before: u64,
+    /// Whether the disk failed, beside having no room.
+    is_of_disk: bool,
 }
 
 impl Reports {
@@ -97,10 +119,12 @@ impl Reports {
         let dir = directory.path().display();
         match refusal {
             Some(refusal) => {
-                if self.failing_since.is_some() {
+                let is_of_disk = matches!(refusal, Refusal::Io(_));
+                if self.failure.is_some_and(|known| known.is_of_disk || !is_of_disk) {
                     return;
                 }
-                self.failing_since = Some(lost);
+                let lost_before = self.failure.map_or(lost, |known| known.lost_before);
+                self.failure = Some(Failure { lost_before, is_of_disk });
                 let meanwhile = "the newest lines are kept in memory";
                 match refusal {
                     Refusal::NoRoom => warn!(
@@ -114,8 +138,8 @@ impl Reports {
                 }
             }
             None if is_round => {
-                if let Some(before) = self.failing_since.take() {
-                    let lost = lost - before;
+                if let Some(failure) = self.failure.take() {
+                    let lost = lost - failure.lost_before;
                     info!(
                         lost,
                         "handlers' log lines are written to {dir} again; {lost} lines are missing"
@@ -123,6 +147,34 @@ impl Reports {
                 }
             }
             None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_a_failure_of_the_disk_slows_the_rounds_down_and_it_is_the_one_to_report() {
+        let io = || Some(Refusal::Io(io::ErrorKind::Other.into()));
+        let no_room = || Some(Refusal::NoRoom);
+        for (first, second, is_of_disk) in [
+            (None, None, false),
+            (no_room(), None, false),
+            (None, no_room(), false),
+            (no_room(), io(), true),
+            (io(), no_room(), true),
+            (io(), None, true),
+        ] {
+            let has_any = first.is_some() || second.is_some();
+            let refusal = worse(first, second);
+            assert_eq!(refusal.is_some(), has_any);
+            assert_eq!(matches!(refusal, Some(Refusal::Io(_))), is_of_disk);
+            let expected = if is_of_disk { ROUND_MAX } else { ROUND };
+            assert_eq!(pause(refusal.as_ref(), Duration::ZERO), expected);
         }
     }
 }

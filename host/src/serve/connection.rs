@@ -655,7 +655,8 @@ mod tests {
             }
             assert!(body.is_end_stream());
             drop(body);
-            assert_eq!((activity.lock().calls, activity.lock().unread_answers.len()), (0, 0));
+            let activity = activity.lock();
+            assert_eq!((activity.calls, activity.unread_answers.len()), (0, 0));
         }
     }
 

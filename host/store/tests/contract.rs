@@ -546,6 +546,7 @@ async fn actions_are_kept_as_they_were_put_last(t: Fixture) {
         names_endpoints: true,
         state,
         counts: ActionCounts { matched: 3, changed: 2, skipped: 1 },
+        has_begun_again: false,
         position: Some(Cursor(u64::MAX)),
         is_aborted: false,
         created_at: START,

@@ -24,7 +24,23 @@ contract!(
     a_search_finds_what_a_look_at_every_job_finds,
     a_search_without_endpoints_or_with_unknown_ones_finds_nothing,
     a_text_in_an_error_is_found_wherever_it_is,
+    a_search_after_the_end_finds_the_jobs_so_far,
 );
+
+async fn a_search_after_the_end_finds_the_jobs_so_far(t: Fixture) {
+    let end = t.store.end_position().unwrap();
+    let search = |after| JobSearch {
+        endpoints: vec![endpoint("a")],
+        filter: JobFilter::default(),
+        after: Some(after),
+        count_max: 10,
+    };
+    assert_eq!(all(&*t.store, &search(end)).await, []);
+    let first = t.submit_job(job("a")).await;
+    let end = t.store.end_position().unwrap();
+    t.submit_job(job("a")).await;
+    assert_eq!(all(&*t.store, &search(end)).await, [first]);
+}
 
 const ENDPOINTS: [&str; 3] = ["a", "b", "other"];
 

@@ -36,12 +36,12 @@ pub(crate) fn endpoints(
         let ids = listed.iter().map(|endpoint| endpoint.id.clone());
         found.extend(ids.take(FILTER_ENDPOINTS_MAX + 1));
     } else {
-        for id in named.iter().take(FILTER_ENDPOINTS_MAX + 1) {
-            state.control.endpoints.get(key, id).map_err(&missing)?;
-            found.push(id.clone());
-        }
+        found.extend(named.iter().cloned());
         found.sort_unstable();
         found.dedup();
+        for id in found.iter().take(FILTER_ENDPOINTS_MAX + 1) {
+            state.control.endpoints.get(key, id).map_err(&missing)?;
+        }
     }
     if found.len() > FILTER_ENDPOINTS_MAX {
         return Err(ApiError::bad_request(format!(

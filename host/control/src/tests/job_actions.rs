@@ -368,3 +368,21 @@ async fn an_action_waits_while_the_database_is_away() {
         ((JobActionState::Completed, [3_000, 3_000, 0]), None)
     );
 }
+
+/// Other actions may have their turns before the first page, so that jobs are submitted meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_action_examines_the_jobs_that_were_submitted_before_it_began_and_no_others() {
+    let (bench, a, b) = two_owners().await;
+    failed_jobs(&bench, &b, "b", 2_000).await;
+    let actions = &bench.control.job_actions;
+    let long = actions.begin(&b, new(JobActionKind::Retry, &["b"], &[JobStatus::Failed])).await;
+    let before = bench.submit(&a, "a").await;
+    let cancel = actions.begin(&a, new(JobActionKind::Cancel, &["a"], &[])).await.unwrap();
+    let after = bench.submit(&a, "a").await;
+    let begun = actions.get(&a, cancel.id.as_str()).unwrap();
+    assert_eq!(counts(&begun), (JobActionState::Running, [0, 0, 0]), "the other one has its turn");
+    assert_eq!(counts(&ended(&bench, &a, &cancel).await), (JobActionState::Completed, [1, 1, 0]));
+    assert_eq!(status(&bench, "a", before).await, Some(JobStatus::Cancelled));
+    assert_eq!(status(&bench, "a", after).await, Some(JobStatus::InQueue));
+    ended(&bench, &b, &long.unwrap()).await;
+}

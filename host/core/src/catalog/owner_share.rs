@@ -26,7 +26,7 @@ use crate::store_error::OwnerQuota;
 pub struct OwnerBounds {
     /// Templates, endpoints, images, components, volumes and credentials, together; and as many keys.
     pub records_max: u64,
-    /// Bytes of these records as JSON, and as many of the keys.
+    /// Bytes of these records as JSON, and as many of the keys. The record of a component counts for its content.
     pub record_bytes_max: u64,
     /// Bytes of the uploaded components. Compiled files take two to four times as much.
     pub component_bytes_max: u64,

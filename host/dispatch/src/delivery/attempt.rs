@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::metrics::endpoint::WebhookEnd;
 use gristmill_core::sharing::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
@@ -23,11 +24,17 @@ const ATTEMPTS: u32 = 3;
 pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<FairPermits>) {
     let id = delivery.id;
     let result = match attempt(&parts, &delivery, &bodies).await {
-        Ok(Some(end)) => {
+        Ok(Some(Made { end, of })) => {
             let (report, next) = judge(end, delivery.attempts + 1);
             log_outcome(&delivery, &report, next);
-            count_outcome(&parts, &delivery, next);
-            parts.store.record_attempt(id, report, next).await
+            let recorded = parts.store.record_attempt(id, report, next).await;
+            // An attempt that is not recorded counts as not made.
+            if recorded.is_ok()
+                && let Some(incarnation) = of
+            {
+                count_outcome(&incarnation, next);
+            }
+            recorded
         }
         Ok(None) => Ok(()),
         Err(error) => Err(error),
@@ -38,18 +45,27 @@ pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: A
     }
 }
 
+/// An attempt that has ended.
+struct Made {
+    end: CallEnd,
+    /// The endpoint of the job; `None` if it was deleted before.
+    of: Option<EndpointIncarnation>,
+}
+
 /// `None` when the delivery, or its endpoint, was deleted meanwhile.
 async fn attempt(
     parts: &DeliveryParts,
     delivery: &Delivery,
     bodies: &FairPermits,
-) -> Result<Option<CallEnd>, StoreError> {
+) -> Result<Option<Made>, StoreError> {
     // Looked up before the body: the deletion of an endpoint removes its deliveries before another
     // endpoint can have its name. So a delivery whose body is found below belongs to this
     // incarnation of the endpoint.
     let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) else {
-        return Ok(Some(CallEnd::Refused("the endpoint was deleted".to_owned())));
+        let end = CallEnd::Refused("the endpoint was deleted".to_owned());
+        return Ok(Some(Made { end, of: None }));
     };
+    let of = Some(deployment.incarnation.clone());
     let endpoint = &deployment.endpoint;
     let kib = usize::try_from(delivery.body_bytes.div_ceil(1 << 10)).unwrap_or(usize::MAX);
     let _room = bodies.share(&endpoint.owner, &endpoint.id).acquire_many(kib.max(1)).await;
@@ -57,7 +73,9 @@ async fn attempt(
         Ok(Some(body)) => body,
         Ok(None) => return Ok(None),
         // Another attempt would fail in the same way.
-        Err(StoreError::Damaged(reason)) => return Ok(Some(CallEnd::Refused(reason))),
+        Err(StoreError::Damaged(reason)) => {
+            return Ok(Some(Made { end: CallEnd::Refused(reason), of }));
+        }
         Err(error) => return Err(error),
     };
     // No call is made for a deleted endpoint, and a new endpoint of that name has other secrets.
@@ -81,7 +99,7 @@ async fn attempt(
     if let Some(span) = span {
         record(span, delivery, &end);
     }
-    Ok(Some(end))
+    Ok(Some(Made { end, of }))
 }
 
 /// Records the span of a call. The URL may hold secrets, so the span has its host only.
@@ -129,14 +147,15 @@ fn judge(end: CallEnd, attempts: u32) -> (DeliveryOutcome, AfterAttempt) {
     }
 }
 
-fn count_outcome(parts: &DeliveryParts, delivery: &Delivery, next: AfterAttempt) {
+/// Counts an attempt for the endpoint of its job, and not for the next one with the same name.
+fn count_outcome(incarnation: &EndpointIncarnation, next: AfterAttempt) {
     let end = match next {
         AfterAttempt::Delivered => WebhookEnd::Delivered,
         AfterAttempt::TryAgain { .. } => WebhookEnd::Failed,
         AfterAttempt::GiveUp => WebhookEnd::GivenUp,
     };
-    if let Some(deployment) = parts.catalog.deployment(&delivery.endpoint) {
-        deployment.incarnation.metrics().webhook_ended(end);
+    if !incarnation.has_ended() {
+        incarnation.metrics().webhook_ended(end);
     }
 }
 

@@ -9,7 +9,7 @@ use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::listing::{JobPage, JobQuery};
+use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -186,6 +186,10 @@ impl JobStore for DelayedStore {
 
     async fn list(&self, endpoint: &EndpointId, query: &JobQuery) -> Result<JobPage, StoreError> {
         self.store.list(endpoint, query).await
+    }
+
+    fn end_position(&self) -> Result<Cursor, StoreError> {
+        self.store.end_position()
     }
 
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {

@@ -27,6 +27,9 @@ impl NewFile {
     /// # Errors
     /// When something other than a file has the path, and errors of the file system.
     pub(crate) fn begin(path: &Path, mode: u32) -> io::Result<Self> {
+        if is_open_file(path) {
+            return Err(io::Error::other("it is an open file of a process, not a name for a file"));
+        }
         let path = behind_link(path)?;
         match fs::metadata(&path) {
             Ok(older) if older.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -79,6 +82,24 @@ impl NewFile {
         self.complete()?;
         directory.sync_all()
     }
+}
+
+/// Links in a path that the system follows.
+const LINKS_MAX: usize = 40;
+
+/// Whether the path is that of an open file of a process, as `/dev/stdout` is. A new file in its place would hide
+/// the bytes that others write to it.
+pub(super) fn is_open_file(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(directory) = parent(&path).canonicalize() else { return false };
+        if directory.starts_with("/proc") && directory.ends_with("fd") {
+            return true;
+        }
+        let Ok(target) = fs::read_link(&path) else { return false };
+        path = directory.join(target);
+    }
+    false
 }
 
 /// The path that a link leads to; any other path as it is.
@@ -154,5 +175,15 @@ mod tests {
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let error = write(&socket, "a").unwrap_err().to_string();
         assert!(error.contains("not a file"), "{error}");
+
+        // Its name leads to a file.
+        let file = File::create(dir.path().join("log")).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(format!("/proc/self/fd/{number}"), &link).unwrap();
+        for path in [format!("/dev/fd/{number}").into(), link] {
+            let error = write(&path, "a").unwrap_err().to_string();
+            assert!(error.contains("an open file of a process"), "{error}");
+        }
     }
 }

@@ -14,8 +14,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Most repetitions of one submission for reasons other than the limits of the host.
 const FAILURES_MAX: u32 = 10;
 
-/// Repeats a call while it is beyond the limits of the host: a directory may have thousands of files, and a
-/// queue has room again once a job has ended.
+/// Most repetitions of one submission while the queue is full: some five minutes. The endpoint may be paused.
+const QUEUE_FULL_MAX: u32 = 300;
+
+/// Repeats a call while it is beyond the limits of the host: a directory may have thousands of files.
 ///
 /// # Errors
 /// Every other failure of the call.
@@ -39,9 +41,13 @@ pub(super) async fn within_limits<T>(
 pub(crate) async fn until_accepted<T>(
     mut submit: impl AsyncFnMut() -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
-    let mut failed = 0;
+    let (mut failed, mut was_full) = (0, 0);
     loop {
         match within_limits(&mut submit).await {
+            Err(error) if was_full < QUEUE_FULL_MAX && is_queue_full(&error) => {
+                was_full += 1;
+                pause(&error).await;
+            }
             Err(error) if failed < FAILURES_MAX && may_pass(&error) => {
                 failed += 1;
                 pause(&error).await;
@@ -51,17 +57,21 @@ pub(crate) async fn until_accepted<T>(
     }
 }
 
+fn is_queue_full(error: &ClientError) -> bool {
+    error.code() == Some(ErrorCode::QueueFull)
+}
+
 fn may_pass(error: &ClientError) -> bool {
+    if is_queue_full(error) {
+        return false;
+    }
     let is_connected = !matches!(error, ClientError::Unreachable { .. });
     is_connected && (error.is_retry_safe() || error.is_passing())
 }
 
-/// Whether the call is beyond a limit for the calls or the waiting jobs of one time.
+/// Whether the call is beyond a limit for the calls of one time.
 pub(super) fn is_over_limit(error: &ClientError) -> bool {
-    matches!(
-        error.code(),
-        Some(ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited | ErrorCode::QueueFull)
-    )
+    matches!(error.code(), Some(ErrorCode::RateLimited | ErrorCode::ConcurrencyLimited))
 }
 
 /// Waits until the host will accept a call again, as far as it knows.
@@ -106,6 +116,7 @@ mod tests {
         ] {
             assert_eq!(submissions(99, refused(status, code)).await, (100, true), "{code:?}");
         }
+        assert_eq!(submissions(999, refused(429, ErrorCode::QueueFull)).await, (301, false));
         for error in [
             refused(503, ErrorCode::Unavailable),
             refused(503, ErrorCode::DiskFull),

@@ -20,7 +20,7 @@ use tokio_util::io::ReaderStream;
 
 use super::connection::ConnectionArgs;
 use super::interrupt::unless_signalled;
-use super::new_file::NewFile;
+use super::new_file::{NewFile, is_open_file};
 use super::repetition::{is_over_limit, pause, within_limits};
 use super::resource::{self, print};
 use crate::cli::{output, progress};
@@ -360,6 +360,13 @@ impl Copy {
                 ensure!(is_name, "the host named a file `{}`", output::plain(&name));
                 let (from, to) = (joined(&directory, &name), to.join(&name));
                 match kind {
+                    // Its reader may pause for ever, and the files behind it would wait.
+                    VolumeFileType::File if is_special(&to) => {
+                        bail!(
+                            "{} is a device or a pipe: copy to it without --recursive",
+                            to.display()
+                        )
+                    }
                     VolumeFileType::File => self.get(&from, &to).await?,
                     VolumeFileType::Directory => waiting.push((from, to, level + 1)),
                     VolumeFileType::Other => {
@@ -386,7 +393,7 @@ enum Target {
 impl Target {
     fn open(path: &Path) -> io::Result<Self> {
         if is_special(path) {
-            return Ok(Self::Special(OpenOptions::new().write(true).open(path)?));
+            return Ok(Self::Special(OpenOptions::new().append(true).open(path)?));
         }
         Ok(Self::File(NewFile::begin(path, 0o666)?.like_older()?))
     }
@@ -406,9 +413,9 @@ impl Target {
     }
 }
 
-/// Whether this is a device, a pipe or a socket, or a link to one.
+/// Whether this is a device, a pipe, a socket or an open file of a process, or a link to one.
 fn is_special(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()) || is_open_file(path)
 }
 
 fn bar(bytes: Option<u64>, what: &str) -> ProgressBar {

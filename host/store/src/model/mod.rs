@@ -457,6 +457,10 @@ impl JobStore for ModelStore {
         })
     }
 
+    fn end_position(&self) -> Result<Cursor, StoreError> {
+        self.read(|state, _| Cursor(state.last_seq + 1))
+    }
+
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
         self.read(|state, now| {
             let before = search.after.map_or(u64::MAX, |Cursor(seq)| seq);

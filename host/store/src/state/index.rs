@@ -225,6 +225,11 @@ impl Index {
         }
     }
 
+    /// The position in the list that the next job will have.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.last_seq + 1
+    }
+
     /// All leases from now on have this epoch.
     pub(crate) fn begin_epoch(&mut self, epoch: StoreEpoch) {
         self.epoch = epoch;

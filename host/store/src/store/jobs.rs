@@ -9,7 +9,7 @@ use gristmill_core::billing::usage::{Bill, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::listing::{JobPage, JobQuery};
+use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -479,6 +479,10 @@ impl JobStore for Store {
 
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {
         self.searched(search).await
+    }
+
+    fn end_position(&self) -> Result<Cursor, StoreError> {
+        Ok(self.shared.seal.hide(self.shared.read(|index, _| index.next_seq())?))
     }
 
     async fn input(&self, id: JobId) -> Result<Option<Json>, StoreError> {

@@ -64,11 +64,9 @@ pub(crate) async fn run_sync(
     let answer = match ended {
         Ok(Some(record)) => results::document(&state, &call.key, record).await,
         Err(error) => Err(error),
-        Ok(None) => {
-            return Err(ApiError::not_found(format!(
-                "job `{id}` was removed by purge-queue, or its ttl or retention is over"
-            )));
-        }
+        Ok(None) => Err(ApiError::not_found(format!(
+            "job `{id}` was removed by purge-queue, or its ttl or retention is over"
+        ))),
     };
     // The job continues without the call, and only this header names it.
     let mut response = answer.unwrap_or_else(ApiError::into_response);

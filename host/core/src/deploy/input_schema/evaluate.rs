@@ -14,8 +14,17 @@ use crate::job::payload::values_at_most;
 /// Deepest recursion of a check, which takes up to 1 MiB of stack.
 const DEPTH_MAX: usize = 400;
 
-/// Characters of text for each step.
+/// Characters of text for each step, where they are counted, compared or copied.
 const CHARS_PER_STEP: usize = 64;
+
+/// Bytes of text for each step of a regular expression.
+const BYTES_SEARCHED_PER_STEP: usize = 20;
+
+/// Characters of text for each step, where they are written with escapes.
+const CHARS_WRITTEN_PER_STEP: usize = 16;
+
+/// Parts of a position for each step.
+const PARTS_PER_STEP: usize = 8;
 
 /// How much one check may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +150,19 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    fn fault(&self, rule: Rule<'a>, found: &'a Value) -> Stop<'a> {
-        Stop::Fault(Box::new(Fault { name: self.name, path: self.path.clone(), rule, found }))
+    /// The steps for a look-up of each of these names.
+    fn charge_names(&mut self, names: impl Iterator<Item = &'a str>) -> Checked<'a> {
+        self.charge(names.map(name_size).sum())
+    }
+
+    fn fault(&mut self, rule: Rule<'a>, found: &'a Value) -> Stop<'a> {
+        match self.charge(1 + self.path.len() / PARTS_PER_STEP) {
+            Ok(()) => {
+                let (name, path) = (self.name, self.path.clone());
+                Stop::Fault(Box::new(Fault { name, path, rule, found }))
+            }
+            Err(stop) => stop,
+        }
     }
 
     fn check(&mut self, check: &'a Check, value: &'a Value) -> Checked<'a> {
@@ -191,15 +211,16 @@ impl<'a> Evaluation<'a> {
                 self.items(first, *rest, items, value)
             }
             (Check::Required(names), Value::Object(fields)) => {
-                self.charge(names.len())?;
+                self.charge_names(names.iter().map(String::as_str))?;
                 match names.iter().find(|name| !fields.contains_key(*name)) {
                     Some(missing) => Err(self.fault(Rule::Missing(missing), value)),
                     None => Ok(()),
                 }
             }
             (Check::Beside(pairs), Value::Object(fields)) => {
+                self.charge_names(pairs.iter().map(|(name, _)| name.as_str()))?;
                 for (name, needed) in pairs.iter().filter(|(name, _)| fields.contains_key(name)) {
-                    self.charge(needed.len())?;
+                    self.charge_names(needed.iter().map(String::as_str))?;
                     if let Some(missing) = needed.iter().find(|name| !fields.contains_key(*name)) {
                         return Err(self.fault(Rule::MissingBeside(missing, name), value));
                     }
@@ -209,6 +230,8 @@ impl<'a> Evaluation<'a> {
             (Check::Object(object), Value::Object(_)) => self.object(object, value),
             (Check::Names(node), Value::Object(fields)) => {
                 for name in fields.keys() {
+                    // The name is copied.
+                    self.charge(name_size(name))?;
                     if !self.fits_name(*node, name)? {
                         return Err(self.fault(Rule::BadName(name), value));
                     }
@@ -216,7 +239,7 @@ impl<'a> Evaluation<'a> {
                 Ok(())
             }
             (Check::IfPresent(parts), Value::Object(fields)) => {
-                self.charge(parts.len())?;
+                self.charge_names(parts.iter().map(|(name, _)| name.as_str()))?;
                 for (_, node) in parts.iter().filter(|(name, _)| fields.contains_key(name)) {
                     self.node(*node, value)?;
                 }
@@ -235,54 +258,35 @@ impl<'a> Evaluation<'a> {
     }
 
     fn any(&mut self, nodes: &'a [NodeId], value: &'a Value) -> Checked<'a> {
-        let mut faults = Vec::new();
+        let mut nearest = Nearest::at(self.path.len());
         for node in nodes {
             match self.attempt(*node, value)? {
                 None => return Ok(()),
-                Some(fault) => faults.push(*fault),
+                Some(fault) => nearest.add(*fault),
             }
         }
-        Err(self.nearest(faults, value))
+        Err(self.no_alternative(nearest, value))
     }
 
     fn one(&mut self, nodes: &'a [NodeId], value: &'a Value) -> Checked<'a> {
-        let (mut faults, mut fitting) = (Vec::new(), 0);
+        let (mut nearest, mut fitting) = (Nearest::at(self.path.len()), 0);
         for node in nodes {
             match self.attempt(*node, value)? {
                 None => fitting += 1,
-                Some(fault) => faults.push(*fault),
+                Some(fault) => nearest.add(*fault),
             }
         }
         match fitting {
             1 => Ok(()),
-            0 => Err(self.nearest(faults, value)),
+            0 => Err(self.no_alternative(nearest, value)),
             _ => Err(self.fault(Rule::Fits(fitting), value)),
         }
     }
 
-    /// The fault to report when no alternative fits: the one that is deepest in the input. Alternatives
-    /// that all refuse the kind of the value are reported together.
-    fn nearest(&self, mut faults: Vec<Fault<'a>>, value: &'a Value) -> Stop<'a> {
-        let here = self.path.len();
-        let deepest = faults.iter().map(|fault| fault.path.len()).max().unwrap_or(here);
-        let kinds = faults.iter().map(|fault| match fault.rule {
-            Rule::Check(Check::Kinds(kinds)) if fault.path.len() == here => Some(*kinds),
-            Rule::NoKind(kinds) if fault.path.len() == here => Some(kinds),
-            _ => None,
-        });
-        if let Some(kinds) = kinds.collect::<Option<Vec<_>>>().filter(|kinds| !kinds.is_empty()) {
-            let all = kinds.into_iter().fold(Kinds::default(), Kinds::with);
-            return self.fault(Rule::NoKind(all), value);
-        }
-        // A kind that does not fit says less than a rule that does not.
-        faults.retain(|fault| {
-            !matches!(fault.rule, Rule::Check(Check::Kinds(_))) || fault.path.len() > here
-        });
-        let mut at_deepest = faults.into_iter().filter(|fault| fault.path.len() == deepest);
-        match (at_deepest.next(), at_deepest.next()) {
-            (Some(only), None) => Stop::Fault(Box::new(only)),
-            (Some(first), Some(_)) if deepest > here => Stop::Fault(Box::new(first)),
-            _ => self.fault(Rule::Fits(0), value),
+    fn no_alternative(&mut self, nearest: Nearest<'a>, value: &'a Value) -> Stop<'a> {
+        match nearest.report() {
+            Report::Fault(fault) => Stop::Fault(Box::new(fault)),
+            Report::Rule(rule) => self.fault(rule, value),
         }
     }
 
@@ -333,7 +337,7 @@ impl<'a> Evaluation<'a> {
 
     fn object(&mut self, object: &'a Object, value: &'a Value) -> Checked<'a> {
         for (name, field) in value.as_object().into_iter().flatten() {
-            self.charge(1)?;
+            self.charge(name_size(name))?;
             let named = object.named.get(name);
             if let Some(node) = named {
                 self.below(Part::Member(name), *node, field)?;
@@ -383,9 +387,68 @@ impl<'a> Evaluation<'a> {
     }
 
     fn matches(&mut self, pattern: &'a Pattern, text: &str) -> Result<bool, Stop<'a>> {
-        self.charge(1 + text.len() / CHARS_PER_STEP)?;
+        self.charge(1 + text.len() / BYTES_SEARCHED_PER_STEP)?;
         let states = self.states.entry(pattern).or_insert_with(|| pattern.states());
         pattern.matches(states, text).ok_or(Stop::Exhausted)
+    }
+}
+
+/// The fault to report when no alternative fits: the one that is deepest in the input. Alternatives
+/// that all refuse the kind of the value are reported together. It keeps one fault of all: they have copies
+/// of their positions, and thousands of alternatives may refuse a value.
+struct Nearest<'a> {
+    /// Parts of the position of the value.
+    here: usize,
+    /// The kinds that the alternatives allow, while all of them refuse the kind.
+    kinds: Option<Kinds>,
+    has_faults: bool,
+    /// Parts of the position of the deepest faults.
+    deepest: usize,
+    /// The first of them. A kind that does not fit says less than a rule that does not.
+    first: Option<Fault<'a>>,
+    has_more: bool,
+}
+
+/// The report of alternatives that do not fit.
+enum Report<'a> {
+    Fault(Fault<'a>),
+    /// A fault of the value itself.
+    Rule(Rule<'a>),
+}
+
+impl<'a> Nearest<'a> {
+    fn at(here: usize) -> Self {
+        let kinds = Some(Kinds::default());
+        Self { here, kinds, has_faults: false, deepest: here, first: None, has_more: false }
+    }
+
+    fn add(&mut self, fault: Fault<'a>) {
+        self.has_faults = true;
+        let depth = fault.path.len();
+        let refused = match fault.rule {
+            Rule::Check(Check::Kinds(kinds)) if depth == self.here => Some(*kinds),
+            Rule::NoKind(kinds) if depth == self.here => Some(kinds),
+            _ => None,
+        };
+        self.kinds = self.kinds.zip(refused).map(|(all, refused)| all.with(refused));
+        if depth > self.deepest {
+            (self.deepest, self.first, self.has_more) = (depth, None, false);
+        }
+        let is_kind = matches!(fault.rule, Rule::Check(Check::Kinds(_))) && depth == self.here;
+        if depth == self.deepest && !is_kind {
+            match self.first {
+                None => self.first = Some(fault),
+                Some(_) => self.has_more = true,
+            }
+        }
+    }
+
+    fn report(self) -> Report<'a> {
+        match (self.kinds, self.first) {
+            (Some(kinds), _) if self.has_faults => Report::Rule(Rule::NoKind(kinds)),
+            (_, Some(fault)) if !self.has_more || self.deepest > self.here => Report::Fault(fault),
+            _ => Report::Rule(Rule::Fits(0)),
+        }
     }
 }
 
@@ -400,14 +463,20 @@ fn list(value: &Value) -> Option<&Vec<Value>> {
     value.as_array()
 }
 
-/// The steps for a comparison of a value.
+/// The steps for a comparison of a name.
+fn name_size(name: &str) -> usize {
+    1 + name.len() / CHARS_PER_STEP
+}
+
+/// The steps for the canonical text of a value.
 fn size(value: &Value) -> usize {
-    1 + match value {
-        Value::String(text) => text.len() / CHARS_PER_STEP,
-        Value::Array(items) => items.iter().map(size).sum(),
+    let text = |text: &str| 1 + text.len() / CHARS_WRITTEN_PER_STEP;
+    match value {
+        Value::String(string) => text(string),
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
         Value::Object(fields) => {
-            fields.iter().map(|(name, field)| 1 + name.len() / CHARS_PER_STEP + size(field)).sum()
+            1 + fields.iter().map(|(name, field)| text(name) + size(field)).sum::<usize>()
         }
-        _ => 0,
+        _ => 1,
     }
 }

@@ -52,7 +52,7 @@ impl Num {
             _ => {
                 let times = self.as_f64() / of.as_f64();
                 // 0.3 / 0.1 is 2.9999999999999996.
-                let tolerance = 1e-9_f64.max(times.abs() * 1e-14);
+                let tolerance = times.abs() * 1e-14;
                 times.is_finite() && (times - times.round()).abs() <= tolerance
             }
         }

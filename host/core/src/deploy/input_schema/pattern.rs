@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson;
+use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input};
 
 /// Most bytes of one compiled expression: `\w{1,20}` takes some 20 KiB.
@@ -56,12 +57,15 @@ impl Pattern {
         let config = DFA::config()
             .cache_capacity(CACHE_BYTES)
             .skip_cache_capacity_check(true)
-            .minimum_cache_clear_count(Some(CACHE_CLEARS_MAX))
-            .unicode_word_boundary(true);
+            .minimum_cache_clear_count(Some(CACHE_CLEARS_MAX));
         let nfa = thompson::Config::new()
             .nfa_size_limit(Some(COMPILED_BYTES_MAX))
             .which_captures(thompson::WhichCaptures::None);
-        let built = DFA::builder().configure(config).thompson(nfa).build(text);
+        // An ASCII boundary may be within a character, which matters only to the position of a match.
+        let syntax = syntax::Config::new().utf8(false);
+        let mut builder = DFA::builder();
+        let built =
+            builder.configure(config).thompson(nfa).syntax(syntax).build(&ascii_words(text));
         match built {
             Ok(dfa) => Ok(Self { text: text.to_owned(), dfa, kept: Kept::default() }),
             Err(error) => {
@@ -108,6 +112,41 @@ impl Pattern {
         }
         Some(found.ok()?.is_some())
     }
+}
+
+/// The expression with `\b` and `\B` as ECMA-262 defines them, between ASCII letters, digits and `_` and
+/// other characters. The automaton cannot search for the boundaries of Unicode in text that is not ASCII.
+fn ascii_words(text: &str) -> String {
+    let mut ascii = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    // A class may contain others.
+    let mut classes = 0_usize;
+    while let Some(next) = chars.next() {
+        match next {
+            '\\' => match chars.next() {
+                Some(word @ ('b' | 'B')) if classes == 0 && chars.peek() != Some(&'{') => {
+                    ascii.push_str(if word == 'b' { r"(?-u:\b)" } else { r"(?-u:\B)" });
+                }
+                escaped => {
+                    ascii.push(next);
+                    ascii.extend(escaped);
+                }
+            },
+            '[' => {
+                classes += 1;
+                ascii.push(next);
+                ascii.extend(chars.next_if_eq(&'^'));
+                // As the first one in a class it is a character.
+                ascii.extend(chars.next_if_eq(&']'));
+            }
+            ']' => {
+                classes = classes.saturating_sub(1);
+                ascii.push(next);
+            }
+            other => ascii.push(other),
+        }
+    }
+    ascii
 }
 
 impl Drop for States {

@@ -93,9 +93,12 @@ impl InputSchema {
         if !budget.admits(input.as_str()) {
             return Err(NotChecked::Exhausted);
         }
-        // The host and the SDKs accept only JSON, so that this cannot fail.
-        let Ok(value) = input.read::<Value>() else { return Ok(()) };
-        self.check_value("input", &value, budget)
+        // JSON may have values that no program can hold: `1e400`, half of a surrogate pair, and the deepest
+        // permitted nesting.
+        match input.read::<Value>() {
+            Ok(value) => self.check_value("input", &value, budget),
+            Err(error) => Err(NotChecked::Invalid(format!("`input` cannot be checked: {error}"))),
+        }
     }
 
     /// Checks a value that is already parsed; a fault calls it `name`.

@@ -128,6 +128,19 @@ fn numbers_are_compared_by_their_values() {
         let checked = integer.check(&Json::parse(text).unwrap(), Budget::QUICK);
         assert_eq!(checked.is_ok(), is_valid, "{text}");
     }
+    let whole = schema(&json!({"multipleOf": 1}));
+    let tenths = schema(&json!({"multipleOf": 0.1}));
+    for (number, is_whole, is_tenths) in [
+        (0.0, true, true),
+        (0.3, false, true),
+        (1.1, false, true),
+        (1e-10, false, false),
+        (1.000_000_000_1, false, false),
+        (1e15, true, true),
+    ] {
+        let fits = [&whole, &tenths].map(|of| check(of, &json!(number)).is_ok());
+        assert_eq!(fits, [is_whole, is_tenths], "{number}");
+    }
     let most = schema(&json!({"properties": {"n": {"maximum": 9_007_199_254_740_992_u64}}}));
     assert!(check(&most, &json!({"n": 9_007_199_254_740_993_u64})).is_err());
 }
@@ -167,24 +180,92 @@ fn a_schema_that_cannot_be_applied_is_refused_with_its_position() {
     }
 }
 
-#[test]
-fn hostile_schemas_and_inputs_end_within_their_steps() {
-    // Two ways to check each level: 2^n checks of one value.
-    let levels: serde_json::Map<_, _> = (0..30)
+/// A schema that checks a value 2^`levels` times by this one.
+fn doubled(levels: usize, leaf: &Value) -> InputSchema {
+    let defs: serde_json::Map<_, _> = (0..levels)
         .map(|n| {
             let next = json!({"$ref": format!("#/$defs/l{}", n + 1)});
             (format!("l{n}"), json!({"allOf": [next, next]}))
         })
-        .chain([("l30".to_owned(), json!({}))])
+        .chain([(format!("l{levels}"), leaf.clone())])
         .collect();
-    let bomb = schema(&json!({"$defs": levels, "$ref": "#/$defs/l0"}));
-    assert_eq!(check(&bomb, &json!({})), Err(NotChecked::Exhausted));
+    schema(&json!({"$defs": defs, "$ref": "#/$defs/l0"}))
+}
+
+/// Rules that such inputs would break must not be passed by.
+#[test]
+fn json_that_no_program_can_hold_does_not_fit() {
+    let of =
+        schema(&json!({"properties": {"count": {"maximum": 9}}, "additionalProperties": false}));
+    let deep = format!("{{\"a\":{}1{}}}", "[".repeat(127), "]".repeat(127));
+    for text in [r#"{"count": 5000, "x": 1e400}"#, r#"{"count": 5000, "x": "\ud800"}"#, &deep] {
+        for budget in [Budget::QUICK, Budget::FULL] {
+            match of.check(&Json::parse(text.to_owned()).unwrap(), budget) {
+                Err(NotChecked::Invalid(sentence)) => {
+                    assert!(sentence.starts_with("`input` cannot be checked: "), "{sentence}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn words_of_expressions_are_those_of_ecma_262() {
+    for (pattern, text, matches) in [
+        (r"\bfoo\b", "é foo", true),
+        (r"\bfoo\b", "éfoo", true),
+        (r"\bfoo\b", "xfoo", false),
+        (r"caf\b", "café", true),
+        (r"\Boo\B", "fooé", false),
+        (r"\Bo\B", "é fooo", true),
+        (r"^\\b$", r"\b", true),
+        (r"^[]\\b[x]]+\bé$", r"]\bé", true),
+        (r"^[^]]\bé", "aé", true),
+    ] {
+        let of = schema(&json!({"pattern": pattern}));
+        let checked = check(&of, &json!(text));
+        assert_eq!(checked.is_ok(), matches, "{pattern} {text}: {checked:?}");
+        assert_ne!(checked, Err(NotChecked::Exhausted), "{pattern} {text}");
+    }
+}
+
+#[test]
+fn hostile_schemas_and_inputs_end_within_their_steps() {
+    // Two ways to check each level: 2^n checks of one value.
+    assert_eq!(check(&doubled(30, &json!({})), &json!({})), Err(NotChecked::Exhausted));
     // The same through the depth of the input.
     let inside = json!({"properties": {"a": {"$ref": "#/$defs/n"}}, "required": ["a"]});
     let node = json!({"anyOf": [inside, inside]});
     let by_depth = schema(&json!({"$defs": {"n": node}, "$ref": "#/$defs/n"}));
     let input = (0..100).fold(json!({}), |inner, _| json!({"a": inner}));
     assert_eq!(check(&by_depth, &input), Err(NotChecked::Exhausted));
+    // Copies of a long name, in each of 2^18 parts.
+    let leaf = json!({"propertyNames": true});
+    let names = doubled(18, &leaf);
+    assert_eq!(check(&names, &json!({"x".repeat(1 << 20): 0})), Err(NotChecked::Exhausted));
+    // Comparisons of long names.
+    let name = "x".repeat(30_000);
+    for leaf in [
+        json!({"required": [name]}),
+        json!({"dependentRequired": {&name: ["a"]}}),
+        json!({"dependentRequired": {"a": [name]}}),
+        json!({"dependentSchemas": {&name: {}}}),
+    ] {
+        let compared = doubled(16, &leaf);
+        let input = json!({&name: 0, format!("{name}y"): 0, "a": 0});
+        assert_eq!(
+            check(&compared, &input),
+            Err(NotChecked::Exhausted),
+            "{:.40}",
+            leaf.to_string()
+        );
+    }
+    // Thousands of alternatives that fail on each level.
+    let mut alternatives = vec![json!(false); 10_000];
+    alternatives.push(json!({"properties": {"a": {"$ref": "#"}}}));
+    let many = schema(&json!({"anyOf": alternatives}));
+    assert_eq!(check(&many, &input), Err(NotChecked::Exhausted));
     // Many references between two levels of the input: no overflow of the stack.
     let chain: serde_json::Map<_, _> = (0..900)
         .map(|n| (format!("c{n}"), json!({"$ref": format!("#/$defs/c{}", n + 1)})))
