@@ -1,7 +1,7 @@
 //! Server-sent events of an answer, with the bounds of time that a client needs.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{ACCEPT, HeaderValue};
 use reqwest::{RequestBuilder, Response};
@@ -26,6 +26,9 @@ pub struct EventStream {
     base: Url,
     parser: EventParser,
     ready: VecDeque<Event>,
+    opened_at: Instant,
+    /// When the last bytes came, which may be a comment.
+    heard_at: Instant,
 }
 
 impl EventStream {
@@ -42,13 +45,20 @@ impl EventStream {
             .header(ACCEPT, HeaderValue::from_static("text/event-stream"))
             .timeout(STREAM_TIME_MAX);
         let response = client.open(request, true, SILENCE_TIME_MAX).await?;
-        let base = client.base().clone();
+        let (base, now) = (client.base().clone(), Instant::now());
         Ok(Self {
             response,
             base,
             parser: EventParser::new(EVENT_BYTES_MAX),
             ready: VecDeque::new(),
+            opened_at: now,
+            heard_at: now,
         })
+    }
+
+    /// The time from the begin of the answer to its last bytes so far.
+    pub(crate) fn heard_for(&self) -> Duration {
+        self.heard_at - self.opened_at
     }
 
     /// The next event; `None` once the host has ended the answer. If the call is dropped, no event is
@@ -66,6 +76,7 @@ impl EventStream {
                 .map_err(|_| ClientError::Interrupted("the stream has fallen silent".to_owned()))?
                 .map_err(|error| ClientError::transport(error, &self.base))?;
             let Some(part) = part else { return Ok(None) };
+            self.heard_at = Instant::now();
             let events = self.parser.push(&part);
             self.ready.extend(events.ok_or_else(|| {
                 ClientError::Garbled(format!("an event is larger than {EVENT_BYTES_MAX} bytes"))

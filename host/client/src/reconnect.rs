@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::{ClientError, Event, EventStream};
 
 /// Most reconnections in a row without a new event, and the pause before each.
 const RECONNECTS_MAX: u32 = 10;
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection that has lasted so long was no failure: a proxy may end each after some minutes.
+/// A connection on which the host was heard for so long was no failure: a proxy may end each after some minutes.
 const LASTING: Duration = Duration::from_secs(30);
 
 /// The longest pause that an answer may ask for; beyond it the error is returned.
@@ -22,8 +20,6 @@ pub(crate) struct Reconnecting {
     events: Option<EventStream>,
     /// The id of the last event that had one.
     last_event: Option<String>,
-    /// When the present connection was opened.
-    opened_at: Option<Instant>,
     /// Connections since the last event that have ended soon.
     failed: u32,
 }
@@ -53,15 +49,12 @@ impl Reconnecting {
                 None => match open(self.last_event.as_deref()).await {
                     Ok(events) => {
                         self.events = Some(events);
-                        self.opened_at = Some(Instant::now());
                         continue;
                     }
                     Err(error) => error,
                 },
             };
-            self.events = None;
-            let lasted = self.opened_at.take().map(|opened_at| opened_at.elapsed());
-            if lasted.is_some_and(|lasted| lasted >= LASTING) {
+            if self.events.take().is_some_and(|events| events.heard_for() >= LASTING) {
                 self.failed = 0;
             }
             self.failed += 1;
