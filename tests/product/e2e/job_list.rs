@@ -58,6 +58,11 @@ async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
     }
     assert_eq!(listed(&a, "").await, [&*waiting, &*test, &*done, &*failed]);
     assert_eq!(listed(&a, "tag=env:prod&endpoint=a-two").await, [&*done]);
+    // A name counts once, however often it is given.
+    let repeated = "endpoint=a-one&".repeat(1_001);
+    let both = format!("{repeated}endpoint=a-two&tag=env:prod");
+    assert_eq!(listed(&a, &both).await, by_prod);
+    a.get(&format!("/v1/jobs?{repeated}endpoint=b-one")).await.refused(404);
     assert_eq!(
         listed(&a, "endpoint=a-two&endpoint=a-one&status=FAILED&status=IN_QUEUE").await,
         [&*waiting, &*failed]
