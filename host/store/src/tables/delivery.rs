@@ -19,7 +19,7 @@ use crate::format::trace;
 use crate::journal::checksum;
 use crate::tables::schema;
 use crate::tables::sql::is_whole;
-use crate::tables::sql::{integer, invalid};
+use crate::tables::sql::{each_row, integer, invalid};
 
 /// Writes the present state of a delivery, and its body if it is new. Deletes the body of a
 /// delivery that has ended.
@@ -135,14 +135,9 @@ pub(crate) fn each(
     db: &Connection,
     version: i64,
     name: impl Fn(EndpointKey) -> Option<EndpointId>,
-    mut take: impl FnMut(i64, rusqlite::Result<FoundRow>) -> rusqlite::Result<()>,
+    take: impl FnMut(i64, rusqlite::Result<FoundRow>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    let mut statement = db.prepare(&select_of(version))?;
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        take(row.get(0)?, read(row, &name))?;
-    }
-    Ok(())
+    each_row(db, &select_of(version), |row| read(row, &name), take)
 }
 
 fn read(

@@ -6,7 +6,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row};
 
 use crate::format::EndpointKey;
-use crate::tables::sql::invalid;
+use crate::tables::sql::{each_row, invalid};
 
 /// The number, the name and the counts of an endpoint.
 type Found = (EndpointKey, EndpointId, JobCounts);
@@ -14,15 +14,10 @@ type Found = (EndpointKey, EndpointId, JobCounts);
 /// Passes the number of every row to `take`, in ascending order, with the content of the row or its error.
 pub(crate) fn each(
     db: &Connection,
-    mut take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,
+    take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let sql = "SELECT seq, name, completed, failed, retried FROM endpoint ORDER BY seq";
-    let mut statement = db.prepare(sql)?;
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        take(row.get(0)?, read(row))?;
-    }
-    Ok(())
+    each_row(db, sql, read, take)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Found> {

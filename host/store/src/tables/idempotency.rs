@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use crate::format::EndpointKey;
 use crate::format::image::{IdBytes, IdempotencyImage};
-use crate::tables::sql::{integer, invalid};
+use crate::tables::sql::{each_row, integer, invalid};
 
 /// Adds the row of a job.
 pub(crate) fn put(
@@ -61,15 +61,10 @@ pub(crate) fn load(
 /// Passes the number of every row to `take`, oldest first, with the content of the row or its error.
 pub(crate) fn each(
     db: &Connection,
-    mut take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,
+    take: impl FnMut(i64, rusqlite::Result<Found>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
     let sql = "SELECT seq, endpoint, key, content, job, at FROM repeat ORDER BY seq";
-    let mut statement = db.prepare(sql)?;
-    let mut rows = statement.query(())?;
-    while let Some(row) = rows.next()? {
-        take(row.get(0)?, read(row))?;
-    }
-    Ok(())
+    each_row(db, sql, read, take)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Found> {

@@ -1,7 +1,7 @@
 //! How numbers and checks are expressed in SQL, for all tables.
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, Row};
 
 use crate::journal::checksum;
 
@@ -36,6 +36,22 @@ pub(crate) fn of_row<T>(result: rusqlite::Result<T>) -> rusqlite::Result<rusqlit
         Err(error) if is_of_file(&error) => Err(error),
         result => Ok(result),
     }
+}
+
+/// Passes the first column of every row of a query, a number, to `take`, with what `read` makes of the row, or
+/// its error.
+pub(crate) fn each_row<T>(
+    db: &Connection,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    mut take: impl FnMut(i64, rusqlite::Result<T>) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(sql)?;
+    let mut rows = statement.query(())?;
+    while let Some(row) = rows.next()? {
+        take(row.get(0)?, read(row))?;
+    }
+    Ok(())
 }
 
 /// The first column of all rows.
