@@ -8,10 +8,6 @@ mod data_dir;
 mod parsing;
 pub mod serve;
 
-/// The file in the data directory with the admin key: the host writes it, and client commands on
-/// the same machine read it.
-pub(crate) const ADMIN_KEY_FILE: &str = "admin.key";
-
 /// The system's allocator costs a tenth of the processor time of a small job: calls arrive on one
 /// thread and continue on another, and most of their memory is freed there. The feature `no_thp`
 /// keeps the kernel from using pages of 2 MiB: with them, 6 MiB in use made 24 MiB resident, and no

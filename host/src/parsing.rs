@@ -1,16 +1,6 @@
-//! Values that both the command line and the settings of the host parse.
+//! A value that both the command line and the settings of the host parse.
 
 use std::net::SocketAddr;
-
-/// A whole number from `min` to `max`.
-///
-/// # Errors
-/// A sentence with the bounds.
-pub(crate) fn whole_number<T: TryFrom<u64>>(text: &str, min: u64, max: u64) -> Result<T, String> {
-    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
-    let number = number.and_then(|number: u64| T::try_from(number).ok());
-    number.ok_or_else(|| format!("write a whole number from {min} to {max}, without a unit"))
-}
 
 /// An address with a port.
 ///

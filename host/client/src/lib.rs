@@ -60,3 +60,7 @@ pub use volume_files::FileDownload;
 
 /// The types of requests and answers.
 pub use gristmill_wire as wire;
+
+/// The file in a host's data directory with the admin key: the host writes it, and programs on the same
+/// machine read it.
+pub const ADMIN_KEY_FILE: &str = "admin.key";

@@ -11,10 +11,12 @@ use tokio::sync::oneshot;
 
 use gristmill_core::backup::DATABASE;
 
-use super::client::{ConnectionArgs, NewFile, unless_signalled};
-use super::output;
 use crate::archive::{self, Summary};
 use crate::data_dir::{self, Unfinished};
+use gristmill_commands::arguments::ConnectionArgs;
+use gristmill_commands::calls::unless_signalled;
+use gristmill_commands::output;
+use gristmill_commands::output::NewFile;
 
 /// Write all data of a running host to a file: jobs, payloads, endpoints, keys and handlers.
 ///

@@ -14,9 +14,11 @@ use gristmill_core::backup::{COMPONENTS, DATABASE, JOURNAL};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_store::Damage;
 
-use super::output;
 use crate::data_dir::{self, Unfinished};
-use crate::{ADMIN_KEY_FILE, archive};
+use gristmill_client::ADMIN_KEY_FILE;
+use gristmill_commands::output;
+
+use crate::archive;
 
 /// The directory of network volumes in a data directory.
 const VOLUMES: &str = "volumes";

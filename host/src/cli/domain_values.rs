@@ -1,6 +1,5 @@
 //! Values of options that only the domain can check.
 
-use gristmill_core::deploy::image::RegistryHost;
 use gristmill_core::deploy::volume::MountPath;
 
 /// A path where a volume can be mounted.
@@ -9,9 +8,4 @@ pub(crate) fn mount_path(text: &str) -> Result<String, String> {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(format!("write {error}")),
     }
-}
-
-/// The host of a registry.
-pub(crate) fn registry_host(text: &str) -> Result<String, String> {
-    text.parse().map(|host: RegistryHost| host.to_string()).map_err(|error| error.to_string())
 }

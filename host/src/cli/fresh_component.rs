@@ -11,7 +11,9 @@ use gristmill_runtime::compile::input_schema::input_schema;
 use super::build::{self, BuildOptions};
 use super::local::ComponentSource;
 use super::project::Project;
-use super::{component_file, output, sources};
+use super::sources;
+use gristmill_commands::arguments::component_file;
+use gristmill_commands::output;
 
 /// Whether a component is built before its use.
 #[derive(Debug, Clone, Copy, Default, Args)]

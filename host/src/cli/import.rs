@@ -9,9 +9,9 @@ use clap::Args;
 use gristmill_store::{ImportStep, Imported};
 use serde_json::json;
 
-use super::output;
 use crate::data_dir;
 use crate::serve::Database;
+use gristmill_commands::output;
 
 /// The directory of network volumes in a data directory.
 const VOLUMES: &str = "volumes";

@@ -8,7 +8,7 @@ use gristmill_core::deploy::endpoint::{Metering, SandboxLimits};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use serde::Deserialize;
 
-use super::parse;
+use gristmill_commands::arguments::parse;
 
 /// How long a job may run, in milliseconds. The minimum is lower than on a host, for testing
 /// timeouts.

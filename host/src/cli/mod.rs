@@ -1,27 +1,17 @@
-//! The command line: one file per command, or per family of small ones. [`client`] has the commands
-//! that only call a host.
-//!
-//! **Invariant.** Standard output carries only results, so that a script can read it; progress,
-//! notes and errors are written to standard error ([`output`]). The exit code is 0 when the command
-//! succeeded, 1 when it failed, and 2 when the command line itself is invalid.
+//! The command line: one file per command, or per family of small ones. The commands that only call a host are
+//! those of [`gristmill_commands`], which also has the promises about output and exit codes.
 
 mod backup;
 mod build;
 mod check;
-mod client;
-mod component_file;
 mod deploy;
 mod dev;
 mod domain_values;
 mod fresh_component;
 mod import;
-mod input;
 mod limits;
 mod local;
 mod new;
-mod output;
-mod parse;
-mod progress;
 mod project;
 mod run;
 pub mod serve;
@@ -32,13 +22,9 @@ mod test_input;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use gristmill_commands::{ClientCommand, block_on};
 
-use self::client::{
-    billing, cluster, console, endpoints, handlers, health, job, jobs, keys, logs, registry_auths,
-    requests, secrets, stream, submit, templates, timeline, volumes,
-};
 use crate::compilers::COMPILE_COMMAND;
 
 /// A self-hosted serverless platform whose handlers are WebAssembly components.
@@ -49,8 +35,7 @@ use crate::compilers::COMPILE_COMMAND;
     arg_required_else_help = true,
     disable_help_subcommand = true,
     max_term_width = 100,
-    after_help = "Client commands find their host with --url or GRISTMILL_URL, and their key with \
-                  --api-key, GRISTMILL_API_KEY or the admin.key in the data directory."
+    after_help = gristmill_commands::HOW_TO_CONNECT
 )]
 struct Cli {
     #[command(subcommand)]
@@ -66,33 +51,8 @@ enum Command {
     Dev(Box<dev::DevArgs>),
     Run(Box<run::RunArgs>),
     Test(Box<test::TestArgs>),
-    Submit(Box<submit::SubmitArgs>),
-    /// Show a job: its state, its times, and its result.
-    Status(job::JobArgs),
-    /// Show what happened to a job, and when: its attempts, and those to send its webhook.
-    Timeline(job::JobArgs),
-    Stream(stream::StreamArgs),
-    /// Cancel a job: stop a running job, or remove a waiting job from the queue.
-    Cancel(job::JobArgs),
-    /// Queue a job that is FAILED or TIMED_OUT again, with its id and its input.
-    Retry(job::JobArgs),
-    /// Remove all waiting jobs of an endpoint; running jobs continue.
-    Purge(health::EndpointArgs),
-    /// Count an endpoint's jobs and workers.
-    Health(health::EndpointArgs),
-    Requests(requests::RequestsArgs),
-    Jobs(jobs::JobsArgs),
-    Logs(Box<logs::LogsArgs>),
-    Console(console::ConsoleArgs),
-    Templates(templates::TemplatesArgs),
-    Endpoints(endpoints::EndpointsArgs),
-    Handlers(Box<handlers::HandlersArgs>),
-    RegistryAuths(registry_auths::RegistryAuthsArgs),
-    Keys(keys::KeysArgs),
-    Billing(Box<billing::BillingArgs>),
-    Volumes(volumes::VolumesArgs),
-    Secrets(secrets::SecretsArgs),
-    Cluster(cluster::ClusterArgs),
+    #[command(flatten)]
+    Client(ClientCommand),
     Backup(Box<backup::BackupArgs>),
     Restore(backup::RestoreArgs),
     Check(check::CheckArgs),
@@ -109,13 +69,7 @@ enum Command {
 /// Reads the command line and carries it out.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    execute(cli.command).unwrap_or_else(|error| {
-        // The reader of our output has closed it, as `head` does.
-        if !output::is_broken_pipe(&error) {
-            output::error(client::advice::describe(&error));
-        }
-        ExitCode::FAILURE
-    })
+    gristmill_commands::exit_code(execute(cli.command))
 }
 
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
@@ -130,39 +84,13 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(*args),
         Command::Test(args) => test::test(*args),
         Command::Deploy(args) => block_on(deploy::deploy(*args)),
-        Command::Submit(args) => block_on(submit::submit(*args)),
-        Command::Status(args) => block_on(job::status(args)),
-        Command::Timeline(args) => block_on(timeline::timeline(args)),
-        Command::Stream(args) => block_on(stream::stream(args)),
-        Command::Cancel(args) => block_on(job::cancel(args)),
-        Command::Retry(args) => block_on(job::retry(args)),
-        Command::Purge(args) => block_on(health::purge(args)),
-        Command::Health(args) => block_on(health::health(args)),
-        Command::Requests(args) => block_on(requests::requests(args)),
-        Command::Jobs(args) => block_on(jobs::jobs(args)),
-        Command::Console(args) => block_on(console::console(args)),
-        Command::Templates(args) => block_on(templates::templates(args)),
-        Command::Endpoints(args) => block_on(endpoints::endpoints(args)),
-        Command::Logs(args) => block_on(logs::logs(*args)),
-        Command::Handlers(args) => block_on(handlers::handlers(*args)),
-        Command::RegistryAuths(args) => block_on(registry_auths::registry_auths(args)),
-        Command::Keys(args) => block_on(keys::keys(args)),
-        Command::Billing(args) => block_on(billing::billing(*args)),
-        Command::Volumes(args) => block_on(volumes::volumes(args)),
-        Command::Secrets(args) => block_on(secrets::secrets(args)),
-        Command::Cluster(args) => block_on(cluster::cluster(args)),
+        Command::Client(command) => block_on(command.execute()),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),
         Command::Check(args) => check::check(&args),
         Command::Repair(args) => check::repair(&args),
         Command::Import(args) => import::import(&args),
     }
-}
-
-/// Runs a client command to its end on this thread.
-fn block_on(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start the async runtime")?.block_on(command)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use gristmill_core::id::EndpointId;
 use serde::Deserialize;
 
 use super::limits::LimitOptions;
-use super::parse::EnvVar;
+use gristmill_commands::arguments::parse::EnvVar;
 
 /// The name of the file.
 pub(crate) const FILE_NAME: &str = "gristmill.toml";

@@ -9,7 +9,7 @@ use gristmill_core::job::payload::Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::input::InputSource;
+use gristmill_commands::arguments::InputSource;
 
 /// The name of the file.
 const FILE_NAME: &str = "test_input.json";

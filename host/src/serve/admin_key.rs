@@ -7,13 +7,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use gristmill_client::ADMIN_KEY_FILE;
 use gristmill_core::access::key::{ApiKey, KeyText, NewKey, Scope};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::id::OwnerId;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
-
-use crate::ADMIN_KEY_FILE;
 
 /// Creates the admin key if there is no key at all.
 ///

@@ -155,7 +155,7 @@ fn as_text(ready: &Ready<'_>) -> String {
     if let Some(key) = ready.admin_key {
         line += &format!(
             "\nadmin key, shown this once and kept in {}: {key}",
-            ready.data_dir.join(crate::ADMIN_KEY_FILE).display()
+            ready.data_dir.join(gristmill_client::ADMIN_KEY_FILE).display()
         );
     }
     line

@@ -210,10 +210,28 @@ pub struct Bounds {
     pub max: u64,
 }
 
+/// The error for a text that is not a whole number inside its bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write a whole number from {min} to {max}, without a unit")]
+pub struct OutOfBounds {
+    min: u64,
+    max: u64,
+}
+
 impl Bounds {
     /// The nearest value inside the bounds.
     pub fn clamp(self, value: u64) -> u64 {
         value.clamp(self.min, self.max)
+    }
+
+    /// Reads a number in decimal digits, without a unit.
+    ///
+    /// # Errors
+    /// When the text is no number, or the number is outside the bounds or does not fit into `T`.
+    pub fn parse<T: TryFrom<u64>>(self, text: &str) -> Result<T, OutOfBounds> {
+        let number = text.parse().ok().filter(|number| self.contains(*number));
+        let number = number.and_then(|number: u64| T::try_from(number).ok());
+        number.ok_or(OutOfBounds { min: self.min, max: self.max })
     }
 
     /// Whether the value lies inside the bounds.

@@ -25,6 +25,7 @@ mod json_object;
 pub mod management;
 mod metering;
 pub mod queue;
+mod registry_host;
 #[cfg(feature = "openapi")]
 pub mod schema;
 mod scope;
@@ -35,4 +36,5 @@ pub use error::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use job_status::{JobStatus, UnknownStatus};
 pub use metering::Metering;
+pub use registry_host::{InvalidRegistryHost, RegistryHost};
 pub use scope::Scope;

@@ -150,7 +150,7 @@ impl View {
     /// Whether the credentials may be sent to the registry of this image.
     pub fn may_send(&self, auth: &RegistryAuth, image: &RemoteImage) -> bool {
         if let Some(registry) = &auth.registry {
-            return registry.has(image);
+            return image.is_at(registry);
         }
         // Old credentials name no registry: they stay with those that stored templates use them for.
         let mut users = self.templates.values().filter(|template| {

@@ -25,7 +25,8 @@ pub(crate) use tool::Missing;
 
 use super::project::{FILE_NAME, Language, Project};
 use super::sources::OPTIONS_SUFFIX;
-use super::{component_file, output};
+use gristmill_commands::arguments::component_file;
+use gristmill_commands::output;
 
 /// Build a project's component.
 ///

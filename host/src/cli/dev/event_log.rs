@@ -15,7 +15,8 @@ use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 
 use crate::cli::local::describe_stack;
-use crate::cli::{output, run};
+use crate::cli::run;
+use gristmill_commands::output;
 
 /// Most lines that wait to be shown.
 const LINES_MAX: usize = 10_000;

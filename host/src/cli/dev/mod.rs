@@ -21,10 +21,10 @@ use self::event_log::EventLog;
 use self::watch::Changes;
 use super::build::{self, BuildOptions, Built, Missing};
 use super::deploy::Deployable;
-use super::output;
 use super::project::Project;
 use crate::parsing;
 use crate::serve::{DevHook, ServeSettings, Within, run_with};
+use gristmill_commands::output;
 
 /// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);

@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::deployment;
 use super::options::LocalSettings;
-use crate::cli::client::signalled;
-use crate::cli::progress;
 use crate::compilers;
+use gristmill_commands::calls::signalled;
+use gristmill_commands::output::progress;
 
 /// A sandbox with one component, in a temporary directory.
 #[derive(Debug)]

@@ -7,9 +7,10 @@ use clap::Args;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::volume::Volume;
 
+use crate::cli::domain_values;
 use crate::cli::limits::LimitOptions;
 use crate::cli::project::Project;
-use crate::cli::{domain_values, parse};
+use gristmill_commands::arguments::parse;
 
 /// The environment of the handler.
 #[derive(Debug, Default, Args)]

@@ -10,7 +10,7 @@ use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 
 use super::stack::describe_stack;
-use crate::cli::output;
+use gristmill_commands::output;
 
 /// Prints the side output of a handler.
 #[derive(Debug, Default)]

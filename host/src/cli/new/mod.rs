@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use gristmill_core::id::EndpointId;
 
-use super::output;
 use super::project::{FILE_NAME, Language};
+use gristmill_commands::output;
 
 /// Longest name, in characters. Package registries and endpoints allow more.
 const NAME_CHARS_MAX: usize = 64;

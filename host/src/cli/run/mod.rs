@@ -17,10 +17,11 @@ use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::fresh_component::{self, FreshnessOptions};
-use super::input::InputSource;
 use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, stop_on_signal};
-use super::{output, test_input};
+use super::test_input;
 use document::RunDocument;
+use gristmill_commands::arguments::InputSource;
+use gristmill_commands::output;
 
 /// Threads of this process: one for the handler, and one for its timeout while it computes.
 const THREADS: usize = 2;

@@ -20,7 +20,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::cli::output;
+use gristmill_commands::output;
 
 /// Most shown bytes of a call's arguments, and of its result.
 const SHOWN_BYTES_MAX: usize = 200;

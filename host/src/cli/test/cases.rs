@@ -29,9 +29,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::expect::{Chunks, Expectation, regex, schema};
-use crate::cli::input::InputSource;
 use crate::cli::limits::TIMEOUT_MS;
-use crate::cli::parse::EnvVar;
+use gristmill_commands::arguments::InputSource;
+use gristmill_commands::arguments::parse::EnvVar;
 
 /// The name of the file when none is given.
 pub(super) const FILE_NAME: &str = "tests.json";

@@ -26,11 +26,12 @@ use gristmill_core::limits::Bounds;
 use gristmill_core::sharing::cores::cores;
 use tokio_util::sync::CancellationToken;
 
-use super::client::ConnectionArgs;
 use super::fresh_component::{self, FreshnessOptions};
 use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
-use super::{output, parse};
 use cases::{Case, CaseFile};
+use gristmill_commands::arguments::ConnectionArgs;
+use gristmill_commands::arguments::parse;
+use gristmill_commands::output;
 use report::{Failure, Outcome, Sum, Verdict};
 
 /// How many cases run at one time.

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use gristmill_core::job::payload::Json;
 
 use super::cases::CaseFile;
-use crate::cli::client::NewFile;
-use crate::cli::output::one_line;
+use gristmill_commands::output::NewFile;
+use gristmill_commands::output::one_line;
 
 /// Writes the outputs of cases, given by their indices in the file, into the file.
 ///

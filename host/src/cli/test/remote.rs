@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::cases::Case;
 use super::observed::Observed;
-use crate::cli::client::submit::{POLL_WAIT, Waiting};
-use crate::cli::client::until_accepted;
+use gristmill_commands::calls::until_accepted;
+use gristmill_commands::{POLL_WAIT, Waiting};
 
 /// Submits a case's job and waits for its end. While the host refuses the job for a reason that passes, such as
 /// its limits for calls, the case waits: a file may have more cases than those admit.

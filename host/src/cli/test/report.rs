@@ -11,7 +11,7 @@ use super::cases::Case;
 use super::diff::Difference;
 use super::observed::Observed;
 use crate::cli::local::{describe_call, describe_stack};
-use crate::cli::output;
+use gristmill_commands::output;
 
 /// Most differences of one case that are shown.
 const DIFFERENCES_SHOWN: usize = 20;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gristmill_store::{
-    ActiveHost, Candidate, DatabaseUrl, NotTaken, OpenError, Seen, TakenOver, Vacancy,
+    ActiveHost, Candidate, DatabaseUrl, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy,
 };
 use tracing::{info, warn};
 
@@ -63,7 +63,7 @@ pub(crate) async fn join(
     mut stands_by: impl FnMut(&ActiveHost) -> anyhow::Result<()>,
     take_over: impl Fn(Candidate, Vacancy) -> Result<TakenOver, NotTaken> + Clone + Send + 'static,
 ) -> anyhow::Result<Joined> {
-    let (mut known, mut is_reachable, mut stood_by) = (None, true, false);
+    let (mut known, mut stood_by, mut outage) = (None, false, Outage::default());
     loop {
         let look = move || {
             let seen = candidate.look();
@@ -71,7 +71,7 @@ pub(crate) async fn join(
         };
         let (looked, seen) = blocking(look).await?;
         candidate = looked;
-        match seen {
+        let hindrance = match seen {
             Ok(Seen::Free(vacancy)) => {
                 standby.set_active(None);
                 if known.take().is_some() {
@@ -80,7 +80,10 @@ pub(crate) async fn join(
                 let (take_over, began) = (take_over.clone(), Instant::now());
                 match blocking(move || take_over(candidate, vacancy)).await? {
                     Ok(taken) => return Ok(Joined { taken, began: stood_by.then_some(began) }),
-                    Err(NotTaken::LookAgain(again)) => candidate = *again,
+                    Err(NotTaken::LookAgain(again, hindrance)) => {
+                        candidate = *again;
+                        hindrance
+                    }
                     Err(NotTaken::Failed(error)) => return Err(error.into()),
                 }
             }
@@ -90,18 +93,18 @@ pub(crate) async fn join(
                 if known.replace(active) != Some(active) {
                     stands_by(&active)?;
                 }
+                None
             }
-            Err(OpenError::DatabaseUnavailable(reason)) => {
-                if std::mem::replace(&mut is_reachable, false) {
-                    warn!("the database cannot be reached: {reason}");
-                }
-                tokio::time::sleep(LOOK_INTERVAL).await;
-                continue;
-            }
+            Err(OpenError::DatabaseUnavailable(reason)) => Some(reason),
             Err(error) => return Err(error.into()),
-        }
-        if !std::mem::replace(&mut is_reachable, true) {
-            info!("the database can be reached again");
+        };
+        match hindrance {
+            Some(reason) if outage.is_news(&reason) => {
+                warn!("the database cannot be used: {reason}");
+            }
+            Some(_) => {}
+            None if outage.end() => info!("the database can be used again"),
+            None => {}
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }

@@ -6,11 +6,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::ValueParserFactory;
+use gristmill_core::limits::{Bounds, OutOfBounds};
 use gristmill_store::{DatabaseUrl, OpenError};
 use serde::{Deserialize, Deserializer, de};
 use tracing_subscriber::EnvFilter;
-
-use crate::parsing;
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +56,10 @@ impl<const MIN: u64, const MAX: u64> fmt::Display for Within<MIN, MAX> {
 }
 
 impl<const MIN: u64, const MAX: u64> ValueParserFactory for Within<MIN, MAX> {
-    type Parser = fn(&str) -> Result<Self, String>;
+    type Parser = fn(&str) -> Result<Self, OutOfBounds>;
 
     fn value_parser() -> Self::Parser {
-        |text| parsing::whole_number(text, MIN, MAX).map(Self)
+        |text| Bounds { min: MIN, default: MIN, max: MAX }.parse(text).map(Self)
     }
 }
 

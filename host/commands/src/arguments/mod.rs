@@ -1,0 +1,13 @@
+//! Arguments that several commands have, and the reading of their values.
+
+pub mod component_file;
+mod connection;
+mod endpoint_options;
+mod input;
+pub(crate) mod job_filter;
+pub mod parse;
+mod retention;
+
+pub use connection::ConnectionArgs;
+pub use endpoint_options::{EndpointOptions, given};
+pub use input::InputSource;

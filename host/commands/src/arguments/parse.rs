@@ -1,0 +1,178 @@
+//! Parses values on the command line.
+
+use std::collections::BTreeMap;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gristmill_client::wire::bounds::{Bounds, NAME_BYTES_MAX, OutOfBounds, SCALER_VALUE};
+use gristmill_client::wire::management::ScalerType;
+use gristmill_client::wire::{
+    InvalidRegistryHost, JobStatus, Metering, RegistryHost, Scope, UnknownStatus,
+};
+use url::Url;
+
+/// One environment variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvVar {
+    name: String,
+    value: String,
+}
+
+/// Parses `K=V`; the value may be empty and may contain `=`.
+pub fn env_var(text: &str) -> Result<EnvVar, String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    EnvVar::check_name(name)?;
+    Ok(EnvVar { name: name.to_owned(), value: value.to_owned() })
+}
+
+impl EnvVar {
+    /// Checks a name.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        if name.is_empty() {
+            return Err("a name is missing".to_owned());
+        }
+        if name.contains('=') {
+            return Err(format!("`{name}` has a `=`, which no name may have"));
+        }
+        Ok(())
+    }
+}
+
+/// The variables by name; the last one of a name counts.
+pub fn environment(vars: Vec<EnvVar>) -> BTreeMap<String, String> {
+    vars.into_iter().map(|var| (var.name, var.value)).collect()
+}
+
+/// A number inside the platform's bounds.
+pub fn bounded<T: TryFrom<u64>>(
+    bounds: Bounds,
+) -> impl Fn(&str) -> Result<T, OutOfBounds> + Clone + Send + Sync + 'static {
+    move |text| bounds.parse(text)
+}
+
+/// `queue-delay:4` or `request-count:1`.
+pub fn scaler(text: &str) -> Result<(ScalerType, u64), String> {
+    let Bounds { min, max, .. } = SCALER_VALUE;
+    let wrong = || format!("write queue-delay:SECONDS or request-count:JOBS, {min} to {max}");
+    let (kind, value) = text.split_once(':').ok_or_else(wrong)?;
+    let value: u64 = value.parse::<u32>().map(u64::from).map_err(|_| wrong())?;
+    if !SCALER_VALUE.contains(value) {
+        return Err(wrong());
+    }
+    match kind {
+        "queue-delay" => Ok((ScalerType::QueueDelay, value)),
+        "request-count" => Ok((ScalerType::RequestCount, value)),
+        _ => Err(wrong()),
+    }
+}
+
+/// `fuel` or `epoch`.
+pub fn metering() -> impl TypedValueParser<Value = Metering> {
+    let all = [Metering::Fuel, Metering::Epoch];
+    PossibleValuesParser::new(all.map(Metering::as_str)).map(move |text| {
+        all.into_iter().find(|metering| metering.as_str() == text).unwrap_or_default()
+    })
+}
+
+/// The name of a scope.
+pub fn scope() -> impl TypedValueParser<Value = Scope> {
+    PossibleValuesParser::new(Scope::ALL.map(Scope::as_str)).map(|text| {
+        Scope::ALL.into_iter().find(|scope| scope.as_str() == text).unwrap_or(Scope::Read)
+    })
+}
+
+/// The host of a registry.
+pub fn registry_host(text: &str) -> Result<String, InvalidRegistryHost> {
+    text.parse().map(RegistryHost::into)
+}
+
+/// A job's status, in capital or small letters.
+pub fn status(text: &str) -> Result<JobStatus, UnknownStatus> {
+    text.to_ascii_uppercase().parse()
+}
+
+/// A tag, as `KEY=VALUE`.
+pub fn tag(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("a tag is KEY=VALUE, such as env=prod")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A job's id. Only its characters are checked, since only the host can interpret it.
+pub fn job_id(text: &str) -> Result<String, String> {
+    let is_id = (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+    if is_id { Ok(text.to_owned()) } else { Err("this is no job id".to_owned()) }
+}
+
+/// The URL of a host.
+pub fn host_url(text: &str) -> Result<Url, String> {
+    let wrong = "write a URL with its scheme, such as http://127.0.0.1:8080";
+    let url = Url::parse(text).map_err(|_| wrong)?;
+    let is_plain = url.query().is_none() && url.fragment().is_none();
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    match url.scheme() {
+        "http" | "https" if is_plain && !has_user => Ok(url),
+        "http" | "https" => Err("only scheme, host, port and path may stand here".to_owned()),
+        _ => Err(wrong.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_variables_have_a_name_and_a_value() {
+        let var =
+            |name: &str, value: &str| Ok(EnvVar { name: name.to_owned(), value: value.to_owned() });
+        assert_eq!(env_var("A=b"), var("A", "b"));
+        assert_eq!(env_var("A="), var("A", ""));
+        assert_eq!(env_var("A=b=c d"), var("A", "b=c d"));
+        assert!(env_var("A").is_err());
+        assert!(env_var("=b").is_err());
+
+        let vars = ["A=1", "B=2", "A=3"].map(|text| env_var(text).unwrap());
+        let expected = [("A", "3"), ("B", "2")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(environment(vars.to_vec()), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn job_ids_cannot_leave_their_place_in_a_path() {
+        assert!(job_id("sync-0198c0de-0001").is_ok());
+        for wrong in ["", ".", "..", "a/b", "a?b", "a b", "é", &"x".repeat(129)] {
+            assert!(job_id(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_named_by_a_plain_url() {
+        assert!(host_url("http://127.0.0.1:8080").is_ok());
+        assert!(host_url("https://example.com/mill/").is_ok());
+        let wrong = [
+            "",
+            "127.0.0.1:8080",
+            "localhost:8080",
+            "ftp://h",
+            "http://",
+            "http://h?x=1",
+            "http://u:p@h",
+        ];
+        for wrong in wrong {
+            assert!(host_url(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["127.0.0.1:8080", "localhost:8080", "example.com"] {
+            let said = host_url(wrong).unwrap_err();
+            assert_eq!(said, "write a URL with its scheme, such as http://127.0.0.1:8080");
+        }
+    }
+
+    #[test]
+    fn a_wrong_number_shows_what_is_allowed() {
+        let bounds = Bounds { min: 1, default: 2, max: 300 };
+        assert_eq!(bounded::<u32>(bounds)("300"), Ok(300));
+        for wrong in ["0", "301", "-1", "1s", "", "1.5"] {
+            let said = bounded::<u32>(bounds)(wrong).unwrap_err().to_string();
+            assert_eq!(said, "write a whole number from 1 to 300, without a unit", "{wrong}");
+        }
+        assert!(bounded::<u8>(bounds)("300").is_err(), "it does not fit");
+    }
+}

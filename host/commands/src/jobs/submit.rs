@@ -1,0 +1,222 @@
+//! `gristmill submit`: submits a job, and with `--wait` waits for its result.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use gristmill_client::wire::JobStatus;
+use gristmill_client::wire::bounds::{EXECUTION_TIMEOUT_MS, TTL_MS, WAIT_MS};
+use gristmill_client::wire::id::EndpointId;
+use gristmill_client::wire::queue::{Policy, StatusDocument, Submission};
+use gristmill_client::{Answer, Client};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::job;
+use crate::arguments::ConnectionArgs;
+use crate::arguments::InputSource;
+use crate::arguments::job_filter::tags_once;
+use crate::arguments::parse;
+use crate::output::{self, progress};
+
+/// Duration of one waiting call.
+pub const POLL_WAIT: Duration = Duration::from_secs(30);
+
+/// The same while a spinner is shown.
+const POLL_WAIT_INTERACTIVE: Duration = Duration::from_secs(2);
+
+/// Most failures in a row for a temporary reason, and the pause before the next call.
+const FAILED_POLLS_MAX: u32 = 10;
+const POLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// A waiting call that ends earlier, without the job's end, is followed by a pause. Its shortest wait is 1 s.
+const EARLY: Duration = Duration::from_millis(500);
+
+/// Submit a job.
+///
+/// Prints the job's id. With --wait: waits for the job and prints its output; if the job does not
+/// end COMPLETED, prints the reason and exits with 1.
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// The endpoint.
+    endpoint: EndpointId,
+    /// The handler's input, a JSON object: as text, in a file (@FILE), or on stdin (-).
+    #[arg(long, value_name = "JSON|@FILE|-")]
+    input: InputSource,
+    /// Wait for the result.
+    #[arg(long)]
+    wait: bool,
+    /// Wait no longer than this, in milliseconds; the job continues.
+    // Other commands have `--timeout-ms` for the time that a job may run.
+    #[arg(long, alias = "timeout-ms", value_name = "MS", requires = "wait")]
+    wait_timeout_ms: Option<u64>,
+    /// The URL to call when the job ends.
+    #[arg(long, value_name = "URL")]
+    webhook: Option<String>,
+    /// How long the job may run, in milliseconds [default: the endpoint's].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(EXECUTION_TIMEOUT_MS))]
+    execution_timeout: Option<u64>,
+    /// Lifetime of the job from its submission, in milliseconds [default: 86400000].
+    #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TTL_MS))]
+    ttl: Option<u64>,
+    /// Run other jobs first, and start no worker for this job.
+    #[arg(long)]
+    low_priority: bool,
+    /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
+    tags: Vec<(String, String)>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
+    let input = args.input.read()?;
+    let client = args.connection.client()?;
+    let tags = tags_once(args.tags)?;
+    let submission = Submission {
+        tags: (!tags.is_empty()).then_some(tags),
+        webhook: args.webhook.as_deref(),
+        policy: Some(Policy {
+            execution_timeout: args.execution_timeout,
+            ttl: args.ttl,
+            low_priority: args.low_priority.then_some(true),
+            retention: None,
+        }),
+        ..Submission::new(&input)
+    };
+    let answer = client.run(&args.endpoint, &submission, None).await?;
+    let id = answer.read()?.id;
+    if !args.wait {
+        if args.json {
+            output::result(answer.text())?;
+        } else {
+            output::result(id)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::note(format_args!("job {id}"));
+    let timeout = args.wait_timeout_ms.map(Duration::from_millis);
+    let last = wait(&client, &args.endpoint, &id, timeout).await?;
+    let document = last.read()?;
+    if args.json {
+        output::result(last.text())?;
+    } else if document.status == JobStatus::Completed {
+        output::result(output::one_line(document.output.as_deref().map_or("null", RawValue::get)))?;
+    }
+    if !document.status.is_final() {
+        let why = document.reason.as_deref().map(|why| format!(", because {}", output::plain(why)));
+        output::error(format_args!(
+            "the job is still {}{}; check it again with `gristmill status {} {id}`",
+            document.status,
+            why.unwrap_or_default(),
+            args.endpoint
+        ));
+    }
+    Ok(job::conclude(document.status, document.error.as_deref()))
+}
+
+/// Waits until the job has ended or `timeout` is over; returns its last status document.
+async fn wait(
+    client: &Client,
+    endpoint: &EndpointId,
+    id: &str,
+    timeout: Option<Duration>,
+) -> anyhow::Result<Answer<StatusDocument<'static>>> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let look = if output::is_terminal() { POLL_WAIT_INTERACTIVE } else { POLL_WAIT };
+    let spinner = progress::spinner("submitted");
+    let waiting = Waiting { client, endpoint, id, look, deadline };
+    let mut shown = None;
+    let on_look = |document: &StatusDocument<'_>| {
+        spinner.set_message(describe(document));
+        // The user would otherwise see only the id.
+        let reason = document.reason.as_deref().map(output::plain);
+        if !output::is_terminal() && reason.is_some() && reason != shown {
+            shown = reason;
+            output::note(format_args!("the job waits: {}", shown.as_deref().unwrap_or_default()));
+        }
+    };
+    let last = waiting.until_end(on_look).await;
+    spinner.finish_and_clear();
+    last
+}
+
+/// A job whose end is awaited.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    /// The host.
+    pub client: &'a Client,
+    /// The job's endpoint.
+    pub endpoint: &'a EndpointId,
+    /// The job's id.
+    pub id: &'a str,
+    /// Duration of one call. The first is shorter, so that a job that cannot run is noticed early.
+    pub look: Duration,
+    /// The time of the last call, whether the job has ended or not.
+    pub deadline: Option<Instant>,
+}
+
+impl Waiting<'_> {
+    /// Waits for the job's end or the deadline, and returns its last status document; earlier
+    /// documents are passed to `on_look`.
+    ///
+    /// # Errors
+    /// Repeated failures to reach the host.
+    pub async fn until_end(
+        self,
+        mut on_look: impl FnMut(&StatusDocument<'_>),
+    ) -> anyhow::Result<Answer<StatusDocument<'static>>> {
+        let Self { client, endpoint, id, look, deadline } = self;
+        let mut failed = 0;
+        let mut next_look = look.min(POLL_WAIT_INTERACTIVE);
+        loop {
+            let look = std::mem::replace(&mut next_look, look);
+            let asked_at = Instant::now();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let answer = match left {
+                // The waiting call would wait for at least its lower bound.
+                Some(left) if left.as_millis() < u128::from(WAIT_MS.min) => {
+                    tokio::time::sleep(left).await;
+                    client.status(endpoint, id).await
+                }
+                Some(left) => client.wait(endpoint, id, look.min(left)).await,
+                None => client.wait(endpoint, id, look).await,
+            };
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) if error.is_passing() && failed < FAILED_POLLS_MAX => {
+                    failed += 1;
+                    tokio::time::sleep(POLL_PAUSE).await;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            failed = 0;
+            let document = answer.read()?;
+            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if document.status.is_final() || is_over {
+                return Ok(answer);
+            }
+            on_look(&document);
+            // A host that stops answers at once, and so may any other server.
+            if asked_at.elapsed() < EARLY {
+                tokio::time::sleep(POLL_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The spinner's text for a job that has not ended.
+fn describe(document: &StatusDocument<'_>) -> String {
+    let detail = match &document.output {
+        Some(progress) => Some(progress.get()),
+        None => document.reason.as_deref(),
+    };
+    match detail {
+        Some(detail) => format!("{}: {}", document.status, output::plain(detail)),
+        None => document.status.to_string(),
+    }
+}

@@ -1,0 +1,244 @@
+//! `gristmill endpoints`: deployed handlers, their settings, the rollback to an earlier handler, and
+//! their webhooks.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gristmill_client::wire::id::{EndpointId, TemplateId};
+use gristmill_client::wire::management::{
+    Delivery, DeliveryState, Endpoint, EndpointInput, Release, Rollback, ScalerType,
+};
+
+use crate::arguments::ConnectionArgs;
+use crate::arguments::EndpointOptions;
+use crate::output;
+use crate::resource::{ListArgs, OneArgs, print, show};
+
+/// Create, list, change and delete endpoints; roll back to an earlier handler; show webhooks.
+#[derive(Debug, Args)]
+pub struct EndpointsArgs {
+    #[command(subcommand)]
+    command: EndpointsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum EndpointsCommand {
+    /// List all endpoints.
+    List(ListArgs),
+    /// Show an endpoint.
+    Get(OneArgs),
+    Create(Box<CreateArgs>),
+    Update(Box<UpdateArgs>),
+    /// Delete an endpoint with all its jobs: waiting jobs are removed, and running jobs are
+    /// stopped.
+    Delete(OneArgs),
+    /// List the handlers that an endpoint has run, the newest first.
+    Releases(OneArgs),
+    Rollback(RollbackArgs),
+    /// List the newest webhooks of an endpoint's jobs, the newest first: at most 1,000.
+    Deliveries(OneArgs),
+    /// Make a new secret for an endpoint's webhooks and print it. For another day webhooks are signed
+    /// with the previous secret as well.
+    RotateWebhookSecret(OneArgs),
+}
+
+/// Create an endpoint that runs a template.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Its id [default: a random one].
+    #[arg(long)]
+    id: Option<EndpointId>,
+    /// The id of the template.
+    #[arg(long)]
+    template: TemplateId,
+    /// A display name [default: the id].
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: EndpointOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Change the given settings of an endpoint.
+#[derive(Debug, Args)]
+struct UpdateArgs {
+    /// Its id.
+    id: EndpointId,
+    /// The id of another template.
+    #[arg(long)]
+    template: Option<TemplateId>,
+    /// A new display name.
+    #[arg(long)]
+    name: Option<String>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: EndpointOptions,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Return to the previous handler, or to the handler of a release. The settings are unchanged.
+#[derive(Debug, Args)]
+struct RollbackArgs {
+    /// The endpoint.
+    id: EndpointId,
+    /// The version of a release, from `gristmill endpoints releases`.
+    #[arg(long, value_name = "VERSION")]
+    to: Option<u32>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
+    match args.command {
+        EndpointsCommand::List(args) => {
+            args.print(async |client| client.endpoints().await, table).await?;
+        }
+        EndpointsCommand::Get(args) => {
+            let answer = args.connection.client()?.endpoint(&args.id).await?;
+            show(&answer, args.json)?;
+        }
+        EndpointsCommand::Create(args) => {
+            let given = EndpointInput {
+                id: args.id,
+                name: args.name,
+                template_id: Some(args.template),
+                ..args.options.document()
+            };
+            let answer = args.connection.client()?.create_endpoint(&given).await?;
+            show(&answer, args.json)?;
+        }
+        EndpointsCommand::Update(args) => {
+            let given = EndpointInput {
+                name: args.name,
+                template_id: args.template,
+                ..args.options.document()
+            };
+            let client = args.connection.client()?;
+            let answer = client.update_endpoint(args.id.as_str(), &given).await?;
+            show(&answer, args.json)?;
+        }
+        EndpointsCommand::Delete(args) => {
+            args.connection.client()?.delete_endpoint(&args.id).await?;
+            output::note(format_args!("deleted endpoint `{}` and its jobs", args.id));
+        }
+        EndpointsCommand::Releases(args) => releases(args).await?,
+        EndpointsCommand::Rollback(args) => roll_back(args).await?,
+        EndpointsCommand::Deliveries(args) => deliveries(args).await?,
+        EndpointsCommand::RotateWebhookSecret(args) => rotate_webhook_secret(args).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
+    let rows = endpoints.into_iter().map(|endpoint| {
+        let scaler = match endpoint.scaler_type {
+            ScalerType::QueueDelay => "queue-delay",
+            ScalerType::RequestCount => "request-count",
+        };
+        [
+            endpoint.id.to_string(),
+            endpoint.template_id.to_string(),
+            endpoint.version.to_string(),
+            format!("{}-{}", endpoint.workers_min, endpoint.workers_max),
+            format!("{scaler}:{}", endpoint.scaler_value),
+            endpoint.created_at,
+        ]
+    });
+    let headings = ["ID", "TEMPLATE", "VERSION", "WORKERS", "SCALER", "CREATED"];
+    output::table(headings, rows)
+}
+
+async fn releases(args: OneArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.releases(&args.id).await?;
+    print(&answer, args.json, release_table)
+}
+
+fn release_table(releases: Vec<Release>) -> Vec<String> {
+    let rows = releases.into_iter().map(|release| {
+        let sha256 = release.sha256.get(..12).unwrap_or(&release.sha256).to_owned();
+        [release.version.to_string(), release.released_at, sha256, output::plain(&release.image)]
+    });
+    output::table(["VERSION", "RELEASED", "SHA256", "IMAGE"], rows)
+}
+
+async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
+    let to = Rollback { version: args.to.map(u64::from) };
+    let answer = args.connection.client()?.roll_back(args.id.as_str(), &to).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let Release { version, image, .. } = answer.read()?;
+    output::note(format_args!("endpoint `{}` runs {image} as version {version}", args.id));
+    Ok(())
+}
+
+async fn deliveries(args: OneArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.deliveries(&args.id).await?;
+    print(&answer, args.json, delivery_table)
+}
+
+fn delivery_table(deliveries: Vec<Delivery>) -> Vec<String> {
+    let rows = deliveries.into_iter().map(|delivery| {
+        let state = match delivery.state {
+            DeliveryState::Pending => "PENDING",
+            DeliveryState::Delivered => "DELIVERED",
+            DeliveryState::GivenUp => "GIVEN_UP",
+        };
+        let status = delivery.last_status.map(|status| status.to_string());
+        let last = delivery.last_error.or(status).unwrap_or_default();
+        [
+            delivery.created_at,
+            delivery.job_id,
+            delivery.job_status.as_str().to_owned(),
+            state.to_owned(),
+            delivery.attempts.to_string(),
+            output::plain(&delivery.url),
+            output::plain(&last),
+        ]
+    });
+    let headings = ["CREATED", "JOB", "STATUS", "STATE", "ATTEMPTS", "URL", "LAST ATTEMPT"];
+    output::table(headings, rows)
+}
+
+async fn rotate_webhook_secret(args: OneArgs) -> anyhow::Result<()> {
+    let answer = args.connection.client()?.rotate_webhook_secret(&args.id).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    let secret = answer.read()?.webhook_secret;
+    output::note(format_args!(
+        "endpoint `{}` signs its webhooks with a new secret, and for a day with the previous one too",
+        args.id
+    ));
+    output::result(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deliveries_stand_in_columns() {
+        let deliveries = r#"[
+            {"id":"msg_j_0","jobId":"j","jobStatus":"FAILED","url":"http://h/\u001b[2J","state":"GIVEN_UP",
+             "attempts":3,"createdAt":"2026-01-01T00:00:00.000Z","lastStatus":500,"lastError":"answered 500"},
+            {"id":"msg_k_0","jobId":"k","jobStatus":"COMPLETED","url":"http://h/","state":"DELIVERED",
+             "attempts":1,"createdAt":"2026-01-01T00:00:00.000Z","lastStatus":204}]"#;
+        let expected = [
+            "CREATED                   JOB  STATUS     STATE      ATTEMPTS  URL           LAST ATTEMPT",
+            "2026-01-01T00:00:00.000Z  j    FAILED     GIVEN_UP   3         http://h/[2J  answered 500",
+            "2026-01-01T00:00:00.000Z  k    COMPLETED  DELIVERED  1         http://h/     204",
+        ];
+        assert_eq!(delivery_table(serde_json::from_str(deliveries).unwrap()), expected);
+    }
+}
