@@ -1,9 +1,9 @@
 //! The durable job store of Gristmill: one engine that decides, over a [medium] that makes its
 //! batches durable.
 //!
-//! [`Store`] keeps jobs and the catalog in a data directory, a journal in front of SQLite; in tests also
-//! without a disk. [`ModelStore`] is the engine's model: a simple store that gives the same answers, for
-//! comparison and for the tests of other crates.
+//! [`Store`] keeps jobs and the catalog in a data directory, a journal in front of SQLite. With the feature
+//! `testing` it also works without a disk, and `ModelStore` is the engine's model: a simple store with rules of
+//! its own that gives the same answers, for comparison and for the tests of other crates.
 //!
 //! # The way of a change
 //! * [`store`] has the public calls. Each of them decides at once, in memory, under one lock ([`state`]): it
@@ -11,7 +11,7 @@
 //! * [`commit`] is the writer thread. It takes the newest state of each job that has changed since
 //!   the last commit, so a job that arrived, ran and ended since then is one entry. It encodes them
 //!   ([`format`](mod@format)), writes them to the [`journal`] as one frame with one sync, makes them visible, and
-//!   answers the waiting callers. The journal is one [medium]; [`postgres`] and [`memory`] are others.
+//!   answers the waiting callers. The journal is one [medium]; [`postgres`] is another, and in tests the rows in memory.
 //! * Changes that a caller waits for reach the disk in the order in which they were decided; other
 //!   changes may be delayed by up to 2 ms ([`state::backlog`]). A call that loses a race, say cancel
 //!   against finish, returns only after the winning change is on disk.
@@ -56,7 +56,9 @@ mod format;
 pub mod fuzzing;
 mod journal;
 mod medium;
+#[cfg(feature = "testing")]
 mod memory;
+#[cfg(feature = "testing")]
 mod model;
 mod offline;
 mod postgres;
@@ -73,6 +75,7 @@ mod tables;
 pub use cache_dir::CacheDir;
 pub use damage::Damage;
 pub use error::{OpenError, Recovery, SchemaUpgrade};
+#[cfg(feature = "testing")]
 pub use model::ModelStore;
 pub use offline::check::{Report, check};
 pub use offline::import::{ImportStep, Imported, import};
@@ -80,6 +83,7 @@ pub use offline::repair::{Repaired, repair};
 pub use postgres::active_state::ActiveState;
 pub use postgres::candidate::Candidate;
 pub use postgres::observation::{ActiveHost, Seen, Vacancy};
+pub use postgres::outage::Outage;
 pub use postgres::url::DatabaseUrl;
 pub use settings::{OnFatal, Settings};
 pub use store::Store;

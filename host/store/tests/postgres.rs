@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::support::postgres::{Database, Server};
+use crate::support::postgres::{Database, Server, run};
 use crate::support::proxy::Proxy;
 use crate::support::{
     START, chunk, endpoint, job, json, open_postgres, submit, without_caches, worker,
@@ -402,6 +402,49 @@ async fn unsuitable_databases_are_refused_with_the_reason() {
     std::fs::write(database.key_file(), "0".repeat(64)).unwrap();
     let error = refused(&database.url(), &database);
     assert!(matches!(error, OpenError::SecretsKey { .. }), "{error}");
+}
+
+/// A database of the first version, as a host of that version left it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tables_of_the_first_version_are_upgraded_with_their_jobs() {
+    let Some(database) = Database::new() else { return };
+    let store = open(&database);
+    let id = submit(&store, job("a")).await;
+    drop(store);
+    // The second version has only added tables.
+    database.sql("DROP TABLE beat, component_part; DELETE FROM schema_version WHERE version > 1");
+    let store = open(&database);
+    assert_eq!(database.sql("SELECT max(version) FROM schema_version"), "2");
+    let lease = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease;
+    assert_eq!(store.finish(lease, Outcome::Completed(json("1"))).await, Ok(Fenced::Applied));
+    let view = store.job(&endpoint("a"), id).await.unwrap().unwrap();
+    assert_eq!(view.status, JobStatus::Completed);
+}
+
+/// Open connections keep `synchronous_commit`: with it the server waits for a standby that does not exist, and
+/// without it it would acknowledge at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_servers_settings_does_not_weaken_open_connections() {
+    let Some(server) = Server::start() else { return };
+    let database = server.database();
+    let store = open(&database);
+    let reload = |setting: &str| {
+        for sql in [&format!("ALTER SYSTEM SET {setting}"), "SELECT pg_reload_conf()"] {
+            run(server.dir.path(), "psql", &["-d", "postgres", "-qAtc", sql]);
+        }
+    };
+    submit(&store, job("a")).await;
+    reload("synchronous_commit = off");
+    reload("synchronous_standby_names = 'nobody'");
+    let store = Arc::new(store);
+    let submitter = store.clone();
+    let mut submitted = tokio::spawn(async move { submit(&*submitter, job("a")).await });
+    let early = tokio::time::timeout(Duration::from_secs(3), &mut submitted).await;
+    assert!(early.is_err(), "a job was acknowledged before a standby had it");
+    reload("synchronous_standby_names = ''");
+    submitted.await.unwrap();
+    drop(store);
+    drop(database);
 }
 
 /// Other programs may read the jobs.

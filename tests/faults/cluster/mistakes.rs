@@ -75,6 +75,7 @@ async fn a_start_names_what_is_wrong_with_the_database() {
 
     let said = refusal(&["--database", "postgres://me:secret@127.0.0.1:1/mill"]);
     assert!(said.contains("postgres://me@127.0.0.1:1/mill"), "{said}");
+    assert!(said.contains("Connection refused"), "{said}");
     assert!(!said.contains("secret"), "{said}");
     let said = refusal(&["--cluster-listen", "127.0.0.1:0"]);
     assert!(said.contains("cluster-listen is for hosts that share a database"), "{said}");
@@ -103,7 +104,12 @@ async fn a_start_names_why_the_server_cannot_be_used() {
     assert!(said.contains("password authentication failed for user"), "{said}");
     assert!(!said.contains("barley"), "{said}");
     let said = refused(&url.replace("/test_", "/other_"));
-    assert!(said.contains("does not exist"), "{said}");
+    assert!(said.contains("database \"other_") && said.contains("does not exist"), "{said}");
+    let said = refused(&url.replace("//mill:", "//miller:"));
+    assert!(said.contains("password authentication failed for user \"miller\""), "{said}");
+    server.sql("CREATE ROLE guest LOGIN PASSWORD 'wheat'");
+    let said = refused(&url.replace("//mill:", "//guest:"));
+    assert!(said.contains("permission denied for database"), "{said}");
     let said = refused(&database.url_by_tcp(PASSWORD, "?sslmode=require"));
     assert!(said.contains("TLS"), "{said}");
     // A program that accepts connections, and is silent.

@@ -9,9 +9,12 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::hosts::{
-    Ledger, arguments, check, finished, first, further, signal, sleep, submit_all, until_active,
+    Ledger, arguments, arguments_at, check, finished, first, further, signal, sleep, submit_all,
+    until_active,
 };
+use crate::mistakes::refusal;
 use crate::postgres::Server;
+use crate::tcp::PASSWORD;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
@@ -52,6 +55,68 @@ async fn calls_are_refused_during_an_outage_and_work_continues_after_it() {
     assert_eq!(two.client().get("/readyz").await.status, 503);
     assert_eq!(database.sql("SELECT count(*) FROM session"), "1");
     assert!(begun.elapsed() < PATIENCE);
+    drop((one, two));
+    drop(database);
+}
+
+/// The database does not accept the hosts any more, or could lose their commits: they refuse calls, and continue by
+/// themselves when it is as it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_are_refused_while_the_database_does_not_accept_the_hosts() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    let database = server.database();
+    let arguments = arguments_at(&database, &database.url_by_tcp(PASSWORD, ""));
+    let one = TestHost::start_with(&arguments);
+    let two = TestHost::join(&arguments, one.admin_key());
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let clients = [one.client(), two.client()];
+    let mut jobs = Ledger::new();
+    let name = database.sql("SELECT current_database()");
+    let faults = [
+        (
+            "ALTER ROLE mill PASSWORD 'barley'".to_owned(),
+            format!("ALTER ROLE mill PASSWORD '{PASSWORD}'"),
+            "password authentication failed",
+        ),
+        (
+            "ALTER ROLE mill NOLOGIN".to_owned(),
+            "ALTER ROLE mill LOGIN".to_owned(),
+            "is not permitted to log in",
+        ),
+        (
+            format!("ALTER DATABASE {name} SET synchronous_commit = off"),
+            format!("ALTER DATABASE {name} RESET synchronous_commit"),
+            "synchronous_commit is `off`",
+        ),
+        (
+            format!("ALTER DATABASE {name} SET default_transaction_read_only = on"),
+            format!("ALTER DATABASE {name} RESET default_transaction_read_only"),
+            "the server is read only",
+        ),
+    ];
+    for (number, (begin, end, reason)) in faults.into_iter().enumerate() {
+        let number = number as u64 * 10;
+        submit_all(&clients, number..number + 5, 300, &mut jobs).await;
+        server.sql(&begin);
+        database.cut_connections();
+        for client in &clients {
+            eventually("a refusal", async || {
+                let refused = client.run("play", json!({})).await;
+                (refused.status == 503 && refused.header("retry-after").is_some()).then_some(())
+            })
+            .await;
+        }
+        for host in [&one, &two] {
+            eventually(&format!("`{reason}` in the log"), async || {
+                host.log().contains(reason).then_some(())
+            })
+            .await;
+        }
+        server.sql(&end);
+        submit_all(&clients, number + 5..number + 10, 20, &mut jobs).await;
+        check(&clients, &jobs).await;
+    }
+    assert_eq!(database.sql("SELECT count(*) FROM session"), "1", "no host was replaced");
     drop((one, two));
     drop(database);
 }
@@ -119,7 +184,9 @@ async fn fill_the_disk() {
     gristmill_tests::ip("link set lo up");
     // Segments of the log have 16 MiB; a new one is needed soon.
     let Some(mut server) = Server::start_on_small_disk(192) else { return };
-    let database = server.database();
+    let (database, unused) = (server.database(), server.database());
+    // The first connection to a database writes a file.
+    unused.sql("SELECT 1");
     let one = first(&database);
     let two = further(&database, &one);
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
@@ -132,6 +199,10 @@ async fn fill_the_disk() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&filled.stderr).contains("No space left"), "{filled:?}");
+    // The first host of a database does not start.
+    let of_unused = arguments(&unused);
+    let said = refusal(&of_unused.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(said.contains("the database's disk is full"), "{said}");
     // Incompressible inputs, until one of them does not fit.
     let mut number = 0;
     let refused = eventually("a refusal", async || {
@@ -171,5 +242,5 @@ async fn fill_the_disk() {
         assert_eq!(host.client().get("/livez").await.status, 200, "{}", host.log());
     }
     drop((one, two));
-    drop(database);
+    drop((database, unused));
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::link::Room;
-use crate::convert;
+use crate::convert::{self, Unusable};
 use crate::frames::{self, FrameReader};
 use crate::messages::{Answer, Answered, Call, FromRunner, Order, Report, Stop, ToRunner};
 
@@ -58,8 +58,7 @@ pub(crate) async fn perform(
     };
 
     let mut reports = FrameReader::new(answer.into_body());
-    let mut emitting: Option<BoxFuture<'_, ()>> = None;
-    let mut calls = FuturesUnordered::<BoxFuture<'_, Answer>>::new();
+    let mut begun = Begun { sink, emitting: None, calls: FuturesUnordered::new() };
     let mut is_stopped = false;
     loop {
         let received = tokio::select! {
@@ -74,16 +73,16 @@ pub(crate) async fn perform(
                 let end = if is_stopped { AttemptEnd::Stopped } else { AttemptEnd::DeadlineReached };
                 return ended(end);
             }
-            () = ready(&mut emitting) => {
-                emitting = None;
+            () = ready(&mut begun.emitting) => {
+                begun.emitting = None;
                 continue;
             }
-            Some(answer) = calls.next() => {
+            Some(answer) = begun.calls.next() => {
                 let _ = orders.send(&ToRunner { order: Some(Order::Answer(answer)) });
                 continue;
             }
             // The next message waits until the store has taken the chunks, and so does the handler then.
-            received = reports.next::<FromRunner>(), if emitting.is_none() => received,
+            received = reports.next::<FromRunner>(), if begun.emitting.is_none() => received,
         };
         let report = match received {
             Ok(Some(FromRunner { report })) => report,
@@ -96,45 +95,66 @@ pub(crate) async fn perform(
         };
         // A newer runner may send other messages.
         let Some(report) = report else { continue };
-        let received = match report {
-            Report::Chunks(chunks) => convert::chunks_of(chunks).map(|chunks| {
-                let sink = sink.clone();
-                emitting = Some(Box::pin(async move {
-                    // Whether the attempt still counts is seen by its stop.
-                    let _ = sink.emit(chunks).await;
-                }));
-            }),
-            Report::Progress(value) => convert::progress(value).map(|value| sink.progress(value)),
-            Report::Log(line) => {
-                sink.log(convert::level(&line), &line.line);
-                Ok(())
-            }
-            Report::Requested(request) => {
-                let (end, took_us) = convert::request_end(&request);
-                sink.requested(end, took_us).await;
-                Ok(())
-            }
-            Report::Call(call) => {
-                calls.push(Box::pin(answer_call(sink.clone(), call)));
-                Ok(())
-            }
-            Report::NotBegun(Stop {}) => {
+        match begun.take(report).await {
+            Ok(Taken::Continues) => {}
+            Ok(Taken::NotBegun) => {
                 link.forget(deployment);
                 return ended(AttemptEnd::Stopped);
             }
-            Report::End(end) => match convert::report(end) {
-                Ok(report) => {
-                    let _ = timeout(LAST_BYTES, reports.next::<FromRunner>()).await;
-                    return report;
-                }
-                Err(error) => Err(error),
-            },
-        };
-        if let Err(error) = received {
-            warn!("the host {} runs no more jobs for this one: {error}", link.name());
-            link.close();
-            return ended(AttemptEnd::HostLost);
+            Ok(Taken::Ended(report)) => {
+                let _ = timeout(LAST_BYTES, reports.next::<FromRunner>()).await;
+                return report;
+            }
+            Err(error) => {
+                warn!("the host {} runs no more jobs for this one: {error}", link.name());
+                link.close();
+                return ended(AttemptEnd::HostLost);
+            }
         }
+    }
+}
+
+/// An attempt that a runner has begun, with its side work on this host.
+struct Begun {
+    sink: Arc<dyn AttemptSink>,
+    /// Gives the last chunks to the store.
+    emitting: Option<BoxFuture<'static, ()>>,
+    /// The handler's calls of other endpoints.
+    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+}
+
+/// The attempt after a message of its runner.
+enum Taken {
+    Continues,
+    NotBegun,
+    Ended(AttemptReport),
+}
+
+impl Begun {
+    /// Carries out a message of the runner, or begins to.
+    ///
+    /// # Errors
+    /// When the message has an invalid part.
+    async fn take(&mut self, report: Report) -> Result<Taken, Unusable> {
+        match report {
+            Report::Chunks(chunks) => {
+                let (chunks, sink) = (convert::chunks_of(chunks)?, self.sink.clone());
+                self.emitting = Some(Box::pin(async move {
+                    // Whether the attempt still counts is seen by its stop.
+                    let _ = sink.emit(chunks).await;
+                }));
+            }
+            Report::Progress(value) => self.sink.progress(convert::progress(value)?),
+            Report::Log(line) => self.sink.log(convert::level(&line), &line.line),
+            Report::Requested(request) => {
+                let (end, took_us) = convert::request_end(&request);
+                self.sink.requested(end, took_us).await;
+            }
+            Report::Call(call) => self.calls.push(Box::pin(answer_call(self.sink.clone(), call))),
+            Report::NotBegun(Stop {}) => return Ok(Taken::NotBegun),
+            Report::End(end) => return Ok(Taken::Ended(convert::report(end)?)),
+        }
+        Ok(Taken::Continues)
     }
 }
 

@@ -51,9 +51,8 @@ impl ActiveState {
         self.0.refuses_commits.load(Ordering::Relaxed)
     }
 
-    /// Returns the value before.
-    pub(crate) fn set_refuses_commits(&self, refuses: bool) -> bool {
-        self.0.refuses_commits.swap(refuses, Ordering::Relaxed)
+    pub(crate) fn set_refuses_commits(&self, refuses: bool) {
+        self.0.refuses_commits.store(refuses, Ordering::Relaxed);
     }
 
     /// Records that the session is about to end. Signs of life count no more.

@@ -9,6 +9,7 @@ use crate::commit::log::{BatchLog, WriteError, Written};
 use crate::error::Failure;
 use crate::medium::SegmentId;
 use crate::postgres::connection::{Connection, DatabaseError};
+use crate::postgres::outage::Outage;
 use crate::postgres::session::Session;
 use crate::postgres::{Postgres, User, rows};
 use crate::seal::Seal;
@@ -26,6 +27,7 @@ pub(crate) struct PostgresLog {
     session: Session,
     /// Whether the outcome of the commit after it is unknown.
     is_in_doubt: bool,
+    outage: Outage,
 }
 
 impl PostgresLog {
@@ -35,7 +37,7 @@ impl PostgresLog {
         seal: Arc<Seal>,
         session: Session,
     ) -> Self {
-        Self { connection, shared, seal, session, is_in_doubt: false }
+        Self { connection, shared, seal, session, is_in_doubt: false, outage: Outage::default() }
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), DatabaseError> {
@@ -99,7 +101,8 @@ impl BatchLog for PostgresLog {
     fn write(&mut self, batch: &Batch) -> Result<Written, WriteError> {
         let error = match self.commit(batch) {
             Ok(()) => {
-                if self.shared.set_cut_off(User::Writer, false) {
+                self.shared.set_cut_off(User::Writer, false);
+                if self.outage.end() {
                     info!("the database is available again");
                 }
                 self.is_in_doubt = false;
@@ -114,10 +117,12 @@ impl BatchLog for PostgresLog {
         Err(match error {
             // The disk of the database is not that of this host, so nothing here can make room on it.
             DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_) => {
-                if self.shared.set_cut_off(User::Writer, true) {
-                    warn!("{error}; new work is refused until it is available again");
+                self.shared.set_cut_off(User::Writer, true);
+                let reason = error.to_string();
+                if self.outage.is_news(&reason) {
+                    warn!("{reason}; new work is refused until it is available again");
                 }
-                WriteError::Unavailable(error.to_string())
+                WriteError::Unavailable(reason)
             }
             DatabaseError::Fenced | DatabaseError::Duplicate(_) | DatabaseError::Refused(_) => {
                 WriteError::Fatal(Failure::Server(error.to_string()))

@@ -34,9 +34,11 @@ pub(crate) mod load;
 pub(crate) mod log;
 mod meta;
 pub(crate) mod observation;
+pub(crate) mod outage;
 pub(crate) mod reader;
 mod rows;
 pub(crate) mod schema;
+mod server;
 pub(crate) mod session;
 pub(crate) mod tls;
 pub(crate) mod url;
@@ -87,13 +89,12 @@ impl Postgres {
         self.active_state.end();
     }
 
-    /// Records that the connection of `user` is lost, or works again. Returns whether this is news.
-    fn set_cut_off(&self, user: User, is_cut_off: bool) -> bool {
-        let before = match user {
+    /// Records that the connection of `user` is lost, or works again.
+    fn set_cut_off(&self, user: User, is_cut_off: bool) {
+        match user {
             User::Writer => self.active_state.set_refuses_commits(is_cut_off),
-            User::Reader => self.is_reader_cut_off.swap(is_cut_off, Ordering::Relaxed),
-        };
-        before != is_cut_off
+            User::Reader => self.is_reader_cut_off.store(is_cut_off, Ordering::Relaxed),
+        }
     }
 
     fn count_commit(&self) {
@@ -151,7 +152,6 @@ impl From<NotReady> for OpenError {
             NotReady::Newer { found } => {
                 Self::UnknownDatabaseVersion { found, expected: schema::VERSION }
             }
-            NotReady::Unsuitable(reason) => Self::Database(reason),
             NotReady::Failed(error) => error.into(),
         }
     }

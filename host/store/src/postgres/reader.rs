@@ -20,6 +20,7 @@ use crate::format::payload::{Found, Kind, Payload, open_s3};
 use crate::postgres::connection::{Call, Connection, DatabaseError};
 use crate::postgres::load::{self, NotLoaded};
 use crate::postgres::log::lost_commits;
+use crate::postgres::outage::Outage;
 use crate::postgres::session::{self, Session};
 use crate::postgres::{Postgres, User};
 use crate::shared::Shared;
@@ -46,6 +47,7 @@ pub(crate) struct PostgresReader {
     medium: Arc<Postgres>,
     connection: Connection,
     session: Session,
+    outage: Outage,
 }
 
 /// Why the thread ends.
@@ -63,7 +65,7 @@ impl PostgresReader {
         connection: Connection,
         session: Session,
     ) -> Self {
-        Self { shared, medium, connection, session }
+        Self { shared, medium, connection, session, outage: Outage::default() }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -131,7 +133,8 @@ impl PostgresReader {
             };
             match done.and_then(|()| work(self)) {
                 Ok(done) => {
-                    if self.medium.set_cut_off(User::Reader, false) {
+                    self.medium.set_cut_off(User::Reader, false);
+                    if self.outage.end() {
                         info!("the database is available again");
                     }
                     return Ok(done);
@@ -139,8 +142,10 @@ impl PostgresReader {
                 Err(NotLoaded::Failed(
                     error @ (DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)),
                 )) => {
-                    if self.medium.set_cut_off(User::Reader, true) {
-                        warn!("{error}; new work is refused until it is available again");
+                    self.medium.set_cut_off(User::Reader, true);
+                    let reason = error.to_string();
+                    if self.outage.is_news(&reason) {
+                        warn!("{reason}; new work is refused until it is available again");
                     }
                 }
                 Err(NotLoaded::Failed(error)) => return Err(End::Failed(error.to_string())),

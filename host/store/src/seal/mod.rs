@@ -150,6 +150,7 @@ impl Seal {
     }
 
     /// A new key without a file.
+    #[cfg(feature = "testing")]
     pub(crate) fn in_memory() -> Self {
         let ring = Mutex::new(Ring::new([rand::random()], 1));
         Self { file: PathBuf::new(), ring }

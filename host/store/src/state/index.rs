@@ -11,14 +11,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use gristmill_core::billing::usage::{Bill, JobUsage};
-#[cfg(test)]
-use gristmill_core::id::OwnerId;
-use gristmill_core::id::{EndpointId, JobId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::record::{JobCounts, Lease, NewJob, StoreEpoch};
 use gristmill_core::job::signals::EarlyEnd;
 use gristmill_core::job::state::{Claim, JobEvent, JobStatus};
+use gristmill_core::job::tags::Tags;
 use gristmill_core::store::{RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::Delivery;
@@ -552,43 +551,27 @@ impl Index {
             return Err(StoreError::EndpointDeleted);
         }
         let endpoint = self.endpoint_or_new(&job.endpoint);
-        if let Some(answer) = job
-            .idempotency
-            .and_then(|idempotency| self.idempotency_index.find(&endpoint, idempotency))
-        {
+        let first = |idempotency| self.idempotency_index.find(&endpoint, idempotency);
+        if let Some(answer) = job.idempotency.and_then(first) {
             match answer {
                 SubmitAnswer::Repeated(first) => self.ack_id(first, ack),
                 SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
             }
             return Ok(Decided::Repeated(answer));
         }
-        let Endpoint { ready, history, disk_usage, .. } =
-            self.endpoints.get_mut(&endpoint).expect("it has just been made");
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
+        let Endpoint { ready, disk_usage, .. } =
+            self.endpoints.get(&endpoint).expect("it has just been made");
         max.of(job.waiting_jobs_max).check(ready.len(), *disk_usage, input_bytes)?;
-        let may_linger = job.may_linger;
         let owner = self.owners.key(&job.owner);
-        check_owner(self.owners.account(owner), input_bytes)?;
-        self.owners.check_new(owner)?;
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
-        if let Some(url) = &webhook {
-            self.owners.check_webhook(owner, url, self.outbox.pending_bytes(owner))?;
-        }
-        if let Some(tags) = &job.tags {
-            self.owners.check_tags(owner, tags, self.outbox.pending_bytes(owner))?;
-        }
+        self.check_owner(owner, input_bytes, webhook.as_ref(), job.tags.as_ref())?;
+
         self.last_seq += 1;
         self.last_queue_position += 1;
-        if let Some(Idempotency { key, content }) = job.idempotency {
-            let first = IdempotencyRecord { seq: self.last_seq, job: job.id, content, at: now };
-            let owners = &mut self.owners;
+        if let Some(idempotency) = job.idempotency {
             // The owner of the endpoint: the operator may submit jobs to the endpoints of others.
-            let of_endpoint = || owners.key(job.incarnation.owner());
-            match self.idempotency_index.insert(&endpoint, of_endpoint, key, first) {
-                Some(Dropped::UpTo(last)) => self.dropped_records_up_to = Some(last),
-                Some(Dropped::Only(seq)) => self.dropped_records.push(seq),
-                None => {}
-            }
+            self.remember_key(endpoint, job.incarnation.owner(), idempotency, job.id, now);
         }
         let webhook = webhook.map(|url| self.owners.hold_url(owner, url));
         let tags = job.tags.map(|tags| self.owners.hold_tags(owner, &tags));
@@ -637,24 +620,68 @@ impl Index {
             rare: Rare::with(trace),
             pending: Some(Box::new(pending)),
         };
-        let ttl_at = entry.row.ttl_at;
-        let own = DiskUsage::of(&entry);
-        disk_usage.add(own);
-        self.owners.account(owner).add(own.bytes());
-        self.owners.recount_waiting(owner, false, true);
-        self.owners.recount_in_memory(owner, false, true);
-        let key = self.jobs.insert(entry);
-        self.ids.insert(job.id, key, &self.jobs);
-        ready.insert(low_priority, self.last_queue_position, key);
-        history.insert(self.last_seq, key);
-        self.expiry.insert(ttl_at, key);
-        let urgency = if may_linger { Urgency::Deferred } else { Urgency::Now };
-        if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
-            self.backlog.push_job(key, &mut pending.queued, urgency);
-        }
+        self.enqueue_new(entry, if job.may_linger { Urgency::Deferred } else { Urgency::Now });
         let notice =
             ReadyNotice { endpoint: job.endpoint, job: job.id, may_start_worker: !low_priority };
         Ok(Decided::Queued(notice))
+    }
+
+    /// Checks that the owner of a new job has room for it, and for its webhook and tags.
+    fn check_owner(
+        &mut self,
+        owner: OwnerKey,
+        input_bytes: u32,
+        webhook: Option<&Url>,
+        tags: Option<&Tags>,
+    ) -> Result<(), StoreError> {
+        check_owner(self.owners.account(owner), input_bytes)?;
+        self.owners.check_new(owner)?;
+        if let Some(url) = webhook {
+            self.owners.check_webhook(owner, url, self.outbox.pending_bytes(owner))?;
+        }
+        if let Some(tags) = tags {
+            self.owners.check_tags(owner, tags, self.outbox.pending_bytes(owner))?;
+        }
+        Ok(())
+    }
+
+    /// Records that the newest submission has used an idempotency key. The record may replace an older one of
+    /// `owner`, which is then deleted from the tables too.
+    fn remember_key(
+        &mut self,
+        endpoint: EndpointKey,
+        owner: &OwnerId,
+        Idempotency { key, content }: Idempotency,
+        job: JobId,
+        now: Timestamp,
+    ) {
+        let first = IdempotencyRecord { seq: self.last_seq, job, content, at: now };
+        let owners = &mut self.owners;
+        match self.idempotency_index.insert(&endpoint, || owners.key(owner), key, first) {
+            Some(Dropped::UpTo(last)) => self.dropped_records_up_to = Some(last),
+            Some(Dropped::Only(seq)) => self.dropped_records.push(seq),
+            None => {}
+        }
+    }
+
+    /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next batch.
+    fn enqueue_new(&mut self, job: Job, urgency: Urgency) {
+        let Job { id, seq, owner, low_priority, .. } = job;
+        let (position, ttl_at) = (job.row.queue_position, job.row.ttl_at);
+        let usage = DiskUsage::of(&job);
+        self.owners.account(owner).add(usage.bytes());
+        self.owners.recount_waiting(owner, false, true);
+        self.owners.recount_in_memory(owner, false, true);
+        let endpoint = self.endpoints.get_mut(&job.endpoint).expect("its queue has been checked");
+        let key = self.jobs.insert(job);
+        endpoint.disk_usage.add(usage);
+        endpoint.ready.insert(low_priority, position, key);
+        endpoint.history.insert(seq, key);
+        self.ids.insert(id, key, &self.jobs);
+        self.expiry.insert(ttl_at, key);
+        if let Some(pending) = self.jobs.get_mut(key).and_then(|job| job.pending.as_mut()) {
+            self.backlog.push_job(key, &mut pending.queued, urgency);
+        }
     }
 
     /// Resolves `ack` once everything decided so far about the job is on disk and visible.

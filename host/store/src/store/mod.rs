@@ -2,6 +2,8 @@
 //! and returns when the change is in the journal.
 
 mod catalog_usage_webhooks;
+#[cfg(feature = "testing")]
+mod in_memory;
 mod job_actions;
 mod jobs;
 pub(crate) mod postgres;
@@ -12,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::billing::usage::Metered;
-use gristmill_core::id::{EndpointId, JobId, ShardId};
+use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{ChunkPage, JobRecord, Lease, Outcome, StoreEpoch};
+use gristmill_core::job::record::{ChunkPage, JobRecord, Lease, Outcome};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobEvent;
 use gristmill_core::job::state::JobStatus;
@@ -37,10 +39,8 @@ use crate::format::pages::Query;
 use crate::format::payload::{Found, InputBytes, Kind, Payload, PayloadKey};
 use crate::journal::Journal;
 use crate::medium::{Medium, PayloadLocation};
-use crate::memory::{Memory, MemoryLog, MemoryReader};
 use crate::postgres::beat::Beat;
 use crate::recover;
-use crate::seal::Seal;
 use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
 use crate::state::decide::End;
@@ -124,25 +124,6 @@ impl Store {
         let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
         let database = Database::new(shared.clone(), journal, db);
         Ok((Self::start(shared, log, || database.start())?, recovery))
-    }
-
-    /// A store without a disk, for tests: the same engine, whose batches become rows in memory.
-    ///
-    /// # Errors
-    /// [`OpenError::Thread`] when the system has no further thread.
-    pub fn in_memory(
-        shard: ShardId,
-        clock: Arc<dyn Clock>,
-        signals: Arc<Signals>,
-        settings: Settings,
-    ) -> Result<Self, OpenError> {
-        let memory = Arc::new(Memory::default());
-        let mut index = Index::new(Owners::new(settings.disk_space.clone(), settings.owners_max()));
-        index.begin_epoch(StoreEpoch(1));
-        let medium = (memory.clone() as Arc<dyn Medium>, Arc::new(Seal::in_memory()));
-        let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
-        let reader = MemoryReader::new(shared.clone(), memory.clone());
-        Self::start(shared, MemoryLog(memory), || reader.start())
     }
 
     /// Starts the threads: first that of the medium, since the writer may wait for it.

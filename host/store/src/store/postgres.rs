@@ -46,8 +46,9 @@ pub struct TakenOver {
 /// Why a host has not become active.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// The active host works, another host was faster, or the database cannot be reached: look again.
-    LookAgain(Box<Candidate>),
+    /// The active host works or another host was faster, so without a reason; or the database does not work at
+    /// present: look again.
+    LookAgain(Box<Candidate>, Option<String>),
     /// The database, or this host, needs attention.
     Failed(OpenError),
 }
@@ -98,8 +99,11 @@ impl Store {
         settings: Settings,
     ) -> Result<TakenOver, NotTaken> {
         if let Some(max) = settings.clock_jump_max_ms {
-            let Ok(database) = candidate.database_time() else {
-                return Err(NotTaken::LookAgain(Box::new(candidate)));
+            let database = match candidate.database_time() {
+                Ok(database) => database,
+                Err(error) => {
+                    return Err(NotTaken::LookAgain(Box::new(candidate), Some(error.to_string())));
+                }
             };
             let now = clock.now();
             if now.millis_since(database).max(database.millis_since(now)) > max {
@@ -108,11 +112,11 @@ impl Store {
         }
         let opened =
             candidate.begin(vacancy, address).map_err(|(candidate, reason)| match reason {
+                NotBegun::InUse => NotTaken::LookAgain(candidate, None),
                 // A full disk of the database refuses what a new session writes; it is not this host's fault.
-                NotBegun::InUse
-                | NotBegun::Failed(DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)) => {
-                    NotTaken::LookAgain(candidate)
-                }
+                NotBegun::Failed(
+                    error @ (DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)),
+                ) => NotTaken::LookAgain(candidate, Some(error.to_string())),
                 NotBegun::Failed(error) => NotTaken::Failed(error.into()),
             })?;
         let taken = on_own_thread(|| Self::open_session(opened, clock, signals, settings));

@@ -347,6 +347,7 @@ impl<K: Ord + Clone> Outbox<K> {
     }
 
     /// Forgets all attempts and times, as a start of the host does.
+    #[cfg(feature = "testing")]
     pub(crate) fn restart(&mut self) {
         (self.schedule, self.owners) = Default::default();
         self.asleep.clear();
