@@ -5,6 +5,7 @@ use std::io::Cursor;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gristmill_sdk::{Context, Error, handler};
+use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits};
 use serde::{Deserialize, Serialize};
 
@@ -63,12 +64,16 @@ fn thumbnail(ctx: &Context, input: Input) -> Result<Output, Error> {
     let bytes = STANDARD
         .decode(input.image)
         .map_err(|error| Error::invalid_input(format_args!("image is not base64: {error}")))?;
-    let (original, original_format) = decode(bytes)?;
-    ctx.debug(format_args!("decoded {} x {} pixels", original.width(), original.height()));
+    let Decoded { image, format: original_format, orientation } = decode(bytes)?;
+    ctx.debug(format_args!("decoded {} x {} pixels", image.width(), image.height()));
+    let (original_width, original_height) = turned(image.width(), image.height(), orientation);
 
-    // Never larger than the original.
-    let small = original
-        .thumbnail(input.max_width.min(original.width()), input.max_height.min(original.height()));
+    // Never larger than the original. The small image is turned, since a copy of the large one may not fit.
+    let (width, height) = (input.max_width.min(original_width), input.max_height.min(original_height));
+    let (width, height) = turned(width, height, orientation);
+    let mut small = image.thumbnail(width, height);
+    drop(image);
+    small.apply_orientation(orientation);
     let format = input.format.unwrap_or(original_format);
     let mut encoded = Cursor::new(Vec::new());
     match format {
@@ -80,13 +85,34 @@ fn thumbnail(ctx: &Context, input: Input) -> Result<Output, Error> {
         format,
         width: small.width(),
         height: small.height(),
-        original_width: original.width(),
-        original_height: original.height(),
+        original_width,
+        original_height,
     })
 }
 
+/// An image as its file has it, and how it is to be turned.
+struct Decoded {
+    image: DynamicImage,
+    format: Format,
+    orientation: Orientation,
+}
+
+/// Width and height after the turn, or before it: a quarter turn exchanges them.
+fn turned(width: u32, height: u32, orientation: Orientation) -> (u32, u32) {
+    match orientation {
+        Orientation::Rotate90
+        | Orientation::Rotate270
+        | Orientation::Rotate90FlipH
+        | Orientation::Rotate270FlipH => (height, width),
+        Orientation::NoTransforms
+        | Orientation::Rotate180
+        | Orientation::FlipHorizontal
+        | Orientation::FlipVertical => (width, height),
+    }
+}
+
 /// Checks the declared size of the image before any pixel is decoded.
-fn decode(bytes: Vec<u8>) -> Result<(DynamicImage, Format), Error> {
+fn decode(bytes: Vec<u8>) -> Result<Decoded, Error> {
     let refuse = |error| Error::invalid_input(format_args!("image: {error}"));
 
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
@@ -108,9 +134,8 @@ fn decode(bytes: Vec<u8>) -> Result<(DynamicImage, Format), Error> {
         return Err(Error::invalid_input(message));
     }
     let orientation = decoder.orientation().map_err(refuse)?;
-    let mut image = DynamicImage::from_decoder(decoder).map_err(refuse)?;
-    image.apply_orientation(orientation);
-    Ok((image, format))
+    let image = DynamicImage::from_decoder(decoder).map_err(refuse)?;
+    Ok(Decoded { image, format, orientation })
 }
 
 handler!(thumbnail);

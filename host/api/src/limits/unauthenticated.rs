@@ -3,8 +3,8 @@
 //!
 //! **Bounds.** At most N calls in *any* ten seconds, and a little more than half of them in one
 //! burst. [`ADDRESSES_MAX`] addresses of about 100 bytes, which are dropped some seconds after
-//! their last call; at the bound all unauthenticated calls are refused. An IPv6 address counts as
-//! its /64, which one caller usually has alone.
+//! their last call; at the bound all unauthenticated calls are refused, and quiet addresses are dropped
+//! each [`SWEEP_WHEN_FULL`]. An IPv6 address counts as its /64, which one caller usually has alone.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -25,6 +25,10 @@ use crate::limits::refusal::Refusal;
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
 
+/// The interval at which quiet addresses are dropped while there is no room for others: an address is quiet
+/// 20 ms after one call.
+const SWEEP_WHEN_FULL: Duration = Duration::from_millis(250);
+
 /// The limit of each address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -43,6 +47,7 @@ impl Default for AddressLimit {
 /// Counts the calls of each address.
 pub(crate) struct UnauthenticatedLimiter {
     calls: NonZeroU32,
+    addresses_max: usize,
     clock: DefaultClock,
     limiter: DefaultKeyedRateLimiter<IpAddr>,
     /// When addresses were dropped last.
@@ -65,7 +70,8 @@ impl UnauthenticatedLimiter {
             .expect("ten seconds over 2^31 is more than a nanosecond");
         let limiter = RateLimiter::keyed(quota.allow_burst(burst));
         let swept_at = Mutex::new(Instant::now());
-        Self { calls, clock: DefaultClock::default(), limiter, swept_at }
+        let addresses_max = ADDRESSES_MAX;
+        Self { calls, addresses_max, clock: DefaultClock::default(), limiter, swept_at }
     }
 
     /// Counts a call without a valid key.
@@ -76,32 +82,37 @@ impl UnauthenticatedLimiter {
         // Without a listener in front there is no address, and no caller to limit.
         let Some(origin) = request.get::<Arc<CallOrigin>>() else { return Ok(()) };
         self.sweep();
-        if self.limiter.len() >= ADDRESSES_MAX {
-            return Err(self.refuse(WINDOW));
+        if self.limiter.len() >= self.addresses_max {
+            let sentence = "too many addresses call without a valid API key; try again shortly";
+            return Err(self.refuse(SWEEP_WHEN_FULL, sentence.to_owned()));
         }
         let refused = self.limiter.check_key(&origin.peer().known_as()).err();
         match refused.map(|until| until.wait_time_from(self.clock.now())) {
-            Some(wait) => Err(self.refuse(wait)),
+            Some(wait) => Err(self.refuse(
+                wait,
+                format!(
+                    "too many calls without a valid API key from this address: at most {} in 10 seconds",
+                    self.calls
+                ),
+            )),
             None => Ok(()),
         }
     }
 
-    /// Drops quiet addresses, once in a window.
+    /// Drops quiet addresses, once in a window, and more often while there is no room.
     fn sweep(&self) {
+        let is_full = self.limiter.len() >= self.addresses_max;
+        let interval = if is_full { SWEEP_WHEN_FULL } else { WINDOW };
         let mut swept_at = self.swept_at.lock();
-        if swept_at.elapsed() >= WINDOW {
+        if swept_at.elapsed() >= interval {
             *swept_at = Instant::now();
             self.limiter.retain_recent();
             self.limiter.shrink_to_fit();
         }
     }
 
-    fn refuse(&self, wait: Duration) -> ApiError {
-        let calls = self.calls.get();
-        let sentence = format!(
-            "too many calls without a valid API key from this address: at most {calls} in 10 seconds"
-        );
-        let refusal = Refusal::calls("unauthenticated", calls, wait);
+    fn refuse(&self, wait: Duration, sentence: String) -> ApiError {
+        let refusal = Refusal::calls("unauthenticated", self.calls.get(), wait);
         ApiError::new(ErrorCode::RateLimited, sentence).with_refusal(refusal)
     }
 }
@@ -135,5 +146,18 @@ mod tests {
             "it is the same address"
         );
         assert!(unauthenticated.admit(&from("2001:db8:0:1::1")).is_ok());
+    }
+
+    #[test]
+    fn a_full_table_has_room_again_when_its_addresses_are_quiet() {
+        let limit = AddressLimit::default();
+        let unauthenticated =
+            UnauthenticatedLimiter { addresses_max: 3, ..UnauthenticatedLimiter::new(limit) };
+        for address in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
+            assert!(unauthenticated.admit(&from(address)).is_ok());
+        }
+        assert!(unauthenticated.admit(&from("192.0.2.4")).is_err());
+        std::thread::sleep(SWEEP_WHEN_FULL);
+        assert!(unauthenticated.admit(&from("192.0.2.4")).is_ok());
     }
 }
