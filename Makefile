@@ -41,6 +41,7 @@ check: ## formatting and lints, host and handlers
 	cd guest-sdk/bindings && $(CARGO) fmt --check
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 	cd handlers && $(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
+	$(CARGO) check $(LOCKED) --package gristmill-commands --bins # alone, with the features that it names itself
 
 docs: ## the API docs of every crate, warnings denied
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --document-private-items
@@ -142,7 +143,7 @@ soak: guests ## 70 % of the capacity for MINUTES=30; memory, disk and latencies 
 	  --host target/release/gristmill-under-test --handlers $(GUESTS); outcome=$$?; \
 	tests/bench/load/.venv/bin/python tests/bench/load/plot.py target/soak.csv docs/soak.png && exit $$outcome
 
-bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes
+bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes; docs/MONITORING.md has the cost of being observed
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate -- attempt
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)
