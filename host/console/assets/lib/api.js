@@ -2,6 +2,8 @@
 // every call carries the console's header; a failure is an ApiError with the host's own sentence; a
 // 401 asks once whether the session has ended, and then `onSessionEnd` is called.
 
+import { quote } from './text.js';
+
 /** A refusal of the host, or a broken connection (status 0). */
 export class ApiError extends Error {
   /** @param {number} status @param {string} code @param {string} message @param {number} [retryAfter] */
@@ -141,3 +143,5 @@ export function query(values) {
 
 /** A part of a path. @param {string} part */
 export const seg = (part) => encodeURIComponent(part);
+/** A call of the queue API for a shell. @param {string} path below `v2`, such as `count/run` @param {string} body */
+export const curl = (path, body) => `curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(body)} \\\n  ${hostUrl}/v2/${path}`;

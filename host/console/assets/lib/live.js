@@ -1,10 +1,11 @@
 // The one event stream of this tab. Pages name the topics that they need; the stream is opened again
-// when the set of topics changes, closed while the tab is hidden, and closed while live updates are
-// paused; a page that is opened then still reads the first event. Values of the overview are signals: only the cells that show a changed number are drawn again.
-import { signal, effect, useEffect, batch } from './html.js';
+// when the set of topics changes, closed while the tab is hidden or its session has ended, and closed while
+// live updates are paused; a page that is opened then still reads the first event. Values of the overview
+// are signals: only the cells that show a changed number are drawn again.
+import { signal, computed, effect, useEffect, batch } from './html.js';
 import { follow } from './sse.js';
 import { paused } from './settings.js';
-import { session } from './session.js';
+import { session, ended } from './session.js';
 import { query } from './api.js';
 
 /** @typedef {{ waiting: number, running: number, workers: number, submitted: number, completed: number, failed: number, cancelled: number, timedOut: number, version: number }} Counts */
@@ -21,8 +22,10 @@ const wanted = new Map();
 /** @type {Set<(event: string, data: any) => void>} */
 const listeners = new Set();
 const topics = signal('');
-const visible = signal(document.visibilityState !== 'hidden');
-document.addEventListener('visibilitychange', () => { visible.value = document.visibilityState !== 'hidden'; });
+const hidden = signal(document.hidden);
+document.addEventListener('visibilitychange', () => { hidden.value = document.hidden; });
+/** Whether streams are open and pages ask again: the tab is shown, and its session has not ended. */
+export const awake = computed(() => !hidden.value && !ended.value);
 
 // Another key may see other endpoints.
 let whose = '';
@@ -45,7 +48,7 @@ effect(() => {
   const once = paused.value;
   // Without this a page that is opened while updates are paused would have no numbers at all.
   const enough = once && (!now.includes('overview') || Object.keys(counts.peek()).length > 0);
-  if (!now || enough || !visible.value) { state.value = 'off'; return; }
+  if (!now || enough || !awake.value) { state.value = 'off'; return; }
   const stop = new AbortController();
   let first = true;
   follow(`v1/events${query({ topics: now })}`, stop.signal, (event) => {

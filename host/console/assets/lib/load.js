@@ -1,6 +1,8 @@
 // Data of a page: `useLoad` calls a function when its inputs change, keeps the last answer while the
 // next one is on its way (so the layout stands still), and aborts a call when its answer is not needed any more.
 import { useEffect, useState, useRef } from './html.js';
+import { awake } from './live.js';
+import { ended } from './session.js';
 
 /**
  * @template T
@@ -29,8 +31,11 @@ export function useLoad(load, inputs, options = {}) {
   }, inputs);
   useEffect(() => {
     if (!options.every) return;
-    const timer = setInterval(() => { if (document.visibilityState !== 'hidden') run(); }, options.every);
+    const timer = setInterval(() => { if (awake.peek()) run(); }, options.every);
     return () => clearInterval(timer);
   }, [options.every, ...inputs]);
+  // What was refused because the session had ended is asked again after the login.
+  const [out, was] = [ended.value, useRef(false)];
+  useEffect(() => { if (was.current && !out) run(); was.current = out; }, [out]);
   return { ...state, reload: run, set: (data) => setState({ data, error: undefined, loading: false }) };
 }

@@ -1,19 +1,21 @@
 // The session: who is logged in, and what the key may do. Scopes only hide what would be refused; the
 // host decides.
-import { signal } from './html.js';
+import { signal, batch } from './html.js';
 import { json, onSessionEnd, ApiError } from './api.js';
 
 /** @typedef {{ key: { id: string, name: string, owner: string, scopes: string[], endpoints?: string[] }, version: string, label?: string, expiresAt?: string }} Session */
 
 /** undefined before the first answer, null without a session. @type {{ value: Session | null | undefined, peek(): any }} */
 export const session = signal(undefined);
+/** The session has ended while a page is open: the page stays, so that what was typed into it is there after a login. */
+export const ended = signal(false);
 /** Why the login page is shown, if there is more to say than that. */
 export const notice = signal('');
 
 onSessionEnd(() => {
   if (!session.peek()) return;
   notice.value = 'The session has ended: its key was revoked, it expired, or the host restarted. Log in again to go on here.';
-  session.value = null;
+  ended.value = true;
 });
 
 export async function open() {
@@ -26,8 +28,7 @@ export async function open() {
 /** @param {{ key: string } | { link: string }} proof */
 export async function login(proof) {
   const document = await json('console/session', { method: 'POST', body: proof, quiet: true });
-  notice.value = '';
-  session.value = document;
+  batch(() => { notice.value = ''; session.value = document; ended.value = false; });
 }
 export async function logout() {
   await json('console/session', { method: 'DELETE', quiet: true }).catch(() => {});
@@ -36,7 +37,7 @@ export async function logout() {
 }
 
 const implied = { admin: ['admin', 'manage', 'submit', 'read', 'metrics'], manage: ['manage', 'metrics'], submit: ['submit', 'read'] };
-/** Whether the key has a scope. @param {'admin' | 'manage' | 'submit' | 'read' | 'metrics'} scope */
-export const can = (scope) => (session.value?.key.scopes ?? []).some((s) => s === scope || implied[s]?.includes(scope));
+/** Whether the key has a scope; the state of the host is for keys of the operator. @param {'admin' | 'manage' | 'submit' | 'read' | 'metrics'} scope */
+export const can = (scope) => (scope !== 'metrics' || session.value?.key.owner === 'default') && (session.value?.key.scopes ?? []).some((s) => s === scope || implied[s]?.includes(scope));
 /** Whether the key is valid for some endpoints only: it reaches nothing below /v1. */
 export const bound = () => !!session.value?.key.endpoints?.length;

@@ -1,7 +1,7 @@
 // One endpoint: its numbers now, charts with marks at its deploys, and tabs for its jobs, failures, logs,
 // releases, webhooks, settings and usage. The tab is a part of the address.
 import { html, useEffect, useMemo, useState, useRef } from '../lib/html.js';
-import { json, text, list, seg, query as queryOf, hostUrl } from '../lib/api.js';
+import { json, text, list, seg, query as queryOf, hostUrl, curl } from '../lib/api.js';
 import { member } from '../lib/json.js';
 import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
@@ -17,7 +17,7 @@ import { Chart } from '../ui/chart.js';
 import { Settings } from '../ui/settings_form.js';
 import { Usage } from './billing.js';
 import { Tail } from './logs.js';
-import { at, start, WINDOW } from '../ui/series.js';
+import { WINDOW } from '../ui/series.js';
 import { StateBar } from '../ui/state_bar.js';
 import { Compare } from '../ui/compare.js';
 
@@ -29,12 +29,12 @@ function Charts({ id, window, releases }) {
     if (!data) return null;
     const p = data.points;
     // The whole window, also where the points begin later or there is none yet.
-    const last = p.length ? start(data) + p.length * data.stepMs : Date.now();
+    const last = p.length ? data.from + p.length * data.stepMs : Date.now();
     const pick = (f) => p.map((x) => f(x) ?? null);
     const line = (label, color, f, more = {}) => ({ label, color, values: pick(f), ...more });
     const busy = (x) => x.completed + x.failed + (x.timedOut ?? 0) > 0;
     const times = (name) => [line('p50', '--soft', (x) => busy(x) ? x[name]?.p50 : null), line('p95', '--run', (x) => busy(x) ? x[name]?.p95 : null, { dash: [6, 3] }), line('p99', '--late', (x) => busy(x) ? x[name]?.p99 : null, { dash: [2, 3] })];
-    return { at: p.map((x, i) => at(x, data, i)), from: last - WINDOW[window], to: last, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], workers: [line('running', '--run', (x) => x.workers?.running, { fill: true }), line('idle', '--wait', (x) => x.workers?.idle), line('held up', '--late', (x) => x.workers && x.workers.initializing + x.workers.throttled + x.workers.unhealthy)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
+    return { at: p.map((x) => x.at), from: last - WINDOW[window], to: last, jobs: [line('submitted', '--soft', (x) => x.submitted, { fill: true }), line('completed', '--good', (x) => x.completed), line('failed', '--bad', (x) => x.failed + (x.timedOut ?? 0))], queue: [line('waiting', '--wait', (x) => x.waiting, { fill: true }), line('running', '--run', (x) => x.running)], workers: [line('running', '--run', (x) => x.workers?.running, { fill: true }), line('idle', '--wait', (x) => x.workers?.idle), line('held up', '--late', (x) => x.workers && x.workers.initializing + x.workers.throttled + x.workers.unhealthy)], delay: times('delayMs'), run: times('runMs'), step: data.stepMs };
   }, [data]);
   const marks = useMemo(() => (releases ?? []).map((r) => ({ at: Date.parse(r.releasedAt), text: `v${r.version}` })).reverse(), [releases]);
   if (error && !data) return html`<${Trouble} error=${error}/>`;
@@ -81,7 +81,7 @@ function Webhooks({ id, secret, setSecret }) {
   };
   return html`<${Trouble} error=${error} retry=${reload}/>${secret && html`<div class="note"><b>The new secret is shown only now.</b><br/><span class="mono">${secret}</span> <${Copy} text=${secret}/></div>`}
     <section class="panel"><header><h2>Newest deliveries</h2><${Button} small onClick=${rotate}>New secret …</${Button}></header>${!data ? html`<${Loading}/>` : !data.length ? html`<${Empty} title="No webhook yet">A job that was submitted with <code>"webhook": "https://…"</code> calls that address when it ends.</${Empty}>`
-      : html`<${Table} label="Deliveries" head=${['State', 'Job', 'Receiver', ['Attempts', 'n'], 'Last answer', 'Created', 'Next or end']}>${data.map((d) => html`<tr key=${d.id}><td><span class=${`status s-${DELIVERY[d.state]}`}>${{ PENDING: 'Waiting', DELIVERED: 'Delivered', GIVEN_UP: 'Given up' }[d.state]}</span></td><td><a class="id" href=${link(['jobs', id, d.jobId])}>${d.jobId.slice(0, 13)}…</a><span class="sub-line"><${Status} of=${d.jobStatus}/></span></td><td><div class="error-cell plain" title=${d.url}>${d.url}</div></td><td class="n">${d.attempts}</td><td>${d.lastStatus ?? ''} <span class="bad">${d.lastError && visible(d.lastError)}</span></td><td><${Time} at=${d.createdAt} show=${brief}/></td><td><${Time} at=${d.endedAt ?? d.nextAttemptAt} show=${brief}/></td></tr>`)}</${Table}>`}</section>`;
+      : html`<${Table} label="Deliveries" head=${['State', 'Job', 'Receiver', ['Attempts', 'n'], 'Last answer', 'Created', 'Next or end']}>${data.map((d) => html`<tr key=${d.id}><td><span class=${`status s-${DELIVERY[d.state]}`}>${{ PENDING: 'Waiting', DELIVERED: 'Delivered', GIVEN_UP: 'Given up' }[d.state]}</span></td><td><a class="id" href=${link(['jobs', id, d.jobId])}>${d.jobId.slice(0, 13)}…</a><span class="sub-line"><${Status} of=${d.jobStatus}/></span></td><td><div class="error-cell plain" title=${d.url}>${visible(d.url)}</div></td><td class="n">${d.attempts}</td><td>${d.lastStatus ?? ''} <span class="bad">${d.lastError && visible(d.lastError)}</span></td><td><${Time} at=${d.createdAt} show=${brief}/></td><td><${Time} at=${d.endedAt ?? d.nextAttemptAt} show=${brief}/></td></tr>`)}</${Table}>`}</section>`;
 }
 
 /** @param {{ path: string[], query: URLSearchParams }} props */
@@ -117,7 +117,7 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
     ${tab === 'overview' ? html`<dl class="tiles">${[['Waiting', num(c?.waiting)], ['Running', html`${num(c?.running)}${e && html` <small>of ${num(e.workersMax)}</small>`}`], ['Completed', num(c?.completed)], ['Failed', num(c && c.failed + c.timedOut)], ...(e ? [['Version', html`${e.version} <small>${releases.data?.[0] ? ago(releases.data[0].releasedAt) : ''}</small>`]] : [])].map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>
       <div class="filters"><${Choice} label="Time shown" value=${window} onChange=${(w) => replace(link(['endpoints', id], { window: w }))} options=${WINDOWS}/><span class="faint">Dashed marks are deploys.</span></div><${Charts} id=${id} window=${window} releases=${releases.data}/>${can('read') && html`<${Workers} id=${id} max=${e?.workersMax}/>`}
       ${e && html`<section class="panel"><header><h2>What it runs</h2>${can('submit') && html`<span class="actions"><${Button} small onClick=${pause}>${e.workersMax === 0 ? 'Go on with 4 workers' : 'Pause'}</${Button}>${c?.waiting > 0 && html`<${Button} small kind="danger" onClick=${purge}>Remove waiting jobs …</${Button}>`}</span>`}</header><div class="body"><${Facts} pairs=${[['Handler', releases.data?.[0] && html`<span class="mono" title=${releases.data[0].image}>${shortImage(releases.data[0].image)}</span>`], ['Template', html`<a href=${link(['templates', e.templateId])}>${e.templateId}</a>`], ['Memory of a job', bytes(e.memoryMib * 1048576)], ['Time limit', duration(e.executionTimeoutMs)], ['Jobs of one instance', num(e.reuse?.maxJobs)], ['May call', e.allowedHosts?.join(', ') || 'nothing'], ['Created', html`<${Time} at=${e.createdAt} show=${brief}/>`]]}/></div></section>`}`
-    : tab === 'jobs' ? html`<${JobList} key="jobs" endpoint=${false} filter=${{ endpoint: [id] }} tagTo=${(k, v) => link(['jobs'], { endpoint: id, tag: `${k}:${v}` })} empty=${html`<${Empty} title="No job yet" command=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d '{"input":{}}' ${hostUrl}/v2/${id}/run`}/>`}/>`
+    : tab === 'jobs' ? html`<${JobList} key="jobs" endpoint=${false} filter=${{ endpoint: [id] }} tagTo=${(k, v) => link(['jobs'], { endpoint: id, tag: `${k}:${v}` })} empty=${html`<${Empty} title="No job yet" command=${curl(`${id}/run`, '{"input":{}}')}/>`}/>`
     : tab === 'failed' ? html`<${JobList} key="failed" endpoint=${false} filter=${failed} tagTo=${(k, v) => link(['jobs'], { endpoint: id, status: 'FAILED', tag: `${k}:${v}` })} empty=${html`<${Empty} title="No failed job">Nothing that is still kept has failed.</${Empty}>`}/>`
     : tab === 'logs' ? html`<${Tail} endpoints=${[id]} query=${query} at=${['endpoints', id, 'logs']}/>`
     : tab === 'releases' ? html`<${Releases} id=${id} releases=${releases.data} reload=${reload}/>`

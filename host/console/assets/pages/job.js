@@ -1,18 +1,19 @@
 // One job on one page: what happened when, its input, its output or its chunks as they arrive, its error
 // with the trap's stack, its usage and cost, its log lines, and a call that makes it again.
 import { html, useEffect, useMemo, useState, useRef } from '../lib/html.js';
-import { text, json, seg, query as queryOf, hostUrl } from '../lib/api.js';
+import { text, json, seg, query as queryOf, curl } from '../lib/api.js';
 import { member } from '../lib/json.js';
 import { follow } from '../lib/sse.js';
-import { useTopics } from '../lib/live.js';
+import { awake, useTopics } from '../lib/live.js';
+import { paused } from '../lib/settings.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { duration, clockMs, num, short, bytes, brief } from '../lib/format.js';
-import { quote, visible } from '../lib/text.js';
+import { visible } from '../lib/text.js';
 import { Head, Status, Facts, Trouble, Loading, Button, Copy, Tags, Command, Time, ended } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
-import { Json } from '../ui/json_view.js';
+import { ChunkList, Json } from '../ui/json_view.js';
 import { LogView } from '../ui/log_view.js';
 import { Dialog, ask } from '../ui/dialog.js';
 import { Editor } from '../ui/editor.js';
@@ -45,27 +46,30 @@ function Timeline({ doc, done }) {
     <ol class="timeline">${events.map((e, i) => html`<li key=${i}><time datetime=${e.at}>${clockMs(e.at)}</time><span class=${`s-${icon(e)}`}><${Icon} name=${icon(e)}/></span><div class="what">${what(e)}</div></li>`)}</ol>`;
 }
 
-/** The chunks of a stream as they come; a new attempt begins anew. @param {{ endpoint: string, id: string, onEnd: () => void, onSome: () => void }} props */
-function Chunks({ endpoint, id, onEnd, onSome }) {
+/** The chunks of a stream as they come; a new attempt begins anew. The chunks of a job that runs wait while the
+ * updates are paused. @param {{ endpoint: string, id: string, done: boolean, onEnd: () => void, onSome: () => void }} props */
+function Chunks({ endpoint, id, done, onEnd, onSome }) {
   const [chunks, setChunks] = useState(/** @type {string[]} */ ([]));
   const [state, setState] = useState('');
   const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const read = useRef({ all: /** @type {string[]} */ ([]), last: '', end: false }).current;
+  const live = awake.value && (done || !paused.value);
   useEffect(() => {
+    if (!live || read.end) return;
     const stop = new AbortController();
-    let all = [], timer;
-    const draw = () => { timer = undefined; setChunks(all.slice(-2000)); if (all.length) onSome(); };
+    let timer;
+    const draw = () => { timer = undefined; setChunks(read.all.slice(-2000)); if (read.all.length) onSome(); };
     follow(`v2/${seg(endpoint)}/stream/${seg(id)}?from=0`, stop.signal, (e) => {
-      if (e.event === 'restart') all = [];
-      else if (e.event === 'end') { setState('complete'); draw(); onEnd(); return true; }
-      else { all.push(member(e.data, 'output') ?? e.data); timer ??= setTimeout(draw, 60); }
-    }, { onState: (s) => setState(s === 'open' ? 'live' : s === 'waiting' ? 'connecting' : 'ended') });
-    return () => { stop.abort(); clearTimeout(timer); };
-  }, [endpoint, id]);
+      if (e.id) read.last = e.id;
+      if (e.event === 'restart') read.all = [];
+      else if (e.event === 'end') { read.end = true; setState('complete'); draw(); onEnd(); return true; }
+      else { read.all.push(member(e.data, 'output') ?? e.data); timer ??= setTimeout(draw, 60); }
+    }, { lastId: read.last, onState: (s) => { if (!stop.signal.aborted) setState(s === 'open' ? 'live' : s === 'waiting' ? 'connecting' : 'ended'); } });
+    return () => { stop.abort(); clearTimeout(timer); if (!read.end) { draw(); setState('paused'); } };
+  }, [endpoint, id, live]);
   useEffect(() => { const b = box.current; if (b && state === 'live') b.scrollTop = b.scrollHeight; }, [chunks]);
   if (!chunks.length) return null;
-  // Chunks that are all strings read as one text; others are a list of values.
-  const words = chunks.every((c) => c.startsWith('"'));
-  return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(chunks.length)} · ${state}</span></header><div class="chunks" ref=${box} tabindex="0" role="region" aria-label="Chunks">${words ? visible(chunks.map((c) => JSON.parse(c)).join('')) : chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c.length > 4000 ? `${c.slice(0, 4000)}…` : c)}</span>`)}</div></section>`;
+  return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(chunks.length)} · ${state}</span></header><${ChunkList} of=${chunks} box=${box}/></section>`;
 }
 
 /** An error: its sentence, and below it the stack of a trap, folded when it is long. `calls`: the stack, if the
@@ -109,7 +113,7 @@ export function Page({ path: [, endpoint, id] }) {
   const done = doc && ended(doc.status);
   useTopics(done ? [] : [`job:${endpoint}/${id}`], (event, data) => { if (event === 'job' && data.id === id) reload(); });
   // The stream of events may be paused or refused: a job that runs is still looked at now and then.
-  useEffect(() => { if (done || !doc) return; const t = setInterval(reload, 3000); return () => clearInterval(t); }, [done, !doc]);
+  useEffect(() => { if (done || !doc) return; const t = setInterval(() => { if (awake.peek()) reload(); }, 3000); return () => clearInterval(t); }, [done, !doc]);
   const output = raw && member(raw, 'output');
   const input = raw && member(raw, 'input');
   const usage = timeline.data?.usage;
@@ -136,13 +140,13 @@ export function Page({ path: [, endpoint, id] }) {
     <${Trouble} error=${status.error} retry=${reload}/>
     ${!doc ? status.error ? null : html`<${Loading}/>` : html`
     ${doc.reason && html`<p class="note">${doc.reason}</p>`}
-    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`]]}/></div></section>
+    <section class="panel"><div class="body"><${Facts} pairs=${[['Endpoint', html`<a href=${link(['endpoints', endpoint])}>${endpoint}</a>`], ['Submitted', created && html`<${Time} at=${created} show=${brief}/>`], ['Waited', duration(doc.delayTime)], ['Ran', doc.executionTime !== undefined && duration(doc.executionTime)], ['Worker', doc.workerId && html`<span class="mono">${doc.workerId}</span>`], ['Retries', doc.retries], ['Trace', timeline.data?.traceId && html`<span class="mono">${timeline.data.traceId}</span>`], ['Tags', doc.tags && html`<${Tags} tags=${doc.tags} to=${(k, v) => link(['jobs'], { tag: [`${k}:${v}`] })}/>`]]}/></div></section>
     ${doc.error && html`<section class="panel"><header><h2>Error</h2><${Copy} text=${doc.error}/></header><${Trap} text=${doc.error} calls=${calls}/></section>`}
-    <${Chunks} key=${round} endpoint=${endpoint} id=${id} onEnd=${reload} onSome=${() => setStreams(true)}/>
+    <${Chunks} key=${round} endpoint=${endpoint} id=${id} done=${done} onEnd=${reload} onSome=${() => setStreams(true)}/>
     <div class="two"><section class="panel"><header><h2>Timeline</h2></header><div class="body">${timeline.data ? html`<${Timeline} doc=${timeline.data} done=${done}/>` : html`<${Loading}/>`}</div></section>
     <div><section class="panel"><header><h2>${done ? 'Output' : 'Progress'}</h2></header>${output !== undefined && (!streams || asJson) ? html`<${Json} text=${output} label="Output"/>` : html`<div class="body faint">${streams ? html`${done ? 'The chunks are the output.' : 'The chunks arrive.'}${output !== undefined && html` <${Button} small kind="quiet" onClick=${() => setAsJson(true)}>Show them as JSON</${Button}>`}` : done ? doc.status === 'COMPLETED' ? 'The handler returned nothing.' : 'There is no output.' : 'Nothing yet.'}</div>`}</section>${usage && html`<${Usage} of=${usage}/>`}</div></div>
     ${input !== undefined && html`<section class="panel"><header><h2>Input</h2></header><${Json} text=${input} label="Input"/></section>`}
     ${can('manage') && html`<section class="panel"><header><h2>Log lines</h2><a href=${link(['logs'], { endpoint, job: id })}>Follow in Logs</a></header><${LogView} lines=${logs.data ?? []} stick=${!done} job=${false} fit empty=${html`<p class="faint">${done ? 'The handler wrote no line.' : 'No line yet.'}</p>`}/></section>`}
-    <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input ?? '{}'}${doc.tags ? `,"tags":${JSON.stringify(doc.tags)}` : ''}}`)} \\\n  ${hostUrl}/v2/${seg(endpoint)}/run`}/></div></section>`}
+    <section class="panel"><header><h2>The same call with curl</h2>${input === undefined && html`<span class="faint">The input is not kept: put it in.</span>`}</header><div class="body"><${Command} text=${curl(`${seg(endpoint)}/run`, `{"input":${input ?? '{}'}${doc.tags ? `,"tags":${JSON.stringify(doc.tags)}` : ''}}`)}/></div></section>`}
     ${again && html`<${Again} endpoint=${endpoint} input=${input} onClose=${() => setAgain(false)}/>`}`;
 }

@@ -1,7 +1,7 @@
 // Jobs of all endpoints. The filter is the address, so a link to it is a saved view.
 import { html, useState, useEffect } from '../lib/html.js';
 import { replace, link, go } from '../lib/router.js';
-import { hostUrl } from '../lib/api.js';
+import { curl } from '../lib/api.js';
 import { counts } from '../lib/live.js';
 import { Head, Empty, Status, STATUSES, Button } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
@@ -42,5 +42,5 @@ export function Page({ query }) {
       <a class="chip" href=${link(['jobs'], { status: ['IN_QUEUE', 'IN_PROGRESS'] })}>In flight</a><a class="chip" href=${link(['jobs'], { status: ['FAILED', 'TIMED_OUT'], since: '1h' })}>Failed in the last hour</a>
       ${any && html`<${Button} small kind="quiet" onClick=${() => go('#/jobs')}>Clear filters</${Button}>`}</div>
     <${JobList} filter=${filter} tagTo=${(k, v) => to({ tag: [...new Set([...now.tag, `${k}:${v}`])] })} empty=${any ? html`<${Empty} title="No job matches">Older jobs may have been deleted: an endpoint's retention decides how long they are kept.</${Empty}>`
-      : html`<${Empty} title="No job yet" command=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d '{"input":{}}' ${hostUrl}/v2/ENDPOINT/run`}>A client submits jobs over HTTP; the page Playground does the same.</${Empty}>`}/>`;
+      : html`<${Empty} title="No job yet" command=${curl('ENDPOINT/run', '{"input":{}}')}>A client submits jobs over HTTP; the page Playground does the same.</${Empty}>`}/>`;
 }

@@ -1,7 +1,7 @@
 // Login with a key, or with a link of `gristmill console`. The key goes to the host once and is not kept
 // in the page; the address that one wanted is still there afterwards.
-import { html, useEffect, useState } from '../lib/html.js';
-import { login, notice } from '../lib/session.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
+import { login, notice, ended } from '../lib/session.js';
 import { route, replace } from '../lib/router.js';
 import { Button, Command, Trouble } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
@@ -17,19 +17,32 @@ export function Login() {
     try { await login(proof); } catch (e) { setError(/** @type {any} */ (e)); } finally { setBusy(false); }
   };
   useEffect(() => {
+    const title = document.title;
     document.title = 'Log in · Gristmill';
-    if (!link) return;
+    if (!link) return () => { document.title = title; };
     // The link is good for one use: it leaves the address at once.
     replace('#/');
     enter({ link });
   }, []);
   const said = error && (error.status === 401 ? new Error('This key or link is not valid here: it is wrong, revoked, used up or expired.') : error);
-  return html`<main class="login" id="main"><form onSubmit=${(e) => { e.preventDefault(); if (key.trim()) enter({ key: key.trim() }); }}>
+  return html`<${ended.value ? 'div' : 'main'} class="login" id=${ended.value ? undefined : 'main'}><form onSubmit=${(e) => { e.preventDefault(); if (key.trim()) enter({ key: key.trim() }); }}>
     <div class="brand"><${Icon} name="mark"/>Gristmill</div>
     <h1 class="off-screen">Log in</h1>
     ${notice.value && !error && html`<p class="note" role="status">${notice.value}</p>`}
     <${Trouble} error=${said}/>
     <label class="field"><span>API key</span><input type="password" name="key" autocomplete="current-password" autofocus spellcheck=${false} placeholder="gm_…" value=${key} onInput=${(e) => setKey(e.target.value)}/><small>The key's scopes decide what you see and may do. The browser does not keep it.</small></label>
     <${Button} type="submit" kind="primary" disabled=${busy || !key.trim()}>${busy ? 'Logging in …' : 'Log in'}</${Button}>
-    <hr/><p class="faint">On the host's own machine this command prints a link that logs you in, without a key to copy:</p><${Command} text="gristmill console"/></form></main>`;
+    <hr/><p class="faint">On the host's own machine this command prints a link that logs you in, without a key to copy:</p><${Command} text="gristmill console"/></form></${ended.value ? 'div' : 'main'}>`;
+}
+
+/** The login above the page whose session has ended. */
+export function Again() {
+  const ref = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useLayoutEffect(() => {
+    const box = ref.current;
+    box?.showModal();
+    return () => box?.close();
+  }, []);
+  // Escape cannot close it: there is nothing to do without a session.
+  return html`<dialog class="again" ref=${ref} aria-label="Log in" onCancel=${(e) => e.preventDefault()} onClose=${() => { if (ended.peek()) ref.current?.showModal(); }}><${Login}/></dialog>`;
 }

@@ -1,11 +1,12 @@
-// Live tail of the logs of some endpoints: level, text and job narrow what is shown; pause keeps what is
-// there and says how many lines wait. At most 50,000 lines are kept in the page, and at most three
-// endpoints are followed: each is a connection, and browsers open six to a host.
+// Live tail of the logs of some endpoints: level, text and job narrow what is shown. At most 50,000 lines
+// are kept in the page, and at most three endpoints are followed: each is a connection, and browsers open six
+// to a host. While the page is paused or its tab hidden there is no connection; it goes on after the last line.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { json, list, seg, query as queryOf } from '../lib/api.js';
 import { follow } from '../lib/sse.js';
 import { useLoad } from '../lib/load.js';
 import { replace, link } from '../lib/router.js';
+import { awake } from '../lib/live.js';
 import { paused, wrap } from '../lib/settings.js';
 import { num } from '../lib/format.js';
 import { Head, Button, Empty, Trouble, Choice } from '../ui/parts.js';
@@ -29,47 +30,42 @@ export function Tail({ endpoints, query, at }) {
   const [lines, setLines] = useState(/** @type {LogLine[]} */ ([]));
   const [states, setStates] = useState(/** @type {Record<string, string>} */ ({}));
   const [error, setError] = useState(/** @type {any} */ (null));
-  const [held, setHeld] = useState(0);
   const [hold, setHold] = useState(false);
   const [more, setMore] = useState(true);
   const pause = hold || paused.value;
-  const waiting = useRef(/** @type {LogLine[]} */ ([]));
-  const stopped = useRef(pause);
-  stopped.current = pause;
+  const live = awake.value && !pause;
+  /** The number of the last line of each endpoint. */
+  const last = useRef(/** @type {Map<string, number>} */ (new Map()));
   const job = query.get('job') ?? '', level = query.get('level') ?? 'trace', q = query.get('q') ?? '';
   const set = (change) => replace(link(at, { ...(at[0] === 'logs' ? { endpoint: endpoints } : {}), job, level: level === 'trace' ? '' : level, q, ...change }));
-  const flush = () => {
-    const come = waiting.current;
-    if (!come.length) return;
-    waiting.current = [];
-    setHeld(0);
-    setLines((l) => merged(l, come));
-  };
   const which = endpoints.join(',');
+  const tail = (endpoint, n) => json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ tail: n, job })}`).then((l) => l.map((x) => ({ ...x, endpoint })));
+  useEffect(() => { setLines([]); last.current = new Map(); setError(null); setStates({}); setMore(true); }, [which, job]);
   useEffect(() => {
-    setLines([]); waiting.current = []; setError(null); setHeld(0); setStates({}); setMore(true);
-    const stop = new AbortController();
-    let timer;
-    const tick = () => { timer = undefined; if (stopped.current) setHeld(waiting.current.length); else flush(); };
+    const stop = new AbortController(), read = last.current;
+    let come = [], timer;
+    if (live) setError(null);
+    const flush = () => { const some = come; come = []; timer = undefined; if (some.length) setLines((l) => merged(l, some)); };
+    const take = (line) => {
+      if (line.number <= (read.get(line.endpoint) ?? -1)) return;
+      read.set(line.endpoint, line.number);
+      come.push(line);
+      timer ??= setTimeout(flush, 120);
+    };
     for (const endpoint of endpoints) {
-      let last = -1;
-      follow(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ tail: FIRST, job })}`, stop.signal, (e) => {
+      if (live) follow(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ tail: FIRST, job })}`, stop.signal, (e) => {
         let line;
         try { line = JSON.parse(e.data); } catch { return; }
-        if (line.number <= last) return;
-        last = line.number;
-        line.endpoint = endpoint;
-        waiting.current.push(line);
-        if (waiting.current.length > 2 * KEEP) waiting.current = waiting.current.slice(-KEEP);
-        timer ??= setTimeout(tick, 120);
-      }, { onState: (s, e) => { if (!stop.signal.aborted) { setStates((all) => ({ ...all, [endpoint]: s })); if (s === 'refused') setError(e); } } });
+        take({ ...line, endpoint });
+      }, { lastId: String(read.get(endpoint) ?? ''), onState: (s, e) => { if (!stop.signal.aborted) { setStates((all) => ({ ...all, [endpoint]: s })); if (s === 'refused') setError(e); } } });
+      // A page that is opened while updates are paused has its lines.
+      else if (pause && !read.has(endpoint)) tail(endpoint, FIRST).then((all) => { if (!stop.signal.aborted) all.forEach(take); }, setError);
     }
-    return () => { stop.abort(); clearTimeout(timer); };
-  }, [which, job]);
-  useEffect(() => { if (!pause) flush(); }, [pause]);
+    return () => { stop.abort(); clearTimeout(timer); flush(); };
+  }, [which, job, live]);
   // What the host keeps of earlier lines, up to its bound for one answer.
   const earlier = async () => {
-    const all = await Promise.all(endpoints.map(async (endpoint) => (await json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ tail: EARLIER, job })}`)).map((l) => ({ ...l, endpoint }))));
+    const all = await Promise.all(endpoints.map((endpoint) => tail(endpoint, EARLIER)));
     setMore(false);
     setLines((now) => { const known = new Set(now.map((l) => `${l.endpoint} ${l.number}`)); return merged(all.flat().filter((l) => !known.has(`${l.endpoint} ${l.number}`)), now); });
   };
@@ -89,9 +85,9 @@ export function Tail({ endpoints, query, at }) {
   return html`<div class="filters"><div class="search"><${Icon} name="search"/><input type="search" data-search aria-label="Only lines with this text" placeholder="text in the line" value=${q} onInput=${(e) => set({ q: e.target.value })}/></div>
       <${Choice} label="Least level" value=${level} onChange=${(v) => set({ level: v })} options=${LEVELS.map((l) => [l, l])}/>
       <input aria-label="Only lines of this job" placeholder="job id" value=${job} onChange=${(e) => set({ job: e.target.value.trim() })}/>
-      <${Button} onClick=${() => setHold(!hold)} disabled=${paused.value}><${Icon} name=${pause ? 'play' : 'pause'}/>${pause ? held ? `Go on, ${num(held)} wait` : 'Go on' : 'Pause'}</${Button}></div>
+      <${Button} onClick=${() => setHold(!hold)} disabled=${paused.value}><${Icon} name=${pause ? 'play' : 'pause'}/>${pause ? 'Go on' : 'Pause'}</${Button}></div>
     <${Trouble} error=${error}/>
-    <${LogView} lines=${shown} several=${endpoints.length > 1} stick=${!pause} wrap=${wrap.value === 'on'} empty=${html`<p class="faint">${lines.length ? 'No line matches.' : state === 'live' ? 'The handlers have written nothing yet. New lines appear here as they are written.' : 'Connecting …'}</p>`}/>
+    <${LogView} lines=${shown} several=${endpoints.length > 1} stick=${!pause} wrap=${wrap.value === 'on'} empty=${html`<p class="faint">${lines.length ? 'No line matches.' : state === 'live' && !pause ? 'The handlers have written nothing yet. New lines appear here as they are written.' : pause ? 'No line yet. Updates are paused.' : 'Connecting …'}</p>`}/>
     <div class="filters log-foot"><span class="faint" aria-live="off">${num(shown.length)} lines${shown.length !== lines.length ? ` of ${num(lines.length)}` : ''}${lines.length === KEEP ? ', the newest that this page keeps' : ''} · ${pause ? 'paused' : state}</span><span class="grow"></span>
       ${more && lines.length >= FIRST && html`<${Button} small kind="quiet" onClick=${earlier}>Earlier lines</${Button}>`}<${Button} small kind="quiet" aria-pressed=${wrap.value === 'on'} onClick=${() => { wrap.value = wrap.value === 'on' ? 'off' : 'on'; }}>${wrap.value === 'on' ? 'Do not wrap' : 'Wrap lines'}</${Button}><${Button} small kind="quiet" disabled=${!shown.length} onClick=${save}>Save as text</${Button}></div>`;
 }

@@ -43,19 +43,40 @@ function Row({ id, endpoint, series, failure, newest }) {
     <td class="rest">${failure ? html`<a class="error-link" href=${link(['jobs', id, failure.id])}><span class="error-cell">${visible((failure.error ?? failure.status).slice(0, 90))}</span></a><span class="sub-line"><${Time} at=${failure.createdAt} show=${ago}/></span>` : html`<span class="faint">–</span>`}</td></tr>`;
 }
 
+const CALLS = 8, NAMES = 100;
+/**
+ * The newest failed job of each endpoint. One busy endpoint may fill a page of the list: then the next page is
+ * that of the endpoints without an answer, those with failures first.
+ * @param {string[]} ids @param {AbortSignal} signal @returns {Promise<Map<string, any>>}
+ */
+async function lastFailures(ids, signal) {
+  const found = new Map();
+  let endpoint, cursor;
+  for (let n = 0; n < CALLS; n++) {
+    const page = await json(`v1/jobs${query({ endpoint, status: ['FAILED', 'TIMED_OUT'], limit: n ? 50 : 200, cursor })}`, { signal });
+    for (const j of page.jobs) if (!found.has(j.endpointId)) found.set(j.endpointId, j);
+    if (!page.cursor) break;
+    // The host may answer with a short page: the search for the same endpoints goes on.
+    cursor = page.jobs.length ? undefined : page.cursor;
+    if (cursor) continue;
+    const bad = (id) => { const c = counts.peek()[id]; return c && c.failed + c.timedOut > 0 ? 1 : 0; };
+    endpoint = ids.filter((id) => !found.has(id)).sort((a, b) => bad(b) - bad(a)).slice(0, NAMES);
+    if (!endpoint.length) break;
+  }
+  return found;
+}
+
 export function Page() {
   const manage = can('manage');
   const endpoints = useLoad((s) => manage ? list('v1/endpoints', s) : Promise.resolve(null), [manage], { every: 30000, keep: true });
   const series = useLoad((s) => settle(json(`v1/series${query({ window: '15m' })}`, { signal: s }), null), [], { every: 10000, keep: true });
   const system = useLoad((s) => can('metrics') ? settle(json('v1/system', { signal: s }), null) : Promise.resolve(null), [], { every: 15000, keep: true });
-  const failures = useLoad((s) => can('read') ? settle(json(`v1/jobs${query({ status: ['FAILED', 'TIMED_OUT'], limit: 200 })}`, { signal: s }), { jobs: [] }) : Promise.resolve({ jobs: [] }), [], { every: 15000, keep: true });
   const ids = useMemo(() => [...new Set([...(endpoints.data ?? []).map((e) => e.id), ...Object.keys(counts.value), ...Object.keys(series.data?.endpoints ?? {})])].sort(), [endpoints.data, counts.value, series.data]);
-  const failed = new Map();
-  for (const j of failures.data?.jobs ?? []) if (!failed.has(j.endpointId)) failed.set(j.endpointId, j);
+  const failures = useLoad((s) => can('read') && ids.length ? settle(lastFailures(ids, s), undefined) : Promise.resolve(undefined), [!ids.length], { every: 15000, keep: true });
   return html`<${Head} title="Overview" sub="The last 15 minutes of each endpoint."/>
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}
     <section class="panel">${endpoints.loading && !ids.length ? html`<${Loading} rows=${8}/>` : !ids.length ? html`<${Empty} title="No endpoint yet" command=${manage ? commands() : undefined}>${manage ? 'An endpoint runs a handler for the jobs in its queue. These commands make the first one; or drop a component on the page Handlers.' : 'This key sees no endpoint.'}</${Empty}>`
       : html`<${Table} label="Endpoints" class="endpoints" head=${['Endpoint', 'Submitted', ['Waiting', 'n'], ['Running', 'n'], ['Failed', 'n'], ['Run p50', 'n'], ['Run p99', 'n'], ['Last failure', 'rest']]}>
-        ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id], WINDOW['15m'] / (series.data?.stepMs ?? 1e4))} failure=${failed.get(id)} newest=${series.data?.endpoints?.[id]}/>`)}</${Table}>`}</section>`;
+        ${ids.map((id) => html`<${Row} key=${id} id=${id} endpoint=${endpoints.data?.find((e) => e.id === id)} series=${values(series.data?.endpoints?.[id], WINDOW['15m'] / (series.data?.stepMs ?? 1e4))} failure=${failures.data?.get(id)} newest=${series.data?.endpoints?.[id]}/>`)}</${Table}>`}</section>`;
 }

@@ -1,22 +1,25 @@
 // Playground: any endpoint with any input, in the four ways a client can call it, and where the time of
 // the call went: on the network, waiting for a worker, running.
-import { html, useEffect, useRef, useState } from '../lib/html.js';
-import { call, json, list, seg, hostUrl } from '../lib/api.js';
+import { html, effect, useEffect, useRef, useState } from '../lib/html.js';
+import { call, json, list, seg, curl } from '../lib/api.js';
 import { events } from '../lib/sse.js';
 import { member } from '../lib/json.js';
 import { counts } from '../lib/live.js';
-import { can } from '../lib/session.js';
+import { can, session } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, replace } from '../lib/router.js';
 import { duration, num } from '../lib/format.js';
-import { quote, visible } from '../lib/text.js';
-import { Head, Button, Choice, Status, Empty, Trouble, Field, Command } from '../ui/parts.js';
-import { Json } from '../ui/json_view.js';
+import { visible } from '../lib/text.js';
+import { Head, Button, Choice, Status, Empty, Trouble, Command } from '../ui/parts.js';
+import { ChunkList, Json } from '../ui/json_view.js';
 import { Editor } from '../ui/editor.js';
 import { exampleOf } from '../lib/schema.js';
 
 const MODES = [['runsync', 'Wait'], ['run', 'Queue'], ['stream', 'Stream'], ['chat', 'Chat']];
 const inputs = new Map();
+// Another owner does not see what was typed.
+let whose;
+effect(() => { const owner = session.value?.key.owner; if (owner !== whose) inputs.clear(); whose = owner; });
 
 function Split({ split }) {
   const parts = [['Network and host', split.rest, 'run'], ['Waited', split.wait, 'wait'], ['Ran', split.run, 'good']].filter(([, ms]) => ms !== undefined);
@@ -116,7 +119,7 @@ export function Page({ query }) {
     ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${send}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${send}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div>${schema && html`<details class="body"><summary>The schema of the input</summary><${Json} text=${schema} label="Schema"/></details>`}</section>
       <section class="panel" aria-live="polite" aria-busy=${busy}><header><h2>Answer</h2>${answer && html`<span class="actions"><${Status} of=${answer.doc.status}/><a href=${link(['jobs', endpoint, answer.doc.id])}>Open the job</a></span>`}</header>
         ${error && html`<div class="body"><${Trouble} error=${error}/></div>`}${answer && html`<div class="body"><${Split} split=${answer.split}/>${answer.chunks && html`<p class="faint">${num(answer.chunks.length)} chunks</p>`}</div>`}
-        ${answer?.doc.error && html`<div class="trap">${visible(answer.doc.error)}</div>`}${answer?.chunks?.length > 0 && html`<div class="chunks" tabindex="0" role="region" aria-label="Chunks">${answer.chunks.every((c) => c.startsWith('"')) ? visible(answer.chunks.map((c) => JSON.parse(c)).join('')) : answer.chunks.map((c, i) => html`<span key=${i} class="chunk">${visible(c)}</span>`)}</div>`}
+        ${answer?.doc.error && html`<div class="trap">${visible(answer.doc.error)}</div>`}${answer?.chunks?.length > 0 && html`<${ChunkList} of=${answer.chunks}/>`}
         ${output !== undefined ? html`<${Json} text=${output} label="Output"/>` : answer?.raw && !answer.doc.error ? html`<${Json} text=${answer.raw} label="Answer"/>` : null}${!answer && !error && html`<div class="body faint">${busy ? 'The job is on its way …' : 'The answer appears here.'}</div>`}</section></div>
-    <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${`curl -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' \\\n  -d ${quote(`{"input":${input}}`)} \\\n  ${hostUrl}/v2/${endpoint}/${mode === 'runsync' ? 'runsync' : 'run'}`}/></div></section>`}`;
+    <section class="panel"><header><h2>The same call with curl</h2></header><div class="body"><${Command} text=${curl(`${seg(endpoint)}/${mode === 'runsync' ? 'runsync' : 'run'}`, `{"input":${input}}`)}/></div></section>`}`;
 }

@@ -1,5 +1,5 @@
 // The host itself: how long it runs, what it uses and has left, its settings, and actions on many jobs.
-import { html, useState } from '../lib/html.js';
+import { html } from '../lib/html.js';
 import { json, hostUrl } from '../lib/api.js';
 import { can, session } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';

@@ -2,7 +2,7 @@
 // mark at each deploy, and a table of the same numbers for those who do not see lines.
 import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { theme, zone } from '../lib/settings.js';
-import { short, time, clockMs } from '../lib/format.js';
+import { time, clockMs } from '../lib/format.js';
 
 /** @type {Promise<any> | undefined} */
 let library;
@@ -107,4 +107,3 @@ export function Chart({ title, unit, whole, wide, at, lines, marks = [], from, t
     <div class="plot" ref=${host} aria-hidden="true"></div>
     <details class="numbers"><summary>The numbers</summary>${rows.length ? html`<table><thead><tr><th scope="col">Time</th>${lines.map((l) => html`<th scope="col" class="n" key=${l.label}>${l.label}</th>`)}</tr></thead><tbody>${rows.map((r) => html`<tr key=${r.t}><td>${clockMs(r.t).slice(0, 8)}</td>${r.v.map((v, i) => html`<td class="n" key=${i}>${v === null || v === undefined ? '–' : unit(v)}</td>`)}</tr>`)}</tbody></table>` : html`<p class="faint">Nothing happened in this time.</p>`}</details></section>`;
 }
-export { short };

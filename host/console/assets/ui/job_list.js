@@ -4,12 +4,12 @@
 // All of these times are the host's: the clock of the browser may be another one.
 import { html, useEffect, useMemo, useRef, useState } from '../lib/html.js';
 import { json, query, seg } from '../lib/api.js';
-import { counts, seenAt } from '../lib/live.js';
+import { awake, counts, seenAt } from '../lib/live.js';
 import { paused } from '../lib/settings.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { num } from '../lib/format.js';
-import { Button, Empty, Loading, Trouble, ended } from './parts.js';
+import { Button, Loading, Trouble, ended } from './parts.js';
 import { Dialog } from './dialog.js';
 import { JobTable } from './job_table.js';
 import { Progress, DONE } from './progress.js';
@@ -116,7 +116,7 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   useEffect(() => {
     if (!unfinished || paused.value) return;
     const timer = setInterval(async () => {
-      if (document.visibilityState === 'hidden') return;
+      if (!awake.peek()) return;
       const now = pages.current;
       if (!now) return;
       try {

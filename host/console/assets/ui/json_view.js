@@ -38,3 +38,6 @@ export function Json({ text, label }) {
       return html`<div key=${i} class="l" style=${{ '--indent': l.indent }}>${l.end !== undefined && html`<button type="button" class="fold" aria-expanded=${!shut} aria-label=${shut ? 'Unfold' : 'Fold'} onClick=${() => flip(i)}></button>`}${l.tokens.map((t, n) => html`<span key=${n} class=${`t-${t.kind}`}>${t.text.length > LONG ? html`<${Piece} text=${t.text}/>` : visible(t.text)}</span>`)}${shut && html`<button type="button" class="more" onClick=${() => flip(i)}>${num(l.count)} ${l.count === 1 ? 'item' : 'items'}</button>${all[/** @type {number} */ (l.end)].tokens.map((t) => t.text).join('')}`}</div>`;
     })}${rest && html`<button type="button" class="more" onClick=${() => setShown(shown + STEP * 5)}>Show more lines (${num(all.length)} in all)</button>`}</div></div>`;
 }
+
+/** Chunks of a stream. Chunks that are all strings read as one text; others are a list of values. @param {{ of: string[], box?: any }} props */
+export const ChunkList = ({ of, box }) => html`<div class="chunks" ref=${box} tabindex="0" role="region" aria-label="Chunks">${of.every((c) => c.startsWith('"')) ? visible(of.map((c) => JSON.parse(c)).join('')) : of.map((c, i) => html`<span key=${i} class="chunk">${visible(c.length > 4000 ? `${c.slice(0, 4000)}…` : c)}</span>`)}</div>`;

@@ -44,7 +44,7 @@ export function Copy({ text, label = 'Copy' }) {
 }
 
 /** A command to type, with a copy button. @param {{ text: string }} props */
-export const Command = ({ text }) => html`<div class="command"><pre tabindex="0" aria-label="Command"><code>${text}</code></pre><${Copy} text=${text}/></div>`;
+export const Command = ({ text }) => html`<div class="command"><pre tabindex="0" aria-label="Command"><code>${visible(text)}</code></pre><${Copy} text=${text}/></div>`;
 
 /** What to do where there is nothing yet. @param {{ title: string, children?: any, command?: string }} props */
 export const Empty = ({ title, children, command }) => html`<div class="empty"><h3>${title}</h3>${children && html`<p>${children}</p>`}${command && html`<${Command} text=${command}/>`}</div>`;

@@ -8,7 +8,6 @@ import { state, useTopics } from '../lib/live.js';
 import { Icon } from './icons.js';
 import { Choice, Button, Loading, Trouble, Empty } from './parts.js';
 import { useKeys, Help } from './keys.js';
-import { hostUrl } from '../lib/api.js';
 import { visible } from '../lib/text.js';
 
 /** @type {[string, string, string, string][]} the path, the name, the key after `g`, the scope */
@@ -31,11 +30,12 @@ function Side({ open, close, help }) {
   const now = route.value.path[0] ?? '';
   const item = (p) => html`<a key=${p[0]} href=${link(p[0] ? [p[0]] : [])} aria-current=${p[0] === now || (p[0] === '' && now === 'endpoints') ? 'page' : undefined} onClick=${close}>${p[1]}</a>`;
   const own = PAGES.filter(allowed);
+  const first = own.findIndex(([n]) => n === 'handlers' || n === 'system'), cut = first < 0 ? own.length : first;
   const s = session.value;
   return html`<aside class=${`side ${open ? 'open' : ''}`} id="side">
     <a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${s?.label && html`<span class="label-host" title=${s.label}>${s.label}</span>`}</a>
-    <nav class="nav" aria-label="Main">${own.slice(0, own.findIndex((p) => p[0] === 'handlers') < 0 ? 4 : own.findIndex((p) => p[0] === 'handlers')).map(item)}</nav>
-    ${own.some((p) => p[0] === 'handlers' || p[0] === 'system') && html`<nav class="nav" aria-label="Management">${own.slice(own.findIndex((p) => p[0] === 'handlers') < 0 ? own.findIndex((p) => p[0] === 'system') : own.findIndex((p) => p[0] === 'handlers')).map(item)}</nav>`}
+    <nav class="nav" aria-label="Main">${own.slice(0, cut).map(item)}</nav>
+    ${cut < own.length && html`<nav class="nav" aria-label="Management">${own.slice(cut).map(item)}</nav>`}
     <div class="side-foot">
       <div class="row"><span class=${`live ${paused.value ? '' : state.value}`}><i></i>${paused.value ? 'Paused' : STATE[state.value]}</span><button type="button" class="icon-button" aria-label=${paused.value ? 'Go on with live updates' : 'Pause live updates'} aria-pressed=${paused.value} onClick=${() => { paused.value = !paused.value; }}><${Icon} name=${paused.value ? 'play' : 'pause'}/></button></div>
       <div class="row"><span>Times</span><${Choice} label="Times" value=${zone.value} onChange=${(v) => { zone.value = v; }} options=${[['local', 'Local'], ['utc', 'UTC']]}/></div>
@@ -85,4 +85,3 @@ export function Shell() {
     <div class="frame"><div class="top"><a class="brand" href="#/"><${Icon} name="mark"/>Gristmill${session.value?.label && html`<span class="label-host">${session.value.label}</span>`}</a><button type="button" class="icon-button" aria-label="Menu" aria-expanded=${open} aria-controls="side" onClick=${() => setOpen(!open)}><${Icon} name=${open ? 'close' : 'menu'}/></button></div>
     <${Side} open=${open} close=${() => setOpen(false)} help=${() => { setOpen(false); setHelp(true); }}/><${Page}/></div>${help && html`<${Help} pages=${PAGES.filter(allowed)} onClose=${() => setHelp(false)}/>`}`;
 }
-export { hostUrl };

@@ -1,14 +1,14 @@
 // The live stream: one for each tab, closed while updates are paused, and back after a broken connection.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
-import { api, component, open, close, run, key, until, upload } from './page.js';
+import { api, component, open, close, run, key, until, upload, BROKEN } from './page.js';
 import { proxy } from './proxy.js';
 
 after(close);
 
 test('a broken connection comes back by itself, and the counts go on', async () => {
   const way = await proxy('/x');
-  const { page, login, to, errors, end } = await open({ base: way.base });
+  const { page, login, to, check, end } = await open({ base: way.base });
   await login((await key()).text);
   await to('#/endpoints/echo');
   await until('the live stream is open', () => page.getByText('Live', { exact: true }).isVisible());
@@ -19,7 +19,7 @@ test('a broken connection comes back by itself, and the counts go on', async () 
   await until('the count goes on', async () => await completed() > before.n);
   await until('the stream is open again', () => page.getByText('Live', { exact: true }).isVisible());
   // Chromium reports the broken connections themselves.
-  assert.deepEqual(errors.filter((e) => !/ERR_|reset|network/i.test(e)), []);
+  await check(...BROKEN);
   await end();
   way.end();
 });

@@ -1,9 +1,10 @@
-// Every page in both colour schemes and at 320 px: no serious finding of axe, no sideways scroll, no error
-// in the console; the same below a prefix, with the keyboard alone, and what the first paint needs.
+// Every page in both colour schemes and at 320 px, and its dialogs, menu, selection and errors: no serious finding of
+// axe, no sideways scroll, no error in the console; the same below a prefix, with the keyboard alone, and what the
+// first paint needs.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { open, close, run, key, api, loaded, HOST } from './page.js';
+import { open, close, run, key, api, loaded, refusal, HOST } from './page.js';
 import { proxy } from './proxy.js';
 
 after(close);
@@ -25,15 +26,17 @@ async function pages() {
     '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', `#/volumes/${v.id}`, `#/volumes/${v.id}/box`, '#/endpoints/limited/settings', '#/registries', '#/keys', '#/billing', '#/system'];
 }
 
-for (const dark of [false, true]) {
-  test(`no serious finding of axe in ${dark ? 'dark' : 'light'}`, async () => {
-    const { page, login, to, check, end } = await open({ dark });
-    const found = [];
-    const look = async (at) => {
-      await page.evaluate(axe);
-      const result = await page.evaluate(() => /** @type {any} */ (window).axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
-      for (const v of result.violations) if (['serious', 'critical'].includes(v.impact)) found.push(`${at}: ${v.id} ${v.nodes.slice(0, 2).map((n) => `${n.target} ${n.any[0]?.message ?? ''}`).join(' | ')}`);
-    };
+/** Adds the serious findings of axe in a page to a list. */
+const looker = (page, found) => async (at) => {
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => /** @type {any} */ (window).axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+  for (const v of result.violations) if (['serious', 'critical'].includes(v.impact)) found.push(`${at}: ${v.id} ${v.nodes.slice(0, 2).map((n) => `${n.target} ${n.any[0]?.message ?? ''}`).join(' | ')}`);
+};
+for (const [dark, width] of /** @type {[boolean, number][]} */ ([[false, 1280], [true, 1280], [false, 320]])) {
+  const where = `${dark ? 'dark' : 'light'} at ${width} px`;
+  test(`no serious finding of axe in ${where}`, async () => {
+    const { page, login, to, check, end } = await open({ dark, width });
+    const found = [], look = looker(page, found);
     await to('');
     await page.getByLabel('API key').waitFor();
     await look('login');
@@ -46,6 +49,70 @@ for (const dark of [false, true]) {
     }
     assert.deepEqual(found, []);
     await check();
+    await end();
+  });
+
+  test(`no serious finding of axe with a dialog, the menu, a selection and errors in ${where}`, async () => {
+    await pages();
+    const { page, login, to, check, end } = await open({ dark, width });
+    const found = [], look = looker(page, found), dialog = page.getByRole('dialog');
+    const own = await key();
+    const shut = async () => { await page.keyboard.press('Escape'); await dialog.waitFor({ state: 'detached' }); };
+    const fits = async (at) => assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${at} scrolls sideways`);
+    await login(own.text);
+    for (const [at, button] of [['#/templates', 'New template …'], ['#/volumes', 'New volume …'], ['#/registries', 'New credential …'], ['#/keys', 'New key …'], ['#/endpoints/limited/settings', 'Delete …']]) {
+      await to(at);
+      await page.getByRole('button', { name: button }).click();
+      await dialog.waitFor();
+      await look(button);
+      await fits(button);
+      await shut();
+    }
+    const { jobs: [failed] } = await api('GET', 'v1/jobs?endpoint=playground&status=FAILED&limit=1');
+    await to(`#/jobs/playground/${failed.id}`);
+    await page.getByRole('button', { name: 'Run again …' }).click();
+    await dialog.getByLabel('Input').fill('{"op": }');
+    await dialog.getByText('not JSON').waitFor();
+    await look('an editor with a fault');
+    await shut();
+    if (width < 600) { await page.getByRole('button', { name: 'Menu' }).click(); await page.getByRole('link', { name: 'Overview', exact: true }).waitFor(); await look('the menu'); await fits('the menu'); }
+    await page.getByRole('button', { name: 'Keys', exact: true }).click();
+    await dialog.waitFor();
+    await look('the keys');
+    await shut();
+
+    await to('#/jobs?endpoint=playground&status=FAILED');
+    await page.getByLabel('Select all rows on this page').check();
+    await page.getByText(/^\d+ selected$/).waitFor();
+    await look('a selection');
+    await fits('a selection');
+    await page.getByRole('button', { name: 'Select all that match' }).click();
+    await page.getByRole('button', { name: 'Retry', exact: true }).click();
+    await dialog.getByRole('button', { name: /^Retry \d+ job/ }).waitFor();
+    await look('an action on all that match');
+    await shut();
+
+    await to('#/endpoints/limited/settings');
+    await page.getByLabel('Most fuel').fill('1.5');
+    await page.getByLabel('Environment').fill('TOKEN');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('TOKEN has no =').waitFor();
+    await look('a form with faults');
+    await to('#/volumes/no-such-volume');
+    await page.getByRole('alert').waitFor();
+    await look('a page with an error');
+    await page.route('**/v1/endpoints/playground', (route) => route.request().method() === 'PATCH' ? route.fulfill({ status: 409, json: { error: 'the endpoint is being changed' } }) : route.continue());
+    await to('#/endpoints/playground');
+    await page.getByRole('main').getByRole('button', { name: 'Pause', exact: true }).click();
+    await page.locator('.toast.bad').waitFor();
+    await look('a message');
+    await fits('a message');
+    await api('DELETE', `v1/keys/${own.id}`);
+    await page.getByRole('dialog', { name: 'Log in' }).waitFor({ timeout: 30_000 });
+    await look('the login above a page');
+    await fits('the login above a page');
+    assert.deepEqual(found, []);
+    await check(refusal(404), refusal(409), refusal(401));
     await end();
   });
 }
@@ -135,29 +202,49 @@ test('times are local or UTC by a switch', async () => {
   await end();
 });
 
-test('the first view needs few files and few bytes', async (t) => {
-  const paints = [], views = [];
-  let requests = [], bytes = 0;
+/** The files of a page until something is shown, with the question for a session, and their bytes: calls of the API are on their way. */
+async function needs(page, to, shown) {
+  const all = [];
+  page.on('requestfinished', (q) => all.push(q));
+  await to('');
+  await shown.waitFor();
+  const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0);
+  const now = all.filter((q) => !/\/v[12]\//.test(q.url()));
+  const bytes = (await Promise.all(now.map(async (q) => (await q.sizes()).responseBodySize))).reduce((a, b) => a + b, 0);
+  return { paint, bytes, requests: now.map((q) => new URL(q.url()).pathname.replace(/^.*\/console\//, '')) };
+}
+
+test('the login and the overview need few files and few bytes before they are shown', async (t) => {
+  const paints = [];
+  let first = { bytes: 0, requests: [''] };
   for (let i = 0; i < 7; i++) {
-    const { page, to, end } = await open();
-    const all = [];
-    page.on('requestfinished', (q) => all.push(q));
-    await to('');
-    await page.getByLabel('API key').waitFor();
-    const at = await page.evaluate(() => ({ paint: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0, view: performance.now() }));
-    paints.push(at.paint);
-    views.push(at.view);
-    requests = all.map((q) => new URL(q.url()).pathname.replace(/^.*\/console\//, ''));
-    bytes = (await Promise.all(all.map(async (q) => (await q.sizes()).responseBodySize))).reduce((a, b) => a + b, 0);
+    const { page, to, check, end } = await open();
+    const found = first = await needs(page, to, page.getByLabel('API key'));
+    paints.push(found.paint);
+    await check();
     await end();
   }
-  const middle = (l) => Math.round(l.sort((a, b) => a - b)[3]);
-  t.diagnostic(`first paint after ${middle(paints)} ms, the form after ${middle(views)} ms (medians of 7); ${requests.length} requests, ${bytes} bytes`);
+  const middle = Math.round(paints.sort((a, b) => a - b)[3]);
+  t.diagnostic(`first paint after ${middle} ms (median of 7); ${first.requests.length} requests, ${first.bytes} bytes`);
   // The login waits for no other page and for no chart.
-  assert.deepEqual(requests.filter((r) => r.startsWith('assets/pages/')), ['assets/pages/login.js']);
-  assert.deepEqual(requests.filter((r) => r.includes('uplot')), []);
-  assert.ok(requests.length <= 32, `${requests.length} requests`);
-  assert.ok(bytes > 0 && bytes <= 120_000, `${bytes} bytes`);
+  assert.deepEqual(first.requests.filter((r) => r.startsWith('assets/pages/')), ['assets/pages/login.js']);
+  assert.deepEqual(first.requests.filter((r) => r.includes('uplot')), []);
+  assert.ok(first.requests.length <= 32, `${first.requests.length} requests`);
+  assert.ok(first.bytes > 0 && first.bytes <= 120_000, `${first.bytes} bytes`);
   // The machine that runs the tests does other things too.
-  assert.ok(middle(paints) > 0 && middle(paints) < 5000, `${paints}`);
+  assert.ok(middle > 0 && middle < 5000, `${paints}`);
+
+  // The overview with a session, and without a file in the cache of the browser.
+  const before = await open(), { page, context, to, check, end } = await open();
+  await before.login((await key()).text);
+  await context.addCookies(await before.context.cookies());
+  await before.end();
+  const overview = await needs(page, to, page.getByRole('heading', { name: 'Overview' }));
+  t.diagnostic(`the overview: ${overview.requests.length} requests, ${overview.bytes} bytes`);
+  assert.deepEqual(overview.requests.filter((r) => r.startsWith('assets/pages/')).sort(), ['assets/pages/login.js', 'assets/pages/overview.js']);
+  assert.deepEqual(overview.requests.filter((r) => r.includes('uplot')), []);
+  assert.ok(overview.requests.length <= 36, `${overview.requests}`);
+  assert.ok(overview.bytes > first.bytes && overview.bytes <= 128_000, `${overview.bytes} bytes`);
+  await check();
+  await end();
 });

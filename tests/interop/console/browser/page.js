@@ -22,6 +22,14 @@ export async function upload(image, file) {
   const answer = await fetch(`${HOST}/v1/handlers/${image}`, { method: 'PUT', headers: { Authorization: `Bearer ${ADMIN}`, 'Content-Type': 'application/wasm' }, body: typeof file === 'string' ? readFileSync(file) : file });
   assert.ok(answer.ok, `${image}: ${answer.status} ${await answer.text()}`);
 }
+/** Makes an endpoint of its own. @param {string} id @param {string} handler the name of a sample @param {any} [settings] */
+export async function deploy(id, handler, settings = {}) {
+  await upload(`${id}:1`, component(handler));
+  await api('POST', 'v1/templates', { id, name: id, imageName: `${id}:1`, category: 'CPU', isServerless: true });
+  await api('POST', 'v1/endpoints', { id, name: id, templateId: id, ...settings });
+}
+/** Runs a job to its end. */
+export const complete = async (endpoint, input, more = {}) => { const { id } = await run(endpoint, input, more); return api('GET', `v2/${endpoint}/status-sync/${id}`); };
 /** Waits for something true, with the reason in its failure. */
 export async function until(what, f, ms = 20000) {
   const end = Date.now() + ms;
@@ -34,6 +42,11 @@ export const key = async (scopes = ['admin'], name = 'test') => { const k = awai
 
 /** Waits until no placeholder of a part that loads is left. */
 export const loaded = (page) => until('the page has loaded', async () => await page.locator('main .loading').count() === 0);
+
+/** What Chromium reports of a refusal. @param {401 | 400 | 404 | 409} status */
+export const refusal = (status) => `Failed to load resource: the server responded with a status of ${status} (${{ 400: 'Bad Request', 401: 'Unauthorized', 404: 'Not Found', 409: 'Conflict' }[status]})`;
+/** What it reports of a stream whose connection broke, and of a call without an answer. */
+export const BROKEN = ['ERR_INCOMPLETE_CHUNKED_ENCODING', 'ERR_EMPTY_RESPONSE', 'ERR_CONNECTION_RESET'].map((e) => `Failed to load resource: net::${e}`);
 
 let browser;
 export const launch = async () => browser ??= await chromium.launch({ executablePath: process.env.GRISTMILL_CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
@@ -68,9 +81,10 @@ export async function open({ base = HOST, width = 1280, dark = false } = {}) {
     await page.getByRole('button', { name: 'Log in' }).click();
     await page.getByRole('heading', { level: 1 }).first().waitFor();
   };
-  const check = async () => {
+  /** `provoked`: the texts of errors that the test causes on purpose, without the address. @param {string[]} provoked */
+  const check = async (...provoked) => {
     assert.deepEqual(await page.evaluate(() => /** @type {any} */ (window).violations), [], 'violations of the policy');
-    assert.deepEqual(errors, [], 'errors of the page');
+    assert.deepEqual(errors.filter((e) => !provoked.some((text) => e.startsWith(`${text} (`))), [], 'errors of the page');
   };
   return { page, context, errors, to, login, check, end: () => context.close() };
 }
