@@ -76,6 +76,13 @@ impl Backup {
         self.files.len()
     }
 
+    /// The function to call when the client has taken the whole archive. Only then it counts as the last backup: a
+    /// part of an archive that was written may still wait for a client that never reads it.
+    pub fn on_received(&self) -> impl FnOnce() + Send + use<> {
+        let deployed = self.deployed.clone();
+        move || deployed.backed_up_at_ms.store(deployed.now().as_millis(), Ordering::Relaxed)
+    }
+
     /// Writes the archive: a tar file whose last file is [`CHECKSUMS`]. Blocks the thread while it
     /// reads files and while `into` takes no more.
     ///
@@ -97,10 +104,7 @@ impl Backup {
         archive.append_data(&mut head(sums.len() as u64), CHECKSUMS, sums.as_bytes())?;
         archive.finish()?;
         drop(archive);
-        into.flush()?;
-        let now = self.deployed.now().as_millis();
-        self.deployed.backed_up_at_ms.store(now, Ordering::Relaxed);
-        Ok(())
+        into.flush()
     }
 }
 

@@ -4,16 +4,23 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use gristmill_tests::{TestHost, command, eventually, guests};
 use serde_json::{Value, json};
 
 use crate::hosts::{arguments, directory};
-use crate::postgres::Database;
+use crate::postgres::{Database, Server};
+use crate::proxy::{Link, Proxy};
+use crate::tcp::PASSWORD;
 
 fn import(data: &Path, database: &Database) -> Command {
+    import_at(data, &database.url())
+}
+
+fn import_at(data: &Path, url: &str) -> Command {
     let mut import = command();
-    import.args(["import", "--database", &database.url(), "--data-dir"]).arg(data);
+    import.args(["import", "--database", url, "--data-dir"]).arg(data);
     import.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     import
 }
@@ -156,4 +163,122 @@ async fn an_import_is_complete_or_leaves_nothing() {
     let new = client.finish("play", json!({ "op": "echo", "value": 3 })).await;
     assert_eq!(new["output"], json!({ "echo": 3 }));
     assert_eq!(database.sql("SELECT count(*) FROM job"), "904");
+}
+
+/// Makes the commits of a server wait for these standbys, which may be none.
+fn set_standbys(server: &Server, names: &str) {
+    server.sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"));
+    server.sql("SELECT pg_reload_conf()");
+}
+
+/// A host that has ended, with a waiting job in its directory.
+async fn ended_host() -> TestHost {
+    let mut alone = TestHost::start();
+    alone.deploy(&guests::echo(), "parked", json!({ "workersMax": 0 })).await;
+    alone.client().submit("parked", json!({ "grain": 1 })).await;
+    alone.kill9();
+    alone
+}
+
+/// Makes the tables, since an import that is refused leaves them empty.
+fn make_tables(database: &Database) {
+    let (_folder, empty) = directory();
+    fs::create_dir(&empty).unwrap();
+    refusal(&empty, database);
+}
+
+/// An import that has lost its connection while the server carries out its commit, which waits for this event; and
+/// the link by which it connects again.
+async fn import_without_connection(
+    data: &Path,
+    database: &Database,
+    event: &str,
+) -> (Child, Proxy) {
+    let proxy = Proxy::to(database.address_by_tcp()).await;
+    let mut import = import_at(data, &database.url_at(proxy.address(), PASSWORD)).spawn().unwrap();
+    eventually("the commit to wait", async || {
+        assert!(import.try_wait().unwrap().is_none(), "the import has ended");
+        let waiting = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+             AND application_name = 'gristmill' AND query = 'COMMIT' AND wait_event = '{event}'"
+        );
+        (database.sql(&waiting) == "1").then_some(())
+    })
+    .await;
+    proxy.set(Link::Cut);
+    // The proxy sees a link's last state only.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    proxy.set(Link::Open);
+    (import, proxy)
+}
+
+/// The standby returns after the import has connected again, and the rows were not visible until then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_that_loses_its_connection_waits_for_the_end_of_its_commit() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    let database = server.database();
+    let alone = ended_host().await;
+    make_tables(&database);
+    set_standbys(&server, "nobody");
+    let (mut import, _link) =
+        import_without_connection(&alone.data_dir(), &database, "SyncRep").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(rows(&database), "0 0 0 0");
+    assert_eq!(import.try_wait().unwrap(), None, "the import has ended before its commit");
+    set_standbys(&server, "");
+    let done = import.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success(), "{said}");
+    assert_eq!(database.sql("SELECT count(*) FROM job"), "1");
+    drop(database);
+}
+
+/// The standby returns after the import has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_does_not_call_a_commit_that_still_waits_a_failure() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    let database = server.database();
+    let alone = ended_host().await;
+    make_tables(&database);
+    set_standbys(&server, "nobody");
+    let (waiting, _link) = import_without_connection(&alone.data_dir(), &database, "SyncRep").await;
+    let ended = waiting.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("whether the import was completed is unknown"), "{said}");
+    set_standbys(&server, "");
+    eventually("the commit", async || {
+        (database.sql("SELECT count(*) FROM job") == "1").then_some(())
+    })
+    .await;
+    let again = import(&alone.data_dir(), &database).output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stderr).contains("not empty"), "{again:?}");
+    drop(database);
+}
+
+/// The server undoes the transaction after the import has connected again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_import_whose_commit_was_undone_is_a_failure() {
+    let Some(server) = Server::start_on_tcp(|_| String::new()) else { return };
+    let database = server.database();
+    let alone = ended_host().await;
+    make_tables(&database);
+    database.sql(
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN PERFORM pg_sleep(600); RETURN NULL; END'; \
+         CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON meta DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION wait()",
+    );
+    let (import, _link) = import_without_connection(&alone.data_dir(), &database, "PgSleep").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    database.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event = 'PgSleep'",
+    );
+    let ended = import.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot import") && !said.contains("unknown"), "{said}");
+    assert_eq!(rows(&database), "0 0 0 0");
+    drop(database);
 }

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use gristmill_core::backup::UNFINISHED;
+use gristmill_tests::http2::{Http2, INITIAL_WINDOW_SIZE};
 use gristmill_tests::{Client, Receiver, TestHost, command, eventually, guests};
 use reqwest::Method;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 /// Runs a command with the host's address and admin key.
 pub(crate) async fn gristmill(host: &TestHost, arguments: &[&str]) -> Output {
@@ -289,6 +291,29 @@ async fn one_backup_runs_at_a_time_and_ends_with_its_reader() {
     let backup = back_up(&host, &[]).await;
     assert!(fs::metadata(&backup).unwrap().size() > 32 << 20);
     client.get("/v1/backup?secretsKey=perhaps").await.refused(400);
+}
+
+/// The archive is small, so that all of it waits in the host for a client that takes none of it.
+#[tokio::test]
+async fn a_backup_that_no_client_has_received_is_not_the_last_one() {
+    let host = TestHost::start();
+    let client = host.client();
+    let last = async || client.get("/v1/system").await.ok().get("lastBackupAt").cloned();
+    let stream = TcpStream::connect(host.address()).await.unwrap();
+    let mut stalled = Http2::begin_with(stream, &[(INITIAL_WINDOW_SIZE, 0)]).await;
+    let authorization = format!("Bearer {}", host.admin_key());
+    stalled.get(1, "/v1/backup", &[("authorization", &authorization)]).await;
+    assert_eq!(stalled.status_of(1).await, 200);
+    // One backup is written at a time; the answer to HEAD has no archive that a client could receive.
+    eventually("the archive to be written", async || {
+        let answer = client.request(Method::HEAD, "/v1/backup").send().await.unwrap();
+        (answer.status() == 200).then_some(())
+    })
+    .await;
+    assert_eq!(last().await, None);
+    drop(stalled);
+    back_up(&host, &[]).await;
+    assert!(last().await.is_some());
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@
 //! beside one payload of each kind. The disk needs room for the copy: as much as the tables and the journal.
 //! **Cost.** Each byte is read twice, and written twice.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::PART_BYTES;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::webhook::delivery::Delivery;
 use rusqlite::types::{Type, Value as Cell};
 use rusqlite::{Connection as Tables, OptionalExtension as _, Row};
 use sha2::{Digest as _, Sha256};
@@ -205,12 +207,20 @@ fn check_key(
     }
 }
 
-/// Whether the transaction of the import was committed; `None` while the database cannot be reached.
+/// Whether the transaction of the import was committed; `None` while the database cannot be reached, or has not
+/// decided yet.
 fn has_committed(connection: &mut Connection) -> Option<bool> {
     for _ in 0..LOOKS {
         std::thread::sleep(LOOK_PAUSE);
-        if let Ok(rows) = connection.query(&Call::new("SELECT 1 FROM meta", Vec::new())) {
-            return Some(!rows.is_empty());
+        // The server may still commit on the lost connection, for example when a synchronous standby returns, and
+        // shows no row until then. That connection has the lock until its end, so the lock is taken before the rows
+        // are read.
+        let Ok(is_decided) = session::try_lock(connection) else { continue };
+        let rows = connection.query(&Call::new("SELECT 1 FROM meta", Vec::new()));
+        match rows.map(|rows| !rows.is_empty()) {
+            Ok(true) => return Some(true),
+            Ok(false) if is_decided => return Some(false),
+            Ok(false) | Err(_) => {}
         }
     }
     None
@@ -424,35 +434,22 @@ impl Import<'_> {
              unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[]) \
              AS new (id, endpoint, is_pending, state, body)",
         );
-        let tables = self.tables;
-        let name = |key: EndpointKey| -> Option<EndpointId> {
-            let mut find =
-                tables.prepare_cached("SELECT name FROM endpoint WHERE seq = ?1").ok()?;
-            let name: String = find.query_row([key.0], |row| row.get(0)).ok()?;
-            EndpointId::new(&name).ok()
-        };
-        let (mut sent, mut done) = (Ok(false), self.done);
-        delivery::load(tables, name, |endpoint, found| {
-            // A webhook of an endpoint that is deleted: a start removes it.
-            let Ok(found) = found else { return };
-            if sent.is_ok() {
-                let image = DeliveryImage::of(endpoint, &found);
-                let is_pending = image.state == PENDING;
-                done.webhooks += 1;
-                done.pending_webhooks += u64::from(is_pending);
-                sent = body(tables, &image, is_pending).map_err(NotCopied::from).and_then(|body| {
-                    let cells = vec![
-                        Cell::Integer(sql::integer(image.id)),
-                        Cell::Integer(endpoint.0.into()),
-                        Cell::Integer(is_pending.into()),
-                        cbor(&image),
-                        body,
-                    ];
-                    Ok(batch.add(cells, &mut self.to)?)
-                });
-            }
+        let (tables, mut done) = (self.tables, self.done);
+        each_webhook(tables, |endpoint, found| {
+            let image = DeliveryImage::of(endpoint, found);
+            let is_pending = image.state == PENDING;
+            done.webhooks += 1;
+            done.pending_webhooks += u64::from(is_pending);
+            let cells = vec![
+                Cell::Integer(sql::integer(image.id)),
+                Cell::Integer(endpoint.0.into()),
+                Cell::Integer(is_pending.into()),
+                cbor(&image),
+                body(tables, &image, is_pending)?,
+            ];
+            batch.add(cells, &mut self.to)?;
+            Ok(())
         })?;
-        sent?;
         batch.send(&mut self.to)?;
         self.done = done;
         Ok(())
@@ -484,6 +481,38 @@ impl Import<'_> {
         self.done.components += 1;
         Ok(())
     }
+}
+
+/// Passes each webhook to `take`, until the first error. A webhook of an endpoint that is deleted is left out: a
+/// start removes it.
+fn each_webhook(
+    tables: &Tables,
+    mut take: impl FnMut(EndpointKey, &Delivery) -> Result<(), NotCopied>,
+) -> Result<(), NotCopied> {
+    // An endpoint whose row cannot be read must not look like a deleted one.
+    let unreadable = OnceCell::new();
+    let name = |key| {
+        endpoint_name(tables, key).unwrap_or_else(|error| {
+            // The first error is enough.
+            let _ = unreadable.set(error);
+            None
+        })
+    };
+    let mut taken = Ok(());
+    delivery::load(tables, name, |endpoint, found| {
+        if let (Ok(()), Ok(found)) = (&taken, found) {
+            taken = take(endpoint, &found);
+        }
+    })?;
+    unreadable.into_inner().map_or(taken, |error| Err(error.into()))
+}
+
+/// The name of an endpoint; `None` when it is deleted.
+fn endpoint_name(tables: &Tables, key: EndpointKey) -> rusqlite::Result<Option<EndpointId>> {
+    let mut find = tables.prepare_cached("SELECT name FROM endpoint WHERE seq = ?1")?;
+    let name: Option<String> = find.query_row([key.0], |row| row.get(0)).optional()?;
+    let name = name.map(|name| EndpointId::new(&name)).transpose();
+    name.map_err(|error| sql::invalid(0, Type::Text, error))
 }
 
 /// The bytes that a webhook sends, while it is pending.
@@ -581,5 +610,65 @@ impl Column {
             }
         }
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::id::{ShardId, Submission};
+    use gristmill_core::time::Timestamp;
+    use gristmill_core::webhook::delivery::{DeliveryId, DeliveryOutcome, DeliveryState};
+
+    use super::*;
+    use crate::tables::schema;
+
+    fn webhook() -> Delivery {
+        Delivery {
+            id: DeliveryId(7),
+            endpoint: EndpointId::new("mill").unwrap(),
+            job: JobId::generate(Submission::Async, ShardId(0)),
+            job_status: JobStatus::Completed,
+            job_retries: 0,
+            url: "https://receiver.example".to_owned(),
+            body_bytes: 2,
+            created_at: Timestamp::from_millis(1),
+            state: DeliveryState::Pending { due_at: Timestamp::from_millis(1) },
+            attempts: 0,
+            made: Vec::new(),
+            trace: None,
+            last: DeliveryOutcome::default(),
+        }
+    }
+
+    /// Tables with one webhook, and the webhooks that an import would copy after this change of the tables.
+    fn copied_after(change: &str) -> Result<Vec<Delivery>, String> {
+        let mut tables = Tables::open_in_memory().unwrap();
+        schema::migrate(&mut tables, 0).unwrap();
+        tables.execute("INSERT INTO endpoint VALUES (1, 'mill', 0, 0, 0)", ()).unwrap();
+        delivery::put(&tables, &DeliveryImage::of(EndpointKey(1), &webhook()), Some(b"{}"))
+            .unwrap();
+        tables.execute_batch(change).unwrap();
+        let mut copied = Vec::new();
+        let done = each_webhook(&tables, |_, found| {
+            copied.push(found.clone());
+            Ok(())
+        });
+        done.map(|()| copied).map_err(|error| OpenError::from(error).to_string())
+    }
+
+    #[test]
+    fn a_webhook_is_not_dropped_when_its_endpoint_cannot_be_read() {
+        let copied = |change| copied_after(change).map(|webhooks| webhooks.len());
+        assert_eq!(copied(""), Ok(1));
+        assert_eq!(copied("DELETE FROM endpoint"), Ok(0), "the endpoint is deleted");
+        let unreadable = [
+            ("DROP TABLE endpoint", "no such table"),
+            ("UPDATE endpoint SET name = ''", "type"),
+            ("UPDATE endpoint SET name = CAST(x'ff' AS TEXT)", "utf-8"),
+        ];
+        for (change, reason) in unreadable {
+            let refused = copied(change).expect_err(change);
+            assert!(refused.contains(reason), "{change}: {refused}");
+        }
     }
 }
