@@ -18,6 +18,7 @@ const USAGE: &str = "usage:
 With --against, load alternates N times between both programs and prints their ratios.
 With --against-handlers, the other program has components of its own, such as those of its commit.
 With --beside and --env, only the new program has the observers and the variables.
+OBSERVERS is scrapes (each second), consoles (ten), or all (ten consoles, and scrapes each 15 s).
 With --soak, load writes what it measures to the file and reports whether it stayed flat.
 With --url, load posts TEXT there and prints one JSON object; it needs no host.";
 
@@ -80,7 +81,7 @@ impl Arguments {
         let (mut url, mut body, mut expected, mut key) = (None, None, None, None);
         let (mut soak, mut minutes) = (None, 30);
         let (mut against, mut against_handlers, mut pairs) = (None, None, 30);
-        let (mut beside, mut environment) = (None, Vec::new());
+        let (mut beside, mut environment) = (None::<Beside>, Vec::new());
         let (mut connections, mut warm_up, mut seconds, mut is_long) = (64, 1, 5, false);
         let mut arguments = std::env::args_os().skip(1);
         while let Some(name) = arguments.next() {
@@ -120,6 +121,9 @@ impl Arguments {
             "--seconds, --connections and --pairs are at least 1"
         );
         let measured = Duration::from_secs(seconds);
+        if let Some(beside) = beside {
+            beside.check(measured)?;
+        }
         if let Some(url) = url {
             let (addr, path) = url
                 .strip_prefix("http://")

@@ -1,6 +1,6 @@
 //! Hosts of one database, and clients that find the one that answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -84,6 +84,18 @@ pub(crate) async fn until_known(client: &Client, standbys: usize) {
         (cluster(client).await.len() == standbys + 1).then_some(())
     })
     .await;
+}
+
+/// The files of the components in a host's data directory.
+pub(crate) fn component_files(host: &TestHost) -> BTreeSet<String> {
+    let names = |directory: PathBuf| {
+        let found = std::fs::read_dir(directory).into_iter().flatten();
+        found.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let data = host.data_dir();
+    let compiled = names(data.join("artifacts")).into_iter();
+    let compiled = compiled.flat_map(|engine| names(data.join("artifacts").join(engine)));
+    names(data.join("components")).into_iter().chain(compiled).collect()
 }
 
 /// Sends a signal to a host.

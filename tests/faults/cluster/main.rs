@@ -13,6 +13,7 @@
     reason = "all of this is test code: a broken assumption must stop the test"
 )]
 
+mod demo;
 mod encryption;
 mod failover;
 mod hosts;
@@ -20,12 +21,15 @@ mod import;
 mod load;
 mod mistakes;
 mod outage;
+mod owner_role;
 mod partitions;
 #[path = "../../../host/store/tests/support/postgres.rs"]
 #[allow(dead_code, reason = "the store's tests use all of it")]
 mod postgres;
 mod proxy;
+mod rates;
 mod runners;
+mod shared_volumes;
 mod standby;
 mod takeover;
 mod tcp;

@@ -1,7 +1,7 @@
 //! Hosts that stand by run jobs for the active host.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::hosts::{arguments, cluster, signal, sleep, until_active, until_known};
+use crate::hosts::{arguments, cluster, component_files, signal, sleep, until_active, until_known};
 use crate::postgres::Database;
 
 /// An active host with so many sandboxes.
@@ -106,18 +106,6 @@ async fn jobs_run_on_all_hosts_and_never_more_than_workers_max() {
     let listed = Command::new(binary()).args(arguments).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.contains("standby  0 of 2") && listed.lines().count() == 4, "{listed}");
-}
-
-/// The files of the components in a host's data directory.
-fn component_files(host: &TestHost) -> BTreeSet<String> {
-    let names = |directory: PathBuf| {
-        let found = std::fs::read_dir(directory).unwrap();
-        found.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
-    };
-    let data = host.data_dir();
-    let compiled = names(data.join("artifacts")).into_iter();
-    let compiled = compiled.flat_map(|engine| names(data.join("artifacts").join(engine)));
-    names(data.join("components")).into_iter().chain(compiled).collect()
 }
 
 /// Without this the files of each version that was ever deployed would fill the disks of the other hosts.
@@ -255,6 +243,35 @@ async fn jobs_of_a_killed_host_run_again() {
         assert_eq!(document["output"], json!({ "slept": 3_000, "echo": number }), "{document}");
         assert_eq!(document["retries"].as_u64().unwrap_or(1), 1, "{document}");
     }
+}
+
+/// Such a job may be the reason why its hosts end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_whose_host_was_lost_three_times_is_failed() {
+    let Some(database) = Database::new() else { return };
+    let one = active(&database, 1);
+    let mut two = standby(&database, &one, 4, &[]);
+    let client = one.client();
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
+    let _busy = occupy(&one).await;
+    let job = client.submit("play", sleep(600_000, 1)).await;
+    for lost in 1..=3 {
+        until_running(&client, 1).await;
+        let document = client.status("play", &job).await.ok();
+        assert_eq!(document["status"], "IN_PROGRESS", "{lost}: {document}");
+        two.kill9();
+        until_known(&client, 0).await;
+        if lost < 3 {
+            client.until("play", &job, "IN_QUEUE").await;
+            tokio::task::block_in_place(|| two.start_again());
+        }
+    }
+    let document = client.finished("play", &job).await;
+    assert_eq!(document["status"], "FAILED", "{document}");
+    let error = document["error"].as_str().unwrap();
+    assert!(error.contains("the host died while the job ran, 3 times"), "{document}");
+    // The host that continues runs other jobs.
+    assert_eq!(client.get("/readyz").await.status, 200);
 }
 
 /// A host that is asked to end returns the jobs that take too long, and no crash is counted.

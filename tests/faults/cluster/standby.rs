@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::hosts::{first, further, send, signal, until_active};
+use crate::hosts::{component_files, first, further, send, signal, until_active};
 use crate::postgres::Database;
 use rustix::process::Signal;
 
@@ -139,7 +139,13 @@ async fn a_drained_host_hands_everything_over() {
     // The component came from the database, and the environment is decrypted.
     let document = client.finish("play", json!({ "op": "env", "name": "STONE" })).await;
     assert_eq!(document["output"], json!({ "env": "granite" }), "{document}");
-    assert!(two.log().contains("fetched component"), "{}", two.log());
+    for done in ["fetched component", "compiled component"] {
+        assert!(two.log().contains(done), "{done}: {}", two.log());
+    }
+    let files = component_files(&two);
+    for ending in [".wasm", ".cwasm"] {
+        assert!(files.iter().any(|file| file.ends_with(ending)), "{ending}: {files:?}");
+    }
     let document = client.status("play", ended["id"].as_str().unwrap()).await.ok();
     assert_eq!(document["output"], json!({ "echo": 1 }));
     assert_eq!(client.finished("play", &running).await["status"], "COMPLETED");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{PATIENCE, Receiver, TestHost, eventually, guests};
+use gristmill_tests::{Client, PATIENCE, Receiver, TestHost, eventually, guests};
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -82,6 +82,96 @@ async fn log_lines_and_sessions_stay_with_the_host_that_had_them() {
     assert_eq!(as_page().await, 401, "the page logs in again");
     assert!(!log("after").await.contains("before"), "the line is on the disk of the other host");
     assert!(two.client().get("/v1/endpoints/play").await.ok()["id"] == "play");
+}
+
+/// The submissions in the charts of an endpoint.
+async fn charted(client: &Client) -> u64 {
+    let series = client.get("/v1/endpoints/play/series?window=15m").await.ok();
+    let points = series["points"].as_array().unwrap();
+    points.iter().map(|point| point["submitted"].as_u64().unwrap()).sum()
+}
+
+/// What the page says about charts, uploads and progress.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn charts_uploads_and_progress_end_with_the_active_host() {
+    let Some(database) = Database::new() else { return };
+    let mut one = first(&database);
+    let two = further(&database, &one);
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 1 })).await;
+    one.deploy(&guests::playground(), "slow", json!({ "workersMax": 1 })).await;
+    let client = two.client();
+    let progress = json!({ "op": "progress", "steps": 1, "delay_ms": 600_000 });
+    let job = client.submit("slow", progress).await;
+    eventually("the progress", async || {
+        let document = client.status("slow", &job).await.ok();
+        (document["output"] == json!({ "progress": 1 })).then_some(())
+    })
+    .await;
+    // The job that has begun continues, and begins on no other host.
+    client.patch("/v1/endpoints/slow", &json!({ "workersMax": 0 })).await.ok();
+    let document = client.until("slow", &job, "IN_PROGRESS").await;
+    assert_eq!(document["output"], json!({ "progress": 1 }), "{document}");
+    let upload = client.post_empty("/v2/mill/blobs/uploads/").await;
+    assert_eq!(upload.status, 202, "{upload:?}");
+    let upload = upload.header("location").unwrap();
+    assert_eq!(client.get(upload).await.status, 204);
+    for value in 0..3 {
+        client.finish("play", json!({ "op": "echo", "value": value })).await;
+    }
+    eventually("the charts", async || (charted(&client).await == 3).then_some(())).await;
+
+    one.kill9();
+    until_active(&two).await;
+    assert_eq!(charted(&client).await, 0);
+    assert_eq!(client.get(upload).await.status, 404);
+    let document = client.until("slow", &job, "IN_QUEUE").await;
+    assert_eq!(document.get("output"), None, "{document}");
+    // All of them begin again.
+    let upload = client.post_empty("/v2/mill/blobs/uploads/").await;
+    assert_eq!(client.get(upload.header("location").unwrap()).await.status, 204);
+    client.finish("play", json!({ "op": "echo" })).await;
+    eventually("the charts", async || (charted(&client).await == 1).then_some(())).await;
+}
+
+/// Callers and their bills are not those of a host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_usage_outlive_the_active_host() {
+    let Some(database) = Database::new() else { return };
+    let mut one = first(&database);
+    let two = further(&database, &one);
+    let client = two.client();
+    let key = async |name: &str| {
+        let new = json!({ "name": name, "owner": "miller", "scopes": ["manage", "submit"] });
+        client.post("/v1/keys", &new).await.ok()
+    };
+    let (kept, deleted) = (key("kept").await, key("deleted").await);
+    let [of_kept, of_deleted] =
+        [&kept, &deleted].map(|key| client.with_key(key["key"].as_str().unwrap()));
+    let path = format!("/v1/keys/{}", deleted["id"].as_str().unwrap());
+    assert_eq!(client.delete(&path).await.status, 204);
+    of_deleted.get("/v1/endpoints").await.refused(401);
+    let bytes = std::fs::read(guests::playground()).unwrap();
+    of_kept.upload("mill:1", bytes).await.ok();
+    let template = json!({ "id": "mine", "name": "mine", "imageName": "mill:1" });
+    of_kept.post("/v1/templates", &template).await.ok();
+    of_kept.post("/v1/endpoints", &json!({ "id": "mine", "templateId": "mine" })).await.ok();
+    for value in 0..5 {
+        of_kept.finish("mine", json!({ "op": "echo", "value": value })).await;
+    }
+    let keys = client.get("/v1/keys").await.ok();
+    let bill = of_kept.get("/v1/billing/endpoints?bucketSize=year").await.ok();
+    assert_eq!(bill[0]["jobs"], 5, "{bill}");
+    assert!(bill[0]["fuel"].as_u64().unwrap() > 0, "{bill}");
+
+    one.kill9();
+    until_active(&two).await;
+    assert_eq!(client.get("/v1/keys").await.ok(), keys);
+    of_deleted.get("/v1/endpoints").await.refused(401);
+    assert_eq!(of_kept.get("/v1/billing/endpoints?bucketSize=year").await.ok(), bill);
+    // The next jobs are added to the same record.
+    of_kept.finish("mine", json!({ "op": "echo" })).await;
+    let more = of_kept.get("/v1/billing/endpoints?bucketSize=year").await.ok();
+    assert_eq!((&more[0]["jobs"], more.as_array().unwrap().len()), (&json!(6), 1), "{more}");
 }
 
 /// The active host is paused for long enough that it is replaced. When it continues, it must not answer from its

@@ -32,18 +32,22 @@ impl Server {
     /// A server that also listens on a port of the loopback address, for a role with [`PASSWORD`]; `prepare`
     /// may write files to its directory, and returns further lines of its settings.
     pub(crate) fn start_on_tcp(prepare: impl FnOnce(&Path) -> String) -> Option<Self> {
+        let server = Self::start_without_roles(prepare)?;
+        server.sql(&format!("CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'"));
+        Some(server)
+    }
+
+    /// The same without that role.
+    pub(crate) fn start_without_roles(prepare: impl FnOnce(&Path) -> String) -> Option<Self> {
         is_installed().then(|| {
-            let server = Self::spawn_with(|data| {
+            Self::spawn_with(|data| {
                 let port = free_port();
                 let hba = "local all all trust\nlocal replication all trust\n\
                            host all all 127.0.0.1/32 scram-sha-256\n";
                 fs::write(data.join("pg_hba.conf"), hba).unwrap();
                 let further = prepare(data);
                 format!("listen_addresses = '127.0.0.1'\nport = {port}\n{further}")
-            });
-            let make = format!("CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'");
-            server.sql(&make);
-            server
+            })
         })
     }
 
@@ -86,7 +90,12 @@ impl Server {
 
     /// Runs SQL on the server itself.
     pub(crate) fn sql(&self, sql: &str) -> String {
-        run(self.dir.path(), "psql", &["-d", "postgres", "-qAtc", sql])
+        self.sql_in("postgres", sql)
+    }
+
+    /// Runs SQL in one of its databases.
+    pub(crate) fn sql_in(&self, database: &str, sql: &str) -> String {
+        run(self.dir.path(), "psql", &["-d", database, "-v", "ON_ERROR_STOP=1", "-qAtc", sql])
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -3,13 +3,15 @@
 import gzip
 import json
 import os
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import sys
+from http.server import BaseHTTPRequestHandler
 
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from serving import serve
 
 
 class Collector(BaseHTTPRequestHandler):
@@ -46,9 +48,4 @@ class Collector(BaseHTTPRequestHandler):
         pass
 
 
-server = HTTPServer(("127.0.0.1", 0), Collector)
-address = os.environ["TRACES_ADDRESS"]
-with open(address + ".new", "w") as file:
-    file.write(f"http://127.0.0.1:{server.server_port}")
-os.rename(address + ".new", address)
-server.serve_forever()
+serve(Collector, sys.argv[1])

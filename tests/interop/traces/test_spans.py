@@ -5,11 +5,14 @@ import os
 import secrets
 import time
 import unittest
+import urllib.parse
 import urllib.request
 
 
-# How the host sends its batches: None or "gzip".
+# How the batches come: None or "gzip".
 ENCODING = os.environ.get("TRACES_ENCODING")
+# The receiver of the requests of handlers and of webhooks.
+RECEIVER = os.environ["TRACES_RECEIVER"]
 
 
 def submit(path, document, sampled, state=None):
@@ -39,20 +42,51 @@ def submit_waiting(path, document):
     return trace, call(path, document, [parent])["id"]
 
 
+def read_lines(variable):
+    """The complete lines of JSON in a file that an environment variable names."""
+    if not os.path.exists(os.environ[variable]):
+        return []
+    with open(os.environ[variable]) as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
+
+
+def until(what, condition):
+    end = time.monotonic() + 60
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within a minute: {what()}")
+        time.sleep(0.1)
+    return value
+
+
+def all_spans_of(trace):
+    return [line for line in read_lines("TRACES_SPANS") if line["trace"] == trace]
+
+
 def spans_of(trace, names):
     """The spans of a trace by name, once all of these names have arrived."""
-    end = time.monotonic() + 60
-    while True:
-        lines = []
-        if os.path.exists(os.environ["TRACES_SPANS"]):
-            with open(os.environ["TRACES_SPANS"]) as file:
-                lines = [json.loads(line) for line in file if line.endswith("\n")]
-        found = {line["name"]: line for line in lines if line["trace"] == trace}
-        if names <= found.keys():
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"{names} expected, found {found}")
-        time.sleep(0.1)
+
+    def arrived():
+        found = {line["name"]: line for line in all_spans_of(trace)}
+        return (found,) if names <= found.keys() else None
+
+    return until(lambda: f"{names} of {all_spans_of(trace)}", arrived)[0]
+
+
+def attributes(span):
+    """The attributes of a span as a flat object of texts."""
+    return {each["key"]: str(next(iter(each["value"].values()))) for each in span["attributes"]}
+
+
+def call_of(path):
+    """The call that the receiver got for this path, which only one test uses."""
+    found = until(lambda: f"a call of {path}", lambda: [c for c in read_lines("TRACES_CALLS") if c["path"].startswith(path)])
+    return found[0]
+
+
+def parent_of(span):
+    """The header of a call that belongs to this span."""
+    return f"00-{span['trace']}-{span['id']}-01"
 
 
 class Spans(unittest.TestCase):
@@ -117,6 +151,77 @@ class Spans(unittest.TestCase):
             self.assertNotIn("attempt", found)
             self.assertEqual(found["job"]["status"]["code"], "STATUS_CODE_ERROR")
             self.assertIn("cancelled" if how == "cancel" else "purged", found["job"]["status"]["message"])
+
+    def check_shared_by(self, endpoint):
+        """Runs a job that makes a request and has a webhook; returns its spans and both calls."""
+        path = f"/{secrets.token_hex(4)}"
+        url = f"{RECEIVER}{path}-asked/secret-path?key=secret-query"
+        webhook = f"{RECEIVER}{path}-hook/secret-path?key=secret-query"
+        trace, caller = submit(f"/v2/{endpoint}/run", {"input": {"url": url}, "webhook": webhook}, True)
+        server = "POST /v2/{endpoint}/run"
+        found = spans_of(trace, {server, "job", "attempt", "GET", "webhook"})
+        self.assertEqual(found[server]["parent"], caller)
+        self.assertEqual(found["GET"]["parent"], found["attempt"]["id"])
+        self.assertEqual(found["webhook"]["parent"], found[server]["id"])
+        host = urllib.parse.urlsplit(RECEIVER)
+        for name, method in (("GET", "GET"), ("webhook", "POST")):
+            self.assertEqual(found[name]["kind"], "SPAN_KIND_CLIENT")
+            self.assertNotIn("status", found[name])
+            about = attributes(found[name])
+            self.assertEqual(about["http.request.method"], method)
+            self.assertEqual(about["http.response.status_code"], "200")
+            self.assertIn(about["server.address"], (host.hostname, host.netloc))
+        self.assertEqual(attributes(found["GET"])["server.port"], str(host.port))
+        self.assertNotIn("secret", json.dumps(all_spans_of(trace)), "neither a path nor a query is in a span")
+        return found, call_of(path + "-asked"), call_of(path + "-hook")
+
+    def test_a_request_and_a_webhook_have_spans_and_their_receivers_get_them_as_parents(self):
+        found, asked, hook = self.check_shared_by("fetch-open")
+        self.assertEqual(asked["headers"]["traceparent"], parent_of(found["GET"]))
+        self.assertEqual(hook["headers"]["traceparent"], parent_of(found["webhook"]))
+
+    def test_without_permission_there_are_spans_but_no_receiver_gets_them(self):
+        _, asked, hook = self.check_shared_by("fetch-closed")
+        for received in (asked, hook):
+            self.assertNotIn("traceparent", received["headers"])
+
+    def test_a_handler_gets_the_span_of_its_attempt_with_the_sampled_flag(self):
+        trace, parent = secrets.token_hex(16), secrets.token_hex(8)
+        header = ("traceparent", f"00-{trace}-{parent}-01")
+        done = call("/v2/playground/runsync", {"input": {"op": "trace"}}, [header])
+        attempt = spans_of(trace, {"attempt"})["attempt"]
+        self.assertEqual(done["output"], {"traceParent": parent_of(attempt)})
+
+    def test_failed_requests_and_webhooks_have_errors_without_paths_and_queries(self):
+        missing = f"{RECEIVER}/missing/secret-path?key=secret-query"
+        # No server listens on the first port.
+        for url, status in (("http://127.0.0.1:1/secret-path?key=secret-query", None), (missing, "404")):
+            trace, _ = submit("/v2/fetch-any/run", {"input": {"url": url}, "webhook": missing}, True)
+            found = spans_of(trace, {"job", "attempt", "GET", "webhook"})
+            for span, expected in ((found["GET"], status), (found["webhook"], "404")):
+                self.assertEqual(span["status"]["code"], "STATUS_CODE_ERROR")
+                self.assertEqual(attributes(span).get("http.response.status_code"), expected)
+            self.assertNotIn("secret", json.dumps(all_spans_of(trace)))
+
+    def test_a_retry_adds_a_job_and_an_attempt_to_the_trace(self):
+        trace, job = submit_waiting("/v2/playground/run", {"input": {"op": "fail"}})
+        first = spans_of(trace, {"POST /v2/{endpoint}/run", "job", "attempt"})
+        call("/v2/playground/retry/" + job, {})
+
+        def second():
+            spans = all_spans_of(trace)
+            names = [span["name"] for span in spans]
+            return spans if names.count("job") == names.count("attempt") == 2 else None
+
+        spans = until(lambda: f"two jobs and two attempts in {all_spans_of(trace)}", second)
+        jobs = [span for span in spans if span["name"] == "job"]
+        self.assertEqual({span["parent"] for span in jobs}, {first["POST /v2/{endpoint}/run"]["id"]})
+        self.assertEqual({attributes(span)["messaging.message.id"] for span in jobs}, {job})
+        attempts = [span for span in spans if span["name"] == "attempt"]
+        self.assertEqual({span["parent"] for span in attempts}, {span["id"] for span in jobs})
+        self.assertEqual(len({span["id"] for span in spans}), len(spans))
+        self.assertEqual([attributes(span)["error.type"] for span in attempts], ["handler", "handler"])
+        self.assertLess(int(jobs[0]["endTimeUnixNano"]), int(jobs[1]["startTimeUnixNano"]))
 
 
 if __name__ == "__main__":

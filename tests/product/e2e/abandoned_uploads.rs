@@ -9,10 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use gristmill_tests::{TestHost, eventually};
+use reqwest::Method;
 use serde_json::Value;
 
 use crate::handlers::echo;
-use crate::registry::{manifest, push_blob};
+use crate::registry::{begin, call, digest, manifest, push_blob, refused, send, staged};
 
 const CONFIG: &[u8] = b"{\"architecture\":\"wasm\"}";
 
@@ -21,16 +22,21 @@ fn component(number: u32) -> Vec<u8> {
     echo(&format!("abandoned {number}"))
 }
 
-/// Sends a whole `PUT`, and closes the connection after this time.
-fn abandon_put(host: &TestHost, path: &str, body: &[u8], later: Duration) {
+/// Sends the head of a call with a body of this length, and a part of the body.
+fn send_part(host: &TestHost, call: &str, part: &[u8], length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(host.address()).unwrap();
     stream.set_nodelay(true).unwrap();
     let head = format!(
-        "PUT {path} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        "{call} HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\nContent-Length: {length}\r\n\r\n",
         host.admin_key(),
-        body.len()
     );
-    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    stream.write_all(&[head.as_bytes(), part].concat()).unwrap();
+    stream
+}
+
+/// Sends a whole `PUT`, and closes the connection after this time.
+fn abandon_put(host: &TestHost, path: &str, body: &[u8], later: Duration) {
+    let _stream = send_part(host, &format!("PUT {path}"), body, body.len());
     // The subject: the time at which the client leaves.
     std::thread::sleep(later);
 }
@@ -102,4 +108,29 @@ async fn a_push_that_its_client_abandons_is_completed_or_leaves_nothing() {
     }
     let names = names_with_files(&host).await;
     println!("{} of 12 pushes were taken before their client left", names.len());
+}
+
+/// Its client sends all bytes again, and knows no upload of which it could send the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_blob_that_its_client_abandons_leaves_nothing() {
+    let host = TestHost::start();
+    let named = digest(b"grain");
+    let is_begun = async |is_begun: bool| {
+        eventually("an upload to begin or end", async || {
+            (staged(&host) == usize::from(is_begun)).then_some(())
+        })
+        .await;
+    };
+    let in_one_call = format!("POST /v2/pushed/blobs/uploads/?digest={named}");
+    let stream = send_part(&host, &in_one_call, b"gra", 5);
+    is_begun(true).await;
+    drop(stream);
+    is_begun(false).await;
+
+    let upload = begin(&host, "pushed").await;
+    let put = format!("{upload}?digest={named}");
+    drop(send_part(&host, &format!("PUT {put}"), b"gra", 5));
+    is_begun(false).await;
+    let again = send(&host, call(&host, Method::PUT, &put).body("grain")).await;
+    refused(&again, 404, "BLOB_UPLOAD_UNKNOWN");
 }

@@ -188,6 +188,192 @@ async fn answers_commits_and_webhooks_are_counted() {
     assert_eq!(now.get("gristmill_jobs_archived"), 0.0);
 }
 
+/// Whether an endpoint's counter with these further labels has this value.
+fn counts(samples: &Samples, endpoint: &str, name: &str, labels: &str, expected: f64) {
+    let series = format!(r#"gristmill_{name}_total{{endpoint="{endpoint}"{labels}}}"#);
+    assert_eq!(samples.get(&series), expected, "{series}");
+}
+
+#[tokio::test]
+async fn failures_are_counted_by_their_reason() {
+    let host = TestHost::start();
+    let client = host.client();
+    let settings = json!({ "memoryMib": 128, "maxFuel": 1_000_000_000 });
+    let endpoint = host.deploy(&guests::playground(), "failing", settings).await;
+    for (reason, input) in [
+        ("invalid_input", json!({ "op": "sha256", "rounds": "many" })),
+        ("memory_limit", json!({ "op": "alloc", "mib": 160 })),
+        ("fuel_limit", json!({ "op": "spin" })),
+        ("invalid_output", json!({ "op": "output", "bytes": 21_000_000 })),
+        ("trap", json!({ "op": "trap" })),
+        ("handler", json!({ "op": "fail" })),
+    ] {
+        let labels = format!(r#",status="failed",reason="{reason}""#);
+        counts(&Samples::read(&client).await, &endpoint, "jobs_finished", &labels, 0.0);
+        let failed = client.finish(&endpoint, input).await;
+        assert_eq!(failed["status"], "FAILED", "{failed}");
+        let now = Samples::read(&client).await;
+        counts(&now, &endpoint, "jobs_finished", &labels, 1.0);
+    }
+    let now = Samples::read(&client).await;
+    counts(&now, &endpoint, "jobs_finished", r#",status="completed""#, 0.0);
+    counts(&now, &endpoint, "jobs_finished", r#",status="failed",reason="host""#, 0.0);
+}
+
+#[tokio::test]
+async fn retries_cancellations_and_dropped_log_lines_are_counted() {
+    let host = TestHost::start();
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "changing", json!({ "workersMax": 1 })).await;
+    let job = client.submit(&endpoint, json!({ "op": "fail" })).await;
+    client.until(&endpoint, &job, "FAILED").await;
+    client.retry(&endpoint, &job).await.ok();
+    eventually("the second attempt", async || {
+        let now = Samples::read(&client).await;
+        let failed = format!(
+            r#"gristmill_jobs_finished_total{{endpoint="{endpoint}",status="failed",reason="handler"}}"#
+        );
+        (now.get(&failed) == 2.0).then_some(())
+    })
+    .await;
+    // 8,192 lines of 64 bytes, of which an attempt may have 256 KiB.
+    client.finish(&endpoint, json!({ "op": "stdout", "bytes": 512 << 10 })).await;
+    client.patch(&format!("/v1/endpoints/{endpoint}"), &json!({ "workersMax": 0 })).await.ok();
+    let first = client.submit(&endpoint, json!({})).await;
+    client.cancel(&endpoint, &first).await.ok();
+    for _ in 0..2 {
+        client.submit(&endpoint, json!({})).await;
+    }
+    client.purge(&endpoint).await.ok();
+    let now = Samples::read(&client).await;
+    counts(&now, &endpoint, "job_retries", "", 1.0);
+    counts(&now, &endpoint, "jobs_cancelled", "", 3.0);
+    let dropped = format!(r#"gristmill_log_lines_dropped_total{{endpoint="{endpoint}"}}"#);
+    let dropped = now.get(&dropped);
+    assert!((4_096.0..4_200.0).contains(&dropped), "{dropped}");
+}
+
+#[tokio::test]
+async fn requests_of_handlers_and_webhooks_are_counted_by_their_results() {
+    // The second answer is no HTTP.
+    let receiver = Receiver::start(&["204 No Content", "no status"]).await;
+    let hook = Receiver::start(&["200 OK", "500 No"]).await;
+    let host = TestHost::start_with(&["--webhook-allow", &hook.host()]);
+    let client = host.client();
+    let settings = json!({ "allowedHosts": [receiver.host(), "127.0.0.1:1"] });
+    let endpoint = host.deploy(&guests::fetch(), "asking", settings).await;
+    for url in [
+        receiver.url("/answered"),
+        receiver.url("/broken"),
+        "http://127.0.0.1:1/nobody".to_owned(),
+        "http://elsewhere.example/denied".to_owned(),
+    ] {
+        client.finish(&endpoint, json!({ "url": url })).await;
+    }
+    for _ in 0..2 {
+        let body = json!({ "input": { "url": 1 }, "webhook": hook.url("/") });
+        client.post(&client.path(&endpoint, "run"), &body).await.ok();
+    }
+    eventually("the results of both webhooks", async || {
+        let now = Samples::read(&client).await;
+        let attempts = |result: &str| {
+            let labels = format!(r#"endpoint="{endpoint}",result="{result}""#);
+            now.get(&format!("gristmill_webhook_attempts_total{{{labels}}}"))
+        };
+        (attempts("delivered") == 1.0 && attempts("failed") >= 1.0).then_some(())
+    })
+    .await;
+    let now = Samples::read(&client).await;
+    for result in ["answered", "failed", "not_connected", "denied"] {
+        let labels = format!(r#",result="{result}""#);
+        counts(&now, &endpoint, "outgoing_requests", &labels, 1.0);
+    }
+    let requests = format!(r#"gristmill_outgoing_request_seconds_count{{endpoint="{endpoint}"}}"#);
+    assert_eq!(now.get(&requests), 4.0);
+}
+
+#[tokio::test]
+async fn histograms_reach_from_a_quarter_of_a_millisecond_to_an_hour() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let endpoint = host.deploy(&guests::echo(), "patient", json!({ "workersMax": 0 })).await;
+    let later = json!({ "ttl": 86_400_000 });
+    // The second one waits for an hour, which belongs to the bucket, and the first one for longer.
+    let first = client.submit_with(&endpoint, json!({}), later.clone()).await;
+    host.advance(1);
+    let second = client.submit_with(&endpoint, json!({}), later.clone()).await;
+    host.advance(3_600_000);
+    let third = client.submit_with(&endpoint, json!({}), later).await;
+    client.patch(&format!("/v1/endpoints/{endpoint}"), &json!({ "workersMax": 1 })).await.ok();
+    for job in [&first, &second, &third] {
+        client.until(&endpoint, job, "COMPLETED").await;
+    }
+    let now = Samples::read(&client).await;
+    let waited = |le: &str| {
+        let labels = format!(r#"le="{le}",endpoint="{endpoint}""#);
+        now.get(&format!("gristmill_job_wait_seconds_bucket{{{labels}}}"))
+    };
+    assert_eq!((waited("0.00025"), waited("1800.0")), (1.0, 1.0));
+    assert_eq!((waited("3600.0"), waited("+Inf")), (2.0, 3.0));
+    let sum = format!(r#"gristmill_job_wait_seconds_sum{{endpoint="{endpoint}"}}"#);
+    assert_eq!(now.get(&sum), 7_200.001);
+}
+
+#[tokio::test]
+async fn compiles_the_journal_and_the_disk_are_measured() {
+    let host = TestHost::start();
+    let client = host.client();
+    let compiles = "gristmill_component_compile_seconds_count";
+    assert_eq!(Samples::read(&client).await.get(compiles), 0.0);
+    let endpoint = host.deploy(&guests::echo(), "measured", json!({ "workersMax": 0 })).await;
+    let now = Samples::read(&client).await;
+    assert!(now.get(compiles) >= 1.0);
+    assert!(now.get("gristmill_component_compile_seconds_sum") > 0.0);
+
+    let backlog = "gristmill_store_checkpoint_backlog_bytes";
+    let before = now.get(backlog);
+    for _ in 0..20 {
+        client.submit(&endpoint, json!({})).await;
+    }
+    let grown = Samples::read(&client).await.get(backlog) - before;
+    // A row of the table of jobs has some 150 bytes.
+    assert!((2_000.0..20_000.0).contains(&grown), "{grown}");
+
+    let disk = rustix::fs::statvfs(host.data_dir()).unwrap();
+    let (bytes, inodes) = (disk.f_bavail * disk.f_frsize, disk.f_favail);
+    let is_near = |name: &str, expected: u64, most: f64| {
+        let expected: f64 = expected.to_string().parse().unwrap();
+        let value = now.get(name);
+        assert!((value - expected).abs() <= most, "{name}: {value} instead of {expected}");
+    };
+    // Other programs use the disk too.
+    is_near("gristmill_disk_free_bytes", bytes, 2e9);
+    is_near("gristmill_disk_free_inodes", inodes, 1e5);
+}
+
+#[tokio::test]
+async fn workers_are_counted_by_their_state() {
+    let host = TestHost::start_with(&["--max-running-jobs", "1"]);
+    let client = host.client();
+    let settings = json!({ "workersMin": 1, "workersMax": 2 });
+    let endpoint = host.deploy(&guests::playground(), "working", settings).await;
+    let until = async |expected: &[(&str, f64)]| {
+        eventually(&format!("{expected:?}"), async || {
+            let now = Samples::read(&client).await;
+            let workers = |state: &str| {
+                now.get(&format!(r#"gristmill_workers{{endpoint="{endpoint}",state="{state}"}}"#))
+            };
+            expected.iter().all(|(state, count)| workers(state) == *count).then_some(())
+        })
+        .await;
+    };
+    until(&[("idle", 1.0), ("running", 0.0), ("throttled", 0.0)]).await;
+    for _ in 0..2 {
+        client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
+    }
+    until(&[("idle", 0.0), ("running", 1.0), ("throttled", 1.0), ("unhealthy", 0.0)]).await;
+}
+
 #[tokio::test]
 async fn refused_submissions_are_counted_by_their_code() {
     let host = TestHost::start();

@@ -349,6 +349,31 @@ async fn an_interrupted_upload_can_be_resumed() {
     assert_eq!(finished.status, 201, "{finished:?}");
 }
 
+/// The client of a whole upload repeats all of its bytes after a failure, so no part of them may stay.
+#[tokio::test]
+async fn a_whole_upload_that_was_refused_in_the_middle_begins_again() {
+    let host = TestHost::start();
+    let put = async |upload: &str, range: &str| {
+        let path = format!("{upload}?digest={}", digest(b"firstlast"));
+        let pieces = ["first", "last"].map(|piece| Ok::<_, std::io::Error>(piece.to_owned()));
+        let body = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
+        let request = call(&host, Method::PUT, &path).header("content-range", range);
+        send(&host, request.body(body)).await
+    };
+    let upload = begin(&host, "mill").await;
+    refused(&put(&upload, "0-99").await, 400, "SIZE_INVALID");
+    assert_eq!(staged(&host), 0);
+    refused(&put(&upload, "0-8").await, 404, "BLOB_UPLOAD_UNKNOWN");
+    assert_eq!(put(&begin(&host, "mill").await, "0-8").await.status, 201);
+    // After an earlier piece, a client can ask where to continue.
+    let upload = begin(&host, "mill").await;
+    let first = call(&host, Method::PATCH, &upload).body("x");
+    assert_eq!(send(&host, first).await.status, 202);
+    refused(&put(&upload, "1-99").await, 400, "SIZE_INVALID");
+    let told = send(&host, call(&host, Method::GET, &upload)).await;
+    assert_eq!((told.status, told.header("range")), (204, Some("0-9")));
+}
+
 #[tokio::test]
 async fn names_lead_to_handlers_and_nowhere_else() {
     let host = shared_host();

@@ -201,6 +201,44 @@ async fn manifests_are_listed_under_their_subject() {
     assert_eq!(list("").await.0.len(), 1);
 }
 
+/// The values of annotations take some twenty times the memory of their text.
+#[tokio::test]
+async fn a_list_of_referrers_takes_little_memory() {
+    let host = TestHost::start();
+    let component = echo("mill");
+    let layer = push_blob(&host, "mill", &component).await;
+    let config = push_blob(&host, "mill", b"{}").await;
+    let mut image = manifest((&config, 2), (&layer, component.len()));
+    let subject = digest(b"a manifest that is not there");
+    image["subject"] = json!({ "mediaType": INDEX, "digest": subject, "size": 3 });
+    for number in 0..200 {
+        let names = (0..5_500).map(|name| (format!("{name:x}"), "".into()));
+        image["annotations"] = Value::Object(names.collect());
+        image["annotations"]["number"] = number.to_string().into();
+        let pushed = push_manifest(&host, "mill", &format!("t{number}"), &image).await;
+        assert_eq!(pushed.status, 201, "{pushed:?}");
+    }
+    host.forget_peak_memory();
+    let before = host.peak_memory();
+    let (mut path, mut found, mut pages) = (format!("mill/referrers/{subject}"), 0, 0);
+    loop {
+        let page = get(&host, &path).await;
+        let index: Value = serde_json::from_str(&page.text).unwrap();
+        found += index["manifests"].as_array().unwrap().len();
+        pages += 1;
+        let Some(next) = page.header("link") else { break };
+        path = next.split(['<', '>']).nth(1).unwrap().to_owned();
+    }
+    assert_eq!(found, 200, "on {pages} pages");
+    let more = host.peak_memory() - before;
+    println!("{pages} pages took {} MiB", more >> 20);
+    assert!(more < 32 << 20, "{} MiB", more >> 20);
+    // Many clients can read no list with other annotations.
+    image["annotations"] = json!([0, 0]);
+    let other = push_manifest(&host, "mill", "other", &image).await;
+    assert!(refused(&other, 400, "MANIFEST_INVALID").contains("annotations"), "{other:?}");
+}
+
 #[tokio::test]
 async fn a_range_has_as_many_bytes_as_came() {
     let host = shared_host();

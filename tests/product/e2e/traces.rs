@@ -1,7 +1,9 @@
 //! The position of a job in a distributed trace: accepted with the submission, kept with the job, visible to
 //! the handler, and added to its requests and its webhook where the endpoint allows it.
 
-use gristmill_tests::{Client, PATIENCE, ReceivedCall, Receiver, TestHost, guests, shared_host};
+use gristmill_tests::{
+    Client, PATIENCE, ReceivedCall, Receiver, TestHost, eventually, guests, shared_host,
+};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -71,6 +73,32 @@ async fn a_handler_sees_the_trace_of_its_submission() {
     let done = client.finish(&endpoint, input).await;
     assert_eq!(done["output"], json!({ "traceParent": null }), "without a header: {done}");
     assert_eq!(trace_id(client, &endpoint, done["id"].as_str().unwrap()).await, Value::Null);
+}
+
+#[tokio::test]
+async fn the_log_of_the_host_has_job_endpoint_and_trace_in_the_lines_of_handlers() {
+    let host = TestHost::start();
+    let client = host.client();
+    let endpoint = host.deploy(&guests::playground(), "logged", json!({})).await;
+    let body = json!({ "input": { "op": "log", "message": "a line of a traced job" } });
+    let traced = submit(&client, &endpoint, "runsync", &body, PARENT).await;
+    let input = json!({ "op": "log", "message": "a line of another job" });
+    let other = client.finish(&endpoint, input).await;
+    for (text, job, trace) in [
+        ("a line of a traced job", &traced, json!(TRACE)),
+        ("a line of another job", &other, Value::Null),
+    ] {
+        let line = eventually(text, async || {
+            let log = host.log();
+            let line = log.lines().find(|line| line.contains(text))?;
+            serde_json::from_str::<Value>(line).ok()
+        })
+        .await;
+        let fields = &line["fields"];
+        assert_eq!((&line["target"], &fields["message"]), (&json!("handler"), &json!(text)));
+        assert_eq!((&fields["job.id"], &fields["endpoint.id"]), (&job["id"], &json!(endpoint)));
+        assert_eq!(fields.get("trace.id").unwrap_or(&Value::Null), &trace, "{line}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

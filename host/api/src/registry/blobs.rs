@@ -9,7 +9,6 @@ use axum::response::{IntoResponse as _, Response};
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::deploy::image::{BlobDigest, parse_digest};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
-use gristmill_core::runtime::Staged;
 use tokio::fs::File;
 use tokio::io::AsyncRead;
 use tokio_util::io::ReaderStream;
@@ -20,7 +19,7 @@ use super::uploads::UploadInUse;
 use super::{answer, name};
 use crate::answer::error::ApiError;
 use crate::identity::caller::RegistryCaller;
-use crate::request::body;
+use crate::request::body::Pieces;
 use crate::request::query::Query;
 use crate::state::ApiState;
 
@@ -45,12 +44,11 @@ pub(super) async fn begin(
         // `?mount=` gets the same answer: the client sends the bytes.
         return Ok(answer::under_way(StatusCode::ACCEPTED, &name, id, 0));
     };
-    let taken = state.uploads.take(&key.owner, &name, &id.to_string())?;
+    let mut taken = state.uploads.take(&key.owner, &name, &id.to_string())?;
+    // The client never receives the upload's location.
+    taken.end_unless_finished();
     let (parts, body) = request.into_parts();
-    if let Err(error) = append(&taken, &parts.headers, body).await {
-        taken.end();
-        return Err(error);
-    }
+    append(&taken, &parts.headers, body).await?;
     conclude(&state, &key, taken, &name, digest).await
 }
 
@@ -66,14 +64,15 @@ pub(super) async fn add(
     Ok(answer::under_way(StatusCode::ACCEPTED, &name, taken.id, taken.len()))
 }
 
-/// Ends an upload, with its last piece if there is a body.
+/// Ends an upload, with its last piece if there is a body. If this is its only piece, a failure ends
+/// the upload, too: the client would repeat the whole body, which cannot follow a part of it.
 pub(super) async fn finish(
     RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, RegistryError> {
-    let taken = state.uploads.take(&key.owner, &name, &upload)?;
+    let mut taken = state.uploads.take(&key.owner, &name, &upload)?;
     let digest = match digest_in(query.as_deref()) {
         Ok(Some(digest)) => digest,
         Ok(None) => {
@@ -86,6 +85,9 @@ pub(super) async fn finish(
             return Err(refused);
         }
     };
+    if taken.is_empty() {
+        taken.end_unless_finished();
+    }
     let (parts, body) = request.into_parts();
     append(&taken, &parts.headers, body).await?;
     conclude(&state, &key, taken, &name, digest).await
@@ -201,9 +203,12 @@ async fn append(taken: &UploadInUse, headers: &HeaderMap, body: Body) -> Result<
         wrong_size(bytes)?;
     }
     let room = COMPONENT_BYTES_MAX.saturating_sub(usize::try_from(there).unwrap_or(usize::MAX));
-    let staged: &dyn Staged = &**taken;
-    body::stage(headers, body, room, staged).await?;
-    // Only now is the size of a chunked body known; it stays, like a body that ended early.
+    let mut pieces = Pieces::new(headers, body, room)?;
+    while let Some(piece) = pieces.next().await? {
+        taken.append(piece).await.map_err(ApiError::from)?;
+    }
+    // Only now is the size of a chunked body known; in an upload in pieces its bytes stay, like those
+    // of a body that ended early.
     wrong_size(taken.len() - there)
 }
 
@@ -238,7 +243,8 @@ async fn conclude(
         let sentence = format!("the upload has the digest {}, not {}", found.oci(), digest.oci());
         return Err(RegistryError::invalid(OciCode::DigestInvalid, sentence));
     }
-    if is_of_image(state, caller, name, digest).await? {
+    // A blob that is kept needlessly costs less than a repetition of the whole upload.
+    if is_of_image(state, caller, name, digest).await.unwrap_or(false) {
         taken.end();
     } else {
         taken.finish(digest);

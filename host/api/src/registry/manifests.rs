@@ -99,6 +99,9 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
         let sentence = "the config and the component have the same digest: they must be two blobs";
         return Err(invalid(sentence.to_owned()));
     }
+    if !referrers::has_valid_annotations(text) {
+        return Err(invalid("`annotations` must be an object with texts".to_owned()));
+    }
     Ok(manifest)
 }
 

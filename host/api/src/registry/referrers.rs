@@ -2,22 +2,23 @@
 //!
 //! **Cost.** Each call reads all manifests of the name, on other threads than those that serve
 //! calls.
-//! **Bounds.** A page has [`PAGE_BYTES_MAX`] of text, or one manifest.
+//! **Bounds.** A page has [`PAGE_BYTES_MAX`] of text, or one manifest. One manifest at a time is
+//! parsed, and its annotations stay text: as values, those of a manifest of 64 KiB may take more
+//! than a MiB.
 
 use std::collections::BTreeMap;
 
 use axum::extract::{Path, RawQuery};
 use axum::response::Response;
 use gristmill_control::NamedImages;
-use gristmill_core::deploy::image::{MANIFEST_TYPE, PushedManifest};
+use gristmill_core::deploy::image::{BlobDigest, MANIFEST_TYPE, PushedManifest};
 use gristmill_core::hex::is_lower_hex;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use url::form_urlencoded;
 
 use super::answer;
 use super::error::{OciCode, RegistryError};
-use super::stored_images::manifest_of;
 use crate::identity::caller::RegistryCaller;
 use crate::request::query::Query;
 
@@ -27,11 +28,12 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 /// The fields of a manifest about itself and its subject.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct About {
+struct About<'m> {
     subject: Option<Named>,
     artifact_type: Option<String>,
     config: Named,
-    annotations: Option<Value>,
+    #[serde(borrow)]
+    annotations: Option<&'m RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -43,10 +45,42 @@ struct Named {
     digest: String,
 }
 
+/// An entry of a list of referrers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Descriptor<'m> {
+    media_type: &'static str,
+    digest: String,
+    size: usize,
+    artifact_type: &'m str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'m RawValue>,
+}
+
+/// A list of referrers.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Index {
+    schema_version: u32,
+    media_type: &'static str,
+    manifests: Vec<Box<RawValue>>,
+}
+
 /// The digest that a manifest names as its subject.
 pub(super) fn subject(manifest: &[u8]) -> Option<String> {
-    let about: About = serde_json::from_slice(manifest).ok()?;
+    let about: About<'_> = serde_json::from_slice(manifest).ok()?;
     about.subject.map(|subject| subject.digest)
+}
+
+/// Whether the annotations of a manifest are texts with names, as the specification requires: many
+/// clients cannot read a list with an entry that has other annotations.
+pub(super) fn has_valid_annotations(manifest: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Annotated {
+        #[serde(rename = "annotations")]
+        _annotations: Option<BTreeMap<String, String>>,
+    }
+    serde_json::from_str::<Annotated>(manifest).is_ok()
 }
 
 /// The manifests with one subject, which need not exist, in the order of their own digests;
@@ -74,58 +108,61 @@ struct Listing {
 
 impl Listing {
     fn answer(&self, images: &NamedImages) -> Response {
+        // A generated manifest has no subject.
+        self.page(images.iter().filter_map(|(image, _)| image.manifest.as_ref()))
+    }
+
+    fn page<'m>(&self, manifests: impl Iterator<Item = &'m PushedManifest>) -> Response {
         let Self { name, digest, query } = self;
         let query = Query(query);
         let (wanted, last) = (query.text("artifactType"), query.text("last").unwrap_or_default());
         // Several tags may have the same manifest.
-        let found: BTreeMap<String, Value> = images
-            .iter()
-            .map(|(image, component)| manifest_of(image, component))
-            .filter_map(|manifest| {
-                let descriptor = descriptor(&manifest, digest, wanted.as_deref())?;
-                Some((manifest.digest().oci(), descriptor))
-            })
-            .filter(|(digest, _)| **digest > *last)
+        let manifests: BTreeMap<BlobDigest, &PushedManifest> = manifests
+            .map(|manifest| (manifest.digest(), manifest))
+            .filter(|(own, _)| *own.oci() > *last)
             .collect();
-        let mut bytes = 0;
-        let fits = |descriptor: &Value| {
-            let is_first = bytes == 0;
-            bytes += descriptor.to_string().len();
-            is_first || bytes <= PAGE_BYTES_MAX
-        };
-        let count = found.values().map(fits).take_while(|fits| *fits).count();
-        let next = (count < found.len()).then(|| {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            query.extend_pairs(wanted.as_deref().map(|wanted| ("artifactType", wanted)));
-            query.extend_pairs(found.keys().nth(count - 1).map(|last| ("last", last)));
-            format!("/v2/{name}/referrers/{digest}?{}", query.finish())
-        });
-        let page: Vec<_> = found.into_values().take(count).collect();
-        let index =
-            json!({ "schemaVersion": 2, "mediaType": answer::INDEX_TYPE, "manifests": page });
-        answer::index(index.to_string(), wanted.is_some(), next.as_deref())
+        let (mut entries, mut bytes, mut last) = (vec![], 0, None);
+        let mut next = None;
+        for (own, manifest) in manifests {
+            let Some(entry) = descriptor(manifest, digest, wanted.as_deref()) else { continue };
+            bytes += entry.get().len();
+            if !entries.is_empty() && bytes > PAGE_BYTES_MAX {
+                let mut query = form_urlencoded::Serializer::new(String::new());
+                query.extend_pairs(wanted.as_deref().map(|wanted| ("artifactType", wanted)));
+                query.extend_pairs(last.map(|last: BlobDigest| ("last", last.oci())));
+                next = Some(format!("/v2/{name}/referrers/{digest}?{}", query.finish()));
+                break;
+            }
+            entries.push(entry);
+            last = Some(own);
+        }
+        let index = Index { schema_version: 2, media_type: answer::INDEX_TYPE, manifests: entries };
+        let text = serde_json::to_string(&index).expect("an index is plain data");
+        answer::index(text, wanted.is_some(), next.as_deref())
     }
 }
 
 /// The descriptor of a manifest, if it has this subject and type.
-fn descriptor(manifest: &PushedManifest, digest: &str, wanted: Option<&str>) -> Option<Value> {
-    let about: About = serde_json::from_str(manifest.text()).ok()?;
+fn descriptor(
+    manifest: &PushedManifest,
+    digest: &str,
+    wanted: Option<&str>,
+) -> Option<Box<RawValue>> {
+    let about: About<'_> = serde_json::from_str(manifest.text()).ok()?;
     about.subject.filter(|subject| subject.digest == digest)?;
     let own_type = about.artifact_type.filter(|kind| !kind.is_empty());
     let kind = own_type.unwrap_or(about.config.media_type);
     if wanted.is_some_and(|wanted| wanted != kind) {
         return None;
     }
-    let mut descriptor = json!({
-        "mediaType": MANIFEST_TYPE,
-        "digest": manifest.digest().oci(),
-        "size": manifest.text().len(),
-        "artifactType": kind,
-    });
-    if let (Some(annotations), Some(fields)) = (about.annotations, descriptor.as_object_mut()) {
-        fields.insert("annotations".to_owned(), annotations);
-    }
-    Some(descriptor)
+    let descriptor = Descriptor {
+        media_type: MANIFEST_TYPE,
+        digest: manifest.digest().oci(),
+        size: manifest.text().len(),
+        artifact_type: &kind,
+        annotations: about.annotations,
+    };
+    Some(to_raw_value(&descriptor).expect("a descriptor is plain data"))
 }
 
 /// Whether a text is a digest, by any algorithm: a subject need not exist here.
@@ -142,6 +179,10 @@ fn is_digest(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header;
+    use http_body_util::BodyExt as _;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -174,6 +215,7 @@ mod tests {
         {
             let manifest = PushedManifest::new(text(own_type).to_string(), String::new());
             let found = descriptor(&manifest, "sha256:1", None).unwrap();
+            let found: Value = serde_json::from_str(found.get()).unwrap();
             assert_eq!(
                 (&found["artifactType"], &found["annotations"]["a"]),
                 (&kind.into(), &"b".into())
@@ -184,5 +226,49 @@ mod tests {
         }
         let without = PushedManifest::new(json!({ "config": {} }).to_string(), String::new());
         assert!(descriptor(&without, "", None).is_none());
+    }
+
+    #[tokio::test]
+    async fn pages_have_each_manifest_once_in_the_order_of_the_digests() {
+        let manifests: Vec<_> = (0..40)
+            .map(|number| {
+                let manifest = json!({
+                    "config": { "mediaType": if number % 2 == 0 { "even" } else { "odd" } },
+                    "subject": { "digest": "sha256:1" },
+                    "annotations": { "number": number.to_string(), "rest": "x".repeat(60_000) },
+                });
+                PushedManifest::new(manifest.to_string(), String::new())
+            })
+            .collect();
+        for (mut query, count) in [(String::new(), 40), ("artifactType=even".to_owned(), 20)] {
+            let mut found = vec![];
+            loop {
+                let (name, digest) = ("mill".to_owned(), "sha256:1".to_owned());
+                // Each manifest has two tags.
+                let twice = manifests.iter().chain(&manifests);
+                let answer = Listing { name, digest, query }.page(twice);
+                let next = answer.headers().get(header::LINK).cloned();
+                let text = answer.into_body().collect().await.unwrap().to_bytes();
+                assert!(text.len() < PAGE_BYTES_MAX + 1_000, "{}", text.len());
+                let index: Value = serde_json::from_slice(&text).unwrap();
+                let digests = index["manifests"].as_array().unwrap().iter();
+                found.extend(digests.map(|entry| entry["digest"].as_str().unwrap().to_owned()));
+                let Some(next) = next else { break };
+                let next = next.to_str().unwrap().split_once('?').unwrap().1;
+                query = next.split_once('>').unwrap().0.to_owned();
+            }
+            assert_eq!(found.len(), count);
+            assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn annotations_are_texts_with_names() {
+        for valid in ["{}", r#"{"annotations":null}"#, r#"{"annotations":{"a":"b","c":""}}"#] {
+            assert!(has_valid_annotations(valid), "{valid}");
+        }
+        for invalid in ["[0,0]", r#""a""#, r#"{"a":0}"#, r#"{"a":null}"#, r#"{"a":{}}"#] {
+            assert!(!has_valid_annotations(&format!("{{\"annotations\":{invalid}}}")), "{invalid}");
+        }
     }
 }

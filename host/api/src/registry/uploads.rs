@@ -9,8 +9,9 @@
 //! as long as there are any. At the bound, older copies of a blob that was pushed several times are
 //! removed for any new upload. An upload that no call has touched for [`EVICTABLE_AFTER`] is
 //! removed for its owner's next upload when the owner is at its bound or all places are taken, and for
-//! other owners' uploads when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`]. All uploads end with the
-//! process.
+//! other owners' uploads when all places are taken and its owner has more than [`UPLOADS_OF_PUSH`].
+//! Such uploads and older copies are removed for the bytes of their owner's other uploads, too. All
+//! uploads end with the process.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,9 +21,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gristmill_core::deploy::image::{Blob, BlobDigest};
 use gristmill_core::id::OwnerId;
-use gristmill_core::runtime::Staged;
+use gristmill_core::runtime::{StageError, Staged};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -188,7 +190,8 @@ impl Uploads {
             let sentence = "another call is writing this upload";
             RegistryError::invalid(OciCode::BlobUploadInvalid, sentence)
         })?;
-        Ok(UploadInUse { uploads: self.clone(), id: key, staged: Some(staged) })
+        let uploads = self.clone();
+        Ok(UploadInUse { uploads, id: key, staged: Some(staged), ends_unless_finished: false })
     }
 
     /// A complete blob that waits for its manifest, with its size.
@@ -332,6 +335,23 @@ impl Table {
         third.clamp(UPLOADS_OF_PUSH, UPLOADS_OF_OWNER_MAX)
     }
 
+    /// The unused upload of this owner to remove first, and when.
+    fn find_evictable_of(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
+        let own = self.uploads.iter().filter(|(_, upload)| {
+            // An upload in a call is in use.
+            upload.staged.is_some() && upload.owner == *owner
+        });
+        let oldest = own.min_by_key(|(_, upload)| upload.touched_at);
+        oldest.map(|(id, upload)| (upload.keeps_place(), *id))
+    }
+
+    /// Removes an upload of this owner that is not needed any more, if there is one.
+    fn remove_unneeded(&mut self, owner: &OwnerId) -> Option<Upload> {
+        let idle = || self.find_evictable_of(owner).filter(|(wait, _)| wait.is_zero());
+        let copy = self.oldest_copy(|upload| upload.owner == *owner);
+        self.uploads.remove(&copy.or_else(|| idle().map(|(_, id)| id))?)
+    }
+
     /// The upload to remove first for this owner, and when: among unused uploads of other owners
     /// with more than the least share.
     fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
@@ -360,11 +380,7 @@ impl Table {
             self.uploads.remove(&id);
             return Ok(());
         }
-        // An upload in a call is in use.
-        let free = self.uploads.iter().filter(|(_, upload)| upload.staged.is_some());
-        let own = free.clone().filter(|(_, upload)| of_owner(upload));
-        let kept = own.map(|(id, upload)| (upload.keeps_place(), *id));
-        let own = kept.min_by_key(|(wait, _)| *wait);
+        let own = self.find_evictable_of(owner);
         let others = if has_most { None } else { self.find_evictable_for(owner) };
         match own.into_iter().chain(others).min_by_key(|(wait, _)| *wait) {
             Some((Duration::ZERO, id)) => {
@@ -384,12 +400,13 @@ impl Table {
     }
 }
 
-/// An upload that one call uses; dropping this returns it.
+/// An upload that one call uses; dropping this returns it, or [ends](Self::end_unless_finished) it.
 #[derive(Debug)]
 pub(super) struct UploadInUse {
     uploads: Uploads,
     pub(super) id: UploadId,
     staged: Option<Box<dyn Staged>>,
+    ends_unless_finished: bool,
 }
 
 impl UploadInUse {
@@ -398,11 +415,44 @@ impl UploadInUse {
         self.staged = None;
     }
 
+    /// From now on, the upload ends with this value, unless it is [finished](Self::finish): its
+    /// client sends all bytes in this call, and begins again if it fails.
+    pub(super) fn end_unless_finished(&mut self) {
+        self.ends_unless_finished = true;
+    }
+
     /// Marks the upload as complete: it waits for its manifest.
-    pub(super) fn finish(self, digest: BlobDigest) {
+    pub(super) fn finish(mut self, digest: BlobDigest) {
+        self.ends_unless_finished = false;
         if let Some(upload) = self.uploads.0.lock().uploads.get_mut(&self.id) {
             upload.digest = Some(digest);
         }
+    }
+
+    /// Adds the next bytes. If there is no room for them, older copies of blobs and idle uploads of
+    /// the same owner are removed.
+    ///
+    /// # Errors
+    /// [`StageError`]; the earlier bytes are unchanged.
+    pub(super) async fn append(&self, piece: Bytes) -> Result<(), StageError> {
+        loop {
+            match self.write(piece.clone()).await {
+                Err(StageError::Full | StageError::OwnerDiskFull { .. })
+                    if self.make_room_for_bytes() => {}
+                written => return written,
+            }
+        }
+    }
+
+    /// Returns whether an upload was removed.
+    fn make_room_for_bytes(&self) -> bool {
+        let removed = {
+            let mut table = self.uploads.0.lock();
+            let owner = table.uploads.get(&self.id).map(|upload| upload.owner.clone());
+            owner.and_then(|owner| table.remove_unneeded(&owner))
+        };
+        // Its file is deleted outside the lock.
+        removed.is_some()
     }
 }
 
@@ -416,6 +466,9 @@ impl Deref for UploadInUse {
 
 impl Drop for UploadInUse {
     fn drop(&mut self) {
+        if self.ends_unless_finished {
+            self.staged = None;
+        }
         let mut table = self.uploads.0.lock();
         match (self.staged.take(), table.uploads.get_mut(&self.id)) {
             (Some(staged), Some(upload)) => {
@@ -430,11 +483,13 @@ impl Drop for UploadInUse {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use async_trait::async_trait;
     use axum::http::header;
     use axum::response::IntoResponse as _;
-    use bytes::Bytes;
-    use gristmill_core::runtime::{AddComponentError, AddedComponent, StageError};
+    use gristmill_core::runtime::{AddComponentError, AddedComponent};
 
     use super::*;
 
@@ -626,5 +681,102 @@ mod tests {
         for _ in 0..UPLOADS_OF_OWNER_MAX {
             begin().expect("interrupted pushes do not lock their owner out");
         }
+    }
+
+    /// An upload on a disk with room for three bytes.
+    #[derive(Debug)]
+    struct Small {
+        disk: Arc<AtomicU64>,
+        len: AtomicU64,
+    }
+
+    #[async_trait]
+    impl Staged for Small {
+        async fn write(&self, piece: Bytes) -> Result<(), StageError> {
+            let len = piece.len() as u64;
+            if self.disk.load(Relaxed) + len > 3 {
+                return Err(StageError::Full);
+            }
+            self.disk.fetch_add(len, Relaxed);
+            self.len.fetch_add(len, Relaxed);
+            Ok(())
+        }
+
+        fn len(&self) -> u64 {
+            self.len.load(Relaxed)
+        }
+
+        fn digest(&self) -> BlobDigest {
+            BlobDigest::of(b"")
+        }
+
+        async fn read(&self, _: usize) -> io::Result<Bytes> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn open(&self) -> io::Result<File> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        async fn add(self: Box<Self>, _: &OwnerId) -> Result<AddedComponent, AddComponentError> {
+            Err(AddComponentError::Failed("not here".to_owned()))
+        }
+    }
+
+    impl Drop for Small {
+        fn drop(&mut self) {
+            self.disk.fetch_sub(self.len(), Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_uploads_give_way_to_the_bytes_of_their_owner() {
+        let uploads = Uploads::default();
+        let disk = Arc::new(AtomicU64::new(0));
+        let begin = |who: &str| {
+            let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
+            let id = uploads.begin(&owner(who), "mill", Box::new(staged)).unwrap();
+            uploads.take(&owner(who), "mill", &id.to_string()).unwrap()
+        };
+        let push = async |who: &str| {
+            let taken = begin(who);
+            taken.append("a".into()).await.unwrap();
+            taken.id
+        };
+        let first = push("me").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let second = push("me").await;
+        push("other").await;
+        let mine = begin("me");
+        let full = |written| matches!(written, Err(StageError::Full));
+        assert!(full(mine.append("d".into()).await), "each upload was touched just now");
+        tokio::time::sleep(EVICTABLE_AFTER).await;
+        mine.append("d".into()).await.unwrap();
+        let is_there = |id: UploadId| uploads.0.lock().uploads.contains_key(&id);
+        assert_eq!([first, second].map(is_there), [false, true], "the oldest one went first");
+        mine.append("e".into()).await.unwrap();
+        assert!(!is_there(second));
+        assert!(full(mine.append("f".into()).await), "an upload in use and those of others stay");
+        assert_eq!((mine.len(), disk.load(Relaxed)), (2, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_give_way_to_the_bytes_of_their_owner() {
+        let uploads = Uploads::default();
+        let disk = Arc::new(AtomicU64::new(0));
+        let begin = || {
+            let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
+            let id = uploads.begin(&owner("me"), "mill", Box::new(staged)).unwrap();
+            uploads.take(&owner("me"), "mill", &id.to_string()).unwrap()
+        };
+        for _ in 0..3 {
+            let copy = begin();
+            copy.append("a".into()).await.unwrap();
+            copy.finish(BlobDigest::of(b"a"));
+        }
+        let mine = begin();
+        mine.append("bb".into()).await.unwrap();
+        assert!(matches!(mine.append("b".into()).await, Err(StageError::Full)));
+        assert!(uploads.release(&owner("me"), "mill", BlobDigest::of(b"a")), "one copy stays");
     }
 }

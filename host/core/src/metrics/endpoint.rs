@@ -241,6 +241,12 @@ impl EndpointMetrics {
         self.request.record(took_us);
     }
 
+    /// A number that grows with each submission, each result and each job that is queued again.
+    pub(crate) fn activity(&self) -> u64 {
+        let counters = self.submitted.iter().chain(&self.refused).chain(&self.finished);
+        counters.map(Counter::get).sum::<u64>() + self.requeued.get()
+    }
+
     /// The present values.
     pub fn totals(&self) -> EndpointTotals {
         EndpointTotals {

@@ -1,15 +1,21 @@
 //! The counters of all endpoints as a bounded number of series.
 //!
 //! **Bounds.** At most N endpoints have series with their own name; the others share the series
-//! [`OTHER_ENDPOINTS`]. An endpoint keeps its name until it is deleted, and the next one in line gets
-//! the name's place, so a series never changes its meaning.
+//! [`OTHER_ENDPOINTS`]. An endpoint keeps its name until it is deleted, or until it has had no job for
+//! [`IDLE_AFTER`] while an endpoint without a name has jobs: the busiest one of those takes the name's place.
 //!
 //! **Counters never go back.** A collector treats a counter that falls as reset, and would show a burst of
-//! jobs that never ran. So the shared series keeps the counts of its deleted endpoints.
-//! For the same reason the counts of an endpoint before it got its own name stay in the shared series,
-//! and are not in its own.
+//! jobs that never ran. So each count stays in the series where it was first shown: the shared series keeps
+//! the counts of its deleted endpoints, and those of an endpoint before it got its own name. When an endpoint
+//! loses its name, its own series ends and the shared one gets its later counts only; when it has its name
+//! again, its own series continues with the last value.
+//!
+//! **Cost.** None for a job: all of this is decided when a collector reads, by the differences of the counters
+//! since the read before. Times are those of the monotonic clock, so steps of the wall clock do not matter.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::EndpointId;
@@ -21,6 +27,9 @@ use parking_lot::Mutex;
 /// The name of the series that endpoints without a name of their own share. No endpoint can have it.
 pub const OTHER_ENDPOINTS: &str = "(other)";
 
+/// An endpoint that has had no job for this time gives its name to an endpoint that has some.
+const IDLE_AFTER: Duration = Duration::from_mins(15);
+
 /// Decides which endpoints have series with their own name.
 #[derive(Debug)]
 pub struct EndpointSeries {
@@ -30,12 +39,119 @@ pub struct EndpointSeries {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Endpoints with their own name, and the counts that stay in the shared series.
-    named: HashMap<EndpointIncarnation, EndpointTotals>,
-    /// Endpoints in the shared series.
-    shared: HashSet<EndpointIncarnation>,
+    named: HashMap<EndpointIncarnation, Named>,
+    shared: HashMap<EndpointIncarnation, Shared>,
     /// The counts in the shared series of endpoints that are not in it any more.
     left: EndpointTotals,
+}
+
+/// An endpoint with its own name.
+#[derive(Debug)]
+struct Named {
+    /// Its counts that stay in the shared series.
+    elsewhere: EndpointTotals,
+    /// Its activity at the last read.
+    activity: u64,
+    /// The last read at which it had jobs.
+    active_at: Instant,
+}
+
+/// An endpoint in the shared series.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Its counts that stay in the series with its name, if it had one.
+    own: Option<Box<EndpointTotals>>,
+    /// Its activity at the last read.
+    activity: u64,
+    /// Its jobs since the read before, and those that wait or run.
+    jobs: u64,
+    /// Whether a read has shown its counts in the shared series.
+    is_shown: bool,
+}
+
+impl Shared {
+    /// The counts of the endpoint that belong to the shared series.
+    fn part_of(&self, totals: EndpointTotals) -> EndpointTotals {
+        match &self.own {
+            Some(own) => totals.since(own),
+            None => totals,
+        }
+    }
+}
+
+impl State {
+    /// Forgets the endpoints that were deleted.
+    fn remove_ended(&mut self) {
+        self.named.retain(|incarnation, _| !incarnation.has_ended());
+        for (ended, of) in self.shared.extract_if(|incarnation, _| incarnation.has_ended()) {
+            self.left.add(&of.part_of(ended.metrics().totals()));
+        }
+    }
+
+    /// Notes what an endpoint has done since the last read.
+    fn observe(&mut self, incarnation: &EndpointIncarnation, jobs: &JobCounts, now: Instant) {
+        let activity = incarnation.metrics().activity();
+        let present = jobs.in_queue + jobs.in_progress;
+        if let Some(named) = self.named.get_mut(incarnation) {
+            if activity != named.activity || present > 0 {
+                named.active_at = now;
+            }
+            named.activity = activity;
+            return;
+        }
+        let shared = self.shared.entry(incarnation.clone()).or_default();
+        shared.jobs = activity.saturating_sub(shared.activity) + present;
+        shared.activity = activity;
+    }
+
+    /// Gives names to endpoints in the shared series, the busiest first, and then in this order: first those
+    /// names that are free, and then those of idle endpoints.
+    fn give_names(&mut self, order: &[&EndpointIncarnation], names_max: usize, now: Instant) {
+        let in_line = order.iter().filter_map(|each| Some((*each, self.shared.get(*each)?.jobs)));
+        let mut in_line: Vec<_> = in_line.collect();
+        in_line.sort_by_key(|(_, jobs)| Reverse(*jobs));
+        let free = names_max.saturating_sub(self.named.len()).min(in_line.len());
+        let busy = in_line.split_off(free);
+        for (incarnation, _) in in_line {
+            self.give_name(incarnation, now);
+        }
+        let mut idle: Vec<_> = self
+            .named
+            .iter()
+            .filter(|(_, named)| now.duration_since(named.active_at) >= IDLE_AFTER)
+            .map(|(incarnation, named)| (named.active_at, incarnation.clone()))
+            .collect();
+        idle.sort_unstable_by_key(|(active_at, _)| *active_at);
+        let busy = busy.into_iter().filter(|(_, jobs)| *jobs > 0);
+        for ((_, idle), (busy, _)) in idle.iter().zip(busy) {
+            self.take_name(idle);
+            self.give_name(busy, now);
+        }
+    }
+
+    fn give_name(&mut self, incarnation: &EndpointIncarnation, now: Instant) {
+        let Some(shared) = self.shared.remove(incarnation) else { return };
+        // An endpoint that no read has shown yet has all its counts in its own series.
+        let elsewhere = if shared.is_shown {
+            shared.part_of(incarnation.metrics().totals())
+        } else {
+            EndpointTotals::default()
+        };
+        self.left.add(&elsewhere);
+        let named = Named { elsewhere, activity: shared.activity, active_at: now };
+        self.named.insert(incarnation.clone(), named);
+    }
+
+    fn take_name(&mut self, incarnation: &EndpointIncarnation) {
+        let Some(Named { elsewhere, activity, .. }) = self.named.remove(incarnation) else {
+            return;
+        };
+        let own = incarnation.metrics().totals().since(&elsewhere);
+        // The shared series had these counts all the time; now they are those of an endpoint in it.
+        self.left = std::mem::take(&mut self.left).since(&elsewhere);
+        let shared = Shared { own: Some(Box::new(own)), activity, jobs: 0, is_shown: true };
+        self.shared.insert(incarnation.clone(), shared);
+    }
 }
 
 /// The present state of an endpoint.
@@ -85,43 +201,46 @@ impl EndpointSeries {
     /// is missing as long as no endpoint was ever in it.
     pub fn of(
         &self,
-        mut endpoints: Vec<(EndpointId, EndpointIncarnation, EndpointNow)>,
+        endpoints: Vec<(EndpointId, EndpointIncarnation, EndpointNow)>,
     ) -> Vec<Series> {
-        endpoints.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
         let mut state = self.state.lock();
-        let State { named, shared, left } = &mut *state;
-        named.retain(|incarnation, _| !incarnation.has_ended());
-        for ended in shared.extract_if(EndpointIncarnation::has_ended) {
-            left.add(&ended.metrics().totals());
+        // Below the lock, so that the times of reads are in the order of the reads.
+        let now = Instant::now();
+        self.of_at(&mut state, endpoints, now)
+    }
+
+    fn of_at(
+        &self,
+        state: &mut State,
+        mut endpoints: Vec<(EndpointId, EndpointIncarnation, EndpointNow)>,
+        now: Instant,
+    ) -> Vec<Series> {
+        state.remove_ended();
+        // One that was deleted while the caller read its state is counted above or at the next read.
+        endpoints.retain(|(_, incarnation, _)| !incarnation.has_ended());
+        endpoints.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
+        for (_, incarnation, of) in &endpoints {
+            state.observe(incarnation, &of.jobs, now);
         }
+        let order: Vec<_> = endpoints.iter().map(|(_, incarnation, _)| incarnation).collect();
+        state.give_names(&order, self.names_max, now);
         let mut series = Vec::with_capacity(endpoints.len().min(self.names_max) + 1);
         let mut others = EndpointNow::default();
         for (id, incarnation, now) in endpoints {
-            // It was deleted while the caller read its state, and is counted above or at the next read.
-            if incarnation.has_ended() {
-                continue;
-            }
-            let totals = incarnation.metrics().totals();
-            if named.len() < self.names_max && !named.contains_key(&incarnation) {
-                let was_shared = shared.remove(&incarnation);
-                let before = if was_shared { totals.clone() } else { EndpointTotals::default() };
-                left.add(&before);
-                named.insert(incarnation.clone(), before);
-            }
-            match named.get(&incarnation) {
-                Some(before) => {
-                    let totals = totals.since(before);
+            match state.named.get(&incarnation) {
+                Some(named) => {
+                    let totals = incarnation.metrics().totals().since(&named.elsewhere);
                     series.push(Series { endpoint: id.to_string(), totals, now });
                 }
-                None => {
-                    others.add(&now);
-                    shared.insert(incarnation);
-                }
+                None => others.add(&now),
             }
         }
-        let mut totals = left.clone();
-        shared.iter().for_each(|each| totals.add(&each.metrics().totals()));
-        if !shared.is_empty() || totals != EndpointTotals::default() {
+        let mut totals = state.left.clone();
+        for (incarnation, shared) in &mut state.shared {
+            shared.is_shown = true;
+            totals.add(&shared.part_of(incarnation.metrics().totals()));
+        }
+        if !state.shared.is_empty() || totals != EndpointTotals::default() {
             series.push(Series { endpoint: OTHER_ENDPOINTS.to_owned(), totals, now: others });
         }
         series
@@ -130,6 +249,8 @@ impl EndpointSeries {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use crate::id::OwnerId;
     use crate::metrics::endpoint::FinishedAs;
 
@@ -156,10 +277,22 @@ mod tests {
 
         /// The names of the series, and the numbers of their jobs.
         fn series(&self, of: &EndpointSeries) -> Vec<(String, u64)> {
+            self.series_at(of, Instant::now(), None)
+        }
+
+        /// The same at a time, with a job of one endpoint that waits.
+        fn series_at(
+            &self,
+            of: &EndpointSeries,
+            time: Instant,
+            waiting: Option<&str>,
+        ) -> Vec<(String, u64)> {
             let now = |(id, incarnation): &(EndpointId, EndpointIncarnation)| {
-                (id.clone(), incarnation.clone(), EndpointNow::default())
+                let in_queue = u64::from(waiting == Some(id.as_str()));
+                let jobs = JobCounts { in_queue, ..JobCounts::default() };
+                (id.clone(), incarnation.clone(), EndpointNow { jobs, ..EndpointNow::default() })
             };
-            let all = of.of(self.0.iter().map(now).collect());
+            let all = of.of_at(&mut of.state.lock(), self.0.iter().map(now).collect(), time);
             all.into_iter().map(|one| (one.endpoint, one.totals.finished.iter().sum())).collect()
         }
     }
@@ -199,6 +332,105 @@ mod tests {
             assert_eq!(late.series(&of), named(&next), "nor does a late read count it twice");
         }
         assert_eq!(endpoints.series(&of), named(&next), "nor does a deletion lower a count");
+    }
+
+    #[test]
+    fn an_idle_endpoint_gives_its_name_to_the_busiest_one_and_continues_when_it_has_it_again() {
+        let (of, start) = (EndpointSeries::new(1), Instant::now());
+        let minutes = |count| start + Duration::from_mins(count);
+        let mut endpoints = Endpoints(vec![]);
+        endpoints.create("a");
+        endpoints.run("a", 5);
+        assert_eq!(endpoints.series_at(&of, start, None), named(&[("a", 5)]));
+        endpoints.create("b");
+        endpoints.create("c");
+        endpoints.run("a", 1);
+        endpoints.run("b", 10);
+        endpoints.run("c", 20);
+        let early = named(&[("a", 6), ("(other)", 30)]);
+        assert_eq!(endpoints.series_at(&of, minutes(1), None), early);
+        assert_eq!(endpoints.series_at(&of, minutes(30), None), early, "no other one is busy");
+
+        endpoints.run("b", 1);
+        endpoints.run("c", 2);
+        let busiest = named(&[("c", 0), ("(other)", 33)]);
+        assert_eq!(endpoints.series_at(&of, minutes(31), None), busiest);
+        endpoints.run("a", 100);
+        endpoints.run("c", 4);
+        let later = named(&[("c", 4), ("(other)", 133)]);
+        assert_eq!(
+            endpoints.series_at(&of, minutes(45), None),
+            later,
+            "`c` has its name for 14 minutes"
+        );
+        endpoints.run("a", 1);
+        let waiting = named(&[("c", 4), ("(other)", 134)]);
+        assert_eq!(endpoints.series_at(&of, minutes(60), Some("c")), waiting, "a job of `c` waits");
+        endpoints.run("a", 1);
+        let again = named(&[("a", 6), ("(other)", 135)]);
+        assert_eq!(endpoints.series_at(&of, minutes(75), None), again, "`a` continues");
+        endpoints.run("a", 3);
+        endpoints.run("c", 7);
+        let last = named(&[("a", 9), ("(other)", 142)]);
+        assert_eq!(endpoints.series_at(&of, minutes(76), None), last);
+        endpoints.delete("c");
+        assert_eq!(endpoints.series_at(&of, minutes(77), None), last);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Create,
+        Delete(usize),
+        Run(usize, u64),
+        Wait(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            2 => Just(Step::Create),
+            1 => (0..8_usize).prop_map(Step::Delete),
+            6 => (0..8_usize, 1..5_u64).prop_map(|(at, count)| Step::Run(at, count)),
+            3 => (1..20_u64).prop_map(Step::Wait),
+        ];
+        proptest::collection::vec(step, 0..80)
+    }
+
+    proptest! {
+        #[test]
+        fn no_series_falls_and_each_job_is_counted_once(steps in steps(), names_max in 0..4_usize) {
+            let (of, mut time) = (EndpointSeries::new(names_max), Instant::now());
+            let mut endpoints = Endpoints(vec![]);
+            let mut last = HashMap::<String, u64>::new();
+            let (mut jobs, mut counted) = (0, 0);
+            for (number, step) in steps.iter().enumerate() {
+                let name_of = |at: &usize| {
+                    endpoints.0.get(*at).map(|(id, _)| id.as_str().to_owned())
+                };
+                match step {
+                    Step::Create => endpoints.create(&format!("e{number}")),
+                    Step::Delete(at) => {
+                        if let Some(name) = name_of(at) {
+                            endpoints.delete(&name);
+                        }
+                    }
+                    Step::Run(at, count) => {
+                        if let Some(name) = name_of(at) {
+                            endpoints.run(&name, *count);
+                            jobs += count;
+                        }
+                    }
+                    Step::Wait(minutes) => time += Duration::from_mins(*minutes),
+                }
+                let series = endpoints.series_at(&of, time, None);
+                prop_assert!(series.iter().filter(|(name, _)| name != OTHER_ENDPOINTS).count() <= names_max);
+                for (name, value) in series {
+                    let before = last.insert(name.clone(), value).unwrap_or_default();
+                    prop_assert!(value >= before, "{name} fell from {before} to {value}");
+                    counted += value - before;
+                }
+                prop_assert_eq!(counted, jobs);
+            }
+        }
     }
 
     #[test]

@@ -128,8 +128,8 @@ impl Drop for Taken {
 #[derive(Debug)]
 pub(crate) struct StagedFile {
     path: PathBuf,
-    /// In an `Arc` for the writing thread, which completes its write even if the caller's future
-    /// was dropped.
+    /// In an `Arc` for the writing thread, which completes a write that it has begun even if the
+    /// caller's future was dropped.
     content: Arc<Mutex<Content>>,
     part: StagedPart,
 }
@@ -176,13 +176,27 @@ impl StagedFile {
         Ok(Self { path, content: Arc::new(Mutex::new(content)), part })
     }
 
-    /// Adds the next bytes.
+    /// Adds the next bytes. If the future is dropped before a thread begins to write, they are not
+    /// added: the length after the drop is therefore final, and a client can continue from it.
     ///
     /// # Errors
     /// [`StageError`]; the earlier bytes are unchanged.
     pub(crate) async fn write(&self, piece: Bytes) -> Result<(), StageError> {
         let (content, taken) = (self.content.clone(), self.part.take(piece.len() as u64)?);
-        Ok(blocking(move || content.lock().write(&piece, taken)).await?)
+        let caller = Arc::new(());
+        let waiting = Arc::downgrade(&caller);
+        let written = blocking(move || {
+            // The length is read under the same lock, so that its reader waits for a write that has
+            // begun.
+            let mut content = content.lock();
+            match waiting.strong_count() {
+                0 => Err(io::ErrorKind::Interrupted.into()),
+                _ => content.write(&piece, taken),
+            }
+        })
+        .await;
+        drop(caller);
+        Ok(written?)
     }
 
     /// The file until it has its name.
@@ -328,6 +342,28 @@ mod tests {
             busy.await.unwrap().unwrap();
             tokio::task::spawn_blocking(|| ()).await.unwrap();
             assert_eq!(all(&total), 0);
+        });
+    }
+
+    #[test]
+    fn a_piece_whose_caller_has_left_is_not_added_after_the_length_was_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let total = StagedTotal::new(Tenancy::default());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let staged = StagedFile::create(directory.path(), total.of(&owner("a"))).unwrap();
+            staged.write("abc".into()).await.unwrap();
+            // The only thread that writes is busy, so the next piece waits.
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || released.recv());
+            assert!(staged.write("left".into()).now_or_never().is_none());
+            assert_eq!(staged.len(), 3);
+            release.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            staged.write("def".into()).await.unwrap();
+            assert_eq!((staged.len(), staged.digest()), (6, ComponentDigest::of(b"abcdef")));
+            assert_eq!(all(&total), 6);
         });
     }
 
