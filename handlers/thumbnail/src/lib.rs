@@ -69,7 +69,8 @@ fn thumbnail(ctx: &Context, input: Input) -> Result<Output, Error> {
     let (original_width, original_height) = turned(image.width(), image.height(), orientation);
 
     // Never larger than the original. The small image is turned, since a copy of the large one may not fit.
-    let (width, height) = (input.max_width.min(original_width), input.max_height.min(original_height));
+    let (width, height) =
+        (input.max_width.min(original_width), input.max_height.min(original_height));
     let (width, height) = turned(width, height, orientation);
     let mut small = image.thumbnail(width, height);
     drop(image);

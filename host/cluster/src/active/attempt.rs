@@ -102,6 +102,12 @@ pub(crate) async fn perform(
                 return ended(AttemptEnd::Stopped);
             }
             Ok(Taken::Ended(report)) => {
+                if !is_stopped && matches!(report.end, AttemptEnd::Stopped) {
+                    // The runner is about to end, and would stop every further attempt: it has no others to run,
+                    // so that it would be chosen again and again.
+                    debug!("the host {} stops its attempts", link.name());
+                    link.close();
+                }
                 let _ = timeout(LAST_BYTES, reports.next::<FromRunner>()).await;
                 return report;
             }

@@ -304,6 +304,18 @@ async fn a_drained_runner_ends_its_attempts_and_takes_no_more() {
     eventually(|| active.runners.hosts().is_empty()).await;
 }
 
+/// Its job would be started there again and again, as fast as the store can.
+#[tokio::test]
+async fn a_runner_that_stops_an_attempt_gets_no_further_one() {
+    let active = Arc::new(Active::new().await);
+    let runner = active.connect("runner", 4).await;
+    let _taken = active.occupy();
+    runner.runner.stop();
+    let end = active.run(json!({ "do": "hang" })).await;
+    assert!(matches!(end, AttemptEnd::Stopped), "{end:?}");
+    assert!(active.runtime.try_reserve(&active.deployment("e")).is_none());
+}
+
 #[tokio::test]
 async fn an_attempt_waits_for_a_sandbox_of_any_host() {
     let active = Arc::new(Active::new().await);
