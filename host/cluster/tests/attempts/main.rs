@@ -311,7 +311,7 @@ async fn a_runner_that_stops_an_attempt_gets_no_further_one() {
     let runner = active.connect("runner", 4).await;
     let _taken = active.occupy();
     runner.runner.stop();
-    let end = active.run(json!({ "do": "hang" })).await;
+    let end = active.run(json!({ "do": "wait" })).await;
     assert!(matches!(end, AttemptEnd::Stopped), "{end:?}");
     assert!(active.runtime.try_reserve(&active.deployment("e")).is_none());
 }
