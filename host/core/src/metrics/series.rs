@@ -216,7 +216,7 @@ impl EndpointSeries {
         now: Instant,
     ) -> Vec<Series> {
         state.remove_ended();
-        // One that was deleted while the caller read its state is counted above or at the next read.
+        // An endpoint that was deleted while the caller read its state is counted above or at the next read.
         endpoints.retain(|(_, incarnation, _)| !incarnation.has_ended());
         endpoints.sort_unstable_by(|(one, ..), (other, ..)| one.cmp(other));
         for (_, incarnation, of) in &endpoints {

@@ -48,7 +48,7 @@ impl Clients {
         self.members.choose(&mut rand::rng()).unwrap().client()
     }
 
-    /// Calls one host after the other until one of them answers. `about_to_send` is told of each try.
+    /// Calls one host after the other until one of them answers. Each try is passed to `about_to_send` first.
     async fn try_all(
         &self,
         what: &'static str,
