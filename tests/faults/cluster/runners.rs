@@ -256,9 +256,7 @@ async fn a_job_whose_host_was_lost_three_times_is_failed() {
     let _busy = occupy(&one).await;
     let job = client.submit("play", sleep(600_000, 1)).await;
     for lost in 1..=3 {
-        until_running(&client, 1).await;
-        let document = client.status("play", &job).await.ok();
-        assert_eq!(document["status"], "IN_PROGRESS", "{lost}: {document}");
+        client.until("play", &job, "IN_PROGRESS").await;
         two.kill9();
         until_known(&client, 0).await;
         if lost < 3 {
