@@ -72,7 +72,7 @@ export function Page() {
   const series = useLoad((s) => settle(json(`v1/series${query({ window: '15m' })}`, { signal: s }), null), [], { every: 10000, keep: true });
   const system = useLoad((s) => can('metrics') ? settle(json('v1/system', { signal: s }), null) : Promise.resolve(null), [], { every: 15000, keep: true });
   const ids = useMemo(() => [...new Set([...(endpoints.data ?? []).map((e) => e.id), ...Object.keys(counts.value), ...Object.keys(series.data?.endpoints ?? {})])].sort(), [endpoints.data, counts.value, series.data]);
-  const failures = useLoad((s) => can('read') && ids.length ? settle(lastFailures(ids, s), undefined) : Promise.resolve(undefined), [!ids.length], { every: 15000, keep: true });
+  const failures = useLoad((s) => can('read') && ids.length ? settle(lastFailures(ids, s), undefined) : Promise.resolve(undefined), [ids.length], { every: 15000, keep: true });
   return html`<${Head} title="Overview" sub="The last 15 minutes of each endpoint."/>
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}
