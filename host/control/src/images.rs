@@ -65,9 +65,9 @@ pub fn is_image_part(text: &str) -> bool {
 
 /// The component for a name.
 #[derive(Debug)]
-pub enum NamedComponent {
+pub enum NamedComponent<'s> {
     /// Uploaded bytes, which are checked and compiled first.
-    Uploaded(Box<dyn Staged>),
+    Uploaded(&'s dyn Staged),
     /// A stored component, unless it was deleted meanwhile.
     Known(ComponentDigest),
 }
@@ -133,12 +133,12 @@ impl Images {
         staged: Box<dyn Staged>,
     ) -> Result<(Image, Component), ControlError> {
         self.0.check_key(caller, &self.0.view())?;
-        self.name(caller, name, NamedComponent::Uploaded(staged), None, || ()).await
+        self.name(caller, name, NamedComponent::Uploaded(&*staged), None, || ()).await
     }
 
     /// Like [`upload`](Self::upload), for a component that a manifest names. `on_named` runs once the
     /// name refers to the component, even if the caller has stopped waiting; it is dropped if the
-    /// push has failed.
+    /// push has failed. Uploaded bytes can be pushed again then.
     ///
     /// # Errors
     /// [`ControlError::ComponentDeleted`] when a known component is not stored any more, and those of
@@ -147,7 +147,7 @@ impl Images {
         &self,
         caller: &Arc<ApiKey>,
         name: ImageName,
-        component: NamedComponent,
+        component: NamedComponent<'_>,
         manifest: PushedManifest,
         on_named: impl FnOnce() + Send + 'static,
     ) -> Result<(), ControlError> {
@@ -158,7 +158,7 @@ impl Images {
         &self,
         caller: &Arc<ApiKey>,
         name: ImageName,
-        component: NamedComponent,
+        component: NamedComponent<'_>,
         manifest: Option<PushedManifest>,
         on_named: impl FnOnce() + Send + 'static,
     ) -> Result<(Image, Component), ControlError> {

@@ -427,11 +427,11 @@ pub trait Staged: Send + Sync + std::fmt::Debug {
 
     /// Checks, compiles (in a separate process) and keeps the bytes as a component of this owner.
     /// The same bytes twice cost one compilation. Owners take turns, and few uploads of one owner
-    /// may wait.
+    /// may wait. No bytes can be written afterwards.
     ///
     /// # Errors
-    /// [`AddComponentError`]; nothing is kept.
-    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<AddedComponent, AddComponentError>;
+    /// [`AddComponentError`]; nothing is kept, and the bytes of the upload can be added again.
+    async fn add(&self, owner: &OwnerId) -> Result<AddedComponent, AddComponentError>;
 }
 
 /// An accepted component.

@@ -33,7 +33,7 @@ fn nested(levels: usize) -> Vec<u8> {
 }
 
 /// Each component contains the previous one ten times: ten to the power of `levels` in a kilobyte.
-fn nested_types(levels: usize) -> Vec<u8> {
+pub(crate) fn nested_types(levels: usize) -> Vec<u8> {
     let core = "(component $c0 (core module $m) (core instance (instantiate $m)))";
     let ten = |level: usize| format!("(instance (instantiate $c{level}))").repeat(10);
     let components = (1..=levels).map(|level| format!("(component $c{level} {})", ten(level - 1)));
@@ -74,7 +74,7 @@ async fn hostile_components_are_compiled_apart_and_do_no_harm() {
 }
 
 /// The running child processes of a process.
-fn children_of(parent: u32) -> Vec<PathBuf> {
+pub(crate) fn children_of(parent: u32) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let is_child = |process: &PathBuf| {
         let status = fs::read_to_string(process.join("status")).unwrap_or_default();

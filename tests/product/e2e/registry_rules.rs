@@ -1,12 +1,15 @@
 //! The host as a registry, by the rules of the distribution specification: remains of pushes,
 //! lists, referrers, ranges and deletion.
 
+use futures::StreamExt as _;
 use futures::future::join_all;
-use gristmill_tests::{Answer, TestHost, shared_host};
+use futures::stream::FuturesUnordered;
+use gristmill_tests::{Answer, TestHost, eventually, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::handlers::echo;
+use crate::hostile_uploads::{children_of, nested_types};
 use crate::registry::{
     begin, call, digest, manifest, push_blob, push_manifest, refused, send, staged,
 };
@@ -86,6 +89,39 @@ async fn a_repeated_blob_takes_no_further_upload() {
         push_blob(&host, "mill", &echo("mill")).await;
         push_blob(&host, "mill", b"{}").await;
     }
+    assert_eq!(staged(&host), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_is_refused_for_the_moment_can_be_pushed_again() {
+    let host = TestHost::start();
+    let component = echo("pushed again");
+    let layer = push_blob(&host, "mill", &component).await;
+    let config = push_blob(&host, "mill", b"{}").await;
+    let image = manifest((&config, 2), (&layer, component.len()));
+    // One upload is compiled for some seconds; as many wait as may wait, and one more is refused.
+    let client = host.client();
+    let slow = client.clone();
+    let slow = tokio::spawn(async move { slow.upload("slow", nested_types(9)).await });
+    eventually("a compile", async || children_of(host.pid()).pop()).await;
+    let uploads = (0..17).map(|number| {
+        let (name, bytes) = (format!("waiting{number}"), echo(&format!("waiting {number}")));
+        let client = &client;
+        async move { client.upload(&name, bytes).await }
+    });
+    let mut uploads: FuturesUnordered<_> = uploads.collect();
+    uploads.next().await.unwrap().refused(429);
+    let waiting = staged(&host);
+    for _ in 0..2 {
+        let answer = push_manifest(&host, "mill", "1", &image).await;
+        refused(&answer, 429, "TOOMANYREQUESTS");
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        assert_eq!(staged(&host), waiting, "the blobs stay");
+    }
+    slow.await.unwrap().refused(400);
+    while uploads.next().await.is_some() {}
+    let pushed = push_manifest(&host, "mill", "1", &image).await;
+    assert_eq!(pushed.status, 201, "{pushed:?}");
     assert_eq!(staged(&host), 0);
 }
 

@@ -8,7 +8,7 @@ use gristmill_control::ControlError;
 use gristmill_core::runtime::AddComponentError;
 use serde::Serialize;
 
-use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::error::{ApiError, ErrorCode, status};
 
 /// A refusal with a code of the specification.
 #[derive(Debug)]
@@ -62,6 +62,12 @@ impl RegistryError {
     /// 400: an optional part of the specification that is not supported.
     pub(super) fn unsupported(sentence: impl Into<String>) -> Self {
         Self::invalid(OciCode::Unsupported, sentence)
+    }
+
+    /// Whether the same call may succeed later, without another change by its client.
+    pub(super) fn may_pass(&self) -> bool {
+        let status = self.status.unwrap_or_else(|| status(self.error.code()));
+        status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
     }
 
     /// The same with another code.
@@ -165,5 +171,22 @@ mod tests {
         let written = |code| serde_json::to_value(code).unwrap();
         assert_eq!(written(OciCode::BlobUploadUnknown), "BLOB_UPLOAD_UNKNOWN");
         assert_eq!(written(OciCode::TooManyRequests), "TOOMANYREQUESTS");
+    }
+
+    #[test]
+    fn a_refusal_may_pass_when_it_is_not_of_the_call() {
+        let refused = |code| RegistryError::from(ApiError::new(code, "")).may_pass();
+        for code in [
+            ErrorCode::ConcurrencyLimited,
+            ErrorCode::RateLimited,
+            ErrorCode::DiskFull,
+            ErrorCode::Unavailable,
+            ErrorCode::Internal,
+        ] {
+            assert!(refused(code), "{code:?}");
+        }
+        for code in [ErrorCode::BadRequest, ErrorCode::QuotaExceeded, ErrorCode::Unauthorized] {
+            assert!(!refused(code), "{code:?}");
+        }
     }
 }

@@ -105,8 +105,8 @@ fn check(tag: &str, text: &str) -> Result<ComponentManifest, RegistryError> {
     Ok(manifest)
 }
 
-/// Creates a handler from a manifest. If one of its blobs is missing, the others are kept;
-/// otherwise all of them are consumed, even if the manifest is refused.
+/// Creates a handler from a manifest. If one of its blobs is missing, the others are kept. If the
+/// same manifest may be accepted later, all of them are kept; otherwise they are consumed.
 async fn take(
     state: &ApiState,
     caller: &Arc<ApiKey>,
@@ -118,27 +118,37 @@ async fn take(
     let name = image.name.clone();
     let (mut claimed, stored_config) = claim(state, caller, &name, manifest).await?;
     let [staged_config, staged_component] = std::mem::take(&mut claimed.staged);
-    let config_text = match (staged_config, stored_config) {
-        (Some(staged), _) => read_config(&*staged).await?,
+    let config_text = match (&staged_config, stored_config) {
+        (Some(staged), _) => read_config(&**staged).await?,
         (None, Some(stored)) => stored,
         (None, None) => return Err(missing("config", config)),
     };
-    let named = match staged_component {
-        Some(staged) => NamedComponent::Uploaded(staged),
+    let named = match &staged_component {
+        Some(staged) => NamedComponent::Uploaded(&**staged),
         None => NamedComponent::Known(component.digest),
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
     let (uploads, owner) = (state.uploads.clone(), caller.owner.clone());
+    let claimed = Arc::new(claimed);
+    let until_named = claimed.clone();
     // The image has the blobs then, for the next manifest that names them.
     let on_named = move || {
         for blob in [config, component] {
             while uploads.release(&owner, &name, blob.digest) {}
         }
-        drop(claimed);
+        drop(until_named);
     };
-    state.control.images.push(caller, image, named, pushed, on_named).await?;
-    Ok(digest)
+    match state.control.images.push(caller, image, named, pushed, on_named).await {
+        Ok(()) => Ok(digest),
+        Err(error) => {
+            let refused = RegistryError::from(error);
+            if refused.may_pass() {
+                claimed.give_back([staged_config, staged_component]);
+            }
+            Err(refused)
+        }
+    }
 }
 
 /// Claims the uploaded blobs of a manifest. Clients skip the upload of a blob that the host has, so

@@ -138,7 +138,6 @@ impl Uploads {
             let error = ApiError::new(ErrorCode::ConcurrencyLimited, sentence);
             return Err(error.with_refusal(refusal).into());
         }
-        let id = UploadId(rand::random());
         let upload = Upload {
             owner: owner.clone(),
             name: name.to_owned(),
@@ -146,6 +145,12 @@ impl Uploads {
             digest: None,
             touched_at: Instant::now(),
         };
+        Ok(self.insert(&mut table, upload))
+    }
+
+    /// Adds an upload to this table, with the task that removes it some time.
+    fn insert(&self, table: &mut Table, upload: Upload) -> UploadId {
+        let id = UploadId(rand::random());
         table.uploads.insert(id, upload);
         if !std::mem::replace(&mut table.is_swept, true) {
             let uploads = Arc::downgrade(&self.0);
@@ -163,7 +168,7 @@ impl Uploads {
                 }
             });
         }
-        Ok(id)
+        id
     }
 
     /// Takes an upload that is being written, for one call.
@@ -282,6 +287,27 @@ pub(super) struct Claimed<const N: usize> {
     keys: Vec<BlobKey>,
     /// `None` for blobs that were not uploaded, since an image has them.
     pub(super) staged: [Option<Box<dyn Staged>>; N],
+}
+
+impl<const N: usize> Claimed<N> {
+    /// Returns the blobs, for a later attempt at the manifest: before the claim ends, so that another
+    /// manifest that waits for it finds them. A blob without room is dropped.
+    pub(super) fn give_back(&self, staged: [Option<Box<dyn Staged>>; N]) {
+        let mut table = self.uploads.0.lock();
+        for ((owner, name, digest), staged) in self.keys.iter().zip(staged) {
+            if staged.is_none() || table.make_room(owner).is_err() {
+                continue;
+            }
+            let upload = Upload {
+                owner: owner.clone(),
+                name: name.clone(),
+                staged,
+                digest: Some(*digest),
+                touched_at: Instant::now(),
+            };
+            self.uploads.insert(&mut table, upload);
+        }
+    }
 }
 
 impl<const N: usize> Drop for Claimed<N> {
@@ -519,7 +545,7 @@ mod tests {
             File::open("/dev/null")
         }
 
-        async fn add(self: Box<Self>, _: &OwnerId) -> Result<AddedComponent, AddComponentError> {
+        async fn add(&self, _: &OwnerId) -> Result<AddedComponent, AddComponentError> {
             Err(AddComponentError::Failed("not here".to_owned()))
         }
     }
@@ -586,6 +612,42 @@ mod tests {
         assert!(uploads.0.lock().claimed.is_empty());
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
         uploads.take(&me, "mill", &id).unwrap().end();
+        assert!(uploads.0.lock().uploads.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn blobs_are_given_back_as_far_as_there_is_room() {
+        let uploads = Uploads::default();
+        let me = owner("me");
+        let begin = || uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
+        let blobs =
+            [&b"abc"[..], b"def"].map(|blob| Blob { digest: BlobDigest::of(blob), bytes: 3 });
+        for blob in blobs {
+            uploads.take(&me, "mill", &begin()).unwrap().finish(blob.digest);
+        }
+        let claim = || match uploads.claim(&me, "mill", blobs, [false; 2]) {
+            Claim::Taken(claimed) => claimed,
+            other => panic!("{other:?}"),
+        };
+        let give_back = |mut claimed: Claimed<2>| {
+            let staged = std::mem::take(&mut claimed.staged);
+            claimed.give_back(staged);
+        };
+        let mut claimed = claim();
+        let [first, _] = std::mem::take(&mut claimed.staged);
+        claimed.give_back([first, None]);
+        drop(claimed);
+        assert_eq!(blobs.map(|blob| uploads.has(&me, "mill", blob)), [true, false]);
+        uploads.take(&me, "mill", &begin()).unwrap().finish(blobs[1].digest);
+        give_back(claim());
+        let claimed = claim();
+        for _ in 1..UPLOADS_OF_OWNER_MAX {
+            begin();
+        }
+        give_back(claimed);
+        assert_eq!(blobs.map(|blob| uploads.has(&me, "mill", blob)), [true, false]);
+        // The task removes these, too.
+        tokio::time::sleep(IDLE_MAX + SWEEP_EVERY).await;
         assert!(uploads.0.lock().uploads.is_empty());
     }
 
@@ -718,7 +780,7 @@ mod tests {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        async fn add(self: Box<Self>, _: &OwnerId) -> Result<AddedComponent, AddComponentError> {
+        async fn add(&self, _: &OwnerId) -> Result<AddedComponent, AddComponentError> {
             Err(AddComponentError::Failed("not here".to_owned()))
         }
     }

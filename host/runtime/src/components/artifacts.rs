@@ -206,8 +206,8 @@ impl Artifacts {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn stage(&self, owner: &OwnerId) -> io::Result<StagedFile> {
-        StagedFile::create(&self.components_dir, self.staged.of(owner))
+    pub(crate) fn stage(&self, owner: &OwnerId) -> io::Result<Arc<StagedFile>> {
+        StagedFile::create(&self.components_dir, self.staged.of(owner)).map(Arc::new)
     }
 
     /// Checks, stores and compiles an uploaded component, for the metered engine. A component that
@@ -216,10 +216,10 @@ impl Artifacts {
     /// there is a record.
     ///
     /// # Errors
-    /// [`AddError`]; nothing is stored then.
+    /// [`AddError`]; nothing is stored then, and the upload can be added again.
     pub(crate) async fn add(
         self: &Arc<Self>,
-        upload: StagedFile,
+        upload: Arc<StagedFile>,
         owner: &OwnerId,
         uploaded_at: Timestamp,
     ) -> Result<AddedComponent, AddError> {
@@ -237,7 +237,6 @@ impl Artifacts {
         // The file may get its name after the caller's future was dropped, so the guard lives until
         // then. The upload counts as staged until it is compiled: uploads that wait for their turn
         // are bounded, too.
-        let upload = Arc::new(upload);
         let (keeping, named) = (hold.clone(), upload.clone());
         blocking(move || {
             let _keeping = keeping;

@@ -141,11 +141,16 @@ struct Content {
     /// As many as the file has. They are given back after the last write has ended.
     taken: Taken,
     preamble: Vec<u8>,
+    /// Set once a component has these bytes, which are never changed in place then.
+    is_kept: bool,
 }
 
 impl Content {
     /// Appends a piece, for which `taken` was taken.
     fn write(&mut self, piece: &[u8], taken: Taken) -> io::Result<()> {
+        if self.is_kept {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         if let Err(error) = self.file.write_all(piece) {
             // A part may have been written: the next write begins at the same position.
             self.file.set_len(self.taken.bytes)?;
@@ -172,6 +177,7 @@ impl StagedFile {
             hash: Sha256::new(),
             taken: Taken { part: part.clone(), bytes: 0 },
             preamble: Vec::with_capacity(PREAMBLE_BYTES),
+            is_kept: false,
         };
         Ok(Self { path, content: Arc::new(Mutex::new(content)), part })
     }
@@ -199,7 +205,7 @@ impl StagedFile {
         Ok(written?)
     }
 
-    /// The file until it has its name.
+    /// The file, until this is dropped.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -219,30 +225,51 @@ impl StagedFile {
         self.content.lock().preamble.clone()
     }
 
-    /// Gives the file its name; it is on stable storage then. Its bytes count as staged until this
-    /// is dropped, and no write is in progress. Blocks on the disk.
+    /// Gives the file a further name; it is on stable storage then. The upload stays, so that it can
+    /// be kept again if its compile fails; but nothing can be written to it any more. Its bytes count
+    /// as staged until this is dropped, and no write is in progress. Blocks on the disk.
     ///
     /// # Errors
     /// Those of the file system; then the file does not exist, or is the earlier one of this name.
     pub(crate) fn keep_as(&self, path: &Path) -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        self.content.lock().file.sync_all()?;
-        fs::rename(&self.path, path)?;
+        {
+            let mut content = self.content.lock();
+            content.is_kept = true;
+            content.file.sync_all()?;
+        }
+        let link = files::temporary(path);
+        let named = self.add_name(&link).and_then(|()| fs::rename(&link, path));
+        // A rename has no effect if the file has both names already.
+        files::remove(&link)?;
+        named?;
         File::open(directory)?.sync_all()
+    }
+
+    fn add_name(&self, path: &Path) -> io::Result<()> {
+        // Some file systems have no hard links.
+        if fs::hard_link(&self.path, path).is_err() {
+            fs::copy(&self.path, path)?;
+            File::open(path)?.sync_all()?;
+        }
+        Ok(())
     }
 }
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        // After `keep_as` there is no file of this name. A file that cannot be removed now is
-        // removed at the next start.
+        // A component keeps its file by another name. A file that cannot be removed now is removed
+        // at the next start.
         let _ = files::remove(&self.path);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use futures::FutureExt as _;
+    use tokio::task::JoinHandle;
 
     use super::*;
 
@@ -252,6 +279,25 @@ mod tests {
 
     fn all(total: &StagedTotal) -> u64 {
         total.0.held.lock().values().sum()
+    }
+
+    /// Runs `test` with an upload of the bytes `abc`, where one thread writes for all uploads.
+    fn with_one_writing_thread(test: impl AsyncFnOnce(StagedTotal, StagedFile)) {
+        let directory = tempfile::tempdir().unwrap();
+        let total = StagedTotal::new(Tenancy::default());
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let staged = StagedFile::create(directory.path(), total.of(&owner("a"))).unwrap();
+            staged.write("abc".into()).await.unwrap();
+            test(total, staged).await;
+        });
+    }
+
+    /// Keeps the writing thread busy until a message is sent, so that the next piece waits.
+    fn occupy_thread() -> (mpsc::Sender<()>, JoinHandle<Result<(), mpsc::RecvError>>) {
+        let (release, released) = mpsc::channel();
+        (release, tokio::task::spawn_blocking(move || released.recv()))
     }
 
     #[tokio::test]
@@ -274,11 +320,17 @@ mod tests {
         let staged = StagedFile::create(directory.path(), of_owner).unwrap();
         staged.write("kept".into()).await.unwrap();
         let path = directory.path().join("name");
+        // Its compile failed twice; the second time, another upload still keeps the component.
         staged.keep_as(&path).unwrap();
-        assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 1));
-        assert_eq!(all(&total), 4, "until it is compiled");
+        fs::remove_file(&path).unwrap();
+        for _ in 0..2 {
+            staged.keep_as(&path).unwrap();
+            assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 2));
+        }
+        assert!(staged.write("changed".into()).await.is_err());
+        assert_eq!((staged.len(), all(&total)), (4, 4), "until it is compiled");
         drop(staged);
-        assert_eq!(entries(), 1);
+        assert_eq!((fs::read(&path).unwrap(), entries()), (b"kept".to_vec(), 1));
         assert_eq!(all(&total), 0);
     }
 
@@ -324,16 +376,8 @@ mod tests {
 
     #[test]
     fn an_upload_that_is_aborted_before_its_piece_is_written_gives_back_all_bytes() {
-        let directory = tempfile::tempdir().unwrap();
-        let total = StagedTotal::new(Tenancy::default());
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.max_blocking_threads(1).build().unwrap();
-        runtime.block_on(async {
-            let staged = StagedFile::create(directory.path(), total.of(&owner("a"))).unwrap();
-            staged.write("abc".into()).await.unwrap();
-            // The only thread that writes is busy, so the next piece waits.
-            let (release, released) = std::sync::mpsc::channel::<()>();
-            let busy = tokio::task::spawn_blocking(move || released.recv());
+        with_one_writing_thread(async |total, staged| {
+            let (release, busy) = occupy_thread();
             assert!(staged.write("defg".into()).now_or_never().is_none());
             assert_eq!(all(&total), 7);
             drop(staged);
@@ -346,17 +390,9 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_whose_caller_has_left_is_not_added_after_the_length_was_told() {
-        let directory = tempfile::tempdir().unwrap();
-        let total = StagedTotal::new(Tenancy::default());
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.max_blocking_threads(1).build().unwrap();
-        runtime.block_on(async {
-            let staged = StagedFile::create(directory.path(), total.of(&owner("a"))).unwrap();
-            staged.write("abc".into()).await.unwrap();
-            // The only thread that writes is busy, so the next piece waits.
-            let (release, released) = std::sync::mpsc::channel::<()>();
-            let busy = tokio::task::spawn_blocking(move || released.recv());
+    fn a_piece_whose_caller_has_left_is_not_added_after_the_length_was_returned() {
+        with_one_writing_thread(async |total, staged| {
+            let (release, busy) = occupy_thread();
             assert!(staged.write("left".into()).now_or_never().is_none());
             assert_eq!(staged.len(), 3);
             release.send(()).unwrap();

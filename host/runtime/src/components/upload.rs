@@ -18,7 +18,7 @@ use crate::files::{self, blocking};
 /// An upload that can become a component.
 #[derive(Debug)]
 pub(crate) struct StagedComponent {
-    pub(crate) file: StagedFile,
+    pub(crate) file: Arc<StagedFile>,
     pub(crate) artifacts: Arc<Artifacts>,
 }
 
@@ -45,10 +45,9 @@ impl Staged for StagedComponent {
         File::open(self.file.path())
     }
 
-    async fn add(self: Box<Self>, owner: &OwnerId) -> Result<AddedComponent, AddComponentError> {
-        let Self { file, artifacts } = *self;
+    async fn add(&self, owner: &OwnerId) -> Result<AddedComponent, AddComponentError> {
         // Boxed: the future holds a compile and its files.
-        let added = Box::pin(artifacts.add(file, owner, SystemClock.now())).await;
+        let added = Box::pin(self.artifacts.add(self.file.clone(), owner, SystemClock.now())).await;
         added.map_err(AddError::into)
     }
 }
