@@ -9,14 +9,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::sync::oneshot;
 
+use gristmill_commands::arguments::ConnectionArgs;
+use gristmill_commands::calls::unless_signalled;
+use gristmill_commands::output::{self, NewFile};
 use gristmill_core::backup::DATABASE;
 
 use crate::archive::{self, Summary};
 use crate::data_dir::{self, Unfinished};
-use gristmill_commands::arguments::ConnectionArgs;
-use gristmill_commands::calls::unless_signalled;
-use gristmill_commands::output;
-use gristmill_commands::output::NewFile;
 
 /// Write all data of a running host to a file: jobs, payloads, endpoints, keys and handlers.
 ///

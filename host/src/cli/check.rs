@@ -10,13 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use gristmill_commands::output;
 use gristmill_core::backup::{COMPONENTS, DATABASE, JOURNAL};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_store::Damage;
 
 use crate::data_dir::{self, Unfinished};
 use gristmill_client::ADMIN_KEY_FILE;
-use gristmill_commands::output;
 
 use crate::archive;
 

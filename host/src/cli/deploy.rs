@@ -9,16 +9,16 @@ use clap::Args;
 use gristmill_client::wire::id::{EndpointId, TemplateId};
 use gristmill_client::wire::management::{EndpointInput, Handler, TemplateInput};
 use gristmill_client::{Client, Deployed, DeployedEndpoint};
+use gristmill_commands::arguments::parse;
+use gristmill_commands::arguments::{ConnectionArgs, EndpointOptions, given};
+use gristmill_commands::calls::upload;
+use gristmill_commands::output;
 use serde_json::json;
 
 use super::fresh_component::{self, FreshnessOptions};
 use super::local::ComponentSource;
 use super::project::Project;
 use super::{domain_values, test_input};
-use gristmill_commands::arguments::parse;
-use gristmill_commands::arguments::{ConnectionArgs, EndpointOptions, given};
-use gristmill_commands::calls::upload;
-use gristmill_commands::output;
 
 /// The exit code of an invalid command line that clap cannot detect before files are read.
 const WRONG_COMMAND_LINE: u8 = 2;

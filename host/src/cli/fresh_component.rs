@@ -6,14 +6,14 @@ use std::fs;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::Args;
+use gristmill_commands::arguments::component_file;
+use gristmill_commands::output;
 use gristmill_runtime::compile::input_schema::input_schema;
 
 use super::build::{self, BuildOptions};
 use super::local::ComponentSource;
 use super::project::Project;
 use super::sources;
-use gristmill_commands::arguments::component_file;
-use gristmill_commands::output;
 
 /// Whether a component is built before its use.
 #[derive(Debug, Clone, Copy, Default, Args)]

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
+use gristmill_commands::output;
 use gristmill_store::{ImportStep, Imported};
 use serde_json::json;
 
 use crate::data_dir;
 use crate::serve::Database;
-use gristmill_commands::output;
 
 /// The directory of network volumes in a data directory.
 const VOLUMES: &str = "volumes";

@@ -26,12 +26,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use gristmill_commands::arguments::parse::EnvVar;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::id::EndpointId;
 use serde::Deserialize;
 
 use super::limits::LimitOptions;
-use gristmill_commands::arguments::parse::EnvVar;
 
 /// The name of the file.
 pub(crate) const FILE_NAME: &str = "gristmill.toml";

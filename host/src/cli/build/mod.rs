@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
+use gristmill_commands::arguments::component_file;
+use gristmill_commands::output;
 use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_runtime::compile::input_schema::with_input_schema;
 use serde::{Deserialize, Serialize};
@@ -25,8 +27,6 @@ pub(crate) use tool::Missing;
 
 use super::project::{FILE_NAME, Language, Project};
 use super::sources::OPTIONS_SUFFIX;
-use gristmill_commands::arguments::component_file;
-use gristmill_commands::output;
 
 /// Build a project's component.
 ///

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use anyhow::Context as _;
+use gristmill_commands::output;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::event_notice::{JobEventNotice, JobListener};
 use gristmill_core::job::record::TIMED_OUT_ERROR;
@@ -16,7 +17,6 @@ use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 
 use crate::cli::local::describe_stack;
 use crate::cli::run;
-use gristmill_commands::output;
 
 /// Most lines that wait to be shown.
 const LINES_MAX: usize = 10_000;

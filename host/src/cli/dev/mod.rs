@@ -15,6 +15,7 @@ use std::time::Instant;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use gristmill_client::{Client, Retries};
+use gristmill_commands::output;
 use tempfile::TempDir;
 
 use self::event_log::EventLog;
@@ -24,7 +25,6 @@ use super::deploy::Deployable;
 use super::project::Project;
 use crate::parsing;
 use crate::serve::{DevHook, ServeSettings, Within, run_with};
-use gristmill_commands::output;
 
 /// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);

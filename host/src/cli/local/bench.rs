@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use bytes::Bytes;
+use gristmill_commands::calls::signalled;
+use gristmill_commands::output::progress;
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
 use gristmill_core::id::{JobId, ShardId, Submission};
 use gristmill_core::job::failure_reason::FailureReason;
@@ -22,8 +24,6 @@ use tokio_util::sync::CancellationToken;
 use super::deployment;
 use super::options::LocalSettings;
 use crate::compilers;
-use gristmill_commands::calls::signalled;
-use gristmill_commands::output::progress;
 
 /// A sandbox with one component, in a temporary directory.
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use gristmill_commands::arguments::parse;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::volume::Volume;
 
 use crate::cli::domain_values;
 use crate::cli::limits::LimitOptions;
 use crate::cli::project::Project;
-use gristmill_commands::arguments::parse;
 
 /// The environment of the handler.
 #[derive(Debug, Default, Args)]

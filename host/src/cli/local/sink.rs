@@ -4,13 +4,13 @@
 use std::sync::OnceLock;
 
 use async_trait::async_trait;
+use gristmill_commands::output;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 
 use super::stack::describe_stack;
-use gristmill_commands::output;
 
 /// Prints the side output of a handler.
 #[derive(Debug, Default)]

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use gristmill_commands::output;
 use gristmill_core::id::EndpointId;
 
 use super::project::{FILE_NAME, Language};
-use gristmill_commands::output;
 
 /// Longest name, in characters. Package registries and endpoints allow more.
 const NAME_CHARS_MAX: usize = 64;

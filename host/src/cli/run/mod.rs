@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use gristmill_commands::arguments::InputSource;
+use gristmill_commands::output;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
@@ -20,8 +22,6 @@ use super::fresh_component::{self, FreshnessOptions};
 use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, stop_on_signal};
 use super::test_input;
 use document::RunDocument;
-use gristmill_commands::arguments::InputSource;
-use gristmill_commands::output;
 
 /// Threads of this process: one for the handler, and one for its timeout while it computes.
 const THREADS: usize = 2;

@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use gristmill_commands::arguments::InputSource;
+use gristmill_commands::arguments::parse::EnvVar;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
 use serde::{Deserialize, Deserializer};
@@ -30,8 +32,6 @@ use serde_json::value::RawValue;
 
 use super::expect::{Chunks, Expectation, regex, schema};
 use crate::cli::limits::TIMEOUT_MS;
-use gristmill_commands::arguments::InputSource;
-use gristmill_commands::arguments::parse::EnvVar;
 
 /// The name of the file when none is given.
 pub(super) const FILE_NAME: &str = "tests.json";

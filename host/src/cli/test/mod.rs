@@ -21,6 +21,9 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use futures::StreamExt as _;
 use gristmill_client::Client;
+use gristmill_commands::arguments::ConnectionArgs;
+use gristmill_commands::arguments::parse;
+use gristmill_commands::output;
 use gristmill_core::id::EndpointId;
 use gristmill_core::limits::Bounds;
 use gristmill_core::sharing::cores::cores;
@@ -29,9 +32,6 @@ use tokio_util::sync::CancellationToken;
 use super::fresh_component::{self, FreshnessOptions};
 use super::local::{Bench, ComponentSource, LocalOptions, stop_on_signal};
 use cases::{Case, CaseFile};
-use gristmill_commands::arguments::ConnectionArgs;
-use gristmill_commands::arguments::parse;
-use gristmill_commands::output;
 use report::{Failure, Outcome, Sum, Verdict};
 
 /// How many cases run at one time.

@@ -4,11 +4,11 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
+use gristmill_commands::output::NewFile;
+use gristmill_commands::output::one_line;
 use gristmill_core::job::payload::Json;
 
 use super::cases::CaseFile;
-use gristmill_commands::output::NewFile;
-use gristmill_commands::output::one_line;
 
 /// Writes the outputs of cases, given by their indices in the file, into the file.
 ///

@@ -2,6 +2,8 @@
 
 use gristmill_client::wire::queue::{Policy, Submission};
 use gristmill_client::{Client, ClientError, StreamUpdate};
+use gristmill_commands::calls::until_accepted;
+use gristmill_commands::{POLL_WAIT, Waiting};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
@@ -10,8 +12,6 @@ use serde_json::value::RawValue;
 
 use super::cases::Case;
 use super::observed::Observed;
-use gristmill_commands::calls::until_accepted;
-use gristmill_commands::{POLL_WAIT, Waiting};
 
 /// Submits a case's job and waits for its end. While the host refuses the job for a reason that passes, such as
 /// its limits for calls, the case waits: a file may have more cases than those admit.

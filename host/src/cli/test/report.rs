@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gristmill_commands::output;
 use gristmill_core::job::payload::Json;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,7 +12,6 @@ use super::cases::Case;
 use super::diff::Difference;
 use super::observed::Observed;
 use crate::cli::local::{describe_call, describe_stack};
-use gristmill_commands::output;
 
 /// Most differences of one case that are shown.
 const DIFFERENCES_SHOWN: usize = 20;
