@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from http.server import BaseHTTPRequestHandler
 
 from serving import serve
@@ -14,7 +15,9 @@ class Receiver(BaseHTTPRequestHandler):
         call = {"method": self.command, "path": self.path, "headers": {name.lower(): value for name, value in self.headers.items()}}
         with open(os.environ["TRACES_CALLS"], "a") as calls:
             calls.write(json.dumps(call) + "\n")
-        # The path says which status the answer has.
+        # The path says which status the answer has, and whether it comes too late.
+        if self.path.startswith("/late"):
+            time.sleep(2)
         self.send_response(404 if self.path.startswith("/missing") else 200)
         self.send_header("content-length", "0")
         self.end_headers()

@@ -257,10 +257,13 @@ async fn retries_cancellations_and_dropped_log_lines_are_counted() {
 async fn requests_of_handlers_and_webhooks_are_counted_by_their_results() {
     // The second answer is no HTTP.
     let receiver = Receiver::start(&["204 No Content", "no status"]).await;
+    // The system accepts connections here, and no program answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap().to_string();
     let hook = Receiver::start(&["200 OK", "500 No"]).await;
     let host = TestHost::start_with(&["--webhook-allow", &hook.host()]);
     let client = host.client();
-    let settings = json!({ "allowedHosts": [receiver.host(), "127.0.0.1:1"] });
+    let settings = json!({ "allowedHosts": [receiver.host(), silent, "127.0.0.1:1"] });
     let endpoint = host.deploy(&guests::fetch(), "asking", settings).await;
     for url in [
         receiver.url("/answered"),
@@ -270,6 +273,8 @@ async fn requests_of_handlers_and_webhooks_are_counted_by_their_results() {
     ] {
         client.finish(&endpoint, json!({ "url": url })).await;
     }
+    let late = json!({ "url": format!("http://{silent}/late"), "timeout_ms": 100 });
+    client.finish(&endpoint, late).await;
     for _ in 0..2 {
         let body = json!({ "input": { "url": 1 }, "webhook": hook.url("/") });
         client.post(&client.path(&endpoint, "run"), &body).await.ok();
@@ -284,12 +289,12 @@ async fn requests_of_handlers_and_webhooks_are_counted_by_their_results() {
     })
     .await;
     let now = Samples::read(&client).await;
-    for result in ["answered", "failed", "not_connected", "denied"] {
+    for result in ["answered", "failed", "not_connected", "denied", "timed_out"] {
         let labels = format!(r#",result="{result}""#);
         counts(&now, &endpoint, "outgoing_requests", &labels, 1.0);
     }
     let requests = format!(r#"gristmill_outgoing_request_seconds_count{{endpoint="{endpoint}"}}"#);
-    assert_eq!(now.get(&requests), 4.0);
+    assert_eq!(now.get(&requests), 5.0);
 }
 
 #[tokio::test]

@@ -217,11 +217,15 @@ impl Delivery {
         Self { state, attempts: self.attempts + 1, made, last: report, ..self.clone() }
     }
 
-    /// The receiver: the host and port of the URL. Empty if the URL has none.
+    /// The receiver: the host and the port of the URL. None if the URL has none.
+    pub fn receiver(&self) -> Option<(String, u16)> {
+        let url = url::Url::parse(&self.url).ok()?;
+        Some((url.host_str()?.to_owned(), url.port_or_known_default()?))
+    }
+
+    /// The receiver as `host:port`. Empty if the URL has none.
     pub fn target(&self) -> String {
-        let Ok(url) = url::Url::parse(&self.url) else { return String::new() };
-        let port = url.port_or_known_default().unwrap_or_default();
-        format!("{}:{port}", url.host_str().unwrap_or_default())
+        self.receiver().map(|(host, port)| format!("{host}:{port}")).unwrap_or_default()
     }
 }
 

@@ -102,16 +102,18 @@ async fn attempt(
     Ok(Some(Made { end, of }))
 }
 
-/// Records the span of a call. The URL may hold secrets, so the span has its host only.
+/// Records the span of a call. The URL may hold secrets, so the span has its host and port only.
 fn record(span: OpenSpan, delivery: &Delivery, end: &CallEnd) {
     let mut attributes: Attributes = vec![
         ("http.request.method", "POST".into()),
-        ("server.address", delivery.target().into()),
         ("messaging.system", "gristmill".into()),
         ("messaging.destination.name", delivery.endpoint.as_str().into()),
         ("messaging.message.id", delivery.job.to_string().into()),
         ("gristmill.attempt", (delivery.attempts + 1).into()),
     ];
+    if let Some((host, port)) = delivery.receiver() {
+        attributes.extend([("server.address", host.into()), ("server.port", port.into())]);
+    }
     let error = match end {
         CallEnd::Answered(status) => {
             attributes.push(("http.response.status_code", (*status).into()));

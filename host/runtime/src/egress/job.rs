@@ -27,6 +27,9 @@ pub(crate) struct OutgoingRequest {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<reqwest::Body>,
+    /// When the handler stops to wait for the head of the answer. The attempt's deadline applies
+    /// in any case.
+    pub(crate) until: Option<Instant>,
 }
 
 /// The permitted requests of one job, and their deadline.
@@ -116,8 +119,9 @@ impl JobEgress {
         let of_job =
             self.in_flight.clone().try_acquire_owned().map_err(|_| EgressError::TooMany)?;
         let endpoint = &self.deployment.endpoint;
-        let slot = self.egress.slot(endpoint, of_job).await;
-        let found = self.egress.look_up(&destination, endpoint).await?;
+        let until = request.until;
+        let slot = within(until, self.egress.slot(endpoint, of_job)).await?;
+        let found = within(until, self.egress.look_up(&destination, endpoint)).await??;
         let sent = {
             let (method, url) = (&request.method, &request.url);
             trace_span!(
@@ -141,8 +145,8 @@ impl JobEgress {
         if let Some(body) = request.body {
             sending = sending.body(body);
         }
-        let answer = found.with(sending.send()).instrument(sent.clone()).await;
-        let answer = answer.map_err(EgressError::from);
+        let sending = found.with(sending.send()).instrument(sent.clone());
+        let answer = within(until, sending).await.and_then(|answer| Ok(answer?));
         if let Some(span) = span {
             span.end(answer.as_ref().map(reqwest::Response::status));
         }
@@ -176,5 +180,15 @@ impl JobEgress {
                 Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host, port })
             }
         }
+    }
+}
+
+/// Waits for `future` until then.
+async fn within<F: Future>(until: Option<Instant>, future: F) -> Result<F::Output, EgressError> {
+    match until {
+        Some(until) => {
+            tokio::time::timeout_at(until.into(), future).await.map_err(|_| EgressError::Timeout)
+        }
+        None => Ok(future.await),
     }
 }

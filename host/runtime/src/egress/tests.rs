@@ -306,6 +306,7 @@ async fn a_job_has_a_bounded_number_of_open_requests() {
         url: Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
         headers: HeaderMap::new(),
         body: None,
+        until: None,
     };
     let mut open = Vec::new();
     for _ in 0..REQUESTS_PER_JOB_MAX {

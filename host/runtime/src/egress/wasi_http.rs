@@ -1,6 +1,6 @@
 //! `wasi:http`: the same policy and the same clients as `http.send`, with streaming bodies.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
 use http::{Request, Response};
@@ -52,23 +52,17 @@ async fn exchange(
         // (GHSA-f8mm).
         reqwest::Body::wrap_stream(pieces.try_filter(|piece| std::future::ready(!piece.is_empty())))
     });
-    let request = OutgoingRequest { method: head.method, url, headers: head.headers, body };
     let until_head = [options.connect_timeout, options.first_byte_timeout];
     let until_head = until_head.into_iter().flatten().fold(None, |sum: Option<Duration>, next| {
         Some(sum.unwrap_or_default().saturating_add(next))
     });
-    let sending = async {
-        tokio::select! {
-            sent = egress.send(request) => sent.map_err(Error::from),
-            () = calls.ended() => Err(Error::ConnectionTerminated),
-        }
+    // A time that no clock can hold is later than the attempt's deadline.
+    let until = until_head.and_then(|limit| Instant::now().checked_add(limit));
+    let request = OutgoingRequest { method: head.method, url, headers: head.headers, body, until };
+    let (response, slot) = tokio::select! {
+        sent = egress.send(request) => sent?,
+        () = calls.ended() => return Err(Error::ConnectionTerminated),
     };
-    let (response, slot) = match until_head {
-        Some(limit) => {
-            tokio::time::timeout(limit, sending).await.map_err(|_| Error::ConnectionTimeout)?
-        }
-        None => sending.await,
-    }?;
     let remaining = egress.remaining();
     let pause_max = options.between_bytes_timeout.map_or(remaining, |asked| asked.min(remaining));
     let response: Response<reqwest::Body> = response.into();

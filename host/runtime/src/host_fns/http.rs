@@ -1,7 +1,6 @@
 //! `http`: one request, one response, both in memory.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
@@ -12,48 +11,36 @@ use crate::egress::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, Outgo
 
 impl Host for State {
     async fn send(&mut self, request: Request) -> Result<Response, HttpError> {
-        let asked = request.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
+        let until = request.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms.into()));
         let sent_bytes = request.body.len();
-        let request = outgoing(request)?;
-        let has_answer = AtomicBool::new(false);
-        let exchange = async {
-            let answer = self.egress.send(request).await;
-            has_answer.store(true, Ordering::Relaxed);
-            // A receiver may have taken the whole body, and answered nothing.
-            if answer.as_ref().map_or_else(EgressError::may_have_sent, |_| true) {
-                self.egress.count_traffic(sent_bytes, 0);
-            }
-            let (response, _slot) = answer?;
-            let status = response.status().as_u16();
-            let headers = response
-                .headers()
-                .iter()
-                // The contract carries headers as strings, so values that are not UTF-8 are
-                // dropped.
-                .filter_map(|(name, value)| {
-                    Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
-                })
-                .collect();
-            let body = read_body(response, |bytes| self.egress.count_traffic(0, bytes)).await?;
-            Ok(Response { status, headers, body })
-        };
-        // The attempt's own deadline ends the wait in any case.
-        match asked {
-            Some(asked) => match tokio::time::timeout(asked, exchange).await {
-                Ok(exchanged) => exchanged,
-                Err(_) => {
-                    if !has_answer.load(Ordering::Relaxed) {
-                        self.egress.count_traffic(sent_bytes, 0);
-                    }
-                    Err(HttpError::Timeout)
-                }
-            },
-            None => exchange.await,
+        let answer = self.egress.send(outgoing(request, until)?).await;
+        // A receiver may have taken the whole body, and answered nothing.
+        if answer.as_ref().map_or_else(EgressError::may_have_sent, |_| true) {
+            self.egress.count_traffic(sent_bytes, 0);
         }
+        let (response, _slot) = answer?;
+        let status = response.status().as_u16();
+        let headers = response
+            .headers()
+            .iter()
+            // The contract carries headers as strings, so values that are not UTF-8 are dropped.
+            .filter_map(|(name, value)| {
+                Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
+            })
+            .collect();
+        let body = read_body(response, |bytes| self.egress.count_traffic(0, bytes));
+        // The attempt's own deadline ends the wait in any case.
+        let body = match until {
+            Some(until) => {
+                tokio::time::timeout_at(until.into(), body).await.map_err(|_| HttpError::Timeout)?
+            }
+            None => body.await,
+        }?;
+        Ok(Response { status, headers, body })
     }
 }
 
-fn outgoing(request: Request) -> Result<OutgoingRequest, HttpError> {
+fn outgoing(request: Request, until: Option<Instant>) -> Result<OutgoingRequest, HttpError> {
     let invalid = |what: String| HttpError::InvalidRequest(what);
     let head_bytes = head_bytes(&request);
     if head_bytes > HTTP_HEAD_BYTES_MAX {
@@ -81,7 +68,7 @@ fn outgoing(request: Request) -> Result<OutgoingRequest, HttpError> {
     // The body determines the length.
     headers.remove(http::header::CONTENT_LENGTH);
     let body = (!request.body.is_empty()).then(|| request.body.into());
-    Ok(OutgoingRequest { method, url, headers, body })
+    Ok(OutgoingRequest { method, url, headers, body, until })
 }
 
 /// Approximate size of the head on the wire, with four bytes around each header.
