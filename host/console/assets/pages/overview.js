@@ -44,9 +44,10 @@ function Row({ id, endpoint, series, failure, newest }) {
 }
 
 const CALLS = 8, NAMES = 100;
+const failed = (id) => { const c = counts.peek()[id]; return c ? c.failed + c.timedOut : 0; };
 /**
- * The newest failed job of each endpoint. One busy endpoint may fill a page of the list: then the next page is
- * that of the endpoints without an answer, those with failures first.
+ * The newest failed job of each endpoint. One endpoint may fill a page: the next page is that of the endpoints
+ * without an answer, those with failures first.
  * @param {string[]} ids @param {AbortSignal} signal @returns {Promise<Map<string, any>>}
  */
 async function lastFailures(ids, signal) {
@@ -59,8 +60,7 @@ async function lastFailures(ids, signal) {
     // The host may answer with a short page: the search for the same endpoints goes on.
     cursor = page.jobs.length ? undefined : page.cursor;
     if (cursor) continue;
-    const bad = (id) => { const c = counts.peek()[id]; return c && c.failed + c.timedOut > 0 ? 1 : 0; };
-    endpoint = ids.filter((id) => !found.has(id)).sort((a, b) => bad(b) - bad(a)).slice(0, NAMES);
+    endpoint = ids.filter((id) => !found.has(id)).sort((a, b) => +!failed(a) - +!failed(b)).slice(0, NAMES);
     if (!endpoint.length) break;
   }
   return found;
@@ -72,7 +72,17 @@ export function Page() {
   const series = useLoad((s) => settle(json(`v1/series${query({ window: '15m' })}`, { signal: s }), null), [], { every: 10000, keep: true });
   const system = useLoad((s) => can('metrics') ? settle(json('v1/system', { signal: s }), null) : Promise.resolve(null), [], { every: 15000, keep: true });
   const ids = useMemo(() => [...new Set([...(endpoints.data ?? []).map((e) => e.id), ...Object.keys(counts.value), ...Object.keys(series.data?.endpoints ?? {})])].sort(), [endpoints.data, counts.value, series.data]);
-  const failures = useLoad((s) => can('read') && ids.length ? settle(lastFailures(ids, s), undefined) : Promise.resolve(undefined), [ids.length], { every: 15000, keep: true });
+  const kept = useMemo(() => /** @type {any} */ ({}), []);
+  const failures = useLoad(async (s) => {
+    // A search may examine 160,000 jobs: the next one is after more failures, or after 5 minutes.
+    const of = ids.map(failed).join(), now = Date.now();
+    if (can('read') && ids.length && !(kept.of === of && now < kept.until)) {
+      const found = kept.found = await settle(lastFailures(ids, s), undefined);
+      kept.of = found && of;
+      kept.until = now + 3e5;
+    }
+    return kept.found;
+  }, [ids.length], { every: 15000, keep: true });
   return html`<${Head} title="Overview" sub="The last 15 minutes of each endpoint."/>
     <${Trouble} error=${endpoints.error} retry=${endpoints.reload}/>
     ${system.data && html`<${HostTiles} system=${system.data}/>`}

@@ -56,8 +56,28 @@ test('each endpoint has its last failure, also while another endpoint fails all 
   await page.getByLabel('API key').fill((await key(['read'])).text);
   await page.getByRole('button', { name: 'Log in' }).click();
   await to('#/');
-  // The failures are read again each 15 s.
+  // The page looks each 15 s for a reason to read the failures again.
   await row(page, 'quiet').getByText('the millstone is cracked').waitFor({ timeout: 40_000 });
+  await check();
+  await end();
+});
+
+test('the overview searches for failures again when there are more of them', async () => {
+  await deploy('steady', 'playground');
+  await complete('steady', { op: 'fail', message: 'the sieve has a hole' });
+  const { page, login, check, end } = await open();
+  let searches = 0, ticks = 0;
+  page.on('request', (q) => { searches += q.url().includes('/v1/jobs?') ? 1 : 0; ticks += q.url().includes('/v1/system') ? 1 : 0; });
+  await login((await key()).text);
+  await row(page, 'steady').getByText('the sieve has a hole').waitFor();
+  // The page reads the system each 15 s, and looks for a reason to search as often. The first counts are one.
+  await until('three reads', () => ticks >= 3, 60_000);
+  const before = searches;
+  await until('two more reads', () => ticks >= 5, 60_000);
+  assert.equal(searches, before);
+  await complete('steady', { op: 'fail', message: 'the belt is torn' });
+  await row(page, 'steady').getByText('the belt is torn').waitFor({ timeout: 40_000 });
+  assert.ok(searches > before);
   await check();
   await end();
 });
