@@ -184,7 +184,13 @@ impl JobEgress {
 }
 
 /// Waits for `future` until then.
-async fn within<F: Future>(until: Option<Instant>, future: F) -> Result<F::Output, EgressError> {
+///
+/// # Errors
+/// [`EgressError::Timeout`].
+pub(crate) async fn within<F: Future>(
+    until: Option<Instant>,
+    future: F,
+) -> Result<F::Output, EgressError> {
     match until {
         Some(until) => {
             tokio::time::timeout_at(until.into(), future).await.map_err(|_| EgressError::Timeout)

@@ -14,4 +14,4 @@ mod wasi_http;
 
 pub(crate) use client::Egress;
 pub(crate) use error::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX};
-pub(crate) use job::{JobEgress, OutgoingRequest};
+pub(crate) use job::{JobEgress, OutgoingRequest, within};

@@ -7,7 +7,9 @@ use url::Url;
 
 use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::http::{Host, HttpError, Request, Response};
-use crate::egress::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, OutgoingRequest};
+use crate::egress::{
+    EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, OutgoingRequest, within,
+};
 
 impl Host for State {
     async fn send(&mut self, request: Request) -> Result<Response, HttpError> {
@@ -30,12 +32,7 @@ impl Host for State {
             .collect();
         let body = read_body(response, |bytes| self.egress.count_traffic(0, bytes));
         // The attempt's own deadline ends the wait in any case.
-        let body = match until {
-            Some(until) => {
-                tokio::time::timeout_at(until.into(), body).await.map_err(|_| HttpError::Timeout)?
-            }
-            None => body.await,
-        }?;
+        let body = within(until, body).await??;
         Ok(Response { status, headers, body })
     }
 }
