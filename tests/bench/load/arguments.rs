@@ -9,13 +9,15 @@ use anyhow::{Context as _, bail, ensure};
 use crate::beside::Beside;
 
 const USAGE: &str = "usage:
-  load --host GRISTMILL --handlers DIRECTORY [--only WORK]... [--seconds N] [--long]
+  load --host GRISTMILL --handlers DIRECTORY [--only WORK]... [--connections N] [--seconds N] [--long]
        [--against GRISTMILL [--against-handlers DIRECTORY] [--pairs N]
-        [--beside OBSERVERS] [--env NAME=VALUE]...]
+        [--together] [--beside OBSERVERS] [--env NAME=VALUE]...]
   load --soak FILE.csv --host GRISTMILL --handlers DIRECTORY [--minutes N]
   load --url http://HOST:PORT/PATH --body TEXT --expect TEXT [--key KEY] [--connections N]
        [--warm-up N] [--seconds N]
+With --connections, a bench has only the rows with so many.
 With --against, load alternates N times between both programs and prints their ratios.
+With --together, both are under load in the same windows, N of them, and start again for each.
 With --against-handlers, the other program has components of its own, such as those of its commit.
 With --beside and --env, only the new program has the observers and the variables.
 OBSERVERS is scrapes (each second), consoles (ten), or all (ten consoles, and scrapes each 15 s).
@@ -34,6 +36,8 @@ pub(crate) struct BenchArguments {
     pub(crate) handlers: PathBuf,
     /// Names of workloads; empty means all.
     pub(crate) only: Vec<String>,
+    /// Only the rows with so many connections; `None` means all.
+    pub(crate) connections: Option<usize>,
     /// How long each figure is measured, after a warm-up of a fifth of it.
     pub(crate) measured: Duration,
     /// Whether a million jobs are stored too, which takes minutes.
@@ -50,6 +54,8 @@ pub(crate) struct Against {
     pub(crate) handlers: PathBuf,
     /// How often each work runs with each program, for `measured` each time; at least 1.
     pub(crate) pairs: usize,
+    /// Whether both hosts are under load at the same time, instead of in turn.
+    pub(crate) is_together: bool,
     /// Observers of the new program.
     pub(crate) beside: Option<Beside>,
     /// Variables of the new program's environment.
@@ -81,12 +87,17 @@ impl Arguments {
         let (mut url, mut body, mut expected, mut key) = (None, None, None, None);
         let (mut soak, mut minutes) = (None, 30);
         let (mut against, mut against_handlers, mut pairs) = (None, None, 30);
-        let (mut beside, mut environment) = (None::<Beside>, Vec::new());
-        let (mut connections, mut warm_up, mut seconds, mut is_long) = (64, 1, 5, false);
+        let (mut is_together, mut beside, mut environment) = (false, None::<Beside>, Vec::new());
+        let (mut connections, mut warm_up, mut seconds, mut is_long) = (None, 1, 5, false);
         let mut arguments = std::env::args_os().skip(1);
         while let Some(name) = arguments.next() {
-            if name == "--long" {
-                is_long = true;
+            let flag = match name.to_str() {
+                Some("--long") => Some(&mut is_long),
+                Some("--together") => Some(&mut is_together),
+                _ => None,
+            };
+            if let Some(flag) = flag {
+                *flag = true;
                 continue;
             }
             let value = arguments.next().context(USAGE)?;
@@ -110,14 +121,16 @@ impl Arguments {
                 Some("--body") => body = Some(text()?),
                 Some("--expect") => expected = Some(text()?),
                 Some("--key") => key = Some(text()?),
-                Some("--connections") => connections = text()?.parse().context("--connections")?,
+                Some("--connections") => {
+                    connections = Some(text()?.parse().context("--connections")?);
+                }
                 Some("--warm-up") => warm_up = text()?.parse().context("--warm-up")?,
                 Some("--seconds") => seconds = text()?.parse().context("--seconds")?,
                 _ => bail!(USAGE),
             }
         }
         ensure!(
-            seconds > 0 && connections > 0 && pairs > 0,
+            seconds > 0 && connections != Some(0) && pairs > 0,
             "--seconds, --connections and --pairs are at least 1"
         );
         let measured = Duration::from_secs(seconds);
@@ -135,7 +148,7 @@ impl Arguments {
                 body: body.context("--body is missing")?,
                 expected: expected.context("--expect is missing")?,
                 key,
-                connections,
+                connections: connections.unwrap_or(64),
                 warm_up: Duration::from_secs(warm_up),
                 measured,
             }));
@@ -150,9 +163,18 @@ impl Arguments {
             host,
             handlers: against_handlers.unwrap_or_else(|| handlers.clone()),
             pairs,
+            is_together,
             beside,
             environment,
         });
-        Ok(Self::Bench(BenchArguments { host, handlers, only, measured, is_long, against }))
+        Ok(Self::Bench(BenchArguments {
+            host,
+            handlers,
+            only,
+            connections,
+            measured,
+            is_long,
+            against,
+        }))
     }
 }

@@ -5,6 +5,11 @@
 //! comparison of a work, and short windows of load alternate between them. Each pair of neighbouring
 //! windows gives one ratio. The output is the median of the ratios with the interval that contains the
 //! true median with a probability of at least 95 %: a difference is real if the interval excludes 1.
+//!
+//! With `--together` both hosts are under load in the same windows, so that a change of the machine's speed
+//! affects both. Each window has processes of its own, since two processes of one program differ by some percent
+//! for as long as they live, for example by the layout of their memory. The hosts compete for the cores: the
+//! processor time of a job shows a difference best.
 
 #![expect(clippy::print_stdout, reason = "the figures are for the terminal")]
 
@@ -23,25 +28,29 @@ pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow
     base.introduce()?;
     new.introduce()?;
     let seconds = arguments.measured.as_secs();
-    println!(
-        "{} pairs of windows of {seconds} s; each figure is the new program's,",
-        against.pairs
-    );
+    let windows = if against.is_together { "windows of both programs" } else { "pairs of windows" };
+    println!("{} {windows} of {seconds} s; each figure is the new program's,", against.pairs);
     println!("divided by the base's: median (interval of 95 %)\n");
     println!("| Work | connections | jobs/s | host CPU µs/job | p50 | p99 |");
     println!("|---|---|---|---|---|---|");
     for work in works {
-        let base = base.prepare(work).await?;
-        let new = new.prepare(work).await?;
+        let mut hosts = start(work, &base, &new, 0).await?;
         let mut pairs = Vec::with_capacity(against.pairs);
         for turn in 0..=against.pairs {
+            if against.is_together && turn > 0 {
+                hosts = start(work, &base, &new, turn).await?;
+            }
+            let (base, new) = &hosts;
             // The order changes, since a window finds the caches of the window before it.
-            let pair = if turn % 2 == 0 {
-                let base = window(work, &base, arguments, None).await?;
-                (base, window(work, &new, arguments, against.beside).await?)
+            let pair = if against.is_together {
+                let base = window(work, base, arguments, None);
+                tokio::try_join!(base, window(work, new, arguments, against.beside))?
+            } else if turn % 2 == 0 {
+                let base = window(work, base, arguments, None).await?;
+                (base, window(work, new, arguments, against.beside).await?)
             } else {
-                let new = window(work, &new, arguments, against.beside).await?;
-                (window(work, &base, arguments, None).await?, new)
+                let new = window(work, new, arguments, against.beside).await?;
+                (window(work, base, arguments, None).await?, new)
             };
             // The first pair warms both hosts up.
             if turn > 0 {
@@ -51,6 +60,21 @@ pub(crate) async fn run(arguments: &BenchArguments, against: &Against) -> anyhow
         print_ratios(work, &pairs);
     }
     Ok(())
+}
+
+/// Starts both hosts, each of them first in every other turn.
+async fn start(
+    work: Work,
+    base: &Bench<'_>,
+    new: &Bench<'_>,
+    turn: usize,
+) -> anyhow::Result<(Prepared, Prepared)> {
+    if turn.is_multiple_of(2) {
+        let base = base.prepare(work).await?;
+        return Ok((base, new.prepare(work).await?));
+    }
+    let new = new.prepare(work).await?;
+    Ok((base.prepare(work).await?, new))
 }
 
 async fn window(

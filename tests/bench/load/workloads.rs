@@ -141,12 +141,12 @@ pub(crate) async fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The rows of the workloads that `--only` names, or of all.
+/// The rows of the workloads that `--only` names, or of all, which have the given number of connections.
 ///
 /// # Errors
-/// A name is unknown.
+/// A name is unknown, or no row has so many connections.
 pub(crate) fn asked_for(arguments: &BenchArguments) -> anyhow::Result<Vec<Work>> {
-    let BenchArguments { only, is_long, .. } = arguments;
+    let BenchArguments { only, connections, is_long, .. } = arguments;
     let names = WORKLOADS.map(|(name, _)| name);
     for name in only {
         ensure!(names.contains(&name.as_str()), "--only takes one of {}", names.join(", "));
@@ -160,6 +160,10 @@ pub(crate) fn asked_for(arguments: &BenchArguments) -> anyhow::Result<Vec<Work>>
     }
     if *is_long && is_asked_for("stored") {
         works.push(LONG);
+    }
+    if let Some(connections) = *connections {
+        works.retain(|work| work.connections() == connections);
+        ensure!(!works.is_empty(), "no row has {connections} connections");
     }
     Ok(works)
 }
