@@ -12,6 +12,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;
@@ -75,6 +76,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         stream.write_all(&frame(SETTINGS, 0, 0, &settings)).await.unwrap();
         Self { stream }
+    }
+
+    /// Makes room for so many more bytes of all answers together.
+    pub async fn widen(&mut self, bytes: u32) {
+        self.stream.write_all(&frame(WINDOW_UPDATE, 0, 0, &bytes.to_be_bytes())).await.unwrap();
     }
 
     /// The settings of the host, by number. Must be read first.

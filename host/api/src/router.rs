@@ -78,7 +78,7 @@ impl Api {
         Self { routes: routes.with_state(state), keys, http }
     }
 
-    /// Answers a call. Large answers have their [owner](crate::AnswerOwner) among their extensions.
+    /// Answers a call. Answers that may be counted have their [owner](crate::AnswerOwner) among their extensions.
     ///
     /// Steps for every call are here and not in layers: each layer boxes its future, and is cloned
     /// with its whole content for each call.
@@ -114,6 +114,7 @@ impl Api {
                 refused_before_routing(request.uri().path(), refused).await,
             );
         }
+        let version = request.version();
         let (method, path) = (request.method(), request.uri().path());
         let span = debug_span!("http", %method, path);
         let started = (!span.is_disabled()).then(Instant::now);
@@ -131,7 +132,7 @@ impl Api {
             debug!(http.status = status, duration_us = took.as_micros(), "answered {status}");
         }
         origin.end_of_call(|key| keys.is_valid(key));
-        answer_owner::record(&mut response, origin.owner());
+        answer_owner::record(&mut response, version, origin.owner());
         with_security_headers(response)
     }
 }

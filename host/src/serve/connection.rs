@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{AnswerOwner, ConnectionAuth, PeerAddress};
+use gristmill_api::{AnswerOwner, ConnectionAuth, PeerAddress, SMALL_ANSWER_BYTES};
 use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
@@ -57,6 +57,15 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// An answer is passed on in pieces of this size, which shows whether the client reads it.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// HTTP/2 takes the next piece of an answer once fewer bytes of the answer than these are in its queue. Up to
+/// twice as many may be in the queue when their call has ended: 256 KiB for the 256 streams of a connection, of
+/// the same order as the last piece of an HTTP/1 answer.
+pub(crate) const QUEUED_BYTES_MAX: usize = 512;
+
+/// The end of a longer answer on HTTP/2 is a piece of its own: until HTTP takes it, the client has no room for
+/// the bytes before it, and the answer counts. Clients may end a connection with many shorter pieces.
+const END_BYTES: usize = 256;
 
 /// The shared state of all connections.
 #[derive(Debug)]
@@ -102,7 +111,9 @@ impl Server {
                 let mut answer = answering.await;
                 let owner = answer.extensions().get::<AnswerOwner>();
                 let owner = owner.map(|AnswerOwner(owner)| owner.clone());
-                let holding = match answer.body().size_hint().exact() {
+                let whole = answer.body().size_hint().exact();
+                let holding = match whole.filter(|bytes| !is_multiplexed || is_large(*bytes)) {
+                    // A small answer on HTTP/2 is one of up to 256, and is counted when it is passed on.
                     None => Holding::Pieces { response_budget, owner, given_up, held: None },
                     Some(bytes) => Holding::Whole(
                         response_budget
@@ -240,6 +251,9 @@ struct Activity {
     calls: usize,
     /// The calls with output that the client has not read yet, and their deadlines.
     unread_answers: Vec<(u64, Instant)>,
+    /// HTTP/2: bytes of answers that are unread and not counted among those of all connections. At most
+    /// [`SMALL_ANSWER_BYTES`].
+    uncounted_bytes: usize,
     /// The number of the next call.
     next_call: u64,
     /// When the last call ended, or the connection was opened.
@@ -267,6 +281,7 @@ impl Activity {
         Self {
             calls,
             unread_answers,
+            uncounted_bytes: 0,
             next_call,
             quiet_since,
             head_since,
@@ -335,6 +350,8 @@ struct Call {
     is_multiplexed: bool,
     /// Bytes of the answer that were passed on.
     handed: u64,
+    /// The current piece's part of [`Activity::uncounted_bytes`].
+    uncounted_bytes: usize,
     /// When the last of them were passed on, while the client has not read them.
     waits_since: Option<Instant>,
     /// The total time of waiting for the client.
@@ -353,7 +370,15 @@ impl Call {
         now.next_call += 1;
         drop(now);
         let (handed, waits_since, waited) = (0, None, Duration::ZERO);
-        Self { activity: activity.clone(), number, is_multiplexed, handed, waits_since, waited }
+        Self {
+            activity: activity.clone(),
+            number,
+            is_multiplexed,
+            handed,
+            uncounted_bytes: 0,
+            waits_since,
+            waited,
+        }
     }
 
     /// The answer announces that the connection ends with it.
@@ -371,6 +396,28 @@ impl Call {
         self.activity.lock().unread_answers.push((self.number, now + left));
     }
 
+    /// Whether a piece needs no room among the answers of all connections: it is small, and so are all such
+    /// pieces of its connection together. An HTTP/1 connection has one call at a time.
+    fn may_be_uncounted(&mut self, bytes: usize) -> bool {
+        if is_large(bytes as u64) || !self.is_multiplexed {
+            return !is_large(bytes as u64);
+        }
+        let mut activity = self.activity.lock();
+        let sum = activity.uncounted_bytes + bytes;
+        if is_large(sum as u64) {
+            return false;
+        }
+        activity.uncounted_bytes = sum;
+        self.uncounted_bytes = bytes;
+        true
+    }
+
+    fn end_piece(&mut self) {
+        if self.uncounted_bytes > 0 {
+            self.activity.lock().uncounted_bytes -= std::mem::take(&mut self.uncounted_bytes);
+        }
+    }
+
     fn taken(&mut self) {
         let Some(since) = self.waits_since.take() else { return };
         self.waited += since.elapsed();
@@ -381,6 +428,7 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.taken();
+        self.end_piece();
         let mut activity = self.activity.lock();
         activity.calls -= 1;
         activity.client.call_ended();
@@ -409,10 +457,17 @@ enum Holding {
     },
 }
 
+/// Whether an answer or a piece of so many bytes is always counted.
+fn is_large(bytes: u64) -> bool {
+    bytes > SMALL_ANSWER_BYTES as u64
+}
+
 impl Holding {
-    fn begin_piece(&mut self, bytes: usize) {
-        if let Self::Pieces { response_budget, owner, given_up, held } = self {
-            *held = response_budget.reserve_piece(bytes, owner.as_ref(), given_up);
+    fn begin_piece(&mut self, bytes: usize, call: &mut Call) {
+        if let Self::Pieces { response_budget, owner, given_up, held } = self
+            && !call.may_be_uncounted(bytes)
+        {
+            *held = Some(response_budget.reserve_piece(bytes, owner.as_ref(), given_up));
         }
     }
 
@@ -434,6 +489,18 @@ impl<B> CountedBody<B> {
     fn new(body: B, call: Call, holding: Holding) -> Self {
         Self { body, rest: Bytes::new(), holding, call }
     }
+
+    /// The size of the next piece. The bytes that remain in HTTP's queue after the last piece are not counted
+    /// any more, so that it is small.
+    fn piece_bytes(&self) -> usize {
+        let left = self.rest.len();
+        let last = match self.call.is_multiplexed {
+            true if left > QUEUED_BYTES_MAX => END_BYTES,
+            false if left > SMALL_ANSWER_BYTES => SMALL_ANSWER_BYTES,
+            true | false => return left,
+        };
+        (left - last).min(PIECE_BYTES)
+    }
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
@@ -448,19 +515,21 @@ impl<B: Body<Data = Bytes> + Unpin> Body for CountedBody<B> {
         self.holding.record_progress();
         if self.rest.is_empty() {
             self.holding.end_piece();
+            self.call.end_piece();
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => frame,
                 other => return Poll::Ready(other),
             };
             match frame.into_data() {
                 Ok(data) => {
-                    self.holding.begin_piece(data.len());
+                    let Self { holding, call, .. } = &mut *self;
+                    holding.begin_piece(data.len(), call);
                     self.rest = data;
                 }
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             }
         }
-        let bytes = self.rest.len().min(PIECE_BYTES);
+        let bytes = self.piece_bytes();
         let piece = self.rest.split_to(bytes);
         // HTTP/1 drops the body with its last piece, and the call ends here. HTTP/2 keeps both until the
         // client has room for the piece, which may be never.
@@ -640,14 +709,22 @@ mod tests {
         use http_body_util::{BodyExt as _, Full};
 
         // HTTP/2 holds the last piece until the client has room for it.
-        for (version, last_unread) in [(Version::HTTP_11, 0), (Version::HTTP_2, 1)] {
+        let sizes = [
+            (
+                Version::HTTP_11,
+                [PIECE_BYTES, PIECE_BYTES + 1 - SMALL_ANSWER_BYTES, SMALL_ANSWER_BYTES],
+                0,
+            ),
+            (Version::HTTP_2, [PIECE_BYTES, PIECE_BYTES + 1 - END_BYTES, END_BYTES], 1),
+        ];
+        for (version, sizes, last_unread) in sizes {
             let activity = Arc::new(Mutex::new(Activity::new()));
             let whole = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
             let call = Call::begin(&activity, version);
             let mut body = CountedBody::new(Full::new(whole), call, Holding::Whole(None));
-            let pieces =
-                [(PIECE_BYTES, PIECE_BYTES + 1, 1), (PIECE_BYTES, 1, 1), (1, 0, last_unread)];
-            for (bytes, left, unread) in pieces {
+            let mut left = 2 * PIECE_BYTES + 1;
+            for (bytes, unread) in sizes.into_iter().zip([1, 1, last_unread]) {
+                left -= bytes;
                 let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
                 assert_eq!(piece.len(), bytes);
                 assert_eq!(body.size_hint().exact(), Some(left as u64));
@@ -658,6 +735,43 @@ mod tests {
             let activity = activity.lock();
             assert_eq!((activity.calls, activity.unread_answers.len()), (0, 0));
         }
+    }
+
+    #[tokio::test]
+    async fn small_answers_count_beside_others_of_their_connection() {
+        use http_body_util::{BodyExt as _, Full};
+
+        let response_budget = Arc::new(ResponseBudget::default());
+        let given_up = CancellationToken::new();
+        let begin = |activity, version, bytes: usize| {
+            let holding = Holding::Pieces {
+                response_budget: response_budget.clone(),
+                owner: None,
+                given_up: given_up.clone(),
+                held: None,
+            };
+            let answer = Full::new(Bytes::from(vec![7; bytes]));
+            CountedBody::new(answer, Call::begin(activity, version), holding)
+        };
+        let counts = |body: &CountedBody<_>| matches!(&body.holding, Holding::Pieces { held, .. } if held.is_some());
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let mut bodies: Vec<_> = [60 << 10, 5 << 10, 4 << 10]
+            .map(|bytes| begin(&activity, Version::HTTP_2, bytes))
+            .into();
+        for (body, expected) in bodies.iter_mut().zip([false, true, false]) {
+            body.frame().await.unwrap().unwrap();
+            assert_eq!(counts(body), expected);
+        }
+        assert_eq!(activity.lock().uncounted_bytes, 64 << 10);
+        drop(bodies.remove(0));
+        let mut next = begin(&activity, Version::HTTP_2, 60 << 10);
+        next.frame().await.unwrap().unwrap();
+        assert!(!counts(&next), "the first one has been read");
+        let mut other = begin(&Arc::new(Mutex::new(Activity::new())), Version::HTTP_11, 64 << 10);
+        other.frame().await.unwrap().unwrap();
+        assert!(!counts(&other), "an HTTP/1 connection has one answer");
+        drop((bodies, next));
+        assert_eq!(activity.lock().uncounted_bytes, 0);
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::addresses::{AddressBound, Addresses};
-use super::connection::Server;
+use super::connection::{QUEUED_BYTES_MAX, Server};
 use super::front::Front;
 use super::response_budget::ResponseBudget;
 use super::tls::Tls;
@@ -227,6 +227,7 @@ fn http() -> Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        .max_send_buf_size(QUEUED_BYTES_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(MISTAKES_MAX)
         .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));

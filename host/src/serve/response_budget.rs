@@ -1,4 +1,5 @@
-//! Bounds the large answers that clients have not read yet, on all connections together.
+//! Bounds the answers that clients have not read yet, on all connections together: large ones, and the
+//! small ones of an HTTP/2 connection that has several at one time.
 //!
 //! An answer is in memory until its client has read it. When another one would exceed
 //! [`BYTES_MAX`], the connection of the client that has read nothing for the longest time is
@@ -13,8 +14,9 @@
 //! something within [`GRACE`]: some 32 steady readers would otherwise take all 256 MiB. The first
 //! answer of an owner needs only room. Answers to clients without a key, such as the OpenAPI
 //! document, always have one share together.
-//! **Cost.** An answer that is counted looks at all others once: 4,096 at most. Answers of up to 64 KiB
-//! cost nothing.
+//!
+//! **Cost.** An answer that is counted counts as 64 KiB at least, and looks at all others once: 4,096 at
+//! most. Small answers cost nothing, and on HTTP/2 a lock of their connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -111,22 +113,21 @@ impl ResponseBudget {
         Ok(Some(BudgetPermit { all: self.clone(), position }))
     }
 
-    /// The same for a piece of a longer answer, which is never refused.
+    /// The same for a piece of a longer answer and for a small answer, which are never refused. A smaller
+    /// piece counts as [`SMALL_ANSWER_BYTES`], which bounds the number of pieces.
     pub(crate) fn reserve_piece(
         self: &Arc<Self>,
         bytes: usize,
         owner: Option<&OwnerId>,
         connection: &CancellationToken,
-    ) -> Option<BudgetPermit> {
-        if bytes <= SMALL_ANSWER_BYTES {
-            return None;
-        }
+    ) -> BudgetPermit {
+        let bytes = bytes.max(SMALL_ANSWER_BYTES);
         let mut waiting = self.answers.lock();
         let mut chosen = self.beyond_share(&waiting, bytes, owner);
         waiting.choose_slow(bytes, &mut chosen);
         waiting.close(chosen);
         let position = waiting.add(bytes, owner, connection);
-        Some(BudgetPermit { all: self.clone(), position })
+        BudgetPermit { all: self.clone(), position }
     }
 
     /// The owner's answers that must end before it may have so many more bytes. Clients without a
@@ -268,7 +269,7 @@ mod tests {
         let has_gone = || connections.each_ref().map(CancellationToken::is_cancelled);
         let mut quick = whole(&connections[0]).unwrap().unwrap();
         tokio::time::advance(GRACE / 2).await;
-        let slow = all.reserve_piece(HALF, only.as_ref(), &connections[1]).unwrap();
+        let slow = all.reserve_piece(HALF, only.as_ref(), &connections[1]);
         tokio::time::advance(GRACE).await;
         quick.record_progress();
         let third = whole(&connections[2]).unwrap().unwrap();
@@ -276,7 +277,7 @@ mod tests {
         let another = CancellationToken::new();
         let refused = whole(&another);
         assert_eq!(refused.err(), Some(OverBudget), "the others have taken something");
-        let piece = all.reserve_piece(HALF, only.as_ref(), &another).unwrap();
+        let piece = all.reserve_piece(HALF, only.as_ref(), &another);
         assert_eq!(has_gone(), [false, true, false]);
         drop((slow, quick, third, piece));
         let waiting = all.answers.lock();
@@ -320,8 +321,7 @@ mod tests {
             let numbered = readers.iter().enumerate();
             numbered.filter(|(_, reader)| reader.is_cancelled()).map(|(number, _)| number).collect()
         };
-        let read =
-            |reader: &CancellationToken| all.reserve_piece(PAGE, busy.as_ref(), reader).unwrap();
+        let read = |reader: &CancellationToken| all.reserve_piece(PAGE, busy.as_ref(), reader);
         let mut pages: Vec<_> = readers[..21].iter().map(read).collect();
         assert!(gone().is_empty(), "189 MiB are within the share");
         tokio::time::advance(GRACE / 2).await;
@@ -410,6 +410,16 @@ mod tests {
         assert!(
             all.reserve_whole(SMALL_ANSWER_BYTES as u64 + 1, None, &connection).unwrap().is_some()
         );
-        assert!(all.reserve_piece(SMALL_ANSWER_BYTES, None, &connection).is_none());
+    }
+
+    /// Each look at all answers takes time for each of them.
+    #[test]
+    fn small_pieces_count_as_64_kib() {
+        let all = Arc::new(ResponseBudget::default());
+        let connection = CancellationToken::new();
+        let piece = all.reserve_piece(1, None, &connection);
+        assert_eq!(all.answers.lock().bytes, SMALL_ANSWER_BYTES);
+        drop(piece);
+        assert_eq!(all.answers.lock().bytes, 0);
     }
 }

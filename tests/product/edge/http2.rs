@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use gristmill_tests::http2::{
     ENHANCE_YOUR_CALM, Event, Http2, INITIAL_WINDOW_SIZE, REFUSED_STREAM,
 };
@@ -73,15 +74,25 @@ async fn a_head_that_is_too_large_is_refused() {
     assert_eq!(connection.status_of(3).await, 431);
 }
 
-/// A client that never makes room for an answer would hold the permit of its call for ever.
+/// A client that never makes room for an answer, or only for a part of it, would hold the permit of its call or
+/// the answer's memory for ever.
 #[tokio::test]
-async fn an_answer_of_one_piece_that_is_never_read_ends_its_connection() {
+async fn an_answer_that_is_never_read_to_its_end_ends_its_connection() {
     let host = shared_host();
-    let stream = TcpStream::connect(host.address()).await.unwrap();
-    let mut connection = Http2::begin_with(stream, &[(INITIAL_WINDOW_SIZE, 0)]).await;
-    connection.get(1, "/livez", &[]).await;
-    assert_eq!(connection.status_of(1).await, 200);
-    // 30 s for the answer, and 5 s for the client to end the connection.
-    let ended = async { while !matches!(connection.next().await, Event::Closed) {} };
-    timeout(Duration::from_secs(90), ended).await.expect("the connection is closed");
+    let openapi = host.client().get("/openapi.json").await.text.len();
+    let most = u32::try_from(openapi - 1_000).unwrap();
+    let cases =
+        [("/livez", 0), ("/openapi.json", 0), ("/openapi.json", 1), ("/openapi.json", most)];
+    join_all(cases.map(async |(path, window)| {
+        let stream = TcpStream::connect(host.address()).await.unwrap();
+        let mut connection = Http2::begin_with(stream, &[(INITIAL_WINDOW_SIZE, window)]).await;
+        connection.widen(1 << 30).await;
+        connection.get(1, path, &[]).await;
+        assert_eq!(connection.status_of(1).await, 200);
+        // 30 s for the answer, and 5 s for the client to end the connection.
+        let ended = async { while !matches!(connection.next().await, Event::Closed) {} };
+        let ended = timeout(Duration::from_secs(60), ended).await;
+        assert!(ended.is_ok(), "a window of {window} B for {path}");
+    }))
+    .await;
 }

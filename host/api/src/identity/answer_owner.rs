@@ -1,25 +1,28 @@
-//! The owner whose client reads a large answer: the host bounds the answers that clients have not read
+//! The owner whose client reads an answer: the host bounds the answers that clients have not read
 //! yet, with a share for each owner.
 //!
-//! **Cost.** One allocation for each answer of more than 64 KiB or of unknown size, nothing for others.
+//! **Cost.** One allocation for each answer of more than 64 KiB or of unknown size, and for each one on
+//! HTTP/2; nothing for others.
 
 use axum::body::HttpBody as _;
+use axum::http::Version;
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
 
-/// The host does not count answers of at most this size, so they have no owner: a connection's own
-/// buffers are of the same order.
+/// The host does not count an answer of at most this size, or several of this size together on one HTTP/2
+/// connection: a connection's own buffers are of the same order.
 pub const SMALL_ANSWER_BYTES: usize = 64 << 10;
 
-/// The owner of the calling key, among the extensions of an answer that is large or of unknown size. An
-/// answer to a caller without a valid key has none.
+/// The owner of the calling key, among the extensions of an answer that is large, of unknown size or on
+/// HTTP/2. An answer to a caller without a valid key has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerOwner(pub OwnerId);
 
-/// Adds the owner to an answer, unless the answer is known to be small. The pieces of an answer of
-/// unknown size may be large.
-pub(crate) fn record(response: &mut Response, owner: Option<&OwnerId>) {
-    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_ANSWER_BYTES as u64) {
+/// Adds the owner to the answer of a call, unless the answer is known to be small and the only one of its
+/// connection. The pieces of an answer of unknown size may be large.
+pub(crate) fn record(response: &mut Response, version: Version, owner: Option<&OwnerId>) {
+    let bytes = response.body().size_hint().exact();
+    if version != Version::HTTP_2 && bytes.is_some_and(|bytes| bytes <= SMALL_ANSWER_BYTES as u64) {
         return;
     }
     if let Some(owner) = owner {
@@ -40,11 +43,12 @@ mod tests {
     #[test]
     fn answers_have_an_owner_unless_they_are_known_to_be_small() {
         let owner = OwnerId::new("a").unwrap();
-        let of = |body: Body, owner: Option<&OwnerId>| {
+        let of_version = |version, body: Body, owner: Option<&OwnerId>| {
             let mut response = Response::new(body);
-            record(&mut response, owner);
+            record(&mut response, version, owner);
             response.extensions().get::<AnswerOwner>().map(|AnswerOwner(owner)| owner.clone())
         };
+        let of = |body, owner| of_version(Version::HTTP_11, body, owner);
         for (bytes, expected) in
             [(0, None), (64 << 10, None), ((64 << 10) + 1, Some(owner.clone()))]
         {
@@ -53,6 +57,8 @@ mod tests {
             assert_eq!(of(whole(), None), None, "{bytes}");
         }
         let pieces = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"data: 1\n\n"))]);
-        assert_eq!(of(Body::from_stream(pieces), Some(&owner)), Some(owner), "a stream");
+        assert_eq!(of(Body::from_stream(pieces), Some(&owner)), Some(owner.clone()), "a stream");
+        let small = of_version(Version::HTTP_2, Body::from("small"), Some(&owner));
+        assert_eq!(small, Some(owner), "one of many on its connection");
     }
 }
