@@ -17,6 +17,7 @@ use gristmill_core::webhook::delivery::WebhookReceivers;
 use crate::host_facts::{CertificateExpiry, HostFacts, Started};
 use crate::limits::checks::{Checks, Pages};
 use crate::limits::in_flight::InFlight;
+use crate::limits::owner_calls::CALLS_OF_CONNECTION;
 use crate::limits::rate_limit::{RateLimiter, RateLimits};
 use crate::limits::unauthenticated::UnauthenticatedLimiter;
 use crate::metrics::http::HttpMetrics;
@@ -75,6 +76,8 @@ pub struct Services {
     pub facts: HostFacts,
     /// When its certificate expires.
     pub certificate: CertificateExpiry,
+    /// Most connections of clients, from which the most calls at one time follow.
+    pub connections_max: u32,
 }
 
 impl ApiState {
@@ -83,6 +86,7 @@ impl ApiState {
     pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
         let Services { clock, control, jobs, disk_space, .. } = services;
         let Services { secrets, receivers, tracer, facts, certificate, .. } = services;
+        let calls_max = u64::from(services.connections_max).saturating_mul(CALLS_OF_CONNECTION);
         let started = Started { at: clock.now(), elapsed: clock.elapsed() };
         Self(Arc::new(Parts {
             control,
@@ -96,7 +100,7 @@ impl ApiState {
             results: InFlight::of_results(),
             uploads: Uploads::default(),
             unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
-            limiter: RateLimiter::new(limits, clock.clone()),
+            limiter: RateLimiter::new(limits, calls_max, clock.clone()),
             http: Arc::default(),
             tracer,
             brand: brand.into(),

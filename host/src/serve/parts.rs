@@ -137,6 +137,7 @@ impl Foundation<'_> {
             tracer: tracer.clone(),
             facts: HostFacts { cluster_address: self.cluster_address.clone(), ..settings.facts() },
             certificate: self.certificate.clone(),
+            connections_max: settings.connections().connections_max,
         };
         let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
         let api = ApiState::new(services, settings.rate_limits.clone(), brand);

@@ -85,7 +85,7 @@ pub(crate) struct Caller<P> {
     pub(crate) key: Arc<ApiKey>,
     /// Its session of the console, if the key itself is not in the head.
     pub(crate) session: Option<SessionId>,
-    _permit: Option<ConcurrencyPermit>,
+    _permit: ConcurrencyPermit,
     _permission: PhantomData<P>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct RegistryCaller {
     pub(crate) state: ApiState,
     /// The caller's key.
     pub(crate) key: Arc<ApiKey>,
-    _permit: Option<ConcurrencyPermit>,
+    _permit: ConcurrencyPermit,
 }
 
 impl FromRequestParts<Guarded> for RegistryCaller {
@@ -200,7 +200,7 @@ impl FromRequestParts<Guarded> for Visitor {
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
         state.unauthenticated.admit(&parts.extensions)?;
-        session_cookie::check_site(parts)?;
+        session_cookie::check_site(parts, false)?;
         Ok(Self(state.clone()))
     }
 }
@@ -289,7 +289,7 @@ impl FromRequestParts<Guarded> for AnyReader {
             return Ok(Self { reader: None, _permit: None });
         };
         let permit = state.limiter.enter_management(&key)?;
-        Ok(Self { reader: Some((state.clone(), key)), _permit: permit })
+        Ok(Self { reader: Some((state.clone(), key)), _permit: Some(permit) })
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod checks;
 pub(crate) mod connection_shares;
 pub(crate) mod in_flight;
+pub(crate) mod owner_calls;
 pub(crate) mod rate_limit;
 pub(crate) mod refusal;
 pub(crate) mod unauthenticated;

@@ -3,7 +3,8 @@
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
-//! Waiting calls leave a quarter of the concurrent calls to calls that do not wait.
+//! Waiting calls leave a quarter of the concurrent calls to calls that do not wait. The concurrent calls of
+//! the queue API and the streams of events also count for [their owner](owner_calls) on all endpoints together.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
@@ -31,6 +32,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::limits::owner_calls::{AtShare, CallShares, OwnerCall, OwnerCalls};
 use crate::limits::refusal::Refusal;
 use crate::limits::unauthenticated::AddressLimit;
 
@@ -299,6 +301,7 @@ pub(crate) struct RateLimiter {
     clock: Arc<dyn Clock>,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
+    call_shares: CallShares,
 }
 
 #[derive(Debug, Default)]
@@ -324,11 +327,12 @@ enum Calls {
     Events,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
     window: RateWindow,
     shares: KeyShares,
     in_flight: Arc<CallsInFlight>,
+    of_owner: OwnerCalls,
 }
 
 /// Concurrent calls.
@@ -342,12 +346,20 @@ struct CallsInFlight {
 /// A call that counts as concurrent until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyPermit {
+    /// `None`: the operation has no cap.
+    _of_operation: Option<OperationPermit>,
+    /// `None`: a call of the management API, which can take a key or an endpoint from the other calls.
+    _of_owner: Option<OwnerCall>,
+}
+
+#[derive(Debug)]
+struct OperationPermit {
     in_flight: Arc<CallsInFlight>,
     of_key: Arc<AtomicU32>,
     waits: bool,
 }
 
-impl Drop for ConcurrencyPermit {
+impl Drop for OperationPermit {
     fn drop(&mut self) {
         self.in_flight.all.fetch_sub(1, Ordering::Relaxed);
         self.of_key.fetch_sub(1, Ordering::Relaxed);
@@ -367,19 +379,21 @@ struct NewCall<'a> {
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: RateLimits, clock: Arc<dyn Clock>) -> Self {
+    /// Counts calls, and up to `calls_max` concurrent calls of all owners.
+    pub(crate) fn new(limits: RateLimits, calls_max: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
             limits,
             clock,
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
+            call_shares: CallShares::new(calls_max),
         }
     }
 
-    /// Counts a call of the queue API. `None`: the operation has no cap on concurrent calls.
+    /// Counts a call of the queue API. `None`: the operation is not counted.
     ///
     /// # Errors
-    /// 429 when the limit is reached, with the time after which a call is admitted.
+    /// 429 when a limit or the owner's share is reached, with the time after which a call is admitted.
     pub(crate) fn admit(
         &self,
         key: &ApiKey,
@@ -392,17 +406,14 @@ impl RateLimiter {
         let limit = endpoint.rate_limits.get(name).unwrap_or(limit);
         let calls = Calls::Queue(endpoint.id.clone(), operation.counted_as());
         let call = NewCall { name, limit, waits: operation == Operation::StatusSync };
-        self.count(key, calls, &call, running_workers)
+        self.count(key, calls, &call, running_workers).map(Some)
     }
 
     /// Counts a call of the management API, as [`admit`](Self::admit) does.
     ///
     /// # Errors
     /// Those of [`admit`](Self::admit).
-    pub(crate) fn enter_management(
-        &self,
-        key: &ApiKey,
-    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+    pub(crate) fn enter_management(&self, key: &ApiKey) -> Result<ConcurrencyPermit, ApiError> {
         let limit = &self.limits.management;
         let call = NewCall { name: "management", limit, waits: false };
         self.count(key, Calls::Management, &call, || 0)
@@ -412,7 +423,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// Those of [`admit`](Self::admit).
-    pub(crate) fn enter_events(&self, key: &ApiKey) -> Result<Option<ConcurrencyPermit>, ApiError> {
+    pub(crate) fn enter_events(&self, key: &ApiKey) -> Result<ConcurrencyPermit, ApiError> {
         let limit = &self.limits.events;
         let call = NewCall { name: "events", limit, waits: false };
         self.count(key, Calls::Events, &call, || 0)
@@ -424,21 +435,24 @@ impl RateLimiter {
         calls: Calls,
         call: &NewCall<'_>,
         running_workers: impl FnOnce() -> u64,
-    ) -> Result<Option<ConcurrencyPermit>, ApiError> {
+    ) -> Result<ConcurrencyPermit, ApiError> {
         let NewCall { name, limit, waits } = *call;
         let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let counts_for_owner = !matches!(calls, Calls::Management);
         let subject = Subject { owner: key.owner.clone(), calls };
         let mut shard = self.shard(&subject).lock();
-        let entry = shard.entry(subject, now_ms)?;
+        let entry = shard.entry(subject, now_ms, &self.call_shares)?;
         let me = entry.shares.find(&key.id, now_ms);
-        // The cap is checked first, so that a call refused for it does not count.
-        let permit = match limit.concurrent {
+        // The caps are checked first, so that a call refused for one does not count.
+        let of_owner = counts_for_owner.then(|| entry.of_owner.begin()).transpose()?;
+        let of_operation = match limit.concurrent {
             Some(cap) => {
                 let permit = entry.permit(me, waits, cap);
                 Some(permit.map_err(|reached| too_many_at_once(name, reached))?)
             }
             None => None,
         };
+        let permit = ConcurrencyPermit { _of_operation: of_operation, _of_owner: of_owner };
         let mut calls = limit.calls_per_10s;
         let mut verdict = entry.admit(me, calls, now_ms);
         if matches!(verdict, RateVerdict::Refused { .. }) {
@@ -463,7 +477,12 @@ impl RateLimiter {
 }
 
 impl Shard {
-    fn entry(&mut self, subject: Subject, now_ms: u64) -> Result<&mut Entry, ApiError> {
+    fn entry(
+        &mut self,
+        subject: Subject,
+        now_ms: u64,
+        call_shares: &CallShares,
+    ) -> Result<&mut Entry, ApiError> {
         const SWEEP_MS: u64 = 30_000;
         /// A sweep looks at each entry.
         const SWEEP_WHEN_SCARCE_MS: u64 = 250;
@@ -497,7 +516,8 @@ impl Shard {
             ));
         }
         *self.counts.entry(owner.clone()).or_default() += 1;
-        Ok(new.insert(Entry::default()))
+        let of_owner = call_shares.of(owner);
+        Ok(new.insert(Entry::new(of_owner)))
     }
 
     /// Drops the entries in which no call counts any more.
@@ -516,8 +536,13 @@ impl Shard {
 }
 
 impl Entry {
+    fn new(of_owner: OwnerCalls) -> Self {
+        let (window, shares) = (RateWindow::default(), KeyShares::default());
+        Self { window, shares, in_flight: Arc::default(), of_owner }
+    }
+
     /// Admits a concurrent call of the key, or returns the bound that is reached.
-    fn permit(&mut self, me: KeyPosition, waits: bool, cap: u32) -> Result<ConcurrencyPermit, u32> {
+    fn permit(&mut self, me: KeyPosition, waits: bool, cap: u32) -> Result<OperationPermit, u32> {
         // The shard's lock is held, so no other call can be added meanwhile.
         let kept = self.shares.permits_of_others(me, cap);
         let is_reached = |used: &AtomicU32, bound: u32| {
@@ -546,7 +571,7 @@ impl Entry {
         if waits {
             self.in_flight.waiting.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(ConcurrencyPermit { in_flight: self.in_flight.clone(), of_key, waits })
+        Ok(OperationPermit { in_flight: self.in_flight.clone(), of_key, waits })
     }
 
     /// Counts a call of the key, unless there are `calls` already, or the rest is reserved for
@@ -573,6 +598,16 @@ fn too_many_at_once(name: &'static str, cap: u32) -> ApiError {
         .with_refusal(Refusal::at_one_time(name, cap))
 }
 
+impl From<AtShare> for ApiError {
+    fn from(AtShare { held }: AtShare) -> Self {
+        let sentence = format!(
+            "this owner's keys have {held} calls in progress, the most that one owner may have now"
+        );
+        let refusal = Refusal::at_one_time("calls", u32::try_from(held).unwrap_or(u32::MAX));
+        Self::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(refusal)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use gristmill_core::access::key::NewKey;
@@ -581,11 +616,15 @@ mod tests {
 
     use super::*;
 
+    /// The concurrent calls of all owners.
+    const CALLS_MAX: u64 = 80_000;
+
     fn limiter(calls_per_10s: u32, concurrent: u32) -> RateLimiter {
         let run =
             OperationLimit { calls_per_10s, concurrent: Some(concurrent), calls_per_worker: 5 };
         RateLimiter::new(
             RateLimits { run, ..RateLimits::default() },
+            CALLS_MAX,
             Arc::new(ManualClock::new(Timestamp::from_millis(0))),
         )
     }
@@ -654,6 +693,7 @@ mod tests {
             let status = OperationLimit { concurrent: Some(cap), ..limits.status };
             let limiter = RateLimiter::new(
                 RateLimits { status, ..limits.clone() },
+                CALLS_MAX,
                 Arc::new(ManualClock::new(Timestamp::from_millis(0))),
             );
             let admit = |_| call(&limiter, &key, Operation::StatusSync, 0).ok();
@@ -683,6 +723,28 @@ mod tests {
         while admit(&greedy).is_ok() {}
         assert_eq!(admit(&greedy).unwrap_err().code(), ErrorCode::RateLimited);
         assert!(admit(&modest).is_ok(), "it asked for more calls than it was given");
+    }
+
+    /// An owner sets the limits of its endpoints, and may have 10,000 of them.
+    #[test]
+    fn the_calls_of_an_owner_are_bounded_whatever_its_limits_are() {
+        let runsync =
+            OperationLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
+        let limits = RateLimits { runsync, ..RateLimits::default() };
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
+        let limiter = RateLimiter::new(limits, 400, clock);
+        let (one, other) = (key("a"), key("b"));
+        let fill = |key| -> Vec<_> {
+            let next = || call(&limiter, key, Operation::RunSync, 0).ok();
+            std::iter::from_fn(next).collect()
+        };
+        let held = fill(&one);
+        assert_eq!(held.len(), 300);
+        let refused = call(&limiter, &one, Operation::Status, 0).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::ConcurrencyLimited, "another operation");
+        assert!(limiter.enter_events(&one).is_err());
+        assert!(limiter.enter_management(&one).is_ok(), "the endpoint can be deleted");
+        assert!(fill(&other).len() > 70, "another owner has calls");
     }
 
     #[test]
@@ -740,11 +802,11 @@ mod tests {
             OperationLimit { calls_per_10s: 3, concurrent: Some(2), calls_per_worker: 0 };
         let limiter = RateLimiter::new(
             RateLimits { management, ..RateLimits::default() },
+            CALLS_MAX,
             Arc::new(ManualClock::new(Timestamp::from_millis(0))),
         );
         let (a, b) = (key("a"), key("b"));
         let held = [limiter.enter_management(&a).unwrap(), limiter.enter_management(&a).unwrap()];
-        assert!(held.iter().all(Option::is_some));
         let refused = |key| limiter.enter_management(key).unwrap_err().code();
         assert_eq!(refused(&a), ErrorCode::ConcurrencyLimited);
         drop(held);
@@ -756,22 +818,22 @@ mod tests {
 
     #[test]
     fn entries_are_bounded_and_forgotten() {
-        let mut shard = Shard::default();
+        let (mut shard, calls) = (Shard::default(), CallShares::new(CALLS_MAX));
         let subject = |owner: usize| subject(&format!("o{owner}"), 0);
         for i in 0..SHARD_ENTRIES_MAX {
-            shard.entry(subject(i), 0).unwrap().window.admit(0, 1);
+            shard.entry(subject(i), 0, &calls).unwrap().window.admit(0, 1);
         }
-        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 5_000).is_err());
-        assert!(shard.entry(subject(0), 5_000).is_ok(), "a caller with an entry goes on");
-        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 20_000).is_ok());
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 5_000, &calls).is_err());
+        assert!(shard.entry(subject(0), 5_000, &calls).is_ok(), "a caller with an entry goes on");
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 20_000, &calls).is_ok());
         assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
     }
 
     #[test]
     fn an_owner_leaves_entries_to_other_owners() {
-        let mut shard = Shard::default();
+        let (mut shard, calls) = (Shard::default(), CallShares::new(CALLS_MAX));
         let fill = |shard: &mut Shard, owner: &str| {
-            let enters = |i: &usize| match shard.entry(subject(owner, *i), 5_000) {
+            let enters = |i: &usize| match shard.entry(subject(owner, *i), 5_000, &calls) {
                 Ok(entry) => matches!(entry.window.admit(5_000, 1), RateVerdict::Admitted { .. }),
                 Err(refused) => {
                     assert_eq!(refused.code(), ErrorCode::Unavailable);
@@ -783,12 +845,12 @@ mod tests {
         };
         // Nine operations of 9,990 endpoints are 5,620 entries of each shard on average.
         assert_eq!(fill(&mut shard, "greedy"), 6_144);
-        assert!(shard.entry(subject("greedy", 0), 5_000).is_ok(), "its known calls go on");
+        assert!(shard.entry(subject("greedy", 0), 5_000, &calls).is_ok(), "its known calls go on");
         assert_eq!(fill(&mut shard, "other"), 1_536);
         assert_eq!(fill(&mut shard, "third"), 384);
         // Entries of calls that count no more are dropped when an owner needs them.
-        assert!(shard.entry(subject("greedy", 7_000), 15_000).is_err());
-        assert!(shard.entry(subject("greedy", 7_000), 15_500).is_ok());
+        assert!(shard.entry(subject("greedy", 7_000), 15_000, &calls).is_err());
+        assert!(shard.entry(subject("greedy", 7_000), 15_500, &calls).is_ok());
         assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
     }
 

@@ -144,7 +144,7 @@ struct Reader {
     endpoints: Vec<EndpointTopic>,
     jobs: Vec<JobTopic>,
     ends_at: Instant,
-    _permit: Option<ConcurrencyPermit>,
+    _permit: ConcurrencyPermit,
 }
 
 /// The values that were sent last.

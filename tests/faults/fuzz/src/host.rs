@@ -147,6 +147,7 @@ impl Host {
             tracer: Tracer::default(),
             facts: HostFacts::default(),
             certificate: CertificateExpiry::default(),
+            connections_max: 20_000,
         };
         let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
         let authorization = format!("Bearer {}", text.reveal());
