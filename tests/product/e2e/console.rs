@@ -175,19 +175,25 @@ async fn pages_of_other_origins_do_not_use_the_session() {
     let host = TestHost::start();
     let page = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
     let own = format!("http://{}", host.address());
-    let get: [(&[(&str, &str)], u16); 7] = [
+    let get: [(&[(&str, &str)], u16); 8] = [
         (&[], 401),
-        (&[SAME], 200),
+        (&[SAME], 401),
+        (&[SAME, MARK], 200),
         (&[("sec-fetch-site", "cross-site"), MARK], 401),
         (&[("sec-fetch-site", "same-site"), MARK], 401),
         (&[("origin", "http://127.0.0.1:1"), MARK], 401),
-        (&[("origin", &own)], 200),
+        (&[("origin", &own)], 401),
         (&[MARK], 200),
     ];
     for (headers, status) in get {
         let answer = page.call_with(Method::GET, "/v1/templates", None, headers).await;
         assert_eq!(answer.status, status, "{headers:?}: {answer:?}");
     }
+    // A link of this very page, which the readme of another owner may have, reads files and nothing else.
+    let file = page.call_with(Method::GET, "/v1/networkvolumes/none/files/x", None, &[SAME]).await;
+    assert_eq!(file.status, 404, "{file:?}");
+    let job = page.call_with(Method::GET, "/v2/none/status/x?ttl=0", None, &[SAME]).await;
+    assert_eq!(job.status, 401, "{job:?}");
     let template = json!({ "name": "n", "imageName": "i" });
     for headers in [&[SAME][..], &[("origin", &*own)], &[("sec-fetch-site", "cross-site"), MARK]] {
         let answer = page.call_with(Method::POST, "/v1/templates", Some(&template), headers).await;

@@ -371,6 +371,19 @@ async fn an_upload_that_ends_early_leaves_nothing() {
     assert_eq!(files.on_host().len(), 2);
 }
 
+/// A client that continues an upload sends only the rest of the file.
+#[tokio::test]
+async fn a_part_of_a_file_does_not_replace_it() {
+    let host = shared_host();
+    let files = Files::on(&host).await;
+    files.write("large", "0123456789").await;
+    let request = files.client.request(Method::PUT, &files.path("large"));
+    let part = request.header("content-range", "bytes 8-9/10").body("89");
+    let sentence = files.client.send(part).await.refused(400);
+    assert!(sentence.contains("`Content-Range` is not supported"), "{sentence}");
+    assert_eq!(files.get("large").await.text, "0123456789");
+}
+
 #[tokio::test]
 async fn a_volume_that_is_deleted_takes_no_file() {
     let host = TestHost::start();

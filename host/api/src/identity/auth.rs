@@ -233,7 +233,7 @@ fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Identity
     // The registry is for programs.
     let is_for_programs = form == Form::BasicOrBearer;
     let token = session_cookie::token(call).filter(|_| !is_for_programs).ok_or_else(none)?;
-    session_cookie::check_site(call)?;
+    session_cookie::check_site(call, form == Form::Bearer)?;
     let found = state.control.sessions.find(token).ok_or_else(session_ended)?;
     Ok(Identity { key: found.key, session: Some(found.id) })
 }

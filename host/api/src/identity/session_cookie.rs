@@ -4,9 +4,11 @@
 //! A browser adds the cookie to each call to this host, whatever page causes it. `SameSite=Strict`
 //! keeps it from calls of other sites, but other ports of the same machine are the same site. So
 //! a call with the cookie must come from this very origin: browsers report it in `Sec-Fetch-Site`, or in
-//! `Origin`. Over plain HTTP they send neither with a GET; the call then needs the header
-//! [`CONSOLE_CALL`], which a page of another origin cannot set, since this host permits it to none
-//! (CORS). Calls that change something need the header in any case.
+//! `Origin`. It also needs the header [`CONSOLE_CALL`], which a page of another origin cannot set, since
+//! this host permits it to none (CORS), and which a link cannot have: a link in the readme of another
+//! owner's template has this origin too, and a GET of a job's status or stream may change the job. Only
+//! the download of a volume's file, which changes nothing, is a plain link in the console. Over plain HTTP
+//! browsers send no origin with a GET; the header then stands alone.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
@@ -29,14 +31,14 @@ pub(crate) fn token(call: &Parts) -> Option<&str> {
     pairs.find_map(|(given, value)| (given.trim() == name).then(|| value.trim()))
 }
 
-/// Refuses a call that may come from a page of another origin.
+/// Refuses a call that may come from a page of another origin, or from a link. `of_management`: the call is one of
+/// the management API, which has downloads.
 ///
 /// # Errors
 /// 401.
-pub(crate) fn check_site(call: &Parts) -> Result<(), ApiError> {
+pub(crate) fn check_site(call: &Parts, of_management: bool) -> Result<(), ApiError> {
     let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
     let is_marked = call.headers.get(CONSOLE_CALL).is_some_and(|value| value == "1");
-    let is_read = matches!(call.method, Method::GET | Method::HEAD);
     let mut sites = call.headers.get_all(FETCH_SITE).iter().peekable();
     let mut origins = call.headers.get_all(header::ORIGIN).iter().peekable();
     let is_own = if sites.peek().is_some() {
@@ -49,10 +51,20 @@ pub(crate) fn check_site(call: &Parts) -> Result<(), ApiError> {
     if !is_own {
         return refuse("a session of the console is for calls of its own page only");
     }
-    if !is_read && !is_marked {
+    let needs_no_mark = of_management && is_download(call);
+    if !is_marked && !needs_no_mark {
         return refuse("calls of the console must have the header `X-Gristmill-Console: 1`");
     }
     Ok(())
+}
+
+/// Whether the call reads a file of a network volume.
+fn is_download(call: &Parts) -> bool {
+    // The router has removed the first part of the path, `/v1`.
+    let of_volume = call.uri.path().strip_prefix("/networkvolumes/");
+    let file = of_volume.and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest);
+    matches!(call.method, Method::GET | Method::HEAD)
+        && file.is_some_and(|rest| rest.starts_with("files/"))
 }
 
 /// The header that gives the browser the token of a new session.
@@ -108,7 +120,11 @@ mod tests {
     use super::*;
 
     fn call(method: &str, headers: &[(&str, &str)]) -> Parts {
-        let request = Request::builder().method(method).uri("/v1/jobs");
+        call_of("/jobs", method, headers)
+    }
+
+    fn call_of(path: &str, method: &str, headers: &[(&str, &str)]) -> Parts {
+        let request = Request::builder().method(method).uri(path);
         let request = headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
         request.body(()).unwrap().into_parts().0
     }
@@ -126,7 +142,7 @@ mod tests {
 
     #[test]
     fn only_the_page_of_this_origin_uses_the_session() {
-        // (headers beside the host, whether a GET is accepted, whether a POST is)
+        // (headers beside the host, whether a file is served, whether other calls are accepted)
         type Headers<'a> = &'a [(&'a str, &'a str)];
         let cases: [(Headers<'_>, bool, bool); 19] = [
             (&[], false, false),
@@ -149,13 +165,32 @@ mod tests {
             (&[OWN, OTHER, MARK], false, false),
             (&[("origin", "http://MILL.lan:8080"), MARK], true, true),
         ];
-        for (headers, get, post) in cases {
+        let file = "/networkvolumes/v/files/a/b";
+        for (headers, is_served, is_accepted) in cases {
             let all = [headers, &[HOST]].concat();
-            assert_eq!(check_site(&call("GET", &all)).is_ok(), get, "GET {headers:?}");
-            assert_eq!(check_site(&call("HEAD", &all)).is_ok(), get, "HEAD {headers:?}");
-            for method in ["POST", "PUT", "PATCH", "DELETE"] {
-                assert_eq!(check_site(&call(method, &all)).is_ok(), post, "{method} {headers:?}");
+            for (path, method, expected) in [
+                (file, "GET", is_served),
+                (file, "HEAD", is_served),
+                (file, "PUT", is_accepted),
+                (file, "DELETE", is_accepted),
+                ("/networkvolumes/v/files", "GET", is_accepted),
+                ("/networkvolumes/v", "GET", is_accepted),
+                ("/networkvolumes/files/x", "GET", is_accepted),
+                ("/e/status/j", "GET", is_accepted),
+                ("/jobs", "HEAD", is_accepted),
+                ("/jobs", "POST", is_accepted),
+                ("/jobs", "PATCH", is_accepted),
+            ] {
+                let call = call_of(path, method, &all);
+                assert_eq!(
+                    check_site(&call, true).is_ok(),
+                    expected,
+                    "{method} {path} {headers:?}"
+                );
             }
+            // The endpoint `networkvolumes` has a path of the same form.
+            let call = call_of(file, "GET", &all);
+            assert_eq!(check_site(&call, false).is_ok(), is_accepted, "{headers:?}");
         }
     }
 

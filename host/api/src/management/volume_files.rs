@@ -159,6 +159,11 @@ pub(crate) async fn write(
 ) -> Result<StatusCode, ApiError> {
     let (parts, body) = request.into_parts();
     let is_directory = query::flag(parts.uri.query().unwrap_or_default(), &["directory"])?;
+    if parts.headers.contains_key(header::CONTENT_RANGE) {
+        // The file would otherwise be replaced by a part of it (RFC 9110, section 14.5).
+        let sentence = "`Content-Range` is not supported: the body must be the whole file";
+        return Err(ApiError::bad_request(sentence));
+    }
     // The room on the volume is the bound.
     let mut pieces = Pieces::new(&parts.headers, body, usize::MAX)?;
     if is_directory {
