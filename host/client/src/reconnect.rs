@@ -54,8 +54,12 @@ impl Reconnecting {
                     Err(error) => error,
                 },
             };
-            if self.events.take().is_some_and(|events| events.heard_for() >= LASTING) {
-                self.failed = 0;
+            if let Some(events) = self.events.take() {
+                let position = events.last_id().map(str::to_owned);
+                self.last_event = position.or_else(|| self.last_event.take());
+                if events.heard_for() >= LASTING {
+                    self.failed = 0;
+                }
             }
             self.failed += 1;
             if !broken.is_passing() || self.failed > RECONNECTS_MAX {

@@ -36,6 +36,7 @@ pub struct EventParser {
     after_return: bool,
     event: Event,
     has_data: bool,
+    last_id: Option<String>,
 }
 
 impl EventParser {
@@ -47,7 +48,13 @@ impl EventParser {
             after_return: false,
             event: Event::default(),
             has_data: false,
+            last_id: None,
         }
+    }
+
+    /// The id of the last event that had one, also of an event without data.
+    pub(crate) fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
     }
 
     /// Adds the next bytes, and returns the completed events; `None` when an event is larger than
@@ -76,6 +83,7 @@ impl EventParser {
         let line = String::from_utf8_lossy(&line);
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
+            self.last_id = event.id.clone().or_else(|| self.last_id.take());
             return std::mem::take(&mut self.has_data).then_some(event);
         }
         let (field, value) = line.split_once(':').unwrap_or((&line, ""));
@@ -123,6 +131,7 @@ mod tests {
             let events: Vec<_> =
                 text.as_bytes().chunks(size).flat_map(|part| parser.push(part).unwrap()).collect();
             assert_eq!(events, expected, "pieces of {size} bytes");
+            assert_eq!(parser.last_id(), Some("9"), "that of an event without data");
         }
     }
 

@@ -142,7 +142,10 @@ async fn lines_outlive_a_kill_and_an_orderly_end() {
             text += &String::from_utf8_lossy(&part.expect("the stream goes on"));
         }
         assert_eq!(text.matches("data:").count(), 1, "{text}");
-        let number = text.split("id: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
+        // The first event has no data: it is the position of a reader who has received no line yet.
+        let (position, _) = text.strip_prefix("id: ").unwrap().split_once("\n\n").unwrap();
+        assert!(position.parse::<u64>().unwrap() >= seen.as_u64().unwrap(), "{text}");
+        let number = text.rsplit("id: ").next().unwrap().lines().next().unwrap().parse().unwrap();
         assert!(number > last_number && number > seen.as_u64().unwrap(), "{number}");
         last_number = number;
     }

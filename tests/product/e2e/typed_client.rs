@@ -181,15 +181,31 @@ async fn a_broken_stream_continues_after_its_last_event() {
         }
     }
     assert_eq!(seen, ["10", "11", "attempt 2", "20", "FAILED: no"]);
-    let after: Vec<_> = server
-        .heads()
-        .iter()
-        .map(|head| {
-            let header = head.lines().find_map(|line| line.strip_prefix("last-event-id: "));
-            header.map(str::to_owned)
-        })
-        .collect();
-    assert_eq!(after, [None, Some("0".into()), Some("1".into()), Some("2-0".into())]);
+    let expected = [None, Some("0".into()), Some("1".into()), Some("2-0".into())];
+    assert_eq!(positions(&server), expected);
+}
+
+#[tokio::test]
+async fn a_follower_of_lines_continues_after_its_position_although_it_has_no_line_yet() {
+    let parts = ["id: 7\n\n", ":\n\n", "id: 9\ndata: {\"line\":1}\n\n"];
+    let calls = AtomicUsize::new(0);
+    let server =
+        ScriptedServer::start(move |_, _| Reply::ok(parts[calls.fetch_add(1, Ordering::SeqCst)]))
+            .await;
+    let client = client(&format!("http://{}", server.host()), "gm_x");
+    let query = LogQuery { tail: Some(0), ..LogQuery::default() };
+    let mut lines = client.follow_logs(&"e".parse().unwrap(), &query);
+    assert_eq!(lines.next().await.unwrap().text(), r#"{"line":1}"#);
+    assert_eq!(positions(&server), [None, Some("7".into()), Some("7".into())]);
+}
+
+/// The event after which each call asked the host to continue.
+fn positions(server: &ScriptedServer) -> Vec<Option<String>> {
+    let heads = server.heads();
+    let position = |head: &String| {
+        head.lines().find_map(|line| line.strip_prefix("last-event-id: ")).map(str::to_owned)
+    };
+    heads.iter().map(position).collect()
 }
 
 #[tokio::test]

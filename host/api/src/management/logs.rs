@@ -1,6 +1,7 @@
 //! `GET /v1/endpoints/{id}/logs`: the newest log lines of an endpoint's handlers, as an array, or
 //! as server-sent events that continue with new lines. The id of an event is the line's number; a
-//! client that returns with `Last-Event-ID` continues after it.
+//! client that returns with `Last-Event-ID` continues after it. An event without data has the number of the
+//! last line that was considered: a client that has received no line yet continues from there.
 //!
 //! **Costs.** Lines that only the disk has are read apart from the threads that serve calls, and owners
 //! and their keys [take turns](crate::limits::checks): the files of one endpoint, up to 16 MiB by default.
@@ -8,6 +9,7 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -123,20 +125,21 @@ struct Reader {
 }
 
 fn follow(reader: Reader, query: LogQuery) -> Response {
-    let pages = stream::unfold((reader, query), async |(reader, mut query)| {
-        let lines = reader.next_lines(&mut query).await?;
-        Some((Ok::<_, Infallible>(events(&lines)), (reader, query)))
+    let pages = stream::unfold((reader, query, true), async |(reader, mut query, is_first)| {
+        let wait = if is_first { Duration::ZERO } else { COMMENT_INTERVAL };
+        let lines = reader.next_lines(&mut query, wait).await?;
+        Some((Ok::<_, Infallible>(events(&lines, query.after)), (reader, query, false)))
     });
     sse::response(Body::from_stream(pages))
 }
 
 impl Reader {
-    /// The present lines, or those that arrive within [`COMMENT_INTERVAL`]; empty after that time. The
+    /// The present lines, or those that arrive within `wait`; empty after that time. The
     /// query continues after them. `None`: the endpoint was deleted, and its id may have another owner
     /// now; the key or the session is not valid any more; or the host is
     /// stopping.
-    async fn next_lines(&self, query: &mut LogQuery) -> Option<Vec<Arc<LogLine>>> {
-        let comment_at = Instant::now() + COMMENT_INTERVAL;
+    async fn next_lines(&self, query: &mut LogQuery, wait: Duration) -> Option<Vec<Arc<LogLine>>> {
+        let until = Instant::now() + wait;
         loop {
             self.key.check().ok()?;
             let mut added = pin!(self.follower.added());
@@ -150,7 +153,7 @@ impl Reader {
             };
             // From now on all lines are sent.
             (query.after, query.order) = (up_to, LogOrder::Next);
-            if !lines.is_empty() || Instant::now() >= comment_at {
+            if !lines.is_empty() || Instant::now() >= until {
                 return Some(lines);
             }
             tokio::select! {
@@ -161,8 +164,9 @@ impl Reader {
     }
 }
 
-/// The lines as events; if there are none, a comment that keeps the connection alive.
-fn events(lines: &[Arc<LogLine>]) -> Bytes {
+/// The lines as events; if there are none, an event without data, which keeps the connection alive. All lines up
+/// to the number `up_to` were considered.
+fn events(lines: &[Arc<LogLine>], up_to: u64) -> Bytes {
     let mut text = vec![];
     for line in lines {
         text.extend_from_slice(format!("id: {}\ndata: ", line.number).as_bytes());
@@ -173,7 +177,7 @@ fn events(lines: &[Arc<LogLine>]) -> Bytes {
         text.extend_from_slice(b"\n\n");
     }
     if text.is_empty() {
-        text.extend_from_slice(b":\n\n");
+        text.extend_from_slice(format!("id: {up_to}\n\n").as_bytes());
     }
     text.into()
 }
