@@ -25,6 +25,14 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
+/// Shorter frames get a field that no message has. HTTP/2 ends a connection with too many unread shorter frames,
+/// and all attempts of a host would be lost with it: 40 handlers with small chunks are enough while the store
+/// takes none.
+const FRAME_BYTES_MIN: usize = 256;
+
+/// The key of the field 2047 with bytes. The other side skips it, as each version does with unknown fields.
+const PADDING_KEY: [u8; 2] = [0xfa, 0x7f];
+
 /// The other side receives nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
@@ -90,7 +98,19 @@ fn encode(message: &impl Message) -> Bytes {
     let mut frame = Vec::with_capacity(LENGTH_BYTES + length);
     frame.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
     message.encode(&mut frame).expect("a vector grows");
+    pad(&mut frame);
     frame.into()
+}
+
+fn pad(frame: &mut Vec<u8>) {
+    let missing = FRAME_BYTES_MIN.saturating_sub(frame.len());
+    if missing > 0 {
+        frame.extend_from_slice(&PADDING_KEY);
+        prost::encode_length_delimiter(missing, frame).expect("a vector grows");
+        frame.resize(frame.len() + missing, 0);
+        let length = frame.len() - LENGTH_BYTES;
+        frame.splice(..LENGTH_BYTES, u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+    }
 }
 
 impl FrameBody {
@@ -220,6 +240,16 @@ mod tests {
         fn bytes_of_another_program_are_an_error_or_a_message(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let read = read(&bytes, 7);
             prop_assert!(!read.is_empty());
+        }
+    }
+
+    #[test]
+    fn small_messages_have_frames_of_256_bytes() {
+        for chars in [0, 1, 100, 230, 240, 250, 300] {
+            let frame = encode(&line(&"x".repeat(chars)));
+            assert!((FRAME_BYTES_MIN..FRAME_BYTES_MIN + 64).contains(&frame.len()), "{chars}");
+            let read = read(&frame, 1_000).remove(0).unwrap();
+            assert_eq!(read, Some(line(&"x".repeat(chars))));
         }
     }
 

@@ -164,6 +164,33 @@ async fn a_handler_waits_while_its_chunks_are_not_taken_and_other_attempts_conti
     eventually(|| runner.runtime.running() == 0).await;
 }
 
+/// HTTP/2 ends a connection with many small frames that are not read.
+#[tokio::test]
+async fn many_small_chunks_that_are_not_taken_end_no_other_attempt() {
+    const ATTEMPTS: usize = 7;
+    let active = Arc::new(Active::new().await);
+    let runner = active.connect("runner", ATTEMPTS + 1).await;
+    let _taken = active.occupy();
+    let sink = Arc::new(Sink::default());
+    sink.is_full.store(true, Ordering::SeqCst);
+    let begin = |_| {
+        let attempt = active.attempt(&json!({ "do": "emit", "count": 1_000_000, "bytes": 1 }));
+        let (stop, other, theirs) = (attempt.stop.clone(), active.clone(), sink.clone());
+        (stop, tokio::spawn(async move { other.perform(attempt, theirs).await }))
+    };
+    let attempts: Vec<_> = (0..ATTEMPTS).map(begin).collect();
+    eventually(|| runner.runtime.running() == ATTEMPTS).await;
+    // The subject: the handlers wait, and nothing else happens.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(attempts.iter().all(|(_, task)| !task.is_finished()));
+    assert_eq!(returned(active.run(json!({ "do": "echo", "value": 1 })).await), 1);
+    attempts.iter().for_each(|(stop, _)| stop.cancel());
+    for (_, task) in attempts {
+        let report = task.await.unwrap();
+        assert!(matches!(report.end, AttemptEnd::Stopped), "{report:?}");
+    }
+}
+
 /// A refused request costs a handler nothing, so that it can make any number of them.
 #[tokio::test]
 async fn a_handler_waits_while_its_requests_are_not_counted() {

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::link;
+use super::link::{self, Role};
 
 /// Longest time to connect, with the handshake.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
@@ -54,6 +54,13 @@ pub(crate) enum Purpose {
 
 impl Purpose {
     const ALL: [Self; 2] = [Self::Calls, Self::Attempts];
+
+    fn role_of_caller(self) -> Role {
+        match self {
+            Self::Calls => Role::Caller,
+            Self::Attempts => Role::Host,
+        }
+    }
 
     fn greeting(self) -> &'static [u8; GREETING_BYTES] {
         match self {
@@ -104,7 +111,7 @@ impl Membership {
     ) -> io::Result<TcpStream> {
         let connect = async {
             let mut stream = TcpStream::connect(address).await?;
-            link::prepare(&stream)?;
+            link::prepare(&stream, purpose.role_of_caller())?;
             self.call(&mut stream, purpose).await?;
             Ok(stream)
         };

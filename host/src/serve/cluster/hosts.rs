@@ -3,6 +3,7 @@
 //! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a new connection to show that it comes
 //! from a host.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::handshake::{Membership, Purpose};
-use super::link;
+use super::link::{self, Role};
 use crate::serve::connection::Server;
 use crate::serve::listener::{ACCEPT_PAUSE, accept};
 
@@ -57,8 +58,12 @@ pub(crate) async fn serve(
         let (membership, server, runners) = (membership.clone(), server.clone(), runners.clone());
         tokio::spawn(async move {
             let greeting = async {
-                link::prepare(&stream)?;
-                membership.accept(&mut stream).await
+                link::prepare(&stream, Role::Host)?;
+                let purpose = membership.accept(&mut stream).await?;
+                if purpose == Purpose::Calls {
+                    link::prepare(&stream, Role::Answering)?;
+                }
+                Ok::<_, io::Error>(purpose)
             };
             match timeout(HANDSHAKE_WAIT, greeting).await {
                 Ok(Ok(Purpose::Attempts)) => runners.serve(stream, peer).await,
