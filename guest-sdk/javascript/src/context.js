@@ -58,7 +58,7 @@ export class Context {
   emit(output, metrics) {
     let texts;
     try {
-      texts = [encode(output), metrics === undefined ? undefined : encode(metrics)];
+      texts = [encode(output), isAbsent(metrics) ? undefined : encode(metrics)];
     } catch (error) {
       throw new EmitError("invalid-json", error.message);
     }
@@ -104,7 +104,7 @@ export class Context {
   }
 
   httpSend(request) {
-    return this.#host.httpSend(request);
+    return this.#host.httpSend({ ...request, timeout: request.timeout ?? undefined });
   }
 
   // Asynchronous, although this host answers before it returns: so a later host can run calls at once.
@@ -124,8 +124,11 @@ function callTexts(endpoint, input, key) {
   } catch (error) {
     throw new CallError("invalid-request", `the input has no JSON form: ${error.message}`);
   }
-  return [String(endpoint), text, key === undefined ? undefined : String(key)];
+  return [String(endpoint), text, isAbsent(key) ? undefined : String(key)];
 }
+
+/** Null is the same as no value: callers pass on what JSON or a database has. */
+const isAbsent = (value) => value === undefined || value === null;
 
 let running;
 

@@ -24,7 +24,7 @@ let served;
 /** A handler `(ctx, input) => output`. */
 export function handler(work, { validate } = {}) {
   return mark((...args) => work(...args), {
-    call: (ctx, text) => work(ctx, check(JSON.parse(text), validate)),
+    call: async (ctx, text) => work(ctx, await check(JSON.parse(text), validate)),
   });
 }
 
@@ -140,10 +140,11 @@ function chunksOf(value) {
   return Object.prototype.toString.call(value) === "[object Generator]" ? value : undefined;
 }
 
-function check(input, validate) {
+async function check(input, validate) {
   if (!validate) return input;
   try {
-    return validate(input);
+    // Not outside: a validation that rejects refuses the job, as one that throws.
+    return await validate(input);
   } catch (error) {
     throw error instanceof GristmillError
       ? error

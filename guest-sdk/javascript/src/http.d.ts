@@ -6,16 +6,17 @@
 /** A plain object, or a list of pairs, a `Map` or the global `Headers`. */
 export type Headers = Record<string, string> | Iterable<[name: string, value: string]>;
 
+/** Null is the same as no option, except for `json`. */
 export interface Options {
-  headers?: Headers;
-  body?: string | Uint8Array;
+  headers?: Headers | null;
+  body?: string | Uint8Array | null;
   /** Replaces the body, and sets `content-type`, unless `headers` has one. */
   json?: unknown;
   /**
    * The longest wait for the whole answer, in milliseconds. It is never longer than the
    * time that remains of the attempt, which is also the default.
    */
-  timeout?: number;
+  timeout?: number | null;
 }
 
 export interface Request {
@@ -23,11 +24,11 @@ export interface Request {
   url: string;
   headers?: [name: string, value: string][];
   body?: Uint8Array;
-  timeout?: number;
+  timeout?: number | null;
 }
 
 export class Response {
-  constructor(status: number, body?: string | Uint8Array, headers?: Headers);
+  constructor(status: number, body?: string | Uint8Array | null, headers?: Headers | null);
   readonly status: number;
   readonly headers: [name: string, value: string][];
   readonly body: Uint8Array;

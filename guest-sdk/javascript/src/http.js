@@ -5,9 +5,9 @@ import { context } from "./context.js";
 
 /** An answer. */
 export class Response {
-  constructor(status, body = "", headers = []) {
+  constructor(status, body, headers) {
     this.status = status;
-    this.body = typeof body === "string" ? new TextEncoder().encode(body) : body;
+    this.body = bytes(body);
     this.headers = pairs(headers);
   }
 
@@ -45,23 +45,30 @@ export class HttpError extends Error {
 }
 
 /** Sends one request for the running job and waits for the whole answer. */
-export function request(method, url, { headers = [], body = "", json, timeout } = {}) {
+export function request(method, url, { headers, body, json, timeout } = {}) {
   headers = pairs(headers);
+  // Of these options only `json` has null as a value.
   if (json !== undefined) {
     body = JSON.stringify(json);
     if (!headers.some(([name]) => name.toLowerCase() === "content-type")) {
       headers.push(["content-type", "application/json"]);
     }
   }
-  if (typeof body === "string") body = new TextEncoder().encode(body);
-  return context().httpSend({ method, url, headers, body, timeout });
+  return context().httpSend({ method, url, headers, body: bytes(body), timeout });
 }
 
 export const get = (url, options) => request("GET", url, options);
 export const post = (url, options) => request("POST", url, options);
 
-/** The pairs of a list, a `Headers`, a `Map` or a plain object. */
+/** The bytes of a body, which may be absent. */
+function bytes(body) {
+  const content = body ?? "";
+  return typeof content === "string" ? new TextEncoder().encode(content) : content;
+}
+
+/** The pairs of a list, a `Headers`, a `Map` or a plain object; none if it is absent. */
 function pairs(headers) {
+  headers ??= [];
   const list = headers[Symbol.iterator] ? [...headers] : Object.entries(headers);
   return list.map(([name, value]) => [String(name), String(value)]);
 }

@@ -76,7 +76,7 @@ export class Context {
    * Appends one chunk to the job's stream; the client receives `metrics` together with it.
    * Waits while the host's buffer for this job is full. Throws {@link EmitError}.
    */
-  emit(output: unknown, metrics?: Record<string, unknown>): void;
+  emit(output: unknown, metrics?: Record<string, unknown> | null): void;
   /**
    * Replaces the value that the job's status shows while it runs. Never waits. If values follow
    * each other quickly, clients may see only the last one. A value that has no JSON form is dropped
@@ -116,9 +116,10 @@ export interface CallOptions {
   /**
    * Makes the call safe to repeat, for example when this attempt runs again after a crash of the
    * host: for 24 hours, a call with the same key and input refers to the job of the first one. A
-   * `call` after a `submit` with the same key and input waits for that job.
+   * `call` after a `submit` with the same key and input waits for that job. Null is the same as no
+   * key.
    */
-  idempotencyKey?: string;
+  idempotencyKey?: string | null;
 }
 
 /** The context of the running job, for code that does not have it as an argument. */
@@ -126,9 +127,9 @@ export function context(): Context;
 
 /** One element of a job's stream; a generator yields it to give `metrics` with a chunk. */
 export class Chunk<Output = unknown> {
-  constructor(output: Output, metrics?: Record<string, unknown>);
+  constructor(output: Output, metrics?: Record<string, unknown> | null);
   readonly output: Output;
-  readonly metrics?: Record<string, unknown>;
+  readonly metrics?: Record<string, unknown> | null;
 }
 
 /** A function that can be a handler: `(job, ctx) => output`, or the result of {@link handler}. */
@@ -145,12 +146,12 @@ export interface Handler<Input, Output> {
 }
 
 /**
- * A handler `(ctx, input) => output`, plain, async, or a generator. The result of `validate` is the
- * input; an error that it throws refuses the job with that message.
+ * A handler `(ctx, input) => output`, plain, async, or a generator. The result of `validate`, which
+ * may be asynchronous, is the input; an error that it throws refuses the job with that message.
  */
 export function handler<Input = any, Output = unknown>(
   work: (ctx: Context, input: Input) => Outcome<Output>,
-  options?: { validate?: (input: unknown) => Input },
+  options?: { validate?: (input: unknown) => Awaitable<Input> },
 ): Handler<Input, Output>;
 
 /** Makes this the handler of the component, instead of the default export. */

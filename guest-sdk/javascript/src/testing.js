@@ -16,20 +16,21 @@ export class TestContext extends Context {
   retired = false;
   #answersFetch;
 
-  constructor({
-    jobId = "test-job",
-    endpoint = "test-endpoint",
-    attempt = 1,
-    remaining = 600_000,
-    cancelled = false,
-    cancelledAfter = cancelled ? 0 : Infinity,
-    s3Config,
-    traceParent,
-    emitQuota = Infinity,
-    emitClosed = false,
-    http,
-    endpoints = {},
-  } = {}) {
+  constructor(options = {}) {
+    const {
+      jobId = "test-job",
+      endpoint = "test-endpoint",
+      attempt = 1,
+      remaining = 600_000,
+      cancelled = false,
+      cancelledAfter = cancelled ? 0 : Infinity,
+      s3Config,
+      traceParent,
+      emitQuota = Infinity,
+      emitClosed = false,
+      http,
+      endpoints = {},
+    } = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== null));
     let emittedBytes = 0;
     const answers = Object.fromEntries(
       Object.entries(http ?? {}).map(([url, answer]) => [url, [answer].flat()]),

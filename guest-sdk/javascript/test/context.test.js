@@ -110,6 +110,38 @@ test("results of other endpoints come in their order, and the last repeats", asy
   });
 });
 
+test("null is the same as no option", async () => {
+  const answer = new http.Response(204, null, null);
+  assert.deepEqual([answer.text(), answer.headers], ["", []]);
+  const ctx = new TestContext({
+    emitQuota: null,
+    cancelledAfter: null,
+    s3Config: null,
+    http: { [URL]: answer },
+    endpoints: { count: 1 },
+  });
+  await ctx.run(async (_job, ctx) => {
+    ctx.emit(1, null);
+    ctx.checkCancelled();
+    await ctx.submit("count", {}, { idempotencyKey: null });
+    await ctx.call("count", {}, { idempotencyKey: null });
+    http.post(URL, { headers: null, body: null, timeout: null });
+    ctx.httpSend({ method: "GET", url: URL, timeout: null });
+    return ctx.s3Config;
+  }, 1);
+  assert.deepEqual(ctx.chunks, [{ output: 1 }]);
+  const call = { endpoint: "count", input: {} };
+  assert.deepEqual(ctx.calls, [call, call]);
+  const [posted, sent] = ctx.requests;
+  assert.deepEqual([posted.headers, posted.body.length], [[], 0]);
+  assert.deepEqual([posted.timeout, sent.timeout], [undefined, undefined]);
+  // Only as `json` it is a value.
+  await ctx.run(() => http.post(URL, { json: null }).status, 1);
+  assert.equal(new TextDecoder().decode(ctx.requests[2].body), "null");
+  const { fetch } = globalThis;
+  await new TestContext({ http: null }).run(() => assert.equal(globalThis.fetch, fetch), 1);
+});
+
 test("an unknown endpoint is denied with the job's error", async () => {
   const ctx = new TestContext();
   await assert.rejects(ctx.run((_job, ctx) => ctx.submit("count", {}), 1), {

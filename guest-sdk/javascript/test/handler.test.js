@@ -40,6 +40,32 @@ test("a typed handler takes the context and the input", async () => {
   await fails(new TestContext().run(double, "x"), InvalidInput, "expected a number");
 });
 
+test("a validation may be asynchronous", async () => {
+  const double = handler((_ctx, input) => input * 2, {
+    validate: async (input) => {
+      await null;
+      context().info("checked");
+      if (typeof input !== "number") throw new TypeError("expected a number");
+      return input + 1;
+    },
+  });
+  const ctx = new TestContext();
+  assert.equal(await ctx.run(double, 2), 6);
+  assert.deepEqual(ctx.logs, [["info", "checked"]]);
+  const refused = new TestContext();
+  await fails(refused.run(double, "x"), InvalidInput, "expected a number");
+  // As if `validate` had thrown it: the log has no stack of it.
+  assert.deepEqual(refused.logs, [["info", "checked"]]);
+  const issues = [{ path: ["sacks"], message: "too few" }];
+  const rejecting = (error) => handler(() => 1, { validate: () => Promise.reject(error) });
+  await fails(
+    new TestContext().run(rejecting(Object.assign(new Error("x"), { issues })), 1),
+    InvalidInput,
+    "sacks: too few",
+  );
+  await fails(new TestContext().run(rejecting(new Failed("no list")), 1), Failed, "no list");
+});
+
 test("a raw handler keeps what JavaScript's numbers lose", async () => {
   const text = ' {"z": 9007199254740993, "a": 1.50} ';
   assert.equal(

@@ -83,6 +83,45 @@ class Rest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "endpointUrl, accessId, accessSecret is missing"):
             rp_upload.upload_in_memory_object("a", b"")
 
+    def requests_of_an_upload(self, completion: bytes) -> list[str]:
+        """The requests of an upload in parts whose last request has this answer, and its error."""
+        sent: list[str] = []
+
+        def send(
+            bucket: Any, method: str, key: str, query: dict[str, str], *more: Any
+        ) -> tuple[dict[str, str], bytes]:
+            sent.append(f"{method} {','.join(query)}")
+            if "uploads" in query:
+                return {}, b"<R><UploadId>u</UploadId></R>"
+            if method == "DELETE":
+                raise OSError("the object storage answered 404 to DELETE: NoSuchUpload")
+            return {"etag": "t"}, completion if method == "POST" else b""
+
+        bucket = {"endpointUrl": "http://s3.example", "accessId": "a", "accessSecret": "s"}
+        with (
+            mock.patch.object(rp_upload._Bucket, "send", send),
+            mock.patch.object(rp_upload, "PART_BYTES", 4),
+        ):
+            try:
+                rp_upload.upload_in_memory_object("sack", b"flour", bucket, "sacks")
+            except OSError as error:
+                sent.append(str(error))
+        return sent
+
+    def test_an_upload_that_the_storage_does_not_complete_is_an_error(self) -> None:
+        begin = ["POST uploads", *["PUT partNumber,uploadId"] * 2, "POST uploadId"]
+        error = b"<Code>InternalError</Code><Message>Please try again.</Message>"
+        for start in (b"", b'  \n<?xml version="1.0" encoding="UTF-8"?>\n\n'):
+            for root in (b"<Error>", b"<Error xmlns='http://s3'>"):
+                failed = self.requests_of_an_upload(start + root + error + b"</Error>")
+                reason = "did not complete the upload: InternalError: Please try again."
+                ends = ["DELETE uploadId", f"the object storage {reason}"]
+                self.assertEqual(failed, begin + ends)
+        *_, reason = self.requests_of_an_upload(b"  ")
+        self.assertEqual(reason, "the object storage did not confirm the upload: '  '")
+        for completed in (b"<Result><ETag>Error</ETag></Result>", b""):
+            self.assertEqual(self.requests_of_an_upload(completed), begin)
+
     def test_cleaning_nothing_is_no_error(self) -> None:
         rp_cleanup.clean(["no-such-directory-of-the-tests"])
 

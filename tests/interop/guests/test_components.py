@@ -96,6 +96,11 @@ class Everywhere(unittest.TestCase):
         self.assertEqual(output(endpoint, "call", endpoint=called, value=value), expected)
         key = {"endpoint": called, "value": value, "key": endpoint}
         self.assertEqual(output(endpoint, "call", **key), expected)
+        # Without a key the calls have nothing in common.
+        for text in ["rye", "oat"]:
+            other = {"prompt": text}
+            unnamed = output(endpoint, "call", endpoint=called, value=other, key=None)
+            self.assertEqual(unnamed, run(called, other)["output"])
         job = output(endpoint, "submit", endpoint=called, value=value)
         self.assertRegex(job, "^call1-")
         for wrong, kind, status in [
@@ -280,6 +285,21 @@ class JavaScript(unittest.TestCase):
     def test_a_timer_does_not_overtake_what_is_ready(self):
         for endpoint in JAVASCRIPT:
             self.assertEqual(output(endpoint, "race"), "won")
+
+    def test_several_promises_are_any_iterable(self):
+        for endpoint in JAVASCRIPT:
+            with self.subTest(endpoint):
+                settled = [[2, 1], ["no flour", "no water"], 1, 1]
+                self.assertEqual(output(endpoint, "several"), settled)
+
+    def test_the_log_has_each_error_of_several_promises(self):
+        for endpoint in JAVASCRIPT:
+            with self.subTest(endpoint):
+                job = run(endpoint, {"op": "none-of-several"})
+                self.assertRegex(job["error"], "^AggregateError: ")
+                messages = [message for _, message in logs(endpoint, job)]
+                self.assertIn("one of them: Error: no flour", messages)
+                self.assertIn("one of them: RangeError: no water", messages)
 
     def test_a_generator_tidies_up_to_the_end(self):
         for endpoint in JAVASCRIPT:

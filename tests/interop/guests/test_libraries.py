@@ -9,14 +9,14 @@ import urllib.request
 
 import openai
 from test_components import call, error, logs, output, run
-from upstream import SECRET, Upstream
+from upstream import PATIENCE, SECRET, Upstream
 
 URL = os.environ["GRISTMILL_URL"]
 LIBRARIES = "python-libraries"
 
 
-def deploy(name, *options):
-    file = os.path.join(os.environ["GRISTMILL_BUILT"], f"{name}.wasm")
+def deploy(name, *options, component=None):
+    file = os.path.join(os.environ["GRISTMILL_BUILT"], f"{component or name}.wasm")
     command = [os.environ["GRISTMILL"], "deploy", file, "--name", name, *options]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
 
@@ -39,6 +39,8 @@ def setUpModule():
         "--volume",
         volume["id"],
     )
+    reused = ["--env", f"UPSTREAM={at}", "--workers-max", "1", "--reuse", "100"]
+    deploy(f"{LIBRARIES}-reused", *allowed, *reused, component=LIBRARIES)
     deploy("python-llm-proxy", *allowed, "--env", f"UPSTREAM_URL={at}/v1")
 
 
@@ -72,6 +74,13 @@ class Http(unittest.TestCase):
 
     def test_a_response_that_ends_early_is_an_error(self):
         self.assertIn("Connection", output(LIBRARIES, "cut-off"))
+
+    def test_an_answer_that_a_job_leaves_open_does_not_reach_the_next_job(self):
+        for before in range(2):
+            self.assertEqual(output(f"{LIBRARIES}-reused", "leave-open"), 200)
+            self.assertTrue(upstream.client_left.wait(PATIENCE))
+            upstream.client_left.clear()
+            self.assertEqual(output(f"{LIBRARIES}-reused", "collect"), before + 1)
 
     def test_a_refusal_names_the_host(self):
         for op in ["denied-requests", "denied-httpx"]:
@@ -147,6 +156,10 @@ class Storage(unittest.TestCase):
             self.assertEqual(len(response.read()), 9 << 20)
         job = run(LIBRARIES, {"op": "bucket", "bucket": bucket | {"accessSecret": "wrong"}})
         self.assertIn("answered 403", job["error"])
+        job = run(LIBRARIES, {"op": "bucket-never-complete", "bucket": bucket})
+        self.assertIn("did not complete the upload: InternalError: We encountered", job["error"])
+        # The parts are deleted.
+        self.assertEqual(upstream.uploads, {})
 
     def test_files_are_downloaded_to_the_scratch_space(self):
         self.assertEqual(output(LIBRARIES, "download"), "sack.txt")

@@ -1,6 +1,7 @@
 """The server that handlers of the tests call. It shows that bodies travel in pieces and that
 requests run at the same time: it waits for what can only happen then."""
 
+import contextlib
 import hashlib
 import http.server
 import re
@@ -25,6 +26,7 @@ class Upstream(http.server.ThreadingHTTPServer):
         self.address = f"127.0.0.1:{self.server_port}"
         self.first_piece_read = threading.Event()
         self.released = threading.Event()
+        self.client_left = threading.Event()
         self.meeting = threading.Barrier(3)
         self.objects = {}
         self.uploads = {}
@@ -90,6 +92,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.released.clear()
             self.chunk(b"two\n" if released else b"too late\n")
             self.chunk(b"")
+        elif path == "/endless":
+            self.begin_chunks()
+            self.chunk(b"one\n")
+            with contextlib.suppress(OSError):
+                self.rfile.read(1)
+            self.server.client_left.set()
+            self.close_connection = True
         elif path == "/cut-off":
             self.begin_chunks()
             self.chunk(b"a part")
@@ -144,6 +153,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif self.command == "PUT" and "uploadId" in query:
             self.server.uploads[query["uploadId"]][query["partNumber"]] = body
             self.answer(b"", etag='"tag%s"' % query["partNumber"])
+        elif self.command == "DELETE":
+            del self.server.uploads[query["uploadId"]]
+            self.answer(b"", 204)
+        elif self.command == "POST" and path.endswith("/never-complete"):
+            # S3 has sent the status when it finds the error.
+            why = b"<Code>InternalError</Code><Message>We encountered an internal error.</Message>"
+            self.answer(b'  <?xml version="1.0" encoding="UTF-8"?>\n<Error>%b</Error>' % why)
         elif self.command == "POST":
             parts = self.server.uploads.pop(query["uploadId"])
             listed = re.findall(rb'<PartNumber>(\d+)</PartNumber><ETag>"tag\1"</ETag>', body)

@@ -221,6 +221,15 @@ def _of_runpod() -> dict[str, str]:
     }
 
 
+def _end() -> None:
+    """Ends what a call of the component leaves open: the instance may get another job."""
+    # Pollables before the streams that they belong to.
+    _loop.end_waits()
+    _wasi.close_all()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
 class Run(exports.Run):
     """The export ``run``."""
 
@@ -234,8 +243,7 @@ class Run(exports.Run):
         except Error as error:
             raise Err(_lower(error)) from None
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _end()
 
 
 class Lifecycle:
@@ -248,8 +256,7 @@ class Lifecycle:
         except Error as error:
             raise Err(_handler.texts_of(error)[0]) from None
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _end()
 
 
 def _lower(error: Error) -> Any:

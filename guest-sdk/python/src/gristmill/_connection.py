@@ -270,6 +270,9 @@ class Connection:
             self._exchange.close()
             self._at_end = True
 
+    # A client may forget to close a connection, and a job has a limited number of open requests.
+    __del__ = close
+
 
 class _Sized:
     """A body with a ``content-length``."""

@@ -12,6 +12,7 @@ import concurrent.futures
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,12 +35,25 @@ def run_now(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return future
 
 
+_selectors: weakref.WeakSet[_Ready] = weakref.WeakSet()
+"""The selectors of all loops: a handler may keep a loop for later jobs."""
+
+
+def end_waits() -> None:
+    """Drops what the loops wait for: the job that waited has ended."""
+    for selector in [*_selectors]:
+        while selector.watched:
+            pollable, _ = selector.watched.popitem()
+            _drop(pollable)
+
+
 class _Ready:
     """Waits for timers and, in a component, for the host; in the place of a selector."""
 
     def __init__(self) -> None:
         self.watched: dict[Any, asyncio.Handle] = {}
         """Pollables of the host, with the callback for each."""
+        _selectors.add(self)
 
     def select(self, timeout: float | None) -> list[asyncio.Handle]:
         if timeout is not None:
@@ -174,6 +188,10 @@ class _Transport(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self._is_closing:
             return
+        if self._writing:
+            # With the last bytes the connection drops the stream that this pollable belongs to.
+            self._loop.unwatch(self._writing)
+            self._writing = None
         try:
             self._connection.feed(bytes(data))
         except OSError as error:

@@ -37,7 +37,22 @@ def wait(pollables: Sequence[Any], timeout: float | None) -> set[int]:
 
 def drop(resource: Any) -> None:
     """Gives a resource back to the host."""
+    _pollables.pop(resource, None)
     resource.__exit__(None, None, None)
+
+
+_open: set[Exchange] = set()
+"""The open exchanges. This set keeps them from the garbage collector, which drops resources in any
+order: the host stops an instance that drops a resource before its children."""
+
+_pollables: dict[Any, Exchange] = {}
+"""The pollables of open exchanges, which are children of the exchanges' streams."""
+
+
+def close_all() -> None:
+    """Closes the exchanges that a job leaves open: the instance may get another job."""
+    while _open:
+        _open.pop().close()
 
 
 class Exchange:
@@ -74,15 +89,18 @@ class Exchange:
         except Err:
             what = f"{method} {self._where}{target}"[:300]
             raise OSError(errno.EINVAL, f"the HTTP request is malformed: {what}") from None
+        _open.add(self)
         if has_body:
             self._output_body = request.body()
             self._output = self._output_body.write()
         try:
             self._future = outgoing_handler.handle(request, None)
         except Err as error:
+            self.close()
             raise self._error(error.value) from None
 
     def write(self, data: bytes) -> int:
+        self._check_open()
         try:
             count = min(self._output.check_write(), len(data))
             if count:
@@ -102,6 +120,7 @@ class Exchange:
             raise self._error(error.value) from None
 
     def head(self) -> tuple[int, list[tuple[bytes, bytes]]] | None:
+        self._check_open()
         answer = self._future.get()
         if answer is None:
             return None
@@ -116,6 +135,7 @@ class Exchange:
         return self._response.status(), headers
 
     def read(self, most: int) -> bytes | None:
+        self._check_open()
         try:
             return self._input.read(most) or None
         except Err as error:
@@ -124,23 +144,35 @@ class Exchange:
             raise self._stream_error(error.value) from None
 
     def until_writable(self) -> Any:
-        return self._output.subscribe()
+        return self._subscribed(self._output)
 
     def until_head(self) -> Any:
-        return self._future.subscribe()
+        return self._subscribed(self._future)
 
     def until_readable(self) -> Any:
-        return self._input.subscribe()
+        return self._subscribed(self._input)
+
+    def _subscribed(self, resource: Any) -> Any:
+        self._check_open()
+        pollable = resource.subscribe()
+        _pollables[pollable] = self
+        return pollable
 
     def close(self) -> None:
         # Children before their parents: the host does not drop a resource with children.
+        for pollable in [key for key, exchange in _pollables.items() if exchange is self]:
+            drop(pollable)
         for name in ("_output", "_output_body", "_input", "_input_body", "_response", "_future"):
-            resource = getattr(self, name, None)
+            resource = getattr(self, name)
             if resource is not None:
                 setattr(self, name, None)
                 drop(resource)
+        _open.discard(self)
 
-    __del__ = close
+    def _check_open(self) -> None:
+        if self not in _open:
+            what = f"{self._where}: the request has ended, at the latest with its job"
+            raise ConnectionAbortedError(errno.ECONNABORTED, what)
 
     def _stream_error(self, error: Any) -> OSError:
         if isinstance(error, streams.StreamError_Closed):

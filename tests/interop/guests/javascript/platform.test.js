@@ -65,6 +65,11 @@ test("fetch sends a request and reads its answer", async () => {
   ]);
 });
 
+test("a request of `http` with null as its timeout has none", async () => {
+  routes = {};
+  assert.equal(await output("simple", { url: at("/a"), options: { timeout: null } }), 200);
+});
+
 test("bodies of every kind arrive", async () => {
   const sent = await output("bodies", { url: at("/b") });
   assert.equal(sent.text.body, "é");

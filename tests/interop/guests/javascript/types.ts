@@ -24,6 +24,14 @@ const output: number = await new TestContext({ http: { "https://a": new http.Res
 );
 console.log(output);
 
+handler<number, number>((_ctx, input) => input * 2, { validate: async (input) => Number(input) });
+// Null is the same as no option.
+handler(() => http.get("https://a", { headers: null, timeout: null }).status);
+handler((ctx) => ctx.submit("count", {}, { idempotencyKey: null }));
+handler((ctx) => ctx.emit("x", null));
+
+// @ts-expect-error: the promise is not of a number
+handler<number>((_ctx, input) => input, { validate: async (input) => String(input) });
 // @ts-expect-error: the input is a number
 handler<number>((_ctx, input) => input.length);
 // @ts-expect-error: there is no such level

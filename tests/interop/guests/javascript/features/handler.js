@@ -61,6 +61,19 @@ async function tidied() {
   return notes;
 }
 
+function* failing() {
+  yield Promise.reject(new Error("no flour"));
+  yield later(1).then(() => fail(new RangeError("no water")));
+}
+
+// No item of these is in an array.
+const several = async () => [
+  await Promise.all(new Set([later(2), 1])),
+  (await Promise.allSettled(failing())).map(({ reason }) => reason.message),
+  await Promise.any(new Set([Promise.reject(new Error("no flour")), later(1)])),
+  await Promise.race(new Map([[later(1), "rye"]]).keys()),
+];
+
 const nested = (depth) => (depth ? [nested(depth - 1)] : []);
 
 const OPS = {
@@ -93,6 +106,8 @@ const OPS = {
         return "won";
       })(),
     ]),
+  several,
+  "none-of-several": () => Promise.any(failing()),
   http: () => kindOf(() => http.get("https://example.com/")),
   emit: (_job, ctx) => kindOf(() => ctx.emit(1, [])),
   random: () => [Math.random(), crypto.randomUUID()],

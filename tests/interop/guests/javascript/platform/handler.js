@@ -93,6 +93,8 @@ const OPS = {
   together: ({ url, count }) =>
     Promise.all(Array.from({ length: count }, async () => (await fetch(url)).text())),
 
+  simple: ({ url, options }) => http.get(url, options).status,
+
   timeout: ({ url }) => failing(() => fetch(url, { signal: AbortSignal.timeout(50) })),
 
   async abort({ url }) {

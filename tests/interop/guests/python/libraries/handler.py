@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import datetime
 import decimal
+import gc
 import logging
 import os
 import socket
@@ -47,6 +48,24 @@ class Input(TypedDict):
 
 def upstream(path: str) -> str:
     return os.environ[UPSTREAM] + path
+
+
+left_open = 0
+
+
+async def leave_open() -> int:
+    """Ends with an answer that has not ended."""
+    global left_open
+    left_open += 1
+    client = httpx.AsyncClient(timeout=60)
+    request = client.build_request("GET", upstream("/endless"))
+    return (await client.send(request, stream=True)).status_code
+
+
+def collect() -> int:
+    """How many answers the jobs of this instance have left open."""
+    gc.collect()
+    return left_open
 
 
 def pieces_after_the_server_saw_them():
@@ -230,6 +249,8 @@ OPS = {
     ),
     "denied-requests": lambda: refused(requests.get, requests.RequestException),
     "denied-httpx": lambda: refused(httpx.get, httpx.HTTPError),
+    "leave-open": lambda: asyncio.run(leave_open()),
+    "collect": collect,
     "threads": lambda: asyncio.run(in_other_threads()),
     "thread": by_a_thread,
     "stuck-thread": waiting_for_a_thread,
@@ -255,6 +276,9 @@ def handler(ctx: gristmill.Context, input: Input) -> Any:
         return [type(order["due"]).__name__, type(order["id"]).__name__, order]
     if input["op"] == "bucket":
         return through_a_bucket(input["bucket"])
+    if input["op"] == "bucket-never-complete":
+        big = b"x" * (9 << 20)
+        return rp_upload.upload_in_memory_object("never-complete", big, input["bucket"], "sacks")
     return OPS[input["op"]]()
 
 

@@ -9,6 +9,7 @@ allow requests to the storage's host. Requests are signed here (AWS Signature Ve
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import io
@@ -134,15 +135,34 @@ class _Bucket:
                 part = file.read(PART_BYTES)
             listed = "".join(parts)
             whole = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
-            self.send("POST", key, {"uploadId": upload}, whole, "application/xml")
+            _, answer = self.send("POST", key, {"uploadId": upload}, whole, "application/xml")
+            _check_completed(answer)
         except BaseException:
-            self.send("DELETE", key, {"uploadId": upload}, b"")  # parts would cost money
+            with contextlib.suppress(OSError):  # the first error says more
+                self.send("DELETE", key, {"uploadId": upload}, b"")  # parts would cost money
             raise
 
 
 def _query(query: Mapping[str, str]) -> str:
     pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in query.items())
     return "&".join(f"{name}={value}" for name, value in pairs)
+
+
+def _check_completed(document: bytes) -> None:
+    """Raises ``OSError`` if the storage has not joined the parts of an upload: S3 sends the status
+    200 before it joins them, and the body says whether it could."""
+    if not document:
+        return  # some storages confirm the upload without a body
+    try:
+        # S3 sends white space while it works, and XML begins with no white space.
+        root = ElementTree.fromstring(document.strip())
+    except ElementTree.ParseError:
+        text = document[:300].decode(errors="replace")
+        raise OSError(f"the object storage did not confirm the upload: {text!r}") from None
+    if root.tag.rpartition("}")[2] == "Error":
+        found = {part.tag.rpartition("}")[2]: part.text for part in root}
+        reason = f"{found.get('Code')}: {found.get('Message')}"
+        raise OSError(f"the object storage did not complete the upload: {reason}")
 
 
 def _element(document: bytes, name: str) -> str:
