@@ -41,7 +41,9 @@ const OPERATIONS: [(&str, &str, &[&str]); 8] = [
 /// Upload a handler and create or update its endpoint.
 ///
 /// The template and the endpoint both get the id NAME. If they exist already, the given options
-/// change them, and all other settings are unchanged.
+/// and the project's file change them, and all other settings are unchanged. A table `[env]`,
+/// `[network]` or `[endpoints]` of the file replaces the whole setting; without the table, the
+/// setting is unchanged.
 ///
 /// The host checks all settings before the handler is uploaded: a deploy that is refused changes
 /// nothing that runs. A new endpoint's answer has the secret that its webhooks are signed with.
@@ -94,21 +96,21 @@ pub(crate) struct Deployable {
 }
 
 impl Deployable {
-    /// A project with a component.
+    /// A project with a component. A setting whose table the project's file does not have is not sent, so that
+    /// the endpoint keeps it.
     pub(crate) fn of_project(project: &Project, component: Bytes) -> Self {
-        let hosts = project.allowed_hosts.clone();
         Self {
             name: project.handler.name.clone(),
             tag: DEFAULT_TAG.to_owned(),
             component,
             template: TemplateInput {
-                env: Some(project.env.clone()),
+                env: project.env.clone(),
                 container_disk_in_gb: project.limits.given_scratch_gb(),
                 ..TemplateInput::default()
             },
             endpoint: EndpointInput {
-                allowed_hosts: Some(hosts),
-                call_endpoints: Some(project.call_endpoints.clone()),
+                allowed_hosts: project.allowed_hosts.clone(),
+                call_endpoints: project.call_endpoints.clone(),
                 ..project.limits.document()
             },
         }

@@ -1,5 +1,5 @@
 //! The component of `run`, `test` and `deploy`: a project's component is built first if it does not exist,
-//! or a source of the project is newer.
+//! a source of the project is newer, or the project has too many files to look for one.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use gristmill_runtime::compile::input_schema::input_schema;
 use super::build::{self, BuildOptions};
 use super::local::ComponentSource;
 use super::project::Project;
-use super::sources;
+use super::sources::{self, ENTRIES_MAX, Search};
 
 /// Whether a component is built before its use.
 #[derive(Debug, Clone, Copy, Default, Args)]
@@ -60,9 +60,18 @@ fn reason_to_build(chosen: &ComponentSource, project: &Project) -> Option<String
     let Ok(metadata) = chosen.component_path().metadata() else {
         return Some(format!("the project's component {component} does not exist"));
     };
-    if let Some(source) = sources::newer_than(&project.dir, metadata.modified().ok()?) {
-        let source = source.display();
-        return Some(format!("the project's component {component} is older than {source}"));
+    match sources::newer_than(&project.dir, metadata.modified().ok()?) {
+        Search::AllOlder => {}
+        Search::Newer(source) => {
+            let source = source.display();
+            return Some(format!("the project's component {component} is older than {source}"));
+        }
+        Search::TooManyEntries => {
+            return Some(format!(
+                "the project has more than {ENTRIES_MAX} files and directories, too many to look \
+                 for a newer source"
+            ));
+        }
     }
     let schema = project.input_schema_path()?;
     let text = fs::read_to_string(&schema).ok()?;

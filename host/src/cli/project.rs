@@ -45,12 +45,12 @@ pub(crate) struct Project {
     pub(crate) handler: Handler,
     /// The resources of a job.
     pub(crate) limits: LimitOptions,
-    /// The handler's environment.
-    pub(crate) env: BTreeMap<String, String>,
+    /// The handler's environment. `None`, here and below, when the file does not have the table.
+    pub(crate) env: Option<BTreeMap<String, String>>,
     /// Hosts that the handler may call.
-    pub(crate) allowed_hosts: Vec<HostPattern>,
+    pub(crate) allowed_hosts: Option<Vec<HostPattern>>,
     /// Endpoints that the handler may call.
-    pub(crate) call_endpoints: Vec<EndpointId>,
+    pub(crate) call_endpoints: Option<Vec<EndpointId>>,
 }
 
 /// The table `[handler]`.
@@ -87,12 +87,9 @@ struct Document {
     handler: Handler,
     #[serde(default)]
     limits: LimitOptions,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    #[serde(default)]
-    network: Network,
-    #[serde(default)]
-    endpoints: Endpoints,
+    env: Option<BTreeMap<String, String>>,
+    network: Option<Network>,
+    endpoints: Option<Endpoints>,
 }
 
 /// The table `[network]`.
@@ -129,7 +126,7 @@ impl Project {
         if let Err(wrong) = limits.check() {
             bail!("in [limits], {wrong}");
         }
-        for name in env.keys() {
+        for name in env.iter().flat_map(BTreeMap::keys) {
             if let Err(wrong) = EnvVar::check_name(name) {
                 bail!("in [env], {wrong}");
             }
@@ -139,9 +136,18 @@ impl Project {
             handler,
             limits,
             env,
-            allowed_hosts: network.allow,
-            call_endpoints: endpoints.call,
+            allowed_hosts: network.map(|network| network.allow),
+            call_endpoints: endpoints.map(|endpoints| endpoints.call),
         })
+    }
+
+    /// The project as if its file had an empty table in place of each missing one, so that a deploy replaces
+    /// all three settings.
+    pub(crate) fn with_all_tables(mut self) -> Self {
+        self.env.get_or_insert_default();
+        self.allowed_hosts.get_or_insert_default();
+        self.call_endpoints.get_or_insert_default();
+        self
     }
 
     /// The path of the JSON Schema of the input.
@@ -190,8 +196,19 @@ mod tests {
         assert_eq!(all.component_path(), Path::new("dir/g.wasm"));
         assert_eq!((all.limits.timeout_ms(), all.limits.scratch_gb()), (1, 1));
         assert_eq!(all.limits.sandbox().memory_bytes_max, 4_096 << 20);
-        assert_eq!((all.env["A"].as_str(), all.allowed_hosts.len()), ("b=c", 1));
+        let env = all.env.unwrap();
+        assert_eq!((env["A"].as_str(), all.allowed_hosts.unwrap().len()), ("b=c", 1));
         assert!(Project::find(Path::new("/nonexistent")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_missing_table_differs_from_an_empty_one() {
+        let settings =
+            |project: Project| (project.env, project.allowed_hosts, project.call_endpoints);
+        let empty = (Some(BTreeMap::new()), Some(Vec::new()), Some(Vec::new()));
+        assert_eq!(settings(parse("").unwrap()), (None, None, None));
+        assert_eq!(settings(parse("[env]\n[network]\n[endpoints]\n").unwrap()), empty);
+        assert_eq!(settings(parse("").unwrap().with_all_tables()), empty);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The sources of a project: `dev` watches them, and `run`, `test` and `deploy` build again when one is
 //! newer than the component.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -23,8 +23,19 @@ const NOT_BUILT: [&str; 3] = [FILE_NAME, "tests.json", "test_input.json"];
 pub(crate) const OPTIONS_SUFFIX: &str = ".options.json";
 
 /// Most entries of directories that a search visits, so that a project with a huge directory of data
-/// does not delay each run. Later ones count as older.
-const ENTRIES_MAX: usize = 20_000;
+/// does not delay each run. A project with more entries is built each time.
+pub(crate) const ENTRIES_MAX: usize = 20_000;
+
+/// The result of a search for a source that is newer than the component.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// All sources are older.
+    AllOlder,
+    /// A newer source, by its path in the project.
+    Newer(PathBuf),
+    /// The project has too many entries, and no visited one is newer.
+    TooManyEntries,
+}
 
 /// Whether a path in a project is one of its sources, or a directory of them.
 pub(crate) fn is_source(path: &Path) -> bool {
@@ -38,8 +49,18 @@ pub(crate) fn is_source(path: &Path) -> bool {
     !is_built && !is_of_tools && !is_of_editors
 }
 
-/// A source below `dir` that was changed after `time`, by its path in the project.
-pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Option<PathBuf> {
+/// Searches the project in `dir` for a source that was changed at `time` or later.
+pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Search {
+    newer_within(dir, time, ENTRIES_MAX)
+}
+
+/// Whether a file was changed at `time` or later. An equal time counts, since the times of files have steps
+/// of up to 10 ms on Linux, and of up to 2 s on other file systems: the change may be the later one.
+pub(crate) fn is_changed_since(file: &Metadata, time: SystemTime) -> bool {
+    file.modified().is_ok_and(|changed| changed >= time)
+}
+
+fn newer_within(dir: &Path, time: SystemTime, entries_max: usize) -> Search {
     let mut waiting = vec![PathBuf::new()];
     let mut visited = 0;
     while let Some(below) = waiting.pop() {
@@ -47,21 +68,22 @@ pub(crate) fn newer_than(dir: &Path, time: SystemTime) -> Option<PathBuf> {
         let Ok(entries) = fs::read_dir(dir.join(&below)) else { continue };
         for entry in entries.flatten() {
             visited += 1;
+            if visited > entries_max {
+                return Search::TooManyEntries;
+            }
             let path = below.join(entry.file_name());
-            if visited > ENTRIES_MAX || !is_source(&path) {
+            if !is_source(&path) {
                 continue;
             }
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 waiting.push(path);
-            } else if goes_into_component(&path)
-                && metadata.modified().is_ok_and(|changed| changed > time)
-            {
-                return Some(path);
+            } else if goes_into_component(&path) && is_changed_since(&metadata, time) {
+                return Search::Newer(path);
             }
         }
     }
-    None
+    Search::AllOlder
 }
 
 /// Whether a build reads the source.
@@ -110,15 +132,34 @@ mod tests {
             let changed = now + Duration::from_secs(seconds);
             fs::File::options().write(true).open(path).unwrap().set_modified(changed).unwrap();
         };
+        let built = now + Duration::from_secs(1);
         write("src/lib.rs", 0);
         for path in
             ["gristmill.toml", "tests.json", "README.md", "target/a", "build/a.json", ".git/a"]
         {
             write(path, 99);
         }
-        assert_eq!(newer_than(root, now), None);
-        write("src/deep/mod.rs", 1);
-        assert_eq!(newer_than(root, now), Some("src/deep/mod.rs".into()));
-        assert_eq!(newer_than(root, now + Duration::from_secs(1)), None);
+        assert_eq!(newer_than(root, built), Search::AllOlder);
+        let deep = Search::Newer("src/deep/mod.rs".into());
+        for seconds in [2, 1] {
+            write("src/deep/mod.rs", seconds);
+            assert_eq!(newer_than(root, built), deep, "an equal time is not older");
+        }
+        assert_eq!(newer_than(root, built + Duration::from_nanos(1)), Search::AllOlder);
+    }
+
+    #[test]
+    fn a_search_that_cannot_visit_all_entries_does_not_count_the_others_as_older() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.rs", "b.rs", "c.rs"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        let changed = fs::metadata(dir.path().join("c.rs")).unwrap().modified().unwrap();
+        let built = changed + Duration::from_secs(60);
+        assert_eq!(newer_within(dir.path(), built, 3), Search::AllOlder);
+        assert_eq!(newer_within(dir.path(), built, 2), Search::TooManyEntries);
+        let built = changed - Duration::from_secs(60);
+        let newer = newer_within(dir.path(), built, 1);
+        assert!(matches!(newer, Search::Newer(_)), "{newer:?}");
     }
 }

@@ -65,6 +65,43 @@ async fn deploy_suggests_the_projects_own_input() {
 }
 
 #[tokio::test]
+async fn a_deploy_changes_only_settings_that_an_option_or_a_table_of_the_project_names() {
+    let host = shared_host();
+    let project = crate::project::project("");
+    let deploy = |options: &str| {
+        let words = format!("deploy {} --name cli-keeps {options}", project.path().display());
+        run(on(&host), &words).succeeded();
+    };
+    let settings = async || {
+        let endpoint = host.client.get("/v1/endpoints/cli-keeps").await.ok();
+        let read = json!({ "op": "env", "name": "GRAIN" });
+        let document = host.client.finish("cli-keeps", read).await;
+        json!([
+            endpoint["allowedHosts"],
+            endpoint["callEndpoints"],
+            endpoint["workersMax"],
+            document["output"]["env"],
+        ])
+    };
+    deploy("--env GRAIN=rye --allow-host example.com --call-endpoint cli-other --workers-max 2");
+    let first = json!([["example.com"], ["cli-other"], 2, "rye"]);
+    assert_eq!(settings().await, first);
+    deploy("");
+    assert_eq!(settings().await, first);
+    deploy("--env MILL=old");
+    let expected = json!([["example.com"], ["cli-other"], 2, null]);
+    assert_eq!(settings().await, expected, "the variables of an option replace all");
+
+    let tables = "[env]\nGRAIN = \"oat\"\n[network]\nallow = [\"example.org\"]\n[endpoints]\n";
+    crate::project::write(project.path(), tables);
+    deploy("");
+    assert_eq!(settings().await, json!([["example.org"], [], 2, "oat"]));
+    crate::project::write(project.path(), "[env]\n[network]\n");
+    deploy("--call-endpoint cli-other");
+    assert_eq!(settings().await, json!([[], ["cli-other"], 2, null]));
+}
+
+#[tokio::test]
 async fn deploy_refuses_files_that_are_no_handler() {
     let host = shared_host();
     let missing = host.scratch().join("not-there.wasm");

@@ -110,6 +110,15 @@ fn job_across_a_change(dev: &Dev, project: &Path, pause_ms: u32, variable: &str)
     (!dev.said().contains(&format!("job {job} COMPLETED"))).then_some(job)
 }
 
+/// Deletes the table `[env]` of the project's file, which ends with an empty line.
+fn delete_environment(project: &Path) {
+    let path = project.join("gristmill.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let (start, rest) = text.split_once("[env]").unwrap();
+    let (_, end) = rest.split_once("\n\n").unwrap();
+    fs::write(path, format!("{start}{end}")).unwrap();
+}
+
 const INPUT: &str = r#"{"text":"to be or not"}"#;
 
 #[test]
@@ -118,6 +127,7 @@ fn each_change_is_served_and_no_job_is_lost() {
     run(inside(&projects.dir), "new mill --lang rust").succeeded();
     projects.pin("mill");
     let project = projects.dir.join("mill");
+    edit(&project.join("gristmill.toml"), "# [env]\n# NAME = \"value\"\n", "[env]\n");
     let source = project.join("src/lib.rs");
     let temp = tempfile::tempdir().unwrap();
     let mut dev = Dev::start(&projects, &project, temp.path());
@@ -155,6 +165,14 @@ fn each_change_is_served_and_no_job_is_lost() {
     dev.wait_for(&format!("job {job} COMPLETED"), 0);
     let status = dev.client(&format!("status mill {job} --json")).succeeded().json();
     assert_eq!(status["output"]["words"], 300, "{status}");
+
+    // The endpoint has no settings but the project's: a table that is deleted from the file is empty.
+    let settings = || dev.client("templates get mill --json").succeeded().json();
+    assert_eq!(settings()["env"]["GRAIN"], "rye", "{}", settings());
+    let before = dev.said().len();
+    delete_environment(&project);
+    dev.wait_for("deployed in", before);
+    assert_eq!(settings()["env"], serde_json::json!({}), "{}", settings());
 
     only_this_machine_is_let_in(&dev.url);
 

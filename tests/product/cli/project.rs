@@ -1,6 +1,7 @@
 //! `gristmill.toml`: a directory is a project, and its settings apply to `run` and `test`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,7 +19,8 @@ pub(crate) fn project(more: &str) -> TempDir {
     dir
 }
 
-fn write(dir: &Path, more: &str) {
+/// Writes the project's file.
+pub(crate) fn write(dir: &Path, more: &str) {
     let text = format!("[handler]\nname = \"player\"\nlanguage = \"rust\"\n{more}");
     fs::write(dir.join("gristmill.toml"), text).unwrap();
 }
@@ -88,6 +90,42 @@ fn mistakes_in_a_project_are_named() {
         write(empty.path(), more);
         run_inside(empty.path(), &["--input", "{}"]).failed(1, &words);
     }
+}
+
+/// A project whose toolchain is a script. It writes the playground, and edits the handler during the build if
+/// the file `.edit` exists.
+fn project_that_is_edited_during_a_build() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[handler]\nname = \"player\"\nlanguage = \"python\"\n";
+    fs::write(dir.path().join("gristmill.toml"), text).unwrap();
+    fs::write(dir.path().join("handler.py"), "# sacks\n").unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = -m ] || exit 0\nsleep 0.1\n\
+         if [ -e .edit ]; then rm .edit; echo '# flour' >> handler.py; sleep 0.1; fi\n\
+         cp '{}' \"$5\"\n",
+        guests::playground().display()
+    );
+    let bin = dir.path().join(".venv/bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(bin.join("python"), script).unwrap();
+    fs::set_permissions(bin.join("python"), fs::Permissions::from_mode(0o755)).unwrap();
+    dir
+}
+
+#[test]
+fn a_source_that_changes_during_a_build_is_newer_than_the_component() {
+    let project = project_that_is_edited_during_a_build();
+    let dir = project.path();
+    run_args(inside(dir), ["build"], "").succeeded();
+    fs::write(dir.join(".edit"), "").unwrap();
+    run_args(inside(dir), ["build"], "").succeeded();
+    assert!(!dir.join(".edit").exists(), "the handler was edited");
+    let run = || run_inside(dir, &["--input", r#"{"op":"echo","value":7}"#]).succeeded();
+    let first = run();
+    assert!(first.stderr.contains("build/player.wasm is older than handler.py"), "{first:?}");
+    assert_eq!(first.line(), r#"{"echo":7}"#);
+    let second = run();
+    assert!(!second.stderr.contains("building"), "no source has changed since: {second:?}");
 }
 
 #[test]

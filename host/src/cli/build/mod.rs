@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
@@ -26,7 +26,7 @@ pub(crate) use python::INSTALL as PYTHON_INSTALL;
 pub(crate) use tool::Missing;
 
 use super::project::{FILE_NAME, Language, Project};
-use super::sources::OPTIONS_SUFFIX;
+use super::sources::{OPTIONS_SUFFIX, is_changed_since};
 
 /// Build a project's component.
 ///
@@ -115,7 +115,8 @@ pub(crate) fn open(dir: Option<&Path>) -> anyhow::Result<Project> {
     })
 }
 
-/// Builds a project's component.
+/// Builds a project's component. Its file gets the time at which the build began, so that a source which
+/// changes during the build is newer.
 ///
 /// # Errors
 /// [`Missing`] when a tool is not installed; or the failure of the build, which the toolchain has
@@ -128,22 +129,7 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
     let output = std::path::absolute(&path)?;
     let parent = output.parent().with_context(|| format!("{} is not a file", path.display()))?;
     fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    match language {
-        Language::Rust => {
-            let profile = options.profile.as_deref().unwrap_or("release");
-            let built = rust::build(&project.dir, profile).await?;
-            let mut component = component_file::read(&built)?.to_vec();
-            if options.preinit {
-                component = preinit::initialized(project, &component).await?;
-            }
-            replace(&output, parent, &component)?;
-        }
-        Language::Python => python::build(&project.dir, &output).await?,
-        Language::Javascript => {
-            let engine = options.engine.unwrap_or(Engine::Quickjs);
-            javascript::build(&project.dir, &output, engine).await?;
-        }
-    }
+    let began = run_toolchain(project, options, &output, parent).await?;
     if options.preinit && language != Language::Rust {
         output::note(
             "--preinit changes nothing: the module has run, and is part of the component as it was \
@@ -154,8 +140,53 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
         Some(schema) => add_schema(&schema, &output, parent)?,
         None => component_file::read(&output)?,
     };
+    let dated = fs::File::open(&output).and_then(|file| file.set_modified(began));
+    dated.with_context(|| format!("cannot set the time of {}", path.display()))?;
     options.keep(project).context("cannot note the options of the build")?;
     Ok(Built { path, component, took: started.elapsed() })
+}
+
+/// Runs the toolchain of the project's language, which writes `output`. Returns the time of a file that was
+/// created before the toolchain read a source.
+async fn run_toolchain(
+    project: &Project,
+    options: &BuildOptions,
+    output: &Path,
+    parent: &Path,
+) -> anyhow::Result<SystemTime> {
+    let dir = &project.dir;
+    let mut began = file_time(parent)?;
+    match project.handler.language {
+        Language::Rust => {
+            let profile = options.profile.as_deref().unwrap_or("release");
+            let mut built = rust::build(dir, profile).await?;
+            // Cargo itself writes this source if a dependency is new. A second run compiles nothing unless a
+            // source has changed, and leaves the file as it is, so that the component is not older than it.
+            let lock = dir.join("Cargo.lock").metadata();
+            if lock.is_ok_and(|lock| is_changed_since(&lock, began)) {
+                began = file_time(parent)?;
+                built = rust::build(dir, profile).await?;
+            }
+            let mut component = component_file::read(&built)?.to_vec();
+            if options.preinit {
+                component = preinit::initialized(project, &component).await?;
+            }
+            replace(output, parent, &component)?;
+        }
+        Language::Python => python::build(dir, output).await?,
+        Language::Javascript => {
+            let engine = options.engine.unwrap_or(Engine::Quickjs);
+            javascript::build(dir, output, engine).await?;
+        }
+    }
+    Ok(began)
+}
+
+/// The time that a new file in a directory has. The clock of the system is ahead of it, by up to 10 ms on
+/// Linux, and a file on a network has the time of its server.
+fn file_time(dir: &Path) -> anyhow::Result<SystemTime> {
+    let time = tempfile::tempfile_in(dir).and_then(|file| file.metadata()?.modified());
+    time.with_context(|| format!("cannot create a file in {}", dir.display()))
 }
 
 /// Adds the schema of the input to the component; returns the component.

@@ -149,7 +149,9 @@ impl Session {
             return Ok(());
         }
         let started = Instant::now();
-        Deployable::of_project(&project, component.clone()).put(client).await?;
+        // No command line sets anything at this endpoint, so the project is all that it has.
+        let whole = project.clone().with_all_tables();
+        Deployable::of_project(&whole, component.clone()).put(client).await?;
         let swap = started.elapsed().as_millis();
         output::note(format_args!("built {name} in {seconds:.1} s, {size}; deployed in {swap} ms"));
         if self.deployed.is_none() {

@@ -75,7 +75,10 @@ impl LocalOptions {
     /// These options, completed by those of a project.
     pub(crate) fn over(self, project: Option<Project>) -> LocalSettings {
         let (mut env, allowed_hosts, limits) = match project {
-            Some(project) => (project.env, project.allowed_hosts, project.limits),
+            Some(project) => {
+                let hosts = project.allowed_hosts.unwrap_or_default();
+                (project.env.unwrap_or_default(), hosts, project.limits)
+            }
             None => Default::default(),
         };
         env.extend(parse::environment(self.env));
