@@ -1,5 +1,8 @@
 //! The log of one attempt: lines from the handler's `log`, its standard output and its standard
 //! error, capped in length and in sum, without control characters.
+//!
+//! One message of the handler's `log` can have millions of lines. Those for which there is no room cost one
+//! look at each character, and no memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +16,9 @@ const CUT_MARK: &str = "…";
 
 /// The line in place of the first one that is dropped. The cap leaves room for it.
 const FULL: &str = "the log of this attempt is full (256 KiB): lines that do not fit are dropped";
+
+/// Fewest bytes of a line that was cut.
+const CUT_LINE_BYTES_MIN: usize = LOG_LINE_BYTES_MAX - CUT_MARK.len();
 
 /// Bytes of standard error that are kept for the error of a handler that ends abnormally.
 const STDERR_TAIL_BYTES_MAX: usize = 1_024;
@@ -68,8 +74,11 @@ impl AttemptLog {
     /// Adds one message of the handler's `log`; line breaks in it make several lines.
     pub(crate) fn write(&self, level: LogLevel, message: &str) {
         let mut state = self.state.lock();
-        for line in message.lines() {
-            self.push(&mut state, level, clean(line));
+        let mut rest = state.drop_lines(message);
+        while !rest.is_empty() {
+            let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+            state.push(level, clean(line));
+            rest = state.drop_lines(after);
         }
     }
 
@@ -84,7 +93,7 @@ impl AttemptLog {
             partial.bytes.extend_from_slice(kept);
             partial.is_cut |= !cut.is_empty();
             if pieces.peek().is_some() {
-                self.end_line(&mut state, stream);
+                state.end_line(stream);
             }
         }
     }
@@ -92,47 +101,14 @@ impl AttemptLog {
     /// Flushes unfinished lines, and returns the number of dropped lines.
     pub(crate) fn finish(&self) -> u64 {
         let mut state = self.state.lock();
-        self.end_line(&mut state, StdStream::Out);
-        self.end_line(&mut state, StdStream::Err);
+        state.end_line(StdStream::Out);
+        state.end_line(StdStream::Err);
         state.lines_dropped
     }
 
     /// The end of standard error on one line; empty when nothing was written there.
     pub(crate) fn stderr_tail(&self) -> String {
         self.state.lock().stderr_tail.clone()
-    }
-
-    fn end_line(&self, state: &mut LogState, stream: StdStream) {
-        let PartialLine { bytes, is_cut } = std::mem::take(state.partial(stream));
-        let mut line = clean(&String::from_utf8_lossy(&bytes));
-        if is_cut {
-            line.push_str(CUT_MARK);
-        }
-        if stream == StdStream::Err {
-            state.keep_tail(&line);
-        }
-        self.push(state, stream.level(), line);
-    }
-
-    fn push(&self, state: &mut LogState, level: LogLevel, mut line: String) {
-        if line.is_empty() {
-            return;
-        }
-        if line.len() > LOG_LINE_BYTES_MAX {
-            line.truncate(line.floor_char_boundary(LOG_LINE_BYTES_MAX - CUT_MARK.len()));
-            line.push_str(CUT_MARK);
-        }
-        // One more byte for the line break, so that empty lines count too.
-        let bytes = state.bytes + line.len() + 1;
-        if bytes > LOG_BYTES_MAX - FULL.len() {
-            state.lines_dropped += 1;
-            if state.lines_dropped == 1 {
-                state.sink.log(LogLevel::Warn, FULL);
-            }
-            return;
-        }
-        state.bytes = bytes;
-        state.sink.log(level, &line);
     }
 }
 
@@ -161,6 +137,73 @@ impl LogState {
         }
     }
 
+    fn end_line(&mut self, stream: StdStream) {
+        let PartialLine { bytes, is_cut } = std::mem::take(self.partial(stream));
+        let mut line = clean(&String::from_utf8_lossy(&bytes));
+        if is_cut {
+            line.push_str(CUT_MARK);
+        }
+        if stream == StdStream::Err {
+            self.keep_tail(&line);
+        }
+        self.push(stream.level(), line);
+    }
+
+    fn push(&mut self, level: LogLevel, mut line: String) {
+        if line.is_empty() {
+            return;
+        }
+        if line.len() > LOG_LINE_BYTES_MAX {
+            line.truncate(line.floor_char_boundary(LOG_LINE_BYTES_MAX - CUT_MARK.len()));
+            line.push_str(CUT_MARK);
+        }
+        // One more byte for the line break.
+        let bytes = line.len() + 1;
+        if bytes > self.room() {
+            return self.count_dropped(1);
+        }
+        self.bytes += bytes;
+        self.sink.log(level, &line);
+    }
+
+    /// Counts the lines at the beginning of `text` for which there is no room, and returns the rest. Lines
+    /// without a visible character do not count. The lines are neither cleaned nor copied.
+    fn drop_lines<'a>(&mut self, text: &'a str) -> &'a str {
+        let room = self.room();
+        if room > LOG_LINE_BYTES_MAX {
+            return text;
+        }
+        let (mut start, mut line_bytes, mut dropped) = (0, 0, 0);
+        for (at, c) in text.char_indices().chain([(text.len(), '\n')]) {
+            if c != '\n' {
+                line_bytes += visible(c).map_or(0, char::len_utf8);
+                continue;
+            }
+            if line_bytes > 0 {
+                // A longer line may be cut to this length.
+                if line_bytes.min(CUT_LINE_BYTES_MIN) < room {
+                    break;
+                }
+                dropped += 1;
+            }
+            (start, line_bytes) = (at + 1, 0);
+        }
+        self.count_dropped(dropped);
+        text.get(start..).unwrap_or_default()
+    }
+
+    /// Bytes of lines, with their line breaks, that the log has room for.
+    fn room(&self) -> usize {
+        (LOG_BYTES_MAX - FULL.len()).saturating_sub(self.bytes)
+    }
+
+    fn count_dropped(&mut self, lines: u64) {
+        if self.lines_dropped == 0 && lines > 0 {
+            self.sink.log(LogLevel::Warn, FULL);
+        }
+        self.lines_dropped += lines;
+    }
+
     fn keep_tail(&mut self, line: &str) {
         let line = line.trim();
         // Rust's hint on backtraces is not about this handler.
@@ -180,8 +223,11 @@ impl LogState {
 
 /// The text without control characters; a tab becomes a space.
 fn clean(text: &str) -> String {
-    let visible = |c: char| if c == '\t' { Some(' ') } else { (!c.is_control()).then_some(c) };
     text.chars().filter_map(visible).collect()
+}
+
+fn visible(c: char) -> Option<char> {
+    if c == '\t' { Some(' ') } else { (!c.is_control()).then_some(c) }
 }
 
 #[cfg(test)]
@@ -242,6 +288,73 @@ mod tests {
         let (_, last) = sink.lines().pop().unwrap();
         assert_eq!(last, FULL);
         assert_eq!(dropped + sink.lines().len() as u64 - 1, lines);
+    }
+
+    /// Fills the log until it has room for this many bytes.
+    fn fill(log: &AttemptLog, room: usize) {
+        let mut state = log.state.lock();
+        while state.room() > room {
+            let excess = state.room() - room;
+            // The last line has at least 2 bytes, since an empty one is not kept.
+            let bytes = if excess <= 1_000 { excess } else { 998 };
+            state.push(LogLevel::Info, "x".repeat(bytes - 1));
+        }
+    }
+
+    #[test]
+    fn lines_of_a_message_without_room_are_counted_not_cleaned() {
+        let (sink, log) = log();
+        let kept = (LOG_BYTES_MAX - FULL.len()) / "mill\n".len();
+        let lines = 1_000_000;
+        // Without the last line break, and with lines that have no visible character.
+        let message = format!("{}mill", "mill\r\n\n\x1b\u{85}\n".repeat(lines - 1));
+        log.write(LogLevel::Error, &message);
+        let shown = sink.lines();
+        assert_eq!(shown.len(), kept + 1);
+        assert!(shown.iter().take(kept).all(|(_, line)| line == "mill"));
+        assert_eq!(shown[kept], (LogLevel::Warn, FULL.to_owned()));
+        assert_eq!(log.state.lock().lines_dropped, (lines - kept) as u64);
+
+        // Only lines that remain here are cleaned.
+        assert_eq!(log.state.lock().drop_lines(&message), "");
+        assert_eq!(log.finish(), (2 * lines - kept) as u64);
+        assert_eq!(sink.lines().len(), kept + 1);
+    }
+
+    #[test]
+    fn lines_that_are_not_cleaned_count_like_cleaned_ones() {
+        let long = |bytes: usize| "y".repeat(bytes);
+        let pieces = [
+            long(4_095),
+            long(4_096),
+            long(5_000),
+            "é".repeat(2_500),
+            "aé𝄞".repeat(700),
+            String::new(),
+            "\r".to_owned(),
+            "\u{85}\x1b".to_owned(),
+            "\t".to_owned(),
+            "a\u{9f}b".to_owned(),
+            "𝄞".to_owned(),
+            long(4_092),
+            long(20),
+            long(3),
+            long(1),
+        ];
+        let rooms = (0..=25).chain(4_080..=4_110);
+        for (room, step) in rooms.flat_map(|room| [1, 2, 4, 7].map(|step| (room, step))) {
+            let texts = (0..40).map(|at| pieces[at * step % pieces.len()].as_str());
+            let message = texts.collect::<Vec<_>>().join("\n");
+            let ((sink, log), (expected_sink, expected)) = (log(), log());
+            fill(&log, room);
+            fill(&expected, room);
+            log.write(LogLevel::Info, &message);
+            for line in message.lines() {
+                expected.state.lock().push(LogLevel::Info, clean(line));
+            }
+            assert_eq!(sink.lines(), expected_sink.lines(), "{room} {step}");
+            assert_eq!(log.finish(), expected.finish(), "{room} {step}");
+        }
     }
 
     #[test]
