@@ -495,6 +495,33 @@ fn followers_see_each_line_once_while_many_are_written() {
     assert_eq!(whole + marked, LINES);
 }
 
+#[test]
+fn lines_that_memory_drops_for_those_of_another_owner_are_read_from_the_files() {
+    let owners = ["a"].into_iter().chain(std::iter::repeat_n("b", 350));
+    let bench = Bench::new(16 << 20, NO_BOUND, owners.map(endpoint_of).collect());
+    let job = job();
+    for number in 1..=50 {
+        bench.add(0, number, job, &number.to_string());
+    }
+    bench.write(0).unwrap();
+    bench.logs.confirm(&bench.endpoints[0]);
+    let follower = bench.logs.follow(&bench.endpoints[0]);
+    // More than the 32 MiB of all lines, none of them written.
+    let text = "x".repeat(100_000);
+    for endpoint in 1..=350 {
+        bench.add(endpoint, 100, job, &text);
+    }
+    bench.add(0, 200, job, "last");
+    let lost = bench.logs.lost_lines();
+    let next = LogQuery { after: 40, order: LogOrder::Next, ..ALL };
+    let Some(LogAnswer::Partial(rest)) = follower.read(next) else { panic!("not in memory") };
+    let rest: Vec<_> = rest.complete().lines.iter().map(|line| line.number).collect();
+    assert_eq!(rest, (41..=50).chain([200]).collect::<Vec<_>>());
+    assert_eq!(walk(&bench.logs, &bench.endpoints[0], ALL).len(), 51);
+    bench.write(0).unwrap();
+    assert_eq!((bench.lines(0, ALL).len(), bench.logs.lost_lines()), (51, lost));
+}
+
 #[derive(Debug, Clone)]
 enum Op {
     Add { endpoint: usize, job: usize, ms: u64, len: usize },

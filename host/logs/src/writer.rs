@@ -64,7 +64,10 @@ fn run(logs: &Logs, directory: &LogDirectory) {
         for endpoint in &work.endpoints {
             let put_back = |batch: &_, written_to| logs.put_back(endpoint, batch, written_to);
             let appended = directory.append(endpoint, || logs.take_unarchived(endpoint), put_back);
-            refusal = worse(refusal, appended.err());
+            match appended {
+                Ok(()) => logs.confirm(endpoint),
+                Err(refused) => refusal = worse(refusal, Some(refused)),
+            }
         }
         if work.is_last {
             return;

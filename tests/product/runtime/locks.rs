@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::Reuse;
+use gristmill_core::deploy::volume::Volume;
+use gristmill_core::deploy::volume_files::VolumeFiles as _;
+use gristmill_core::id::{OwnerId, VolumeId};
 use gristmill_core::runtime::AttemptEnd;
+use gristmill_core::time::Timestamp;
 use gristmill_tests::{eventually, guests};
 use serde_json::json;
 
@@ -165,6 +169,35 @@ async fn a_directory_that_another_process_uses_keeps_its_locks() {
     let other = fs::File::open(volume(&bench)).unwrap();
     other.lock_shared().unwrap();
     assert_eq!(act(&bench, "list", "", "").perform().await.output(), r#"{"names":["a.lock"]}"#);
+}
+
+/// The host closes the directories of volumes beyond some hundred, of those that are not in use.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_shows_its_volume_as_used_while_hundreds_of_others_are_used() {
+    let bench = Bench::open(&guests::playground()).await;
+    let lock = volume(&bench).join("a.lock");
+    let run = act(&bench, "lock", "a.lock", "spin");
+    let others = async {
+        exists(&lock).await;
+        for number in 0..300 {
+            let other = Volume {
+                id: VolumeId::new(&format!("other{number}")).unwrap(),
+                owner: OwnerId::operator(),
+                name: "other".to_owned(),
+                size_gb: 1,
+                created_at: Timestamp::from_millis(0),
+            };
+            let listed = bench.sandbox().list_files(&other, None, None, 1).await.unwrap();
+            assert_eq!(listed, []);
+        }
+        let of_another_process = fs::File::open(volume(&bench)).unwrap();
+        let is_shown = of_another_process.try_lock().is_err();
+        run.stop.cancel();
+        is_shown
+    };
+    let (_, is_shown) = tokio::join!(run.perform(), others);
+    assert!(is_shown, "another process would remove the job's lock");
+    is_released(&lock).await;
 }
 
 #[tokio::test]

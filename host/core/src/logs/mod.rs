@@ -2,17 +2,21 @@
 //! in files, and survive the process.
 //!
 //! **Bounds.** [`ENDPOINT_BYTES_MAX`] in memory for each endpoint, whose oldest lines are dropped
-//! first, and [`ALL_BYTES_MAX`] for all endpoints: beyond it, lines of the endpoint with the most
-//! bytes are dropped. A line costs its text and about a hundred bytes. Lines that wait for the archive
-//! are those in memory and no others: lines that memory drops before the archive has them are lost to
-//! the archive, and counted.
+//! first, and [`ALL_BYTES_MAX`] for all endpoints. Beyond it, lines that the archive has are dropped
+//! first, since readers still find them; then other lines. Either are those of the owner with the most
+//! bytes of such lines, from its largest endpoint, so that an owner with thousands of small logs
+//! displaces its own lines and not the one larger log of another owner. A line costs its text and
+//! about a hundred bytes. Lines that wait for the archive are those in memory and no others: lines that
+//! memory drops before the archive has them are lost to the archive, and counted.
 //!
-//! **Costs.** Adding a line is a lock and an allocation, with or without an archive: it never waits
-//! for the disk. A line wakes the [`Follower`]s of its own endpoint only. The thread of the archive
-//! wakes for the first line after a pause, and once [`URGENT_BYTES`] of an endpoint wait.
+//! **Costs.** Adding a line is a lock, an allocation and a change of [a ranking](ranking), however many
+//! endpoints there are and with or without an archive: it never waits for the disk. A line wakes the
+//! [`Follower`]s of its own endpoint only. The thread of the archive wakes for the first line after a
+//! pause, and once [`URGENT_BYTES`] of an endpoint wait.
 
 mod archive;
 mod line;
+mod ranking;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -27,6 +31,7 @@ pub use self::archive::{
 };
 use self::line::LINE_BYTES;
 pub use self::line::LogLine;
+use self::ranking::Ranking;
 use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::JobId;
 use crate::runtime::LogLevel;
@@ -125,9 +130,20 @@ struct State {
     /// By the endpoints' incarnations: a new endpoint may have the id of a deleted one whose jobs
     /// still log.
     endpoints: HashMap<EndpointIncarnation, Lines>,
+    rankings: Rankings,
     /// The endpoints that have a [`Follower`].
     followed: HashMap<EndpointIncarnation, Followed>,
     to_archive: ToArchive,
+}
+
+/// The order in which endpoints lose lines.
+#[derive(Debug, Default)]
+struct Rankings {
+    /// By the lines that the archive has, or, without an archive, by all lines.
+    written: Ranking,
+    /// By the others.
+    unwritten: Ranking,
+    next_number: u64,
 }
 
 /// The work of the archive's thread.
@@ -166,6 +182,8 @@ struct Followed {
 
 #[derive(Debug)]
 struct Lines {
+    /// Its number in the rankings.
+    number: u64,
     bytes: usize,
     last_number: u64,
     lines: VecDeque<Arc<LogLine>>,
@@ -174,8 +192,14 @@ struct Lines {
     /// The archive has all lines up to this number, is about to write them, or has lost them. The
     /// greatest number without an archive.
     archived_to: u64,
-    /// Bytes of the lines in memory after that number.
+    /// The same without the lines that are about to be written.
+    written_to: u64,
+    /// Bytes of the lines in memory after `archived_to`.
     waiting_bytes: usize,
+    /// Bytes of the lines in memory after `written_to`.
+    unwritten_bytes: usize,
+    /// The bytes under which the rankings have it: of written lines, and of unwritten ones.
+    ranked: [usize; 2],
     is_waiting: bool,
     is_urgent: bool,
     /// Lines that memory dropped before the archive had them, until their mark is written.
@@ -183,7 +207,7 @@ struct Lines {
 }
 
 /// The effect of dropping a line from memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Dropped {
     bytes: usize,
     /// Lines that the archive has lost by it.
@@ -191,37 +215,75 @@ struct Dropped {
 }
 
 impl Lines {
-    fn new(has_archive: bool) -> Self {
+    fn new(number: u64, has_archive: bool) -> Self {
+        let archived_to = if has_archive { 0 } else { u64::MAX };
         Self {
+            number,
             bytes: 0,
             last_number: 0,
             lines: VecDeque::new(),
             dropped_to: 0,
-            archived_to: if has_archive { 0 } else { u64::MAX },
+            archived_to,
+            written_to: archived_to,
             waiting_bytes: 0,
+            unwritten_bytes: 0,
+            ranked: [0; 2],
             is_waiting: false,
             is_urgent: false,
             lost: None,
         }
     }
 
-    fn drop_oldest(&mut self) -> Dropped {
-        let Some(line) = self.lines.pop_front() else { return Dropped::default() };
+    fn drop_oldest(&mut self) -> Option<Dropped> {
+        let line = self.lines.pop_front()?;
         let bytes = line.bytes();
         self.bytes -= bytes;
         self.dropped_to = line.number;
+        if line.number > self.written_to {
+            self.unwritten_bytes -= bytes;
+        }
         if line.number <= self.archived_to {
-            return Dropped { bytes, lost: 0 };
+            return Some(Dropped { bytes, lost: 0 });
         }
         self.waiting_bytes -= bytes;
         self.lost = Some(Lost::add(self.lost, &line));
-        Dropped { bytes, lost: 1 }
+        Some(Dropped { bytes, lost: 1 })
     }
 
     /// The lines that the archive does not have, or is not about to write.
     fn unarchived(&self) -> impl Iterator<Item = &Arc<LogLine>> {
         let from = self.lines.partition_point(|line| line.number <= self.archived_to);
         self.lines.range(from..)
+    }
+
+    /// The archive has, or has lost, all lines up to `archived_to`, and none is about to be written.
+    fn settle(&mut self) {
+        (self.written_to, self.unwritten_bytes) = (self.archived_to, self.waiting_bytes);
+    }
+}
+
+impl Rankings {
+    /// The lines of an endpoint without any.
+    fn new_lines(&mut self, has_archive: bool) -> Lines {
+        self.next_number += 1;
+        Lines::new(self.next_number, has_archive)
+    }
+
+    /// Lines of an endpoint were added, dropped or written.
+    fn update(&mut self, endpoint: &EndpointIncarnation, lines: &mut Lines) {
+        let unwritten = lines.unwritten_bytes;
+        self.set(endpoint, lines, [lines.bytes - unwritten, unwritten]);
+    }
+
+    fn set(&mut self, endpoint: &EndpointIncarnation, lines: &mut Lines, after: [usize; 2]) {
+        let before = std::mem::replace(&mut lines.ranked, after);
+        self.written.change(endpoint, lines.number, before[0], after[0]);
+        self.unwritten.change(endpoint, lines.number, before[1], after[1]);
+    }
+
+    /// The endpoint whose oldest line is dropped next. Written lines are older than unwritten ones.
+    fn first_to_drop(&self) -> Option<&EndpointIncarnation> {
+        self.written.largest().or_else(|| self.unwritten.largest())
     }
 }
 
@@ -231,16 +293,18 @@ impl Logs {
         archive: Arc<dyn LogArchive>,
         last_numbers: impl IntoIterator<Item = (EndpointIncarnation, u64)>,
     ) -> Self {
+        let mut state = State::default();
         let restored = last_numbers.into_iter().map(|(endpoint, number)| {
             let lines = Lines {
                 last_number: number.saturating_add(RESTART_GAP),
                 dropped_to: number,
                 archived_to: number,
-                ..Lines::new(true)
+                written_to: number,
+                ..state.rankings.new_lines(true)
             };
             (endpoint, lines)
         });
-        let state = State { endpoints: restored.collect(), ..State::default() };
+        state.endpoints = restored.collect();
         Self { state: Mutex::new(state), archive: Some(archive), has_work: Condvar::new() }
     }
 
@@ -259,8 +323,9 @@ impl Logs {
             return;
         }
         let has_archive = self.archive.is_some();
-        let State { bytes: all_bytes, endpoints, to_archive, .. } = &mut *locked;
-        let lines = endpoints.entry(endpoint.clone()).or_insert_with(|| Lines::new(has_archive));
+        let State { bytes: all_bytes, endpoints, rankings, to_archive, .. } = &mut *locked;
+        let lines =
+            endpoints.entry(endpoint.clone()).or_insert_with(|| rankings.new_lines(has_archive));
         let number = at.as_millis().max(lines.last_number.saturating_add(1));
         let line = LogLine { number, at, job, level, text: text.into() };
         let bytes = line.bytes();
@@ -269,19 +334,14 @@ impl Logs {
         lines.lines.push_back(Arc::new(line));
         *all_bytes += bytes;
         let has_work = has_archive && to_archive.note(endpoint, lines, bytes);
-        while lines.bytes > ENDPOINT_BYTES_MAX {
-            let dropped = lines.drop_oldest();
+        while lines.bytes > ENDPOINT_BYTES_MAX
+            && let Some(dropped) = lines.drop_oldest()
+        {
             *all_bytes -= dropped.bytes;
             to_archive.lost_lines += dropped.lost;
         }
-        while *all_bytes > ALL_BYTES_MAX {
-            let Some(most) = endpoints.values_mut().max_by_key(|lines| lines.bytes) else {
-                break;
-            };
-            let dropped = most.drop_oldest();
-            *all_bytes -= dropped.bytes;
-            to_archive.lost_lines += dropped.lost;
-        }
+        rankings.update(endpoint, lines);
+        locked.drop_excess();
         let followers = locked.followers(endpoint);
         drop(locked);
         if has_work {
@@ -336,8 +396,9 @@ impl Logs {
     /// a moment later.
     pub fn forget(&self, endpoint: &EndpointIncarnation) {
         let mut state = self.state.lock();
-        if let Some(lines) = state.endpoints.remove(endpoint) {
+        if let Some(mut lines) = state.endpoints.remove(endpoint) {
             state.bytes -= lines.bytes;
+            state.rankings.set(endpoint, &mut lines, [0; 2]);
         }
         if self.archive.is_some() {
             state.to_archive.waiting.remove(endpoint);
@@ -390,7 +451,8 @@ impl Logs {
         self.has_work.notify_one();
     }
 
-    /// The lines of an endpoint that the archive does not have. `None`: it has all.
+    /// The lines of an endpoint that the archive does not have. `None`: it has all. They are to be
+    /// written now, and then [confirmed](Self::confirm) or [put back](Self::put_back).
     pub fn take_unarchived(&self, endpoint: &EndpointIncarnation) -> Option<Batch> {
         let mut state = self.state.lock();
         let kept = state.endpoints.get_mut(endpoint)?;
@@ -402,11 +464,20 @@ impl Logs {
         Some(Batch { lines, lost, after })
     }
 
+    /// All lines of an endpoint that were taken are written: memory drops such lines before others.
+    pub fn confirm(&self, endpoint: &EndpointIncarnation) {
+        let mut state = self.state.lock();
+        let State { endpoints, rankings, .. } = &mut *state;
+        let Some(kept) = endpoints.get_mut(endpoint) else { return };
+        kept.settle();
+        rankings.update(endpoint, kept);
+    }
+
     /// Lines that were taken and could not be written, except those up to `written_to`. They wait
     /// again, as far as memory still has them.
     pub fn put_back(&self, endpoint: &EndpointIncarnation, batch: &Batch, written_to: Option<u64>) {
         let mut state = self.state.lock();
-        let State { endpoints, to_archive, .. } = &mut *state;
+        let State { endpoints, rankings, to_archive, .. } = &mut *state;
         let Some(kept) = endpoints.get_mut(endpoint) else { return };
         let archived_to = written_to.unwrap_or(batch.after);
         let mut lost = batch.lost.filter(|_| written_to.is_none());
@@ -419,6 +490,8 @@ impl Logs {
         kept.lost = Lost::join(lost, kept.lost.take());
         kept.archived_to = archived_to;
         kept.waiting_bytes = kept.unarchived().map(|line| line.bytes()).sum();
+        kept.settle();
+        rankings.update(endpoint, kept);
         // They wait for the next round, however many they are: the disk has no room at present.
         (kept.is_waiting, kept.is_urgent) = (true, true);
         to_archive.waiting.insert(endpoint.clone());
@@ -429,6 +502,7 @@ impl ToArchive {
     /// A line with so many bytes was added. Returns whether the archive's thread has to know.
     fn note(&mut self, endpoint: &EndpointIncarnation, lines: &mut Lines, bytes: usize) -> bool {
         lines.waiting_bytes += bytes;
+        lines.unwritten_bytes += bytes;
         let mut is_news = false;
         if !lines.is_waiting {
             lines.is_waiting = true;
@@ -445,6 +519,19 @@ impl ToArchive {
 }
 
 impl State {
+    /// Drops lines until all of them are within their bound.
+    fn drop_excess(&mut self) {
+        while self.bytes > ALL_BYTES_MAX {
+            let State { bytes, endpoints, rankings, to_archive, .. } = self;
+            let Some(next) = rankings.first_to_drop().cloned() else { break };
+            let Some(lines) = endpoints.get_mut(&next) else { break };
+            let Some(dropped) = lines.drop_oldest() else { break };
+            *bytes -= dropped.bytes;
+            to_archive.lost_lines += dropped.lost;
+            rankings.update(&next, lines);
+        }
+    }
+
     fn followers(&self, endpoint: &EndpointIncarnation) -> Option<Arc<Notify>> {
         self.followed.get(endpoint).map(|followed| followed.added.clone())
     }
@@ -483,8 +570,32 @@ impl Drop for Follower {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::id::{ShardId, Submission};
+    use crate::id::{OwnerId, ShardId, Submission};
+
+    /// An archive without files: a test does the work of its thread.
+    #[derive(Debug)]
+    struct NoFiles;
+
+    impl LogArchive for NoFiles {
+        fn read(&self, _: &EndpointIncarnation, _: ArchiveQuery) -> ArchivePage {
+            ArchivePage::default()
+        }
+    }
+
+    fn with_archive() -> Logs {
+        Logs::with_archive(Arc::new(NoFiles), [])
+    }
+
+    fn endpoint_of(owner: &str) -> EndpointIncarnation {
+        EndpointIncarnation::new(OwnerId::new(owner).unwrap())
+    }
+
+    fn in_memory(logs: &Logs, endpoint: &EndpointIncarnation) -> usize {
+        logs.state.lock().endpoints.get(endpoint).map_or(0, |lines| lines.lines.len())
+    }
 
     fn job() -> JobId {
         JobId::generate(Submission::Async, ShardId(1))
@@ -632,5 +743,139 @@ mod tests {
         assert_eq!(state.bytes, state.endpoints.values().map(|lines| lines.bytes).sum::<usize>());
         drop(state);
         assert_eq!(texts(&logs, &quiet, ALL), ["here"]);
+    }
+
+    #[test]
+    fn an_owner_with_thousands_of_endpoints_displaces_no_lines_of_another() {
+        let (job, line) = (job(), "x".repeat(3_300));
+        for logs in [Logs::default(), with_archive()] {
+            for _ in 0..9_900 {
+                add(&logs, &endpoint_of("many"), job, &line);
+            }
+            let full = logs.state.lock().bytes;
+            assert!(full > ALL_BYTES_MAX - 4_000, "{full}");
+            // The endpoint with the most bytes, of the owner with the fewest.
+            let burst = endpoint_of("burst");
+            let begun = Instant::now();
+            for _ in 0..100 {
+                add(&logs, &burst, job, &line[..1_000]);
+            }
+            println!("100 lines while the memory is full: {:?}", begun.elapsed());
+            assert_eq!(in_memory(&logs, &burst), 100);
+            assert!(logs.state.lock().bytes <= ALL_BYTES_MAX);
+            if logs.archive.is_some() {
+                let batch = logs.take_unarchived(&burst).unwrap();
+                assert_eq!((batch.lines.len(), batch.lost), (100, None));
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_the_archive_has_are_dropped_first() {
+        // Memory has room for 335 such lines.
+        let (logs, job, line) = (with_archive(), job(), "x".repeat(100_000));
+        let [written, taken] = ["one", "another"].map(endpoint_of);
+        let add_some = |endpoint: &EndpointIncarnation, count: usize| {
+            (0..count).for_each(|_| add(&logs, endpoint, job, &line));
+        };
+        add_some(&written, 4);
+        add_some(&taken, 3);
+        logs.take_unarchived(&written).unwrap();
+        logs.confirm(&written);
+        let batch = logs.take_unarchived(&taken).unwrap();
+        let wait = |count: usize| (0..count).for_each(|_| add_some(&endpoint_of("most"), 1));
+        wait(328);
+        assert_eq!(in_memory(&logs, &written), 4, "there is room for all");
+        wait(4);
+        assert_eq!((in_memory(&logs, &written), in_memory(&logs, &taken)), (0, 3));
+        assert_eq!(logs.lost_lines(), 0, "the archive has all that were dropped");
+        assert!(matches!(logs.read(&written, ALL), LogAnswer::Partial(_)));
+        wait(10);
+        assert_eq!((in_memory(&logs, &taken), logs.lost_lines()), (3, 10), "of the owner `most`");
+        logs.put_back(&taken, &batch, None);
+        wait(10);
+        assert_eq!(in_memory(&logs, &taken), 3, "they could not be written");
+        let batch = logs.take_unarchived(&taken).unwrap();
+        assert_eq!((batch.lines.len(), batch.lost, logs.lost_lines()), (3, None, 20));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Add(usize),
+        Take(usize),
+        Confirm(usize),
+        /// The first half of the lines were written, or none.
+        PutBack(usize, bool),
+        Forget(usize),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let endpoint = || 0..120_usize;
+        prop_oneof![
+            20 => endpoint().prop_map(Op::Add),
+            5 => endpoint().prop_map(Op::Take),
+            4 => endpoint().prop_map(Op::Confirm),
+            1 => (endpoint(), any::<bool>()).prop_map(|(of, half)| Op::PutBack(of, half)),
+            1 => endpoint().prop_map(Op::Forget),
+        ]
+    }
+
+    /// The bytes of lines that the archive has, and of the others.
+    fn sums(lines: &Lines) -> [usize; 2] {
+        let sum = |is_written: bool| {
+            let of =
+                lines.lines.iter().filter(|line| (line.number <= lines.written_to) == is_written);
+            of.map(|line| line.bytes()).sum()
+        };
+        [true, false].map(sum)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn rankings_agree_with_the_lines_after_any_changes(
+            ops in prop::collection::vec(op(), 1..800)
+        ) {
+            let (logs, job, line) = (with_archive(), job(), "x".repeat(200_000));
+            let endpoints: Vec<_> =
+                (0..120).map(|number| endpoint_of(["a", "b", "c"][number % 3])).collect();
+            let mut batches: HashMap<usize, Batch> = HashMap::new();
+            for op in ops {
+                match op {
+                    Op::Add(number) => add(&logs, &endpoints[number], job, &line),
+                    Op::Take(number) if !batches.contains_key(&number) => {
+                        let batch = logs.take_unarchived(&endpoints[number]);
+                        batches.extend(batch.map(|batch| (number, batch)));
+                    }
+                    Op::Take(_) => {}
+                    Op::Confirm(number) => {
+                        batches.remove(&number);
+                        logs.confirm(&endpoints[number]);
+                    }
+                    Op::PutBack(number, half) => {
+                        let Some(batch) = batches.remove(&number) else { continue };
+                        let middle = batch.lines.get(batch.lines.len() / 2).filter(|_| half);
+                        logs.put_back(&endpoints[number], &batch, middle.map(|line| line.number));
+                    }
+                    Op::Forget(number) => {
+                        batches.remove(&number);
+                        logs.forget(&endpoints[number]);
+                    }
+                }
+            }
+            let state = logs.state.lock();
+            prop_assert!(state.bytes <= ALL_BYTES_MAX);
+            let bytes = state.endpoints.values().map(|lines| lines.bytes).sum::<usize>();
+            prop_assert_eq!(state.bytes, bytes);
+            for lines in state.endpoints.values() {
+                prop_assert_eq!(lines.ranked, sums(lines));
+            }
+            let Rankings { written, unwritten, .. } = &state.rankings;
+            for (part, ranking) in [written, unwritten].into_iter().enumerate() {
+                let endpoints = state.endpoints.iter();
+                ranking.check(endpoints.map(|(of, lines)| (of, lines.number, sums(lines)[part])));
+            }
+        }
     }
 }

@@ -6,7 +6,8 @@
 //! are left free, so an endpoint that makes the disk write gigabytes delays only its own files.
 //! Operations that change a mount run one after the other. A job may have [`SLOTS_MAX`] descriptors,
 //! streams and listings, all jobs together a quarter of the files that the process may open, with a
-//! share for each owner while the host has several owners. An operation that has begun continues
+//! share for each owner while the host has several owners; the root of a mount is none of them, except
+//! for a call from outside of handlers. An operation that has begun continues
 //! after its attempt was ended: it holds its permit, and its mount, until it is done. After the last
 //! operation of an instance its [`locks`](super::locks) are released.
 
@@ -24,7 +25,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::locks::Held;
-use super::mount::Mount;
+use super::mount::{Mount, OpenMount};
 use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most file operations at one time.
@@ -36,6 +37,11 @@ pub(crate) const SLOTS_MAX: usize = 256;
 /// Most files that handlers have open, when the process may open any number.
 const OPEN_FILES_MAX: u64 = 1 << 16;
 
+/// Files that the process may open.
+pub(super) fn process_files_max() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// The limits that all jobs share.
 #[derive(Debug)]
 pub(crate) struct IoLimits {
@@ -46,7 +52,7 @@ pub(crate) struct IoLimits {
 
 impl IoLimits {
     pub(crate) fn new(tenancy: Tenancy) -> Self {
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        let files = process_files_max() / 4;
         let files = usize::try_from(files.min(OPEN_FILES_MAX)).unwrap_or(usize::MAX);
         Self {
             operations: FairPermits::new(OPERATIONS_MAX),
@@ -82,7 +88,7 @@ pub(crate) struct JobIoLimits {
     /// Identifies the instance.
     number: u64,
     /// The volume on which it has held a lock.
-    locked_on: OnceLock<Arc<Mount>>,
+    locked_on: OnceLock<OpenMount>,
 }
 
 /// The right to have a descriptor, a stream or a listing open; returned when it is dropped.
@@ -123,7 +129,7 @@ impl JobIoLimits {
     /// The instance has created this directory on the mount, with the mark of locks.
     pub(crate) fn hold_lock(
         &self,
-        mount: &Arc<Mount>,
+        mount: &OpenMount,
         stat: &Stat,
         parent: Arc<File>,
         name: &str,

@@ -5,8 +5,9 @@
 //! [`Disks`] has all mounts of the host. A [`mount`] is one directory with its [`space`]; a
 //! [`node`] is a file or directory that a handler opened by a [`path`]; [`io_limits`] decides when
 //! an operation may run; [`locks`] are directories that end with their instance; [`transfers`] serve
-//! the files to callers outside of handlers; [`leftovers`] are the directories that earlier
-//! processes left behind, and [`unused`] counts the volumes that no job has used since the start.
+//! the files to callers outside of handlers; [`recent`] are the volumes that stay open between two uses;
+//! [`leftovers`] are the directories that earlier processes left behind, and [`unused`] counts the
+//! volumes that no job has used since the start.
 //! Handlers call these through `host_fns::filesystem`.
 
 mod data_disk;
@@ -18,6 +19,7 @@ mod marks;
 mod mount;
 mod node;
 mod path;
+mod recent;
 mod removal;
 mod space;
 mod streams;
@@ -25,6 +27,7 @@ mod transfers;
 mod unused;
 
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,8 +54,9 @@ use self::io_limits::{IoLimits, JobIoLimits};
 use self::leftovers::Leftovers;
 pub use self::leftovers::Wiping;
 pub(crate) use self::listing::Listing;
-use self::mount::{Mount, wipe};
+use self::mount::{Mount, OpenMount, wipe};
 pub(crate) use self::node::{Node, OpenMode};
+use self::recent::RecentVolumes;
 use self::removal::REMOVED;
 pub(crate) use self::streams::{PIECE_BYTES, ReadStream, WriteAt, WriteStream};
 use self::unused::UnusedVolumes;
@@ -88,19 +92,21 @@ type Counted = Arc<OnceCell<Arc<Mount>>>;
 /// Most removed volumes that are remembered, some 100 bytes for each.
 const REMOVED_MAX: usize = 10_000;
 
-/// The volumes that were used since the start, so that each is counted once: one open directory for
-/// each.
+/// The volumes that were used since the start, so that each is counted once: some 400 bytes for each.
+/// Their directories are open while they are in use, and those of [some others](recent).
 #[derive(Debug, Default)]
 struct UsedVolumes {
     /// `None` for a removed volume: a job that began before its removal must not create it again.
     volumes: HashMap<VolumeId, Option<Counted>>,
     /// The removed ones, the oldest first.
     removed: VecDeque<VolumeId>,
+    recent: RecentVolumes,
 }
 
 impl UsedVolumes {
     /// The volume, unless it was removed.
     fn used(&mut self, id: &VolumeId) -> io::Result<Counted> {
+        self.recent.touch(id);
         let volume = self.volumes.entry(id.clone()).or_insert_with(|| Some(Counted::default()));
         Ok(volume.clone().ok_or(io::ErrorKind::NotFound)?)
     }
@@ -122,12 +128,18 @@ impl UsedVolumes {
     fn is_removed(&self, id: &VolumeId) -> bool {
         matches!(self.volumes.get(id), Some(None))
     }
+
+    /// Keeps the directory of a volume open for its next use, unless the volume was removed. Returns
+    /// directories to close.
+    fn keep_open(&mut self, id: &VolumeId, root: Arc<File>) -> Vec<Arc<File>> {
+        if self.is_removed(id) { vec![root] } else { self.recent.keep(id, root) }
+    }
 }
 
 /// The mounts of one instance.
 #[derive(Debug)]
 pub(crate) struct Files {
-    mounts: Vec<(Arc<Mount>, String)>,
+    mounts: Vec<(OpenMount, String)>,
     io_limits: Arc<JobIoLimits>,
 }
 
@@ -195,7 +207,7 @@ impl Disks {
     }
 
     /// The mount of a volume, when the owner's volumes are counted or the wait for that is over.
-    async fn counted_volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
+    async fn counted_volume(&self, volume: &Volume) -> io::Result<OpenMount> {
         let mount = self.volume(volume).await?;
         self.unused_volumes.prepare_growth(&volume.owner).await;
         Ok(mount)
@@ -231,40 +243,55 @@ impl Disks {
         Ok((!mounts.is_empty()).then(|| Files { mounts, io_limits: self.io_limits.job(owner, id) }))
     }
 
-    /// The mount of a volume, the same for all its jobs. The first call counts the volume's files,
-    /// and completes the count even if its future is dropped.
-    async fn volume(&self, volume: &Volume) -> io::Result<Arc<Mount>> {
+    /// One use of a volume, whose mount is the same for all uses. The first call counts the volume's
+    /// files, and completes the count even if its future is dropped.
+    async fn volume(&self, volume: &Volume) -> io::Result<OpenMount> {
         let cell = self.volumes.lock().used(&volume.id)?;
-        let bytes_max = volume.bytes_max();
-        let mount = match cell.get() {
-            Some(mount) => mount.clone(),
+        let mount = match cell.get().and_then(Mount::if_open) {
+            Some(mount) => mount,
             None => {
-                let path = self.volumes_dir.join(volume.id.as_str());
-                let (disk, owner) = (self.disk.clone(), volume.owner.clone());
-                let (unused, id) = (self.unused_volumes.clone(), volume.id.clone());
-                let volumes = self.volumes.clone();
-                let counting = tokio::spawn(async move {
-                    let open = || {
-                        let id = id.clone();
-                        blocking(move || {
-                            // A removal waits for the end of this, or happened before.
-                            if volumes.lock().is_removed(&id) {
-                                return Err(io::ErrorKind::NotFound.into());
-                            }
-                            create_private_dir(&path)?;
-                            let account = disk.account_at(&path, &owner)?;
-                            Mount::volume(&path, bytes_max, account).map(Arc::new)
-                        })
-                    };
-                    let mount = cell.get_or_try_init(open).await.cloned()?;
-                    unused.remove(&id);
-                    io::Result::Ok(mount)
-                });
-                counting.await.map_err(io::Error::other)??
+                let opening = tokio::spawn(self.open_volume(volume, cell));
+                opening.await.map_err(io::Error::other)??
             }
         };
-        mount.space.set_max(bytes_max);
+        mount.space.set_max(volume.bytes_max());
         Ok(mount)
+    }
+
+    /// Opens the directory of a volume, and counts the volume's files once.
+    fn open_volume(
+        &self,
+        volume: &Volume,
+        cell: Counted,
+    ) -> impl Future<Output = io::Result<OpenMount>> + Send + use<> {
+        let (id, bytes_max) = (volume.id.clone(), volume.bytes_max());
+        let path = self.volumes_dir.join(id.as_str());
+        let (disk, owner) = (self.disk.clone(), volume.owner.clone());
+        let (unused, volumes) = (self.unused_volumes.clone(), self.volumes.clone());
+        async move {
+            let count = || {
+                let (id, volumes) = (id.clone(), volumes.clone());
+                blocking(move || {
+                    // A removal waits for the end of this, or happened before.
+                    if volumes.lock().is_removed(&id) {
+                        return Err(io::ErrorKind::NotFound.into());
+                    }
+                    create_private_dir(&path)?;
+                    let account = disk.account_at(&path, &owner)?;
+                    let open = Mount::volume(&path, bytes_max, account)?;
+                    keep_open(&volumes, &id, &open);
+                    Ok(open.mount().clone())
+                })
+            };
+            let mount = cell.get_or_try_init(count).await.cloned()?;
+            unused.remove(&id);
+            blocking(move || {
+                let open = mount.open()?;
+                keep_open(&volumes, &id, &open);
+                Ok(open)
+            })
+            .await
+        }
     }
 
     /// Creates a link to `directory` in place of the volume's own directory.
@@ -280,7 +307,7 @@ impl Disks {
         std::os::unix::fs::symlink(directory.canonicalize()?, self.volumes_dir.join(id.as_str()))
     }
 
-    async fn scratch(&self, owner: &OwnerId, bytes_max: u64) -> io::Result<Arc<Mount>> {
+    async fn scratch(&self, owner: &OwnerId, bytes_max: u64) -> io::Result<OpenMount> {
         let number = self.scratches.fetch_add(1, Ordering::Relaxed);
         let make = || {
             let scratch_dir = self.scratch_dir.clone();
@@ -290,7 +317,7 @@ impl Disks {
         let (disk, owner, own) = (self.disk.clone(), owner.clone(), own.clone());
         let create = move || {
             let account = disk.account_at(&own, &owner)?;
-            Mount::scratch(own.join(number.to_string()), bytes_max, account).map(Arc::new)
+            Mount::scratch(own.join(number.to_string()), bytes_max, account)
         };
         blocking(create).await
     }
@@ -331,6 +358,9 @@ impl Disks {
     /// Those of the file system.
     pub(crate) async fn remove_volume(&self, id: &VolumeId) -> io::Result<()> {
         let cell = self.volumes.lock().remove(id);
+        // No use keeps it open from now on. It is closed without the lock.
+        let root = self.volumes.lock().recent.remove(id);
+        drop(root);
         self.unused_volumes.remove(id);
         // The first use may be on its way, and creates the directory.
         let mount = match cell {
@@ -352,6 +382,12 @@ impl Disks {
         };
         blocking(remove).await
     }
+}
+
+/// Keeps the directory of a mount open for its next use. Closes others without the lock.
+fn keep_open(volumes: &Mutex<UsedVolumes>, id: &VolumeId, open: &OpenMount) {
+    let closed = volumes.lock().keep_open(id, open.root.clone());
+    drop(closed);
 }
 
 /// Creates a directory in `parent`, under a name that no other process has used: the previous
@@ -387,15 +423,21 @@ impl Files {
     /// [`ErrorCode::Quota`] when the job has too many descriptors.
     pub(crate) fn roots(&self) -> impl Iterator<Item = Result<(Node, String), ErrorCode>> {
         self.mounts.iter().map(|(mount, path)| {
-            Node::root(mount.clone(), self.io_limits.clone()).map(|root| (root, path.clone()))
+            let slot = self.io_limits.slot()?;
+            Ok((Node::root(mount.clone(), self.io_limits.clone(), slot), path.clone()))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use gristmill_core::deploy::volume_files::{FilePath, VolumeFileError};
+    use gristmill_core::id::EndpointId;
     use gristmill_core::time::Timestamp;
 
+    use super::recent::OPEN_MAX;
     use super::*;
 
     fn volume(id: &str) -> Volume {
@@ -426,7 +468,7 @@ mod tests {
             removed.unwrap();
             used += usize::from(mount.is_ok());
         }
-        let left = std::fs::read_dir(host.path().join(VOLUMES)).map_or(0, Iterator::count);
+        let left = fs::read_dir(host.path().join(VOLUMES)).map_or(0, Iterator::count);
         assert_eq!(left, 0, "of 200 volumes, {used} of them used");
     }
 
@@ -441,5 +483,107 @@ mod tests {
         }
         assert_eq!((used.volumes.len(), used.removed.len()), (REMOVED_MAX, REMOVED_MAX));
         assert!(used.used(&id(1)).is_err());
+    }
+
+    /// The files and directories below this one that the process has open.
+    fn open_below(directory: &Path) -> usize {
+        let directory = directory.canonicalize().unwrap();
+        let open = fs::read_dir("/proc/self/fd").unwrap();
+        let paths = open.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+        paths.filter(|path| path.starts_with(&directory)).count()
+    }
+
+    /// Waits until so many are open: files are removed on threads of their own.
+    async fn are_open(directory: &Path, count: usize) {
+        let closed = async {
+            while open_below(directory) != count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), closed).await.unwrap();
+    }
+
+    /// Whether the lock of the directory shows no use of it to other processes.
+    fn looks_unused(directory: &Path) -> bool {
+        locks::is_alone(&File::open(directory).unwrap())
+    }
+
+    #[tokio::test]
+    async fn volumes_that_are_not_in_use_do_not_stay_open() {
+        let host = tempfile::tempdir().unwrap();
+        let (disks, volumes_dir) = (disks(host.path()), host.path().join(VOLUMES));
+        let volumes: Vec<_> = (0..600).map(|number| volume(&format!("v{number}"))).collect();
+        let (first, first_dir) = (&volumes[0], volumes_dir.join("v0"));
+        fs::create_dir_all(&first_dir).unwrap();
+        fs::write(first_dir.join("before"), "rye").unwrap();
+        let used = disks.volume(first).await.unwrap();
+        let (path, counted) = (FilePath::parse("uploaded").unwrap(), used.space.used());
+        let upload = disks.create_file(first, &path, None).await.unwrap();
+        for volume in &volumes[1..] {
+            assert_eq!(disks.list_files(volume, None, None, 10).await.unwrap(), []);
+        }
+        let open = open_below(&volumes_dir);
+        assert!(open <= OPEN_MAX + 2, "{open} are open: of 599 volumes, and of the upload");
+        upload.finish().await.unwrap();
+        assert!(!looks_unused(&first_dir), "it is in use");
+        drop(used);
+        are_open(&first_dir, 0).await;
+        assert!(looks_unused(&first_dir));
+
+        // The next use opens it again, and counts no files.
+        fs::write(first_dir.join("of the operator"), "oats").unwrap();
+        let again = disks.volume(first).await.unwrap();
+        assert!(!looks_unused(&first_dir));
+        assert_eq!(again.space.used(), counted + space::file_charge(0));
+        assert_eq!(disks.list_files(first, None, None, 10).await.unwrap().len(), 3);
+        // A directory that stays open for its next use is closed when its volume is removed.
+        for volume in &volumes {
+            disks.remove_volume(&volume.id).await.unwrap();
+        }
+        are_open(&volumes_dir, 1).await;
+        drop(again);
+        are_open(&volumes_dir, 0).await;
+        assert!(disks.volume(first).await.is_err());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn a_use_shows_itself_to_other_processes_however_many_begin_and_end_meanwhile() {
+        let host = tempfile::tempdir().unwrap();
+        let disks = Arc::new(disks(host.path()));
+        disks.volumes.lock().recent = RecentVolumes::new(1);
+        let volumes_dir = host.path().join(VOLUMES);
+        let users = (0..8).map(|user| {
+            let (disks, volumes_dir) = (disks.clone(), volumes_dir.clone());
+            tokio::spawn(async move {
+                for number in 0..300 {
+                    let volume = volume(&format!("v{}", (number * (user + 1)) % 3));
+                    let used = disks.volume(&volume).await.unwrap();
+                    assert!(!looks_unused(&volumes_dir.join(volume.id.as_str())), "{number}");
+                    drop(used);
+                }
+            })
+        });
+        for user in users.collect::<Vec<_>>() {
+            user.await.unwrap();
+        }
+        assert!(open_below(&volumes_dir) <= 1);
+    }
+
+    #[tokio::test]
+    async fn a_call_for_a_volume_needs_one_of_the_open_files_of_its_owner() {
+        let host = tempfile::tempdir().unwrap();
+        let (disks, volume) = (disks(host.path()), volume("v"));
+        let endpoint = EndpointId::new("e").unwrap();
+        let of_job = || {
+            let io_limits = disks.io_limits.job(&volume.owner, &endpoint);
+            let open: Vec<_> = std::iter::from_fn(|| io_limits.open_file().ok()).collect();
+            (!open.is_empty()).then_some(open)
+        };
+        let open: Vec<_> = std::iter::from_fn(of_job).collect();
+        let refused = disks.list_files(&volume, None, None, 10).await.unwrap_err();
+        assert!(matches!(refused, VolumeFileError::Busy), "{refused}");
+        assert_eq!(open_below(host.path()), 0, "no directory was opened");
+        drop(open);
+        assert_eq!(disks.list_files(&volume, None, None, 10).await.unwrap(), []);
     }
 }

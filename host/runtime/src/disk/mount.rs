@@ -1,11 +1,16 @@
 //! One directory of the host that handlers see: a volume, or the scratch space of one attempt.
+//!
+//! A [`Mount`] is known from its first use until its removal, so that its files are counted once. Its
+//! directory is open while an [`OpenMount`] exists, which each use has: jobs with the mount, their open
+//! files and locks, and calls for it. All uses share one descriptor.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use gristmill_core::limits::VOLUME_TRANSFERS_MAX;
 use gristmill_core::sharing::disk_share::DiskAccount;
@@ -29,8 +34,9 @@ const COUNTED_DEPTH_MAX: usize = 4 * DEPTH_MAX;
 /// the last one.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    /// The directory itself.
-    pub(crate) root: Arc<File>,
+    path: PathBuf,
+    /// The directory itself, while it is open.
+    root: parking_lot::Mutex<Weak<File>>,
     pub(crate) space: Space,
     /// Held by the one operation that changes the mount, so that nothing else changes meanwhile.
     pub(crate) change: Arc<Mutex<()>>,
@@ -43,6 +49,44 @@ pub(crate) struct Mount {
     wiped: OnceLock<PathBuf>,
 }
 
+/// A mount whose directory is open, for one use.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenMount {
+    mount: Arc<Mount>,
+    /// The directory itself.
+    pub(super) root: Arc<File>,
+}
+
+impl Deref for OpenMount {
+    type Target = Mount;
+
+    fn deref(&self) -> &Mount {
+        &self.mount
+    }
+}
+
+impl OpenMount {
+    fn new(root: File, path: PathBuf, space: Space, is_volume: bool) -> Self {
+        let root = Arc::new(root);
+        let mount = Mount {
+            path,
+            root: parking_lot::Mutex::new(Arc::downgrade(&root)),
+            space,
+            change: Arc::default(),
+            locks: Locks::default(),
+            transfers: Arc::new(Semaphore::new(VOLUME_TRANSFERS_MAX)),
+            is_volume,
+            wiped: OnceLock::new(),
+        };
+        Self { mount: Arc::new(mount), root }
+    }
+
+    /// The mount, which does not keep its directory open.
+    pub(super) fn mount(&self) -> &Arc<Mount> {
+        &self.mount
+    }
+}
+
 impl Mount {
     /// Opens a volume's directory, and creates it if it is missing. Counts its files in the account
     /// of the volume's owner, which reads the metadata of each file, and removes the locks and
@@ -50,13 +94,18 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn volume(path: &Path, bytes_max: u64, account: DiskAccount) -> io::Result<Self> {
+    pub(crate) fn volume(
+        path: &Path,
+        bytes_max: u64,
+        account: DiskAccount,
+    ) -> io::Result<OpenMount> {
         create_private_dir(path)?;
         let root = File::open(path)?;
         let leftovers = if locks::is_alone(&root) { Found::Remove } else { Found::Keep };
         let used = count(root.as_fd().try_clone_to_owned()?, 0, leftovers)?;
         locks::show_use(&root);
-        Ok(Self::new(root, Space::new(used, bytes_max, account), true))
+        let space = Space::new(used, bytes_max, account);
+        Ok(OpenMount::new(root, path.to_owned(), space, true))
     }
 
     /// Creates an empty directory in an existing one; it is wiped with the mount. Blocks on the
@@ -64,23 +113,41 @@ impl Mount {
     ///
     /// # Errors
     /// Those of the file system; one is that the directory exists.
-    pub(crate) fn scratch(path: PathBuf, bytes_max: u64, account: DiskAccount) -> io::Result<Self> {
+    pub(crate) fn scratch(
+        path: PathBuf,
+        bytes_max: u64,
+        account: DiskAccount,
+    ) -> io::Result<OpenMount> {
         rustix::fs::mkdir(&path, Mode::RWXU)?;
-        let mount = Self::new(File::open(&path)?, Space::new(0, bytes_max, account), false);
+        let (root, space) = (File::open(&path)?, Space::new(0, bytes_max, account));
+        let mount = OpenMount::new(root, path.clone(), space, false);
         mount.wipe_at_end(path);
         Ok(mount)
     }
 
-    fn new(root: File, space: Space, is_volume: bool) -> Self {
-        Self {
-            root: Arc::new(root),
-            space,
-            change: Arc::default(),
-            locks: Locks::default(),
-            transfers: Arc::new(Semaphore::new(VOLUME_TRANSFERS_MAX)),
-            is_volume,
-            wiped: OnceLock::new(),
+    /// One more use of the mount, if its directory is open.
+    pub(super) fn if_open(self: &Arc<Self>) -> Option<OpenMount> {
+        let root = self.root.lock().upgrade()?;
+        Some(OpenMount { mount: self.clone(), root })
+    }
+
+    /// One more use of a volume. Opens its directory if that is closed, and never creates it: then the
+    /// volume was removed. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn open(self: &Arc<Self>) -> io::Result<OpenMount> {
+        if let Some(open) = self.if_open() {
+            return Ok(open);
         }
+        let opened = Arc::new(File::open(&self.path)?);
+        locks::show_use(&opened);
+        let mut known = self.root.lock();
+        let root = known.upgrade().unwrap_or_else(|| {
+            *known = Arc::downgrade(&opened);
+            opened.clone()
+        });
+        Ok(OpenMount { mount: self.clone(), root })
     }
 
     /// Whether it outlasts the instances that use it.

@@ -27,7 +27,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use super::io_limits::{JobIoLimits, Slot};
 use super::locks::is_lock;
 use super::marks::{MARK, is_marked_directory};
-use super::mount::Mount;
+use super::mount::OpenMount;
 use super::path::{DEPTH_MAX, Parts};
 use super::space::{BLOCK_BYTES, FileKey, NODE_BYTES, allocated, charge, file_charge, size};
 
@@ -37,7 +37,7 @@ const NO_FOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 /// A descriptor of a handler.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) mount: Arc<Mount>,
+    pub(crate) mount: OpenMount,
     pub(crate) io_limits: Arc<JobIoLimits>,
     file: Arc<File>,
     kind: Kind,
@@ -62,18 +62,15 @@ pub(crate) struct OpenMode {
 
 impl Node {
     /// The root of a mount.
-    ///
-    /// # Errors
-    /// [`ErrorCode::Quota`] when the job has too many descriptors.
-    pub(crate) fn root(mount: Arc<Mount>, io_limits: Arc<JobIoLimits>) -> Result<Self, ErrorCode> {
-        Ok(Self {
+    pub(crate) fn root(mount: OpenMount, io_limits: Arc<JobIoLimits>, slot: Slot) -> Self {
+        Self {
             file: mount.root.clone(),
             kind: Kind::Directory { depth: 0 },
             flags: DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
-            slot: Some(io_limits.slot()?),
+            slot: Some(slot),
             mount,
             io_limits,
-        })
+        }
     }
 
     /// Runs [`JobIoLimits::look`] on this.
@@ -309,7 +306,7 @@ impl Node {
     pub(crate) fn rename(&self, from: &str, to: &Self, path: &str) -> Result<(), ErrorCode> {
         self.depth()?;
         let depth = to.depth()?;
-        if !Arc::ptr_eq(&self.mount, &to.mount) {
+        if !Arc::ptr_eq(self.mount.mount(), to.mount.mount()) {
             return Err(ErrorCode::CrossDevice);
         }
         let (from, path) = (parts(from)?, parts(path)?);

@@ -211,22 +211,23 @@ mod tests {
     use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags};
 
     use super::super::io_limits::IoLimits;
-    use super::super::mount::Mount;
+    use super::super::mount::{Mount, OpenMount};
     use super::super::node::OpenMode;
     use super::*;
 
     /// A file on a volume, for a job of its own.
-    fn file(mount: &Arc<Mount>, io_limits: &IoLimits, name: &str) -> Arc<Node> {
+    fn file(mount: &OpenMount, io_limits: &IoLimits, name: &str) -> Arc<Node> {
         let owner = OwnerId::new("o").unwrap();
         let io_limits = io_limits.job(&owner, &EndpointId::new("e").unwrap());
-        let root = Node::root(mount.clone(), io_limits).unwrap();
+        let slot = io_limits.slot().unwrap();
+        let root = Node::root(mount.clone(), io_limits, slot);
         let flags = DescriptorFlags::READ | DescriptorFlags::WRITE;
         Arc::new(root.open(name, OpenMode { open: OpenFlags::CREATE, flags }).unwrap())
     }
 
-    fn volume(dir: &tempfile::TempDir) -> (Arc<Mount>, IoLimits) {
+    fn volume(dir: &tempfile::TempDir) -> (OpenMount, IoLimits) {
         let mount = Mount::volume(&dir.path().join("v"), 1 << 30, DiskAccount::default());
-        (Arc::new(mount.unwrap()), IoLimits::new(Tenancy::default()))
+        (mount.unwrap(), IoLimits::new(Tenancy::default()))
     }
 
     /// A handler may look at a stream once, and then compute for hours.

@@ -5,7 +5,8 @@
 //! on stable storage; then one rename replaces an older file. A transfer that ends early leaves
 //! nothing: its file is removed at once, and after a crash before the next use of the volume, since
 //! its mark shows it. **Bounds.** [`VOLUME_TRANSFERS_MAX`](gristmill_core::limits::VOLUME_TRANSFERS_MAX)
-//! files of a volume are read or written at one time, with [`PIECE_BYTES`] of each in memory. A
+//! files of a volume are read or written at one time, with [`PIECE_BYTES`] of each in memory. Each call
+//! counts its volume, too, as an open file of the volume's owner, since it keeps the directory open. A
 //! removal changes at most [`REMOVED_AT_ONCE`] entries before other operations on the volume have
 //! their turn. **Costs.** A page of a list takes memory for its own entries only, and time for all
 //! entries of its directory.
@@ -35,7 +36,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 use super::Disks;
 use super::marks::{MARK, TEMPORARY_PREFIX, is_temporary};
-use super::mount::Mount;
+use super::mount::OpenMount;
 use super::node::{Node, OpenMode, code};
 use super::space::{file_charge, size};
 
@@ -50,21 +51,22 @@ static UPLOADS: AtomicU64 = AtomicU64::new(0);
 
 /// A volume, for one call.
 struct Files {
-    mount: Arc<Mount>,
+    mount: OpenMount,
     root: Arc<Node>,
 }
 
 impl Disks {
     async fn of_volume(&self, volume: &Volume) -> Result<Files, VolumeFileError> {
+        // In the limits of file operations the calls for a volume count as an endpoint.
+        let part = EndpointId::new(volume.id.as_str()).map_err(io::Error::other);
+        let io_limits = self.io_limits.job(&volume.owner, &part.map_err(VolumeFileError::Io)?);
+        let slot = io_limits.open_file().map_err(|_| VolumeFileError::Busy)?;
         let mount = self.volume(volume).await.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => VolumeFileError::VolumeDeleted(volume.id.to_string()),
             _ => VolumeFileError::Io(error),
         })?;
-        // In the limits of file operations the calls for a volume count as an endpoint.
-        let part = EndpointId::new(volume.id.as_str()).map_err(io::Error::other);
-        let io_limits = self.io_limits.job(&volume.owner, &part.map_err(VolumeFileError::Io)?);
-        let root = Node::root(mount.clone(), io_limits).map_err(|_| VolumeFileError::Busy)?;
-        Ok(Files { mount, root: Arc::new(root) })
+        let root = Arc::new(Node::root(mount.clone(), io_limits, slot));
+        Ok(Files { mount, root })
     }
 
     /// See [`VolumeFiles::list_files`](gristmill_core::deploy::volume_files::VolumeFiles::list_files).
