@@ -227,7 +227,7 @@ impl MemoryReader {
                 rows.write_catalog(changes);
                 let _ = answer.send(Ok(()));
             }
-            DbRequest::Usage { query, answer } => {
+            DbRequest::Usage { query, answer, .. } => {
                 let first_kept = Hour::of(self.shared.clock.now()).first_kept();
                 let _ = answer.send(Ok(rows.usage(&query, first_kept)));
             }

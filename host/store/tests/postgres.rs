@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::support::postgres::{Database, Server, run};
 use crate::support::proxy::Proxy;
 use crate::support::{
-    START, chunk, endpoint, job, json, open_postgres, submit, without_caches, worker,
+    START, all_usage, chunk, endpoint, job, json, open_postgres, submit, without_caches, worker,
 };
+use gristmill_core::billing::usage::{Hour, UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::job::record::Outcome;
 use gristmill_core::job::signals::Signals;
@@ -204,6 +205,21 @@ async fn a_store_that_has_lost_its_lock_takes_it_again() {
     assert!(matches!(refused(&database.url(), &database), OpenError::DatabaseInUse));
 }
 
+/// The network has lost the packets of the connection that has the lock, and the server keeps the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_ends_its_former_connection_that_the_server_keeps() {
+    let Some(database) = Database::new() else { return };
+    let proxy = Proxy::to(&database);
+    let (store, reasons) = open_recording_at(&database.url_through(proxy.directory()), &database);
+    submit(&store, job("a")).await;
+    proxy.cut(b"pg_try_advisory_lock");
+    let written = tokio::time::timeout(PATIENCE, store.write_catalog(Vec::new()));
+    assert_eq!(written.await.expect("the lock"), Ok(()));
+    submit(&store, job("a")).await;
+    assert_eq!(locks(&database), "1");
+    assert_eq!(*reasons.lock(), [""; 0]);
+}
+
 /// Connections end during commits, so that the store does not know whether they took place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_answers_lose_and_repeat_nothing() {
@@ -264,23 +280,28 @@ async fn lost_answers_lose_and_repeat_nothing() {
     assert_eq!(open(&database).stats().jobs, accepted);
 }
 
-/// Holds commits back at their last statement until there is a table `go_on`.
-fn hold_commits(database: &Database) -> std::thread::JoinHandle<()> {
-    let hold = "SET search_path = gristmill; DO $$ BEGIN PERFORM 1 FROM session FOR UPDATE; \
-        WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'go_on') LOOP PERFORM pg_sleep(0.01); \
-        END LOOP; END $$";
+/// Holds the locks of this statement until there is a table `go_on`.
+async fn hold(database: &Database, locking: &str) -> std::thread::JoinHandle<()> {
+    let hold = format!(
+        "SET search_path = gristmill; DO $$ BEGIN {locking}; \
+         WHILE NOT EXISTS (SELECT FROM pg_class WHERE relname = 'go_on') LOOP PERFORM pg_sleep(0.01); \
+         END LOOP; END $$"
+    );
     let url = database.url();
-    std::thread::spawn(move || crate::support::postgres::sql_at(&url, hold))
+    let holding = std::thread::spawn(move || crate::support::postgres::sql_at(&url, &hold));
+    until("the locks are held", async || is_holding(database).then_some(())).await;
+    holding
 }
 
-/// Whether commits are held back.
+/// Whether locks are held.
 fn is_holding(database: &Database) -> bool {
     sessions(database, "wait_event = 'PgSleep' AND datname = current_database()") == "1"
 }
 
 /// The number of the store's transactions that wait for a lock.
 fn waiting_for_locks(database: &Database) -> String {
-    sessions(database, "application_name = 'gristmill' AND wait_event_type = 'Lock'")
+    let of = "application_name = 'gristmill' AND wait_event_type = 'Lock' AND datname = current_database()";
+    sessions(database, of)
 }
 
 /// Submits a job whose commit waits until there is a table `go_on`. Returns the thread that holds it back, and the
@@ -289,8 +310,8 @@ async fn submit_while_commits_are_held(
     store: &Arc<Store>,
     database: &Database,
 ) -> (std::thread::JoinHandle<()>, JoinHandle<Result<SubmitAnswer, StoreError>>) {
-    let holding = hold_commits(database);
-    until("the commits are held back", async || is_holding(database).then_some(())).await;
+    // The last statement of each transaction waits for this row.
+    let holding = hold(database, "PERFORM 1 FROM session FOR UPDATE").await;
     let store = store.clone();
     let submitted = tokio::spawn(async move { store.submit(job("a")).await });
     until("the commit waits", async || (waiting_for_locks(database) == "1").then_some(())).await;
@@ -356,6 +377,99 @@ async fn a_commit_of_unknown_outcome_is_remembered_while_the_disk_is_full() {
     assert_eq!(*reasons.lock(), [""; 0]);
 }
 
+/// The process of the server that waits for a synchronous standby is ended, as by a restart: the server shows the
+/// commit, and no standby has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_no_standby_has_is_not_acknowledged() {
+    let Some(server) = Server::start() else { return };
+    let database = server.database();
+    let (store, reasons) = open_recording(&database);
+    let store = Arc::new(store);
+    submit(&*store, job("a")).await;
+    reload(&server, "synchronous_standby_names = 'nobody'");
+    let has_waiting = || sessions(&database, "wait_event = 'SyncRep'") != "0";
+    until("signs of life wait for a standby", async || has_waiting().then_some(())).await;
+    let submitter = store.clone();
+    let mut submitted = tokio::spawn(async move { submitter.submit(job("a")).await });
+    let waiting = "FROM pg_stat_activity JOIN pg_locks USING (pid) \
+         WHERE relation = 'job'::regclass AND wait_event = 'SyncRep'";
+    let waits = || database.sql(&format!("SELECT count(*) {waiting}")) == "1";
+    until("the commit waits for a standby", async || waits().then_some(())).await;
+    database.sql(&format!("SELECT pg_terminate_backend(pid) {waiting}"));
+    let jobs = || database.sql("SELECT count(*) FROM job");
+    until("the server shows the job", async || (jobs() == "2").then_some(())).await;
+    let early = tokio::time::timeout(Duration::from_secs(3), &mut submitted).await;
+    assert!(early.is_err(), "a job was acknowledged before a standby had it");
+
+    reload(&server, "synchronous_standby_names = ''");
+    assert!(submitted.await.unwrap().is_ok());
+    let _ = until("a submission", async || store.submit(job("a")).await.ok()).await;
+    assert_eq!(jobs(), "3");
+    assert_eq!(*reasons.lock(), [""; 0]);
+    drop(store);
+    drop(database);
+}
+
+/// A statement of an operator has locked the table of usage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_that_cannot_be_read_in_time_hinders_nothing_else() {
+    let Some(database) = Database::new() else { return };
+    let (store, reasons) = open_recording(&database);
+    submit(&store, job("a")).await;
+    let holding = hold(&database, "LOCK TABLE usage").await;
+    let read = tokio::time::timeout(PATIENCE, store.usage(&all_usage())).await;
+    assert_eq!(read.expect("an answer"), Err(StoreError::Unavailable));
+    submit(&store, job("a")).await;
+    assert_eq!(store.write_catalog(Vec::new()).await, Ok(()));
+
+    // A caller that has gone: its read is not repeated.
+    let query = all_usage();
+    let gone = tokio::time::timeout(Duration::from_secs(1), store.usage(&query)).await;
+    assert!(gone.is_err(), "the table is locked");
+    let is_reading = || waiting_for_locks(&database) != "0";
+    until("the read ends", async || (!is_reading()).then_some(())).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!is_reading(), "it is repeated");
+
+    database.sql("CREATE TABLE go_on ()");
+    holding.join().unwrap();
+    assert_eq!(store.usage(&all_usage()).await, Ok(Vec::new()));
+    assert_eq!(*reasons.lock(), [""; 0]);
+}
+
+/// So many rows that they are read in parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_of_many_hours_and_endpoints_is_complete() {
+    const HOURS: u32 = 10;
+    let Some(database) = Database::new() else { return };
+    let store = open(&database);
+    let first = Hour::of(START);
+    database.sql(&format!(
+        "INSERT INTO usage SELECT hour, 'e' || n, 't', 'o', 1, n, 0, 0, 0, 0, 0, 0, 0, 0 \
+         FROM generate_series({}, {}) AS hour, generate_series(1, 30000) AS n",
+        first.0,
+        first.0 + HOURS - 1
+    ));
+    let filter = UsageFilter { endpoint: Some(endpoint("e7")), ..UsageFilter::default() };
+    let mut query = UsageQuery { filter, rows_max: 4, ..all_usage() };
+    let mut found = Vec::new();
+    loop {
+        let rows = store.usage(&query).await.unwrap();
+        query.after = rows.last().map(|row| row.key.clone());
+        found.extend(rows.iter().map(|row| (row.key.hour.0, row.sum.jobs)));
+        if rows.len() < query.rows_max {
+            break;
+        }
+    }
+    let expected: Vec<_> = (0..HOURS).map(|n| (first.0 + n, 7)).collect();
+    assert_eq!(found, expected);
+    let query = UsageQuery { rows_max: 100, ..all_usage() };
+    assert_eq!(store.usage(&query).await.unwrap().len(), 100);
+    let all = store.usage(&UsageQuery { rows_max: usize::MAX, ..all_usage() }).await.unwrap();
+    assert_eq!(all.len(), 30_000 * HOURS as usize);
+    assert!(all.is_sorted_by(|one, next| one.key < next.key));
+}
+
 /// After a failover to a standby that had not received the last commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_commits_end_the_store() {
@@ -374,6 +488,34 @@ async fn lost_commits_end_the_store() {
     assert_eq!(answer, Err(StoreError::Closed));
     let reason = until("the reason", async || reasons.lock().first().cloned()).await;
     assert!(reason.contains("lost commit"), "{reason}");
+}
+
+/// The same when the last commits have only changed the catalog, which no batch shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_changes_of_the_catalog_end_the_store() {
+    let Some(database) = Database::new() else { return };
+    let (store, reasons) = open_recording(&database);
+    submit(&store, job("a")).await;
+    for _ in 0..2 {
+        store.write_catalog(Vec::new()).await.unwrap();
+    }
+    let catalog = "session = -2 * (SELECT max(session) FROM session)";
+    database.sql(&format!("DELETE FROM commit_log WHERE {catalog} AND n > 1"));
+    database.cut_connections();
+    let reason = until("the reason", async || reasons.lock().first().cloned()).await;
+    assert!(reason.contains("lost commit"), "{reason}");
+}
+
+/// The records of commits do not grow with them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_commits_is_pruned() {
+    let Some(database) = Database::new() else { return };
+    let store = open(&database);
+    for _ in 0..1_001 {
+        store.write_catalog(Vec::new()).await.unwrap();
+    }
+    let rows: u32 = database.sql("SELECT count(*) FROM commit_log").parse().unwrap();
+    assert!(rows < 10, "{rows} rows");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -421,6 +563,13 @@ async fn the_tables_of_the_first_version_are_upgraded_with_their_jobs() {
     assert_eq!(view.status, JobStatus::Completed);
 }
 
+/// Changes a setting of a server that runs.
+fn reload(server: &Server, setting: &str) {
+    for sql in [&format!("ALTER SYSTEM SET {setting}"), "SELECT pg_reload_conf()"] {
+        run(server.dir.path(), "psql", &["-d", "postgres", "-qAtc", sql]);
+    }
+}
+
 /// Open connections keep `synchronous_commit`: with it the server waits for a standby that does not exist, and
 /// without it it would acknowledge at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -428,20 +577,15 @@ async fn a_change_of_the_servers_settings_does_not_weaken_open_connections() {
     let Some(server) = Server::start() else { return };
     let database = server.database();
     let store = open(&database);
-    let reload = |setting: &str| {
-        for sql in [&format!("ALTER SYSTEM SET {setting}"), "SELECT pg_reload_conf()"] {
-            run(server.dir.path(), "psql", &["-d", "postgres", "-qAtc", sql]);
-        }
-    };
     submit(&store, job("a")).await;
-    reload("synchronous_commit = off");
-    reload("synchronous_standby_names = 'nobody'");
+    reload(&server, "synchronous_commit = off");
+    reload(&server, "synchronous_standby_names = 'nobody'");
     let store = Arc::new(store);
     let submitter = store.clone();
     let mut submitted = tokio::spawn(async move { submit(&*submitter, job("a")).await });
     let early = tokio::time::timeout(Duration::from_secs(3), &mut submitted).await;
     assert!(early.is_err(), "a job was acknowledged before a standby had it");
-    reload("synchronous_standby_names = ''");
+    reload(&server, "synchronous_standby_names = ''");
     submitted.await.unwrap();
     drop(store);
     drop(database);

@@ -105,6 +105,45 @@ async fn a_host_ends_when_the_database_has_lost_commits() {
     drop(primary);
 }
 
+/// The same when the database has lost only a deployment, so that no job is missing: later jobs of that endpoint would
+/// have no record in the catalog, and no host would start on such a database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_host_ends_when_the_database_has_lost_a_deployment() {
+    let Some(mut primary) = Server::start_on_tcp(|_| String::new()) else { return };
+    let database = primary.database();
+    let address = Proxy::to(primary.address()).await;
+    let with = arguments_at(&database, &database.url_at(address.address(), PASSWORD));
+    let mut one = TestHost::start_with(&with);
+    let two = TestHost::join(&with, one.admin_key());
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let mut standby = tokio::task::block_in_place(|| primary.standby());
+    replicate_synchronously(&primary).await;
+    let mut ledger = Ledger::new();
+    let clients = [one.client(), two.client()];
+    submit_all(&clients, 0..10, 20, &mut ledger).await;
+    check(&clients, &ledger).await;
+
+    primary.sql("ALTER SYSTEM RESET synchronous_standby_names");
+    primary.sql("SELECT pg_reload_conf()");
+    standby.kill();
+    one.deploy(&guests::playground(), "lost", json!({ "workersMax": 2 })).await;
+    primary.kill();
+    tokio::task::block_in_place(|| standby.start_again());
+    promote(&standby, &address);
+
+    let status = tokio::task::block_in_place(|| one.wait(PATIENCE));
+    assert_eq!(status.code(), Some(1), "{}", one.log());
+    assert!(one.log().contains("the database has lost commit"), "{}", one.log());
+    until_active(&two).await;
+    let two = two.client();
+    assert_eq!(two.get("/v1/endpoints/lost").await.status, 404);
+    submit_all(slice::from_ref(&two), 10..15, 20, &mut ledger).await;
+    check(slice::from_ref(&two), &ledger).await;
+    one.start_again();
+    assert_eq!(one.ready()["role"], "standby");
+    drop(primary);
+}
+
 /// The arguments of a host whose URL names both servers.
 fn with_both(database: &Database, first: &Server, second: &Server) -> Vec<String> {
     let url = database.url_at(first.address(), PASSWORD);
@@ -159,6 +198,24 @@ async fn refused_for(clients: &[Client], time: Duration) {
     }
 }
 
+/// A submission is refused while the processes of the server that wait for the standby are ended: the server shows
+/// their commits, and would lose them with a failover to the standby.
+async fn refused_while_waits_are_ended(client: &Client, primary: &Server) {
+    let submitted = {
+        let client = client.clone();
+        tokio::spawn(async move { client.run("play", sleep(1, 0)).await })
+    };
+    while !submitted.is_finished() {
+        primary.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE application_name = 'gristmill' AND wait_event = 'SyncRep'",
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let refused = submitted.await.unwrap();
+    assert_eq!(refused.status, 503, "{refused:?}");
+}
+
 /// Each commit waits for the only synchronous standby, so nothing is acknowledged while it is away. The hosts continue
 /// by themselves when it has returned, and when no commit needs it any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -176,6 +233,7 @@ async fn calls_are_refused_while_the_only_synchronous_standby_is_away() {
     submit_all(&clients, 0..20, 200, &mut ledger).await;
 
     standby.kill();
+    refused_while_waits_are_ended(&clients[0], &primary).await;
     // Longer than an active host may be silent.
     refused_for(&clients, Duration::from_secs(12)).await;
     tokio::task::block_in_place(|| standby.start_again());

@@ -1,6 +1,7 @@
 //! Links that lose packets: between a host and the database, and between two hosts.
 
 use std::ffi::OsStr;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -10,11 +11,12 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::hosts::{
-    Ledger, arguments_by, check, cluster, cluster_address, sleep, submit, submit_all, until_active,
-    until_known,
+    Ledger, arguments_at, arguments_by, check, cluster, cluster_address, sleep, submit, submit_all,
+    until_active, until_known,
 };
 use crate::postgres::{Database, Server};
 use crate::proxy::{Link, Proxy};
+use crate::tcp::PASSWORD;
 
 /// Each of these tests has eight hosts, so they run one after the other.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -273,4 +275,60 @@ async fn lose_packets(url: &str, key: &str) {
     ip(&format!("address add {ADDRESS}/32 dev lo"));
     until_known(&clients[0], 1).await;
     check(&clients[1..], &ledger).await;
+}
+
+/// The variable that marks the inner test.
+const INSIDE: &str = "LOST_DATABASE_INSIDE";
+
+/// The address of the database for its host.
+const DATABASE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
+
+/// Packets between the active host and the database are lost, and neither sees the end of a connection. The server ends
+/// the connections by itself, with their locks, and the host continues. The test starts itself again in a network of its
+/// own, and takes the address from its interface.
+#[test]
+fn the_database_does_not_keep_the_connections_of_a_host_that_it_cannot_reach() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    if std::env::var_os(INSIDE).is_some() {
+        return runtime.block_on(lose_the_database());
+    }
+    let name =
+        "partitions::the_database_does_not_keep_the_connections_of_a_host_that_it_cannot_reach";
+    run_in_own_network(name, &[(INSIDE, "1".as_ref())]);
+}
+
+async fn lose_the_database() {
+    ip("link set lo up");
+    ip(&format!("address add {DATABASE_ADDRESS}/32 dev lo"));
+    let Some(server) = Server::start_on_tcp(|data| {
+        let hba = data.join("pg_hba.conf");
+        let known = std::fs::read_to_string(&hba).unwrap();
+        let line = format!("host all all {DATABASE_ADDRESS}/32 scram-sha-256\n");
+        std::fs::write(&hba, known + &line).unwrap();
+        format!("listen_addresses = '127.0.0.1, {DATABASE_ADDRESS}'\n")
+    }) else {
+        return;
+    };
+    let database = server.database();
+    let at = (DATABASE_ADDRESS, server.address().port()).into();
+    let mut one = TestHost::start_with(&arguments_at(&database, &database.url_at(at, PASSWORD)));
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 2 })).await;
+    let clients = [one.client()];
+    let mut ledger = Ledger::new();
+    submit_all(&clients, 0..10, 20, &mut ledger).await;
+    check(&clients, &ledger).await;
+    let connections =
+        || server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'gristmill'");
+    assert_ne!(connections(), "0");
+
+    ip(&format!("address del {DATABASE_ADDRESS}/32 dev lo"));
+    let begun = Instant::now();
+    eventually("the end of the connections", async || (connections() == "0").then_some(())).await;
+    println!("the connections ended after {:?}", begun.elapsed());
+    ip(&format!("address add {DATABASE_ADDRESS}/32 dev lo"));
+    submit_all(&clients, 10..20, 20, &mut ledger).await;
+    check(&clients, &ledger).await;
+    assert!(!one.has_ended(), "{}", one.log());
+    drop(one);
+    drop(database);
 }

@@ -436,7 +436,7 @@ impl Database {
                 let written = self.db.write_catalog(&rows, &deleted);
                 let _ = answer.send(or_full(written)?);
             }
-            DbRequest::Usage { query, answer } => match self.usage(&query) {
+            DbRequest::Usage { query, answer, .. } => match self.usage(&query) {
                 Ok(rows) => drop(answer.send(Ok(rows))),
                 // The newest usage must be in the table, and has no room there.
                 Err(error) if error.is_no_space() => {

@@ -127,7 +127,7 @@ pub fn import(
         inspected
             .db
             .query_row("SELECT node, sealed FROM meta", (), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if !session::try_lock(&mut connection)? {
+    if session::try_lock(&mut connection)?.is_none() {
         return Err(OpenError::DatabaseInUse);
     }
     let (done, committed) = send(&tables, &mut connection, dir, copied, (shard, &sealed), on_step)?;
@@ -215,12 +215,16 @@ fn has_committed(connection: &mut Connection) -> Option<bool> {
         // The server may still commit on the lost connection, for example when a synchronous standby returns, and
         // shows no row until then. That connection has the lock until its end, so the lock is taken before the rows
         // are read.
-        let Ok(is_decided) = session::try_lock(connection) else { continue };
+        let Ok(is_decided) = session::try_lock(connection).map(|it| it.is_some()) else { continue };
         let rows = connection.query(&Call::new("SELECT 1 FROM meta", Vec::new()));
         match rows.map(|rows| !rows.is_empty()) {
-            Ok(true) => return Some(true),
+            // The server shows the commit also when no synchronous standby has it, as after its restart. The commit of
+            // this change waits for a standby, which then has the other one.
+            Ok(true) if connection.script("UPDATE meta SET shard = shard").is_ok() => {
+                return Some(true);
+            }
             Ok(false) if is_decided => return Some(false),
-            Ok(false) | Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
     None

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// For how long a confirmed sign of life counts. Shorter than the time after which another host takes
 /// over, by more than the difference of two machines' clock rates.
-const CONFIRMED_FOR: Duration = Duration::from_secs(2);
+pub(super) const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
 /// The time of the newest confirmed sign of life, and whether the database accepts commits. Clones show the same.
 #[derive(Debug, Clone)]

@@ -34,7 +34,7 @@ use crate::postgres::depot::PostgresDepot;
 use crate::postgres::meta;
 use crate::postgres::observation::{Newest, Observation, Seen, Vacancy};
 use crate::postgres::schema;
-use crate::postgres::session::{self, Begun, NotBegun, Session};
+use crate::postgres::session::{self, Backend, Begun, NotBegun, Session};
 use crate::postgres::url::DatabaseUrl;
 use crate::seal::Seal;
 
@@ -63,6 +63,7 @@ pub(crate) struct Opened {
     pub(crate) active_state: ActiveState,
     /// Holds the session's lock.
     pub(crate) reader: Connection,
+    pub(crate) lock_holder: Backend,
 }
 
 impl Candidate {
@@ -146,10 +147,19 @@ impl Candidate {
             }
         }
         match Session::begin(&mut self.reader, vacancy.predecessor, address) {
-            Ok(Begun { session, was_clean, confirmed_at }) => {
+            Ok(Begun { session, was_clean, confirmed_at, lock_holder }) => {
                 let Self { url, reader, shard, seal, .. } = self;
                 let active_state = ActiveState::since(confirmed_at);
-                Ok(Opened { url, shard, seal, session, was_clean, active_state, reader })
+                Ok(Opened {
+                    url,
+                    shard,
+                    seal,
+                    session,
+                    was_clean,
+                    active_state,
+                    reader,
+                    lock_holder,
+                })
             }
             Err(reason) => {
                 // Without the lock, which it may hold.

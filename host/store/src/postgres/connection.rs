@@ -32,9 +32,18 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Settings of each connection. All statements look rows up by their key. Without statistics, as in a new
 /// database, the planner would read whole tables for that. One plan serves all executions of a statement: a plan for
 /// each of them cost some 5 % of the jobs/s of two cores.
+///
+/// With those of TCP the server ends a connection some 15 s after the host, or the network to it, has vanished. By
+/// default it keeps the connection and its locks for two hours. A Unix socket ignores them.
 const SETTINGS: &str = "SET search_path = gristmill; SET enable_seqscan = off; \
      SET plan_cache_mode = force_generic_plan; SET jit = off; \
-     SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '10s'; SET timezone = 'UTC'";
+     SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '10s'; SET timezone = 'UTC'; \
+     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; \
+     SET tcp_user_timeout = '15s'";
+
+/// Begins a transaction that only reads. The server ends a statement that takes longer, so that other statements on
+/// the connection wait no longer for it.
+const BEGIN_READ: &str = "BEGIN READ ONLY; SET LOCAL statement_timeout = '10s'";
 
 /// The codes, or their beginnings, of failures that pass, or that an operator can end while hosts work: connections,
 /// resources, interventions, lock and deadlock timeouts, a server that is a standby, and rights that are missing.
@@ -47,6 +56,9 @@ pub(crate) enum DatabaseError {
     /// commits. Whether a transaction was committed is unknown.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
+    /// A query of [`Connection::query_in_time`] was ended by the server, which works.
+    #[error("a query of the database took more than 10 s, or waited so long for a lock")]
+    Late,
     /// The server's disk is full. Nothing was written.
     #[error("the database's disk is full: {0}")]
     NoSpace(String),
@@ -220,6 +232,19 @@ impl Connection {
         })
     }
 
+    /// The rows of a query that may read much. After 10 s the server ends it, and the connection stays open with its
+    /// locks.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Late`] then.
+    pub(crate) fn query_in_time(&mut self, call: &Call<'_>) -> Result<Vec<Row>, DatabaseError> {
+        let found = self.run(async |open| match open.read(call).await {
+            Err(error) if is_late(&error) => Ok(None),
+            found => found.map(Some),
+        })?;
+        found.ok_or(DatabaseError::Late)
+    }
+
     /// Runs statements without values, one after the other.
     pub(crate) fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         self.run(async |open| open.client.batch_execute(sql).await)
@@ -277,6 +302,24 @@ impl Open {
         }
         Ok(())
     }
+
+    /// The rows of a query, in a transaction of its own.
+    async fn read(&mut self, call: &Call<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.prepare(std::slice::from_ref(call)).await?;
+        let Self { client, statements } = self;
+        let Some(statement) = statements.get(call.sql) else { return Ok(Vec::new()) };
+        // The messages are sent in the order of the first polls, so that the transaction ends in any case.
+        let (begun, found, ended) = join3(
+            client.batch_execute(BEGIN_READ),
+            client.query(statement, &values_of(call)),
+            client.batch_execute("COMMIT"),
+        )
+        .await;
+        begun?;
+        let found = found?;
+        ended?;
+        Ok(found)
+    }
 }
 
 fn values_of<'a>(call: &'a Call<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -302,6 +345,12 @@ async fn connect(config: &Config, tls: &Tls) -> Result<Open, DatabaseError> {
 
 fn late() -> DatabaseError {
     DatabaseError::Unavailable("it does not answer".to_owned())
+}
+
+/// Whether the server has ended a statement because it took too long.
+fn is_late(error: &tokio_postgres::Error) -> bool {
+    let codes = [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE];
+    error.code().is_some_and(|code| codes.contains(code))
 }
 
 fn classify(error: &tokio_postgres::Error) -> DatabaseError {

@@ -12,7 +12,7 @@ use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::Depot;
 
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
-use crate::postgres::session::Session;
+use crate::postgres::numbered::Numbered;
 use crate::sync::Mutex;
 
 /// The parts in the table `component_part`.
@@ -23,27 +23,28 @@ pub(crate) struct PostgresDepot(Arc<Parts>);
 struct Parts {
     connection: Mutex<Connection>,
     /// `None` on a host that does not own the database: it only reads.
-    session: Option<Session>,
+    changes: Option<Arc<Numbered>>,
 }
 
 impl PostgresDepot {
     /// The depot of the host that owns the database.
-    pub(crate) fn new(connection: Connection, session: Session) -> Self {
-        Self(Arc::new(Parts { connection: Mutex::new(connection), session: Some(session) }))
+    pub(crate) fn new(connection: Connection, changes: Numbered) -> Self {
+        let changes = Some(Arc::new(changes));
+        Self(Arc::new(Parts { connection: Mutex::new(connection), changes }))
     }
 
     /// A depot that refuses changes.
     pub(crate) fn reading(connection: Connection) -> Self {
-        Self(Arc::new(Parts { connection: Mutex::new(connection), session: None }))
+        Self(Arc::new(Parts { connection: Mutex::new(connection), changes: None }))
     }
 
     /// Runs `work`, which changes the depot, on a thread that may block.
     async fn change(
         &self,
-        work: impl FnOnce(&mut Connection, Session) -> Result<(), DatabaseError> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &Numbered) -> Result<(), DatabaseError> + Send + 'static,
     ) -> io::Result<()> {
-        let session = self.0.session.ok_or(io::ErrorKind::ReadOnlyFilesystem)?;
-        self.run(move |connection| work(connection, session)).await
+        let changes = self.0.changes.clone().ok_or(io::ErrorKind::ReadOnlyFilesystem)?;
+        self.run(move |connection| work(connection, &changes)).await
     }
 
     /// Runs `work` on a thread that may block.
@@ -69,12 +70,12 @@ impl Depot for PostgresDepot {
         part: u32,
         bytes: Bytes,
     ) -> io::Result<()> {
-        self.change(move |connection, session| {
+        self.change(move |connection, changes| {
             let insert = "INSERT INTO component_part (component, part, body) \
                  VALUES ($1::text, $2::integer, $3::bytea) ON CONFLICT DO NOTHING";
             let values: Vec<Value<'_>> =
                 vec![Box::new(component.to_string()), Box::new(number(part)), Box::new(&bytes[..])];
-            connection.transaction(&[Call::new(insert, values), session.fence()]).map(drop)
+            changes.transaction(connection, vec![Call::new(insert, values)])
         })
         .await
     }
@@ -92,10 +93,10 @@ impl Depot for PostgresDepot {
     }
 
     async fn remove(&self, component: ComponentDigest) -> io::Result<()> {
-        self.change(move |connection, session| {
+        self.change(move |connection, changes| {
             let delete = "DELETE FROM component_part WHERE component = $1::text";
             let call = Call::new(delete, vec![Box::new(component.to_string())]);
-            connection.transaction(&[call, session.fence()]).map(drop)
+            changes.transaction(connection, vec![call])
         })
         .await
     }

@@ -188,7 +188,12 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
         match step {
             Step::Begin(_) | Step::BeginCommit(_) => processes.push(Process::start(url, seal)),
             Step::Load(_) | Step::Lose(_) => {}
-            Step::Look(_) => assert_eq!(rows_of(admin), expected(&state.rows), "{}", context()),
+            Step::Look(_) => {
+                assert_eq!(rows_of(admin), expected(&state.rows), "{}", context());
+                if state.transactions.len() > before.transactions.len() {
+                    processes.push(Process::start(url, seal));
+                }
+            }
             Step::Undo(n) => processes.remove(n).end(admin),
             Step::Execute(n) => {
                 let transaction = &before.transactions[n];

@@ -26,6 +26,10 @@ use crate::state::owners::Owners;
 use crate::tables::catalog;
 use crate::tables::sql::integer;
 
+/// Rows of usage that one query reads, if no hour alone has more: an hour has a row for each endpoint and owner that had
+/// jobs, and each start of a host in it.
+const USAGE_PART_ROWS: i64 = 100_000;
+
 /// Why the index cannot be filled.
 #[derive(Debug)]
 pub(crate) enum NotLoaded {
@@ -84,7 +88,7 @@ pub(crate) fn load(
         after: None,
         rows_max: usize::MAX,
     };
-    let newest = usage(connection, &query, Hour::default())?;
+    let newest = usage(connection, query, Hour::default())?;
     index.restore_usage(u32::try_from(last_run).unwrap_or(u32::MAX), newest);
     Ok(index)
 }
@@ -238,13 +242,58 @@ pub(super) fn catalog_bodies(
         .collect()
 }
 
-/// The rows of a query of usage, beginning with the first hour that is still shown. An hour may have
-/// several runs, and its usage is the sum of theirs.
-pub(super) fn usage(
+/// Rows of usage, and the query for the further ones.
+#[derive(Debug)]
+pub(super) struct UsagePart {
+    pub(super) rows: Vec<UsageRow>,
+    pub(super) rest: Option<UsageQuery>,
+}
+
+/// All rows of a query of usage, as [`usage_part`] finds them.
+fn usage(
+    connection: &mut Connection,
+    mut query: UsageQuery,
+    first_kept: Hour,
+) -> Result<Vec<UsageRow>, NotLoaded> {
+    let mut found = Vec::new();
+    loop {
+        let UsagePart { rows, rest } = usage_part(connection, &query, first_kept)?;
+        found.extend(rows);
+        match rest {
+            Some(rest) => query = rest,
+            None => return Ok(found),
+        }
+    }
+}
+
+/// The rows of the first hours of a query of usage, beginning with the first hour that is still shown. The table is
+/// sorted by hours, and has the rows of all owners: a query for few of them would read all rows of a month at once.
+pub(super) fn usage_part(
     connection: &mut Connection,
     query: &UsageQuery,
     first_kept: Hour,
-) -> Result<Vec<UsageRow>, NotLoaded> {
+) -> Result<UsagePart, NotLoaded> {
+    let after = query.after.as_ref().map_or(first_kept, |after| after.hour);
+    let start = query.hours.start.max(first_kept).max(after);
+    let sql = "SELECT hour FROM usage WHERE hour >= $1::bigint AND hour < $2::bigint \
+         ORDER BY hour LIMIT 1 OFFSET $3::bigint";
+    let bounds = [i64::from(start.0), i64::from(query.hours.end.0), USAGE_PART_ROWS];
+    let values = bounds.map(|bound| -> Value<'_> { Box::new(bound) });
+    let end = connection.query_in_time(&Call::new(sql, values.into()))?;
+    let end = match end.first() {
+        Some(row) => hour(row)?.max(Hour(start.0.saturating_add(1))),
+        None => query.hours.end,
+    };
+    let part = UsageQuery { hours: start..end, ..query.clone() };
+    let rows = usage_of(connection, &part)?;
+    let rows_max = query.rows_max.saturating_sub(rows.len());
+    let is_last = rows_max == 0 || end >= query.hours.end;
+    let rest = UsageQuery { hours: end..query.hours.end, rows_max, ..part };
+    Ok(UsagePart { rows, rest: (!is_last).then_some(rest) })
+}
+
+/// The rows of these hours. An hour may have several runs, and its usage is the sum of theirs.
+fn usage_of(connection: &mut Connection, query: &UsageQuery) -> Result<Vec<UsageRow>, NotLoaded> {
     let sql = "SELECT hour, endpoint, template, owner, sum(jobs)::bigint, sum(wall_ms)::bigint, \
          sum(cpu_us)::bigint, sum(fuel)::bigint, max(memory_bytes_peak), sum(memory_mib_ms)::bigint, \
          sum(bytes_in)::bigint, sum(bytes_out)::bigint, sum(chunks)::bigint \
@@ -256,7 +305,7 @@ pub(super) fn usage(
          ORDER BY hour, endpoint COLLATE \"C\", template COLLATE \"C\", owner COLLATE \"C\" LIMIT $10::bigint";
     let after = query.after.as_ref();
     let values: Vec<Value<'_>> = vec![
-        Box::new(i64::from(query.hours.start.max(first_kept).0)),
+        Box::new(i64::from(query.hours.start.0)),
         Box::new(i64::from(query.hours.end.0)),
         Box::new(after.map_or(-1, |after| i64::from(after.hour.0))),
         Box::new(after.map_or("", |after| after.endpoint.as_str())),
@@ -267,15 +316,14 @@ pub(super) fn usage(
         Box::new(query.filter.owner.as_ref().map(OwnerId::as_str)),
         Box::new(integer(query.rows_max as u64)),
     ];
-    let rows = connection.query(&Call::new(sql, values))?;
+    let rows = connection.query_in_time(&Call::new(sql, values))?;
     rows.iter().map(usage_row).collect()
 }
 
 fn usage_row(row: &Row) -> Result<UsageRow, NotLoaded> {
-    let hour = u32::try_from(row.get::<_, i64>(0)).map_err(|error| damaged("usage", row, error))?;
     Ok(UsageRow {
         key: UsageKey {
-            hour: Hour(hour),
+            hour: hour(row)?,
             endpoint: EndpointId::new(row.get::<_, &str>(1))
                 .map_err(|error| damaged("usage", row, error))?,
             template: TemplateId::new(row.get::<_, &str>(2))
@@ -295,6 +343,12 @@ fn usage_row(row: &Row) -> Result<UsageRow, NotLoaded> {
             chunks: number(row, 12),
         },
     })
+}
+
+/// The first column of a row of usage.
+fn hour(row: &Row) -> Result<Hour, NotLoaded> {
+    let hour = u32::try_from(row.get::<_, i64>(0));
+    hour.map(Hour).map_err(|error| damaged("usage", row, error))
 }
 
 fn number(row: &Row, column: usize) -> u64 {

@@ -9,14 +9,12 @@ use crate::commit::log::{BatchLog, WriteError, Written};
 use crate::error::Failure;
 use crate::medium::SegmentId;
 use crate::postgres::connection::{Connection, DatabaseError};
+use crate::postgres::numbers::{PRUNE_EVERY, Series, lost_commits};
 use crate::postgres::outage::Outage;
 use crate::postgres::session::Session;
 use crate::postgres::{Postgres, User, rows};
 use crate::seal::Seal;
 use crate::state::batch::Batch;
-
-/// Commits after which the records of earlier ones are removed.
-const PRUNE_EVERY: i64 = 1_000;
 
 /// The writer's connection.
 #[derive(Debug)]
@@ -40,20 +38,27 @@ impl PostgresLog {
         Self { connection, shared, seal, session, is_in_doubt: false, outage: Outage::default() }
     }
 
-    fn commit(&mut self, batch: &Batch) -> Result<(), DatabaseError> {
-        let committed = self.shared.last_commit();
-        let next = committed + 1;
-        if self.is_in_doubt {
-            match self.session.last_commit(&mut self.connection)? {
-                None => return Err(DatabaseError::Fenced),
-                Some(last) if last == next => return Ok(()),
-                Some(last) if last == committed => {}
-                Some(last) => return Err(lost_commits(committed, last)),
+    /// Commits a batch, and returns the number of the commit.
+    fn commit(&mut self, batch: &Batch) -> Result<i64, DatabaseError> {
+        let confirmed = self.shared.confirmed.newest();
+        let (committed, next) = (confirmed.jobs, confirmed.jobs + 1);
+        // A new connection may lead to another server.
+        if self.is_in_doubt || self.connection.is_closed() {
+            let found = self.session.newest_commits(&mut self.connection)?;
+            let found = found.ok_or(DatabaseError::Fenced)?;
+            confirmed.check(found)?;
+            match found.jobs {
+                last if last == next && self.is_in_doubt => {
+                    self.confirm()?;
+                    return Ok(next);
+                }
+                last if last == committed => {}
+                last => return Err(lost_commits("jobs", committed, last)),
             }
         }
         let mut calls = rows::calls(batch, &self.seal);
         if next % PRUNE_EVERY == 0 {
-            calls.push(self.session.prune_commits(committed));
+            calls.push(self.session.prune_commits(Series::Jobs, committed));
         }
         let logged = calls.len();
         calls.push(self.session.log_commit(next));
@@ -83,16 +88,15 @@ impl PostgresLog {
                 "the database has lost commit {committed} of this host"
             )));
         }
-        Ok(())
+        Ok(next)
     }
-}
 
-/// After a failover to a server that had not received the newest commits.
-pub(crate) fn lost_commits(confirmed: i64, last: i64) -> DatabaseError {
-    DatabaseError::Refused(format!(
-        "the database has lost commits that it had confirmed: commit {confirmed} of this host is missing, the last \
-         one is {last}"
-    ))
+    /// Confirms a commit that the server shows, and whose answer was lost. The server shows it also when no synchronous
+    /// standby has it: after a restart, or when the process that waited for the standby was ended. This further
+    /// transaction writes a lock, so its commit waits for a standby, which then has all earlier commits.
+    fn confirm(&mut self) -> Result<(), DatabaseError> {
+        self.connection.transaction(&[self.session.fence()]).map(drop)
+    }
 }
 
 impl BatchLog for PostgresLog {
@@ -100,13 +104,13 @@ impl BatchLog for PostgresLog {
 
     fn write(&mut self, batch: &Batch) -> Result<Written, WriteError> {
         let error = match self.commit(batch) {
-            Ok(()) => {
+            Ok(n) => {
                 self.shared.set_cut_off(User::Writer, false);
                 if self.outage.end() {
                     info!("the database is available again");
                 }
                 self.is_in_doubt = false;
-                self.shared.count_commit();
+                self.shared.confirmed.add(Series::Jobs, n);
                 if let Some(last) = batch.jobs.iter().map(|job| job.fixed.seq).max() {
                     self.shared.commit_up_to(last);
                 }
@@ -116,7 +120,7 @@ impl BatchLog for PostgresLog {
         };
         Err(match error {
             // The disk of the database is not that of this host, so nothing here can make room on it.
-            DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_) => {
+            DatabaseError::Unavailable(_) | DatabaseError::Late | DatabaseError::NoSpace(_) => {
                 self.shared.set_cut_off(User::Writer, true);
                 let reason = error.to_string();
                 if self.outage.is_news(&reason) {

@@ -33,6 +33,8 @@ mod fence_replay;
 pub(crate) mod load;
 pub(crate) mod log;
 mod meta;
+pub(crate) mod numbered;
+pub(crate) mod numbers;
 pub(crate) mod observation;
 pub(crate) mod outage;
 pub(crate) mod reader;
@@ -44,12 +46,13 @@ pub(crate) mod tls;
 pub(crate) mod url;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use self::active_state::ActiveState;
 use self::connection::DatabaseError;
+use self::numbers::Confirmed;
 use self::schema::NotReady;
 use self::session::NotBegun;
 use crate::error::OpenError;
@@ -61,8 +64,7 @@ pub(crate) struct Postgres {
     active_state: ActiveState,
     /// The greatest number of a job that has been committed.
     committed_seq: AtomicU64,
-    /// The number of the last commit that the database has confirmed. Only the writer changes it.
-    last_commit: AtomicI64,
+    confirmed: Confirmed,
     /// Whether the reader has lost the database; that of the writer is in the state, for calls.
     is_reader_cut_off: AtomicBool,
 }
@@ -79,7 +81,7 @@ impl Postgres {
         Self {
             active_state,
             committed_seq: AtomicU64::new(0),
-            last_commit: AtomicI64::new(0),
+            confirmed: Confirmed::default(),
             is_reader_cut_off: AtomicBool::new(false),
         }
     }
@@ -95,14 +97,6 @@ impl Postgres {
             User::Writer => self.active_state.set_refuses_commits(is_cut_off),
             User::Reader => self.is_reader_cut_off.store(is_cut_off, Ordering::Relaxed),
         }
-    }
-
-    fn count_commit(&self) {
-        self.last_commit.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn last_commit(&self) -> i64 {
-        self.last_commit.load(Ordering::Relaxed)
     }
 
     fn commit_up_to(&self, seq: u64) {
@@ -137,7 +131,9 @@ impl Medium for Postgres {
 impl From<DatabaseError> for OpenError {
     fn from(error: DatabaseError) -> Self {
         match error {
-            DatabaseError::Unavailable(_) => Self::DatabaseUnavailable(error.to_string()),
+            DatabaseError::Unavailable(_) | DatabaseError::Late => {
+                Self::DatabaseUnavailable(error.to_string())
+            }
             DatabaseError::Fenced => Self::DatabaseInUse,
             DatabaseError::NoSpace(_) | DatabaseError::Duplicate(_) | DatabaseError::Refused(_) => {
                 Self::Database(error.to_string())

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use gristmill_core::access::secrets::RotateError;
 use gristmill_core::backup::BackupError;
-use gristmill_core::billing::usage::Hour;
+use gristmill_core::billing::usage::{Hour, UsageQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::sharing::disk_space::Shortage;
 use gristmill_core::store::{StoreError, StoreFull};
+use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
 use crate::error::OpenError;
@@ -18,10 +19,10 @@ use crate::format::EndpointKey;
 use crate::format::pages::{Answer, Page, Query};
 use crate::format::payload::{Found, Kind, Payload, open_s3};
 use crate::postgres::connection::{Call, Connection, DatabaseError};
-use crate::postgres::load::{self, NotLoaded};
-use crate::postgres::log::lost_commits;
+use crate::postgres::load::{self, NotLoaded, UsagePart};
+use crate::postgres::numbered::Numbered;
 use crate::postgres::outage::Outage;
-use crate::postgres::session::{self, Session};
+use crate::postgres::session::{self, Backend, Session};
 use crate::postgres::{Postgres, User};
 use crate::shared::Shared;
 use crate::state::index::Phase;
@@ -40,13 +41,19 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Attempts to reach the database, at the end of a store that has committed everything.
 const TRIES_AT_END: u32 = 10;
 
+/// Attempts to read a part of the usage, of 10 s each. The second one finds many rows in the server's memory.
+const USAGE_TRIES: u32 = 2;
+
 /// Answers requests for rows.
 #[derive(Debug)]
 pub(crate) struct PostgresReader {
     shared: Arc<Shared>,
     medium: Arc<Postgres>,
     connection: Connection,
+    /// The newest process of the server that had the session's lock.
+    lock_holder: Backend,
     session: Session,
+    changes: Numbered,
     outage: Outage,
 }
 
@@ -62,10 +69,12 @@ impl PostgresReader {
     pub(crate) fn new(
         shared: Arc<Shared>,
         medium: Arc<Postgres>,
-        connection: Connection,
+        (connection, lock_holder): (Connection, Backend),
         session: Session,
+        changes: Numbered,
     ) -> Self {
-        Self { shared, medium, connection, session, outage: Outage::default() }
+        let outage = Outage::default();
+        Self { shared, medium, connection, lock_holder, session, changes, outage }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -126,64 +135,122 @@ impl PostgresReader {
     ) -> Result<T, End> {
         let mut tries_at_end = TRIES_AT_END;
         loop {
-            let is_new = self.connection.is_closed();
-            let done = match is_new {
-                true => self.lock_again().map_err(NotLoaded::from),
-                false => Ok(()),
-            };
-            match done.and_then(|()| work(self)) {
-                Ok(done) => {
-                    self.medium.set_cut_off(User::Reader, false);
-                    if self.outage.end() {
-                        info!("the database is available again");
-                    }
-                    return Ok(done);
-                }
-                Err(NotLoaded::Failed(
-                    error @ (DatabaseError::Unavailable(_) | DatabaseError::NoSpace(_)),
-                )) => {
-                    self.medium.set_cut_off(User::Reader, true);
-                    let reason = error.to_string();
-                    if self.outage.is_news(&reason) {
-                        warn!("{reason}; new work is refused until it is available again");
-                    }
-                }
-                Err(NotLoaded::Failed(error)) => return Err(End::Failed(error.to_string())),
-                Err(NotLoaded::Damaged(details)) => return Err(End::Failed(details)),
+            if let Some(done) = self.attempt(&mut work)? {
+                return Ok(done);
             }
-            let shared = self.shared.clone();
-            let mut index = shared.index();
-            match index.phase() {
-                Phase::Closed => return Err(End::Closed),
-                // Everything is committed, so nothing is lost if the end of the session is not recorded.
-                Phase::Drained if tries_at_end == 0 => return Err(End::Closed),
-                Phase::Drained => tries_at_end -= 1,
-                Phase::Open | Phase::Closing => {}
-            }
-            shared.wait_medium(&mut index, Some(RETRY_PAUSE));
+            self.pause(&mut tries_at_end)?;
         }
+    }
+
+    /// The same for a caller that waits for `answer`; `None` when the caller has left: a read without a reader is not
+    /// repeated.
+    fn while_needed<A, T>(
+        &mut self,
+        answer: &oneshot::Sender<A>,
+        mut work: impl FnMut(&mut Self) -> Result<T, NotLoaded>,
+    ) -> Result<Option<T>, End> {
+        let mut tries_at_end = TRIES_AT_END;
+        while !answer.is_closed() {
+            if let Some(done) = self.attempt(&mut work)? {
+                return Ok(Some(done));
+            }
+            self.pause(&mut tries_at_end)?;
+        }
+        Ok(None)
+    }
+
+    /// Sends what `work` reads.
+    fn send<T>(
+        &mut self,
+        answer: oneshot::Sender<T>,
+        work: impl FnMut(&mut Self) -> Result<T, NotLoaded>,
+    ) -> Result<(), End> {
+        if let Some(read) = self.while_needed(&answer, work)? {
+            let _ = answer.send(read);
+        }
+        Ok(())
+    }
+
+    /// Carries out `work`; `None` while the database is unavailable.
+    fn attempt<T>(
+        &mut self,
+        work: &mut impl FnMut(&mut Self) -> Result<T, NotLoaded>,
+    ) -> Result<Option<T>, End> {
+        let done = match self.connection.is_closed() {
+            true => self.lock_again().map_err(NotLoaded::from),
+            false => Ok(()),
+        };
+        match done.and_then(|()| work(self)) {
+            Ok(done) => {
+                self.medium.set_cut_off(User::Reader, false);
+                if self.outage.end() {
+                    info!("the database is available again");
+                }
+                Ok(Some(done))
+            }
+            Err(NotLoaded::Failed(
+                error @ (DatabaseError::Unavailable(_)
+                | DatabaseError::Late
+                | DatabaseError::NoSpace(_)),
+            )) => {
+                self.medium.set_cut_off(User::Reader, true);
+                let reason = error.to_string();
+                if self.outage.is_news(&reason) {
+                    warn!("{reason}; new work is refused until it is available again");
+                }
+                Ok(None)
+            }
+            Err(NotLoaded::Failed(error)) => Err(End::Failed(error.to_string())),
+            Err(NotLoaded::Damaged(details)) => Err(End::Failed(details)),
+        }
+    }
+
+    /// Waits for a moment before the next attempt.
+    fn pause(&self, tries_at_end: &mut u32) -> Result<(), End> {
+        let mut index = self.shared.index();
+        match index.phase() {
+            Phase::Closed => return Err(End::Closed),
+            // Everything is committed, so nothing is lost if the end of the session is not recorded.
+            Phase::Drained if *tries_at_end == 0 => return Err(End::Closed),
+            Phase::Drained => *tries_at_end -= 1,
+            Phase::Open | Phase::Closing => {}
+        }
+        self.shared.wait_medium(&mut index, Some(RETRY_PAUSE));
+        Ok(())
     }
 
     /// Takes the lock on a new connection. Another host that has it has ended this session. Without the lock
     /// the connection is of no use. The server may also be another one than before, without the newest commits,
     /// whose results this host must not answer from its memory.
     fn lock_again(&mut self) -> Result<(), DatabaseError> {
-        if session::try_lock(&mut self.connection)? {
-            let confirmed = self.medium.last_commit();
-            return match self.session.last_commit(&mut self.connection)? {
-                Some(last) if last < confirmed => Err(lost_commits(confirmed, last)),
-                Some(_) | None => Ok(()),
-            };
+        let confirmed = self.medium.confirmed.newest();
+        let is_locked = self.try_lock()?;
+        let found = self.session.newest_commits(&mut self.connection);
+        if !is_locked {
+            self.connection.close();
         }
-        let last_commit = self.session.last_commit(&mut self.connection);
-        self.connection.close();
-        Err(match last_commit? {
-            // The server may not have noticed yet that the connection before has ended.
-            Some(_) => {
-                DatabaseError::Unavailable("it has not released the session's lock yet".to_owned())
-            }
-            None => DatabaseError::Fenced,
-        })
+        match found? {
+            Some(found) if is_locked => confirmed.check(found),
+            // The work that follows finds that the session has ended.
+            None if is_locked => Ok(()),
+            Some(_) => Err(DatabaseError::Unavailable(
+                "it has not released the session's lock yet".to_owned(),
+            )),
+            None => Err(DatabaseError::Fenced),
+        }
+    }
+
+    /// Takes the lock. The server may still serve the connection that had it before: a network that loses packets does
+    /// not show the server the end of a connection, and a statement in progress is carried out to its end. So that
+    /// process is ended, which can do nothing any more that this host waits for.
+    fn try_lock(&mut self) -> Result<bool, DatabaseError> {
+        let mut holder = session::try_lock(&mut self.connection)?;
+        if holder.is_none() {
+            self.lock_holder.end(&mut self.connection)?;
+            holder = session::try_lock(&mut self.connection)?;
+        }
+        self.lock_holder = holder.unwrap_or(self.lock_holder);
+        Ok(holder.is_some())
     }
 
     /// Checks the session, and removes the rows of idempotency records that were dropped.
@@ -203,32 +270,40 @@ impl PostgresReader {
         // A dropped receiver means that the caller does not need the answer any more.
         match request {
             DbRequest::Payloads { seqs, kind, answer } => {
-                let found = self.until_done(|it| it.payloads(&seqs, kind))?;
-                let _ = answer.send(found);
+                self.send(answer, |it| it.payloads(&seqs, kind))?;
             }
             DbRequest::Chunks { seq, query, answer } => {
-                let found = self.until_done(|it| it.chunks(seq, &query))?;
-                let _ = answer.send(found);
+                self.send(answer, |it| it.chunks(seq, &query))?;
             }
             DbRequest::DeliveryBody { id, answer } => {
-                let body = self.until_done(|it| it.delivery_body(integer(id.0)))?;
-                let _ = answer.send(Ok(body));
+                self.send(answer, |it| it.delivery_body(integer(id.0)).map(Ok))?;
             }
             DbRequest::Catalog { answer } => {
                 let seal = self.shared.seal.clone();
-                let _ = answer
-                    .send(self.until_done(|it| load::catalog_bodies(&mut it.connection, &seal))?);
+                self.send(answer, |it| load::catalog_bodies(&mut it.connection, &seal))?;
             }
             DbRequest::WriteCatalog(rows, answer) => {
                 let deleted = self.shared.index().numbers_of_deleted(&rows);
                 let written = self.until_done(|it| it.write_catalog(&rows, &deleted))?;
                 let _ = answer.send(written);
             }
-            DbRequest::Usage { query, answer } => {
-                let first_kept = Hour::of(self.shared.clock.now()).first_kept();
-                let rows =
-                    self.until_done(|it| load::usage(&mut it.connection, &query, first_kept))?;
-                let _ = answer.send(Ok(rows));
+            DbRequest::Usage { query, mut found, answer } => {
+                let read = |it: &mut Self| it.usage(&query, &answer);
+                match self.while_needed(&answer, read)? {
+                    Some(Some(UsagePart { rows, rest })) => {
+                        found.extend(rows);
+                        match rest {
+                            // The other requests come first.
+                            Some(query) => {
+                                let rest = DbRequest::Usage { query, found, answer };
+                                self.shared.index().push_request(rest);
+                            }
+                            None => drop(answer.send(Ok(found))),
+                        }
+                    }
+                    Some(None) => drop(answer.send(Err(StoreError::Unavailable))),
+                    None => {}
+                }
             }
             // The batches have written all rows.
             DbRequest::StoreUsage => {
@@ -253,7 +328,7 @@ impl PostgresReader {
                 let _ = answer.send(written);
             }
             DbRequest::Actions { answer } => {
-                let _ = answer.send(self.until_done(Self::actions)?);
+                self.send(answer, Self::actions)?;
             }
             DbRequest::Backup { answer, .. } => {
                 let sentence = "the data of this host is in PostgreSQL: back up the database with its own tools, \
@@ -283,10 +358,9 @@ impl PostgresReader {
     }
 
     /// Runs statements as one transaction of this session.
-    fn write(&mut self, mut calls: Vec<Call<'_>>) -> Result<Result<(), StoreError>, NotLoaded> {
-        calls.push(self.session.fence());
-        match self.connection.transaction(&calls) {
-            Ok(_) => Ok(Ok(())),
+    fn write(&mut self, calls: Vec<Call<'_>>) -> Result<Result<(), StoreError>, NotLoaded> {
+        match self.changes.transaction(&mut self.connection, calls) {
+            Ok(()) => Ok(Ok(())),
             Err(DatabaseError::NoSpace(details)) => {
                 warn!("the database's disk is full: {details}");
                 Ok(Err(StoreFull::Disk(Shortage::Bytes).into()))
@@ -390,6 +464,27 @@ impl PostgresReader {
             calls.push(Call::new(mark, vec![Box::new(keys)]));
         }
         self.write(calls)
+    }
+
+    /// A part of the usage; `None` when the server needs too long. Then only this request fails: the server works.
+    fn usage<A>(
+        &mut self,
+        query: &UsageQuery,
+        answer: &oneshot::Sender<A>,
+    ) -> Result<Option<UsagePart>, NotLoaded> {
+        let first_kept = Hour::of(self.shared.clock.now()).first_kept();
+        for _ in 0..USAGE_TRIES {
+            match load::usage_part(&mut self.connection, query, first_kept) {
+                Err(NotLoaded::Failed(error @ DatabaseError::Late)) => {
+                    warn!("the usage of {:?} was not read: {error}", query.hours);
+                }
+                read => return read.map(Some),
+            }
+            if answer.is_closed() {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     fn delete_old_usage(&mut self, first_kept: Hour) -> Result<(), NotLoaded> {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::postgres::active_state::Moment;
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::numbers::{Numbers, Series};
 
 /// The key of the advisory lock.
 pub(super) const LOCK: i64 = 0x6772_6973_746d_696c;
@@ -39,6 +40,17 @@ pub(crate) struct Begun {
     pub(crate) was_clean: bool,
     /// From when on the session counts as confirmed.
     pub(crate) confirmed_at: Moment,
+    /// Has the lock.
+    pub(crate) lock_holder: Backend,
+}
+
+/// A process of the server, which serves one connection. The server uses the number of an ended process again, so
+/// the time of its start belongs to its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Backend {
+    pid: i32,
+    /// Microseconds on the server's clock.
+    started_at: i64,
 }
 
 /// The session before, as it was when it counted as ended.
@@ -64,11 +76,24 @@ impl From<DatabaseError> for NotBegun {
     }
 }
 
-/// Takes the advisory lock on this connection; false when another connection has it.
-pub(crate) fn try_lock(connection: &mut Connection) -> Result<bool, DatabaseError> {
-    let call = Call::new("SELECT pg_try_advisory_lock($1::bigint)", vec![Box::new(LOCK)]);
-    let rows = connection.query(&call)?;
-    Ok(rows.first().is_some_and(|row| row.get(0)))
+/// Takes the advisory lock on this connection, and returns its process; `None` when another connection has the lock.
+pub(crate) fn try_lock(connection: &mut Connection) -> Result<Option<Backend>, DatabaseError> {
+    let sql = "SELECT pg_try_advisory_lock($1::bigint), pid, \
+         (extract(epoch FROM backend_start) * 1000000)::bigint \
+         FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+    let rows = connection.query(&Call::new(sql, vec![Box::new(LOCK)]))?;
+    let row = rows.first().filter(|row| row.get(0));
+    Ok(row.map(|row| Backend { pid: row.get(1), started_at: row.get(2) }))
+}
+
+impl Backend {
+    /// Ends the process, if it still runs, and waits for that, for a second at most. A role may end its own processes.
+    pub(crate) fn end(self, connection: &mut Connection) -> Result<(), DatabaseError> {
+        let sql = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = $1::integer \
+             AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2::bigint";
+        let values: Vec<Value<'_>> = vec![Box::new(self.pid), Box::new(self.started_at)];
+        connection.query(&Call::new(sql, values)).map(drop)
+    }
 }
 
 impl Session {
@@ -80,12 +105,15 @@ impl Session {
         address: Option<SocketAddr>,
     ) -> Result<Begun, NotBegun> {
         let begun_at = Instant::now();
-        while !try_lock(connection)? {
+        let lock_holder = loop {
+            if let Some(holder) = try_lock(connection)? {
+                break holder;
+            }
             if begun_at.elapsed() > LOCK_TIME_MAX {
                 return Err(NotBegun::InUse);
             }
             std::thread::sleep(LOCK_PAUSE);
-        }
+        };
         let newest = "SELECT session, is_clean FROM session ORDER BY session DESC LIMIT 1";
         let newest = connection.query(&Call::new(newest, Vec::new()))?;
         let newest = newest.first().map(|row| (row.get::<_, i64>(0), row.get::<_, bool>(1)));
@@ -97,7 +125,7 @@ impl Session {
         let calls = session.begin_calls(predecessor, address);
         let confirmed_at = Moment::now();
         match connection.transaction(&calls) {
-            Ok(_) => Ok(Begun { session, was_clean, confirmed_at }),
+            Ok(_) => Ok(Begun { session, was_clean, confirmed_at, lock_holder }),
             // The session before has shown a sign of life since it was judged.
             Err(DatabaseError::Fenced) => Err(NotBegun::InUse),
             Err(error) => Err(error.into()),
@@ -140,7 +168,8 @@ impl Session {
         calls
     }
 
-    /// The last statement of each transaction: it fails when the session has ended.
+    /// The last statement of each transaction: it fails when the session has ended. It writes the lock of a row, so
+    /// the commit waits for a synchronous standby also when the transaction has changed nothing else.
     pub(crate) fn fence(self) -> Call<'static> {
         let sql = "SELECT 1 / count(*) FROM \
              (SELECT 1 FROM session WHERE session = $1::bigint AND is_alive FOR SHARE) AS alive";
@@ -154,21 +183,34 @@ impl Session {
         Call::new(sql, vec![Box::new(self.number), Box::new(n)])
     }
 
-    /// Removes old records of commits.
-    pub(crate) fn prune_commits(self, before: i64) -> Call<'static> {
-        let sql = "DELETE FROM commit_log WHERE session = $1::bigint AND n < $2::bigint";
-        Call::new(sql, vec![Box::new(self.number), Box::new(before)])
+    /// Records the number of a commit of another series, which may have gaps.
+    pub(crate) fn log_number(self, series: Series, n: i64) -> Call<'static> {
+        let sql = "INSERT INTO commit_log (session, n) VALUES ($1::bigint, $2::bigint)";
+        Call::new(sql, vec![Box::new(series.key(self.number)), Box::new(n)])
     }
 
-    /// The number of the newest commit; `None` when the session has ended.
-    pub(crate) fn last_commit(
+    /// Removes the records of the commits of a series before this one.
+    pub(crate) fn prune_commits(self, series: Series, before: i64) -> Call<'static> {
+        let sql = "DELETE FROM commit_log WHERE session = $1::bigint AND n < $2::bigint";
+        Call::new(sql, vec![Box::new(series.key(self.number)), Box::new(before)])
+    }
+
+    /// The numbers of the newest commits; `None` when the session has ended.
+    pub(crate) fn newest_commits(
         self,
         connection: &mut Connection,
-    ) -> Result<Option<i64>, DatabaseError> {
-        let sql = "SELECT (SELECT max(n) FROM commit_log WHERE session = $1::bigint) \
+    ) -> Result<Option<Numbers>, DatabaseError> {
+        let sql = "SELECT coalesce((SELECT max(n) FROM commit_log WHERE session = $1::bigint), 0), \
+             coalesce((SELECT max(n) FROM commit_log WHERE session = $2::bigint), 0), \
+             coalesce((SELECT max(n) FROM commit_log WHERE session = $3::bigint), 0) \
              FROM session WHERE session = $1::bigint AND is_alive";
-        let rows = connection.query(&Call::new(sql, vec![Box::new(self.number)]))?;
-        Ok(rows.first().map(|row| row.get::<_, Option<i64>>(0).unwrap_or(0)))
+        let key = |series: Series| -> Value<'_> { Box::new(series.key(self.number)) };
+        let rows = connection.query(&Call::new(sql, Series::ALL.map(key).into()))?;
+        Ok(rows.first().map(|row| Numbers {
+            jobs: row.get(0),
+            catalog: row.get(1),
+            components: row.get(2),
+        }))
     }
 
     /// Ends the session in order: everything is committed.

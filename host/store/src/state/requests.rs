@@ -80,8 +80,12 @@ pub(crate) enum DbRequest {
     /// Changes of the catalog, as one transaction. They are on stable storage when it resolves with
     /// `Ok`.
     WriteCatalog(Vec<CatalogRow>, oneshot::Sender<Result<(), StoreError>>),
-    /// Reads the usage.
-    Usage { query: UsageQuery, answer: oneshot::Sender<Result<Vec<UsageRow>, StoreError>> },
+    /// Reads the usage, of which `found` was read before: a database reads it in parts.
+    Usage {
+        query: UsageQuery,
+        found: Vec<UsageRow>,
+        answer: oneshot::Sender<Result<Vec<UsageRow>, StoreError>>,
+    },
     /// Writes the usage to the tables, because an hour is over.
     StoreUsage,
     /// Opens the files of a backup.

@@ -63,7 +63,8 @@ impl CatalogStore for Store {
 impl UsageStore for Store {
     async fn usage(&self, query: &UsageQuery) -> Result<Vec<UsageRow>, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        self.shared.request(DbRequest::Usage { query: query.clone(), answer: sender })?;
+        let (query, found) = (query.clone(), Vec::new());
+        self.shared.request(DbRequest::Usage { query, found, answer: sender })?;
         answer(receiver).await?
     }
 

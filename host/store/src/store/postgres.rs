@@ -18,6 +18,8 @@ use crate::postgres::connection::{Connection, DatabaseError};
 use crate::postgres::depot::PostgresDepot;
 use crate::postgres::load::load;
 use crate::postgres::log::PostgresLog;
+use crate::postgres::numbered::Numbered;
+use crate::postgres::numbers::Series;
 use crate::postgres::observation::Vacancy;
 use crate::postgres::reader::PostgresReader;
 use crate::postgres::session::NotBegun;
@@ -141,15 +143,18 @@ impl Store {
         let mut recovery = Recovery { was_clean: opened.was_clean, ..Recovery::default() };
         index.repair(now, &mut recovery);
         index.begin_epoch(StoreEpoch(u32::try_from(session.number).unwrap_or(u32::MAX)));
-        let Opened { shard, seal, reader, .. } = opened;
+        let Opened { shard, seal, reader, lock_holder, .. } = opened;
         let postgres = Arc::new(Postgres::new(active_state.clone()));
         let medium = (postgres.clone() as Arc<dyn Medium>, seal.clone());
         let shared = Arc::new(Shared::new(shard, clock, signals, settings, index, medium));
         let log = PostgresLog::new(writer, postgres.clone(), seal, session);
-        let reader = PostgresReader::new(shared.clone(), postgres, reader, session);
+        let numbered = |series| Numbered::new(postgres.clone(), session, series);
+        let (to_catalog, to_components) = (numbered(Series::Catalog), numbered(Series::Components));
+        let locked = (reader, lock_holder);
+        let reader = PostgresReader::new(shared.clone(), postgres, locked, session, to_catalog);
         let mut store = Self::start(shared, log, || reader.start())?;
         store.beat = Some(beat);
-        let depot = Arc::new(PostgresDepot::new(parts, session));
+        let depot = Arc::new(PostgresDepot::new(parts, to_components));
         let session = session.number.unsigned_abs();
         Ok(TakenOver { store, recovery, depot, active_state, session })
     }
