@@ -25,9 +25,8 @@ const WINDOW_BYTES: usize = 1 << 20;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Shorter frames get a field that no message has. HTTP/2 ends a connection with too many unread shorter frames,
-/// and all attempts of a host would be lost with it: 40 handlers with small chunks are enough while the store
-/// takes none.
+/// Shorter frames get a field that no message has. The library h2 counts unread shorter frames against their
+/// connection, and ends it beyond 32 MiB of such overhead, which would end all attempts of a host.
 const FRAME_BYTES_MIN: usize = 256;
 
 /// The key of the field 2047 with bytes. The other side skips it, as each version does with unknown fields.

@@ -164,7 +164,7 @@ async fn a_handler_waits_while_its_chunks_are_not_taken_and_other_attempts_conti
     eventually(|| runner.runtime.running() == 0).await;
 }
 
-/// HTTP/2 ends a connection with many small frames that are not read.
+/// HTTP/2 counts small frames that are not read against their connection.
 #[tokio::test]
 async fn many_small_chunks_that_are_not_taken_end_no_other_attempt() {
     const ATTEMPTS: usize = 7;
