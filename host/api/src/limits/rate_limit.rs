@@ -4,7 +4,7 @@
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
 //! Waiting calls leave a quarter of the concurrent calls to calls that do not wait. The concurrent calls of
-//! the queue API and the streams of events also count for [their owner](owner_calls) on all endpoints together.
+//! the queue API and the streams of events also count for [their owner](super::owner_calls) on all endpoints together.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
