@@ -3,16 +3,16 @@
 //!
 //! **Bounds.** [`ENDPOINT_BYTES_MAX`] in memory for each endpoint, whose oldest lines are dropped
 //! first, and [`ALL_BYTES_MAX`] for all endpoints. Beyond it, lines that the archive has are dropped
-//! first, since readers still find them; then other lines. Either are those of the owner with the most
-//! bytes of such lines, from its largest endpoint, so that an owner with thousands of small logs
+//! first, since readers still find them; then other lines. Each time the owner with the most bytes of
+//! such lines loses the oldest of its largest endpoint, so that an owner with thousands of small logs
 //! displaces its own lines and not the one larger log of another owner. A line costs its text and
 //! about a hundred bytes. Lines that wait for the archive are those in memory and no others: lines that
 //! memory drops before the archive has them are lost to the archive, and counted.
 //!
-//! **Costs.** Adding a line is a lock, an allocation and a change of [a ranking](ranking), however many
-//! endpoints there are and with or without an archive: it never waits for the disk. A line wakes the
-//! [`Follower`]s of its own endpoint only. The thread of the archive wakes for the first line after a
-//! pause, and once [`URGENT_BYTES`] of an endpoint wait.
+//! **Costs.** Adding a line is a lock, an allocation and a change of [a ranking](ranking), with or
+//! without an archive: it never waits for the disk. While the memory is full, a line takes 1 µs with
+//! 9,900 endpoints. A line wakes the [`Follower`]s of its own endpoint only. The thread of the archive
+//! wakes for the first line after a pause, and once [`URGENT_BYTES`] of an endpoint wait.
 
 mod archive;
 mod line;
