@@ -1,4 +1,4 @@
-//! A batch of spans as an OTLP message.
+//! Spans, and a batch of them, as an OTLP message.
 
 use std::io::Write as _;
 
@@ -8,26 +8,34 @@ use gristmill_core::trace::{AttributeValue, Span, SpanKind};
 use prost::Message as _;
 
 use crate::messages::{
-    AnyValue, ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, SpanMessage,
-    Status, Value,
+    AnyValue, EncodedResourceSpans, EncodedScopeSpans, KeyValue, OneSpan, Resource, ResourceSpans,
+    Scope, ScopeSpans, SpanMessage, Status, Value,
 };
 
 const STATUS_ERROR: i32 = 2;
 /// The flag of the header `traceparent`.
 const SAMPLED: u32 = 1;
 
-/// The bytes of a batch.
-pub(crate) fn encode(resource: &[(String, String)], spans: Vec<Span>) -> Vec<u8> {
+/// The bytes of a span. Those of several spans are concatenated.
+pub(crate) fn encode_span(span: Span) -> Vec<u8> {
+    OneSpan { span: Some(message(span)) }.encode_to_vec()
+}
+
+/// The bytes of a batch with these spans.
+pub(crate) fn encode(resource: &[(String, String)], spans: &[u8]) -> Vec<u8> {
     let attributes = resource
         .iter()
         .map(|(key, value)| attribute(key.clone(), Value::Text(value.clone())))
         .collect();
     let scope =
         Scope { name: "gristmill".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    let spans = spans.into_iter().map(message).collect();
-    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
+    // Encoded fields of a message that follow others belong to it as well.
+    let mut scope_spans = ScopeSpans { scope: Some(scope), spans: Vec::new() }.encode_to_vec();
+    scope_spans.extend_from_slice(spans);
     let resource = Some(Resource { attributes });
-    ExportRequest { resource_spans: vec![ResourceSpans { resource, scope_spans }] }.encode_to_vec()
+    let mut resource_spans = ResourceSpans { resource, scope_spans: Vec::new() }.encode_to_vec();
+    resource_spans.extend(EncodedScopeSpans { scope_spans }.encode_to_vec());
+    EncodedResourceSpans { resource_spans }.encode_to_vec()
 }
 
 /// The bytes as gzip, at its fastest level: a batch must not cost the host more than the spans in it.
@@ -78,6 +86,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::messages::ExportRequest;
 
     proptest! {
         #[test]
@@ -102,9 +111,15 @@ mod tests {
                     ("flag", AttributeValue::Flag(flag)),
                 ],
             };
-            let bytes = encode(&[("service.name".to_owned(), "mill".to_owned())], vec![sent]);
+            let spans = [encode_span(sent.clone()), encode_span(sent)].concat();
+            let bytes = encode(&[("service.name".to_owned(), "mill".to_owned())], &spans);
             let decoded = ExportRequest::decode(&bytes[..]).unwrap();
+            prop_assert_eq!(decoded.resource_spans.len(), 1);
             let batch = &decoded.resource_spans[0];
+            prop_assert_eq!(batch.scope_spans.len(), 1);
+            prop_assert_eq!(&batch.scope_spans[0].scope.as_ref().unwrap().name, "gristmill");
+            prop_assert_eq!(batch.scope_spans[0].spans.len(), 2);
+            prop_assert_eq!(&batch.scope_spans[0].spans[0], &batch.scope_spans[0].spans[1]);
             let service = attribute("service.name".to_owned(), Value::Text("mill".to_owned()));
             prop_assert_eq!(&batch.resource.as_ref().unwrap().attributes, &vec![service]);
             let read = &batch.scope_spans[0].spans[0];

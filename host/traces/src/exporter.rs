@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use gristmill_core::trace::Span;
 use prost::Message as _;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::redirect::Policy;
@@ -16,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::Settings;
 use crate::encode::{encode, gzip};
 use crate::messages::ExportAnswer;
-use crate::queue::{SpanQueue, add};
+use crate::queue::{Batch, SpanQueue, add};
 
 /// Most bytes of an answer that are read.
 pub const ANSWER_BYTES: usize = 64 * 1_024;
@@ -119,19 +118,16 @@ impl Exporter {
     }
 
     async fn send_all(&mut self) {
-        loop {
-            let spans = self.queue.take();
-            if spans.is_empty() {
-                return;
-            }
-            self.send(spans).await;
+        while let Some(batch) = self.queue.take() {
+            self.send(batch).await;
         }
     }
 
-    async fn send(&mut self, spans: Vec<Span>) {
+    async fn send(&mut self, Batch { bytes, spans }: Batch) {
         let queue = self.queue.clone();
-        let mut batch = InFlight(&queue, spans.len());
-        let body = encode(&self.settings.resource, spans);
+        let mut batch = InFlight(&queue, spans);
+        let body = encode(&self.settings.resource, &bytes);
+        drop(bytes);
         let body = if self.settings.is_gzip { gzip(&body) } else { body };
         let mut backoff = BACKOFF;
         for call in 1..=CALLS_MAX {

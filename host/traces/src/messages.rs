@@ -7,6 +7,8 @@
 
 use prost::{Message, Oneof};
 
+/// The message of a call, as a collector reads it.
+#[cfg(test)]
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExportRequest {
     #[prost(message, repeated, tag = "1")]
@@ -19,6 +21,27 @@ pub(crate) struct ResourceSpans {
     pub(crate) resource: Option<Resource>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) scope_spans: Vec<ScopeSpans>,
+}
+
+/// The same with a [`ResourceSpans`] that is encoded already: the bytes of a message are those of a field of bytes.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct EncodedResourceSpans {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) resource_spans: Vec<u8>,
+}
+
+/// A field of [`ResourceSpans`] with a [`ScopeSpans`] that is encoded already.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct EncodedScopeSpans {
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) scope_spans: Vec<u8>,
+}
+
+/// A field of [`ScopeSpans`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OneSpan {
+    #[prost(message, optional, tag = "2")]
+    pub(crate) span: Option<SpanMessage>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use gristmill_core::trace::{
-    SpanCounts, SpanId, SpanKind, SpanSink as _, TraceContext, TraceId, TraceState,
+    Span, SpanCounts, SpanId, SpanKind, SpanSink as _, TraceContext, TraceId, TraceState,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
