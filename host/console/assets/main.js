@@ -2,14 +2,14 @@
 // When a session ends, the frame stays below the login; a key of another owner or with other scopes gets a new one.
 import { html, render } from './lib/html.js';
 import './lib/settings.js';
-import { open, session, ended } from './lib/session.js';
+import { open, session, ended, who } from './lib/session.js';
+import { route } from './lib/router.js';
 import { Login, Again } from './pages/login.js';
 import { Shell } from './ui/shell.js';
 import { Toasts } from './ui/toast.js';
 
-const who = ({ key }) => JSON.stringify([key.owner, key.scopes, key.endpoints]);
 const App = () => html`${session.value === undefined ? html`<div class="boot" role="status">Gristmill</div>`
-  : session.value === null ? html`<${Login}/>` : html`<${Shell} key=${who(session.value)}/>${ended.value && html`<${Again}/>`}`}<${Toasts}/>`;
+  : session.value === null || route.value.path[0] === 'enter' && !ended.value ? html`<${Login}/>` : html`<${Shell} key=${who()}/>${ended.value && html`<${Again}/>`}`}<${Toasts}/>`;
 
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
 await open();

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use gristmill_core::access::key::{ApiKey, Scope};
-use gristmill_core::id::{KeyId, OwnerId};
+use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_wire::ConsoleLink;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,9 @@ struct KeyDocument {
     name: String,
     owner: OwnerId,
     scopes: Vec<Scope>,
+    /// Absent for a key that is valid for all endpoints.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoints: Option<Vec<EndpointId>>,
 }
 
 type Answer<T> = Result<(HeaderMap, Json<T>), ApiError>;
@@ -99,8 +102,8 @@ pub(super) async fn create_link(KeyHolder { sessions, key }: KeyHolder) -> Answe
 }
 
 fn document(key: &ApiKey, expires_at: Option<String>) -> Json<SessionDocument> {
-    let ApiKey { id, name, owner, scopes, .. } = key.clone();
-    let key = KeyDocument { id, name, owner, scopes };
+    let ApiKey { id, name, owner, scopes, endpoints, .. } = key.clone();
+    let key = KeyDocument { id, name, owner, scopes, endpoints };
     Json(SessionDocument { key, version: env!("CARGO_PKG_VERSION"), expires_at })
 }
 

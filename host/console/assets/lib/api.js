@@ -112,7 +112,7 @@ export async function json(path, options) {
 export async function list(path, signal) {
   const all = [];
   let next = path;
-  for (let pages = 0; next && pages < 20; pages++) {
+  while (next) {
     const answer = await call(next, { signal });
     all.push(...await answer.json());
     const at = cursor(answer);

@@ -45,8 +45,6 @@ const day = /** @type {const} */ ({ year: 'numeric', month: 'short', day: 'numer
 
 /** A point in time in full: `23 Nov 2026, 14:03:09`. @param {string | number | undefined} t */
 export const time = (t) => t === undefined ? '–' : format({ ...day, ...clock }).format(new Date(t));
-/** Only its date. @param {string | number | undefined} t */
-export const date = (t) => t === undefined ? '–' : format(day).format(new Date(t));
 /** Only its time of day, with milliseconds. @param {string | number} t */
 export const clockMs = (t) => format({ ...clock, fractionalSecondDigits: 3 }).format(new Date(t));
 /** The time of day for times of today, else the date with it. @param {string | number | undefined} t */

@@ -5,7 +5,7 @@ import { list, query as queryOf } from '../lib/api.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { replace, link } from '../lib/router.js';
-import { num, duration, bytes, date, time } from '../lib/format.js';
+import { num, duration, bytes, time } from '../lib/format.js';
 import { Head, Table, Trouble, Loading, Empty, Choice } from '../ui/parts.js';
 
 const RANGES = [['1d', '1 day', 'hour', 1], ['7d', '7 days', 'day', 7], ['30d', '30 days', 'day', 30], ['1y', '1 year', 'month', 365]];
@@ -27,7 +27,7 @@ export function Usage({ endpoint, query, to }) {
     ${!data ? html`<section class="panel"><${Loading}/></section>` : !data.length ? html`<section class="panel"><${Empty} title="No usage in this time" command="gristmill billing --bucket day">An attempt of a job counts in the hour in which it ends.</${Empty}></section>` : html`
     <dl class="tiles">${[['Credits', credits(sum(data, (r) => r.amount))], ['Attempts', num(sum(data, (r) => r.jobs))], ['Ran', duration(sum(data, (r) => r.timeBilledMs))], ['CPU', duration(sum(data, (r) => r.cpuMs))]].map(([n, v]) => html`<div class="tile" key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>
     ${!endpoint && html`<section class="panel"><header><h2>By ${names[group].toLowerCase()}</h2></header><${Table} label=${`Usage by ${names[group].toLowerCase()}`} head=${[names[group], ...head]}>${[...groups].map(([k, l]) => html`<tr key=${k}><td>${group === 'endpointId' ? html`<a class="endpoint-name" href=${link(['endpoints', k, 'usage'])}>${k}</a>` : html`<b>${k}</b>`}</td>${cells(l)}</tr>`)}</${Table}></section>`}
-    <section class="panel"><header><h2>By ${range[2]}</h2><span class="faint">${range[2]}s are those of UTC</span></header><${Table} label="Usage by time" head=${['Time', ...head]}>${[...new Set(data.map((r) => r.time))].sort().reverse().map((t) => html`<tr key=${t}><td><b>${range[2] === 'hour' ? time(t) : date(t)}</b></td>${cells(data.filter((r) => r.time === t))}</tr>`)}</${Table}></section>`}`;
+    <section class="panel"><header><h2>By ${range[2]}</h2><span class="faint">${range[2]}s are those of UTC</span></header><${Table} label="Usage by time" head=${['Time', ...head]}>${[...new Set(data.map((r) => r.time))].sort().reverse().map((t) => html`<tr key=${t}><td><b>${range[2] === 'hour' ? time(t) : t.slice(0, range[2] === 'day' ? 10 : 7)}</b></td>${cells(data.filter((r) => r.time === t))}</tr>`)}</${Table}></section>`}`;
 }
 /** @param {{ query: URLSearchParams }} props */
 export const Page = ({ query }) => html`<${Head} title="Billing" sub="What jobs used, and what it costs by the prices of this host."/><${Usage} query=${query} to=${(q) => link(['billing'], q)}/>`;

@@ -91,6 +91,8 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const endpoint = useLoad((s) => manage ? text(`v1/endpoints/${seg(id)}`, { signal: s }).then((t) => ({ ...JSON.parse(t), exactFuel: member(t, 'maxFuel') })) : Promise.resolve(undefined), [id], { keep: true });
   const releases = useLoad((s) => manage ? json(`v1/endpoints/${seg(id)}/releases`, { signal: s }) : Promise.resolve([]), [id], { keep: true });
   const [secret, setSecret] = useState('');
+  // A form with typed text stays when another client changes the endpoint.
+  const [saved, setSaved] = useState(0);
   const c = counts.value[id];
   const e = endpoint.data;
   const window = WINDOWS.some(([w]) => w === query.get('window')) ? /** @type {string} */ (query.get('window')) : '15m';
@@ -122,6 +124,6 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
     : tab === 'logs' ? html`<${Tail} endpoints=${[id]} query=${query} at=${['endpoints', id, 'logs']}/>`
     : tab === 'releases' ? html`<${Releases} id=${id} releases=${releases.data} reload=${reload}/>`
     : tab === 'webhooks' ? html`<${Webhooks} id=${id} secret=${secret} setSecret=${setSecret}/>`
-    : tab === 'settings' ? e ? html`<${Settings} key=${e.version} endpoint=${e} reload=${reload}/>` : html`<${Loading}/>`
+    : tab === 'settings' ? e ? html`<${Settings} key=${saved} endpoint=${e} reload=${async () => { await reload(); setSaved(saved + 1); }}/>` : html`<${Loading}/>`
     : tab === 'usage' ? html`<${Usage} endpoint=${id} query=${query} to=${(q) => link(['endpoints', id, 'usage'], q)}/>` : html`<${Empty} title="No such tab"/>`}`;
 }

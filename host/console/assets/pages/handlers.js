@@ -1,7 +1,7 @@
 // Handlers: the uploaded components, who uses them, and the place to drop a new one. A drop uploads the
 // component and, if asked, makes or changes the template and the endpoint of the same name, as
 // `gristmill deploy` does.
-import { html, useRef, useState } from '../lib/html.js';
+import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { json, list, seg } from '../lib/api.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
@@ -21,6 +21,8 @@ function Deploy({ file, endpoints, templates, onClose, onDone }) {
   const [step, setStep] = useState('');
   const [error, setError] = useState(/** @type {any} */ (null));
   const there = endpoints.find((e) => e.id === name);
+  const open = useRef(true);
+  useEffect(() => () => { open.current = false; }, []);
   const run = async () => {
     setError(null);
     try {
@@ -37,8 +39,12 @@ function Deploy({ file, endpoints, templates, onClose, onDone }) {
       }
       say(deploy ? `${name} runs ${imageName}.` : `${imageName} is uploaded.`);
       onDone();
+      // The user may be on another page by then.
+      if (!open.current) return;
       if (deploy) go(link(['endpoints', name])); else onClose();
-    } catch (e) { setError(e); setStep(''); }
+    } catch (e) {
+      if (open.current) { setError(e); setStep(''); } else say(`${name} is not deployed. ${e.message}`, 'bad');
+    }
   };
   return html`<${Dialog} title="Deploy a handler" onClose=${onClose}><p class="faint">${file.name}, ${bytes(file.size)}</p><${Trouble} error=${error}/>
     <form class="form" onSubmit=${(e) => { e.preventDefault(); run(); }}><${Field} label="Name"><input required pattern="[A-Za-z0-9_\\-]+" value=${name} onInput=${(e) => setName(e.target.value)}/></${Field}><${Field} label="Tag"><input required value=${tag} onInput=${(e) => setTag(e.target.value)}/></${Field}>

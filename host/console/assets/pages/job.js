@@ -69,7 +69,7 @@ function Chunks({ endpoint, id, done, onEnd, onSome }) {
   }, [endpoint, id, live]);
   useEffect(() => { const b = box.current; if (b && state === 'live') b.scrollTop = b.scrollHeight; }, [chunks]);
   if (!chunks.length) return null;
-  return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(chunks.length)} · ${state}</span></header><${ChunkList} of=${chunks} box=${box}/></section>`;
+  return html`<section class="panel"><header><h2>Chunks</h2><span class="faint">${num(read.all.length)} · ${state}${read.all.length > chunks.length ? ' · the newest 2,000 are shown' : ''}</span></header><${ChunkList} of=${chunks} box=${box}/></section>`;
 }
 
 /** An error: its sentence, and below it the stack of a trap, folded when it is long. `calls`: the stack, if the
@@ -104,7 +104,14 @@ export function Page({ path: [, endpoint, id] }) {
   const [streams, setStreams] = useState(false);
   const [round, setRound] = useState(0);
   const [asJson, setAsJson] = useState(false);
-  const status = useLoad((s) => text(`${base}/status/${seg(id)}?input=true`, { signal: s }), [endpoint, id], { keep: true });
+  // An input does not change, so it is read once.
+  const kept = useRef(/** @type {any} */ ({})), of = `${endpoint}/${id}`;
+  const status = useLoad(async (s) => {
+    const known = kept.current.of === of ? kept.current.input : undefined;
+    const raw = await text(`${base}/status/${seg(id)}${known === undefined ? '?input=true' : ''}`, { signal: s });
+    kept.current = { of, input: known ?? member(raw, 'input') };
+    return raw;
+  }, [endpoint, id], { keep: true });
   const timeline = useLoad((s) => json(`${base}/timeline/${seg(id)}`, { signal: s }), [endpoint, id], { keep: true });
   const logs = useLoad((s) => can('manage') ? json(`v1/endpoints/${seg(endpoint)}/logs${queryOf({ job: id, tail: 2000 })}`, { signal: s }).then((l) => l.map((x) => ({ ...x, endpoint }))) : Promise.resolve([]), [endpoint, id], { keep: true });
   const reload = () => { status.reload(); timeline.reload(); logs.reload(); };
@@ -113,9 +120,9 @@ export function Page({ path: [, endpoint, id] }) {
   const done = doc && ended(doc.status);
   useTopics(done ? [] : [`job:${endpoint}/${id}`], (event, data) => { if (event === 'job' && data.id === id) reload(); });
   // The stream of events may be paused or refused: a job that runs is still looked at now and then.
-  useEffect(() => { if (done || !doc) return; const t = setInterval(() => { if (awake.peek()) reload(); }, 3000); return () => clearInterval(t); }, [done, !doc]);
+  useEffect(() => { if (done || !doc) return; const t = setInterval(() => { for (const l of [status, timeline, logs]) l.poll(); }, 3000); return () => clearInterval(t); }, [done, !doc]);
   const output = raw && member(raw, 'output');
-  const input = raw && member(raw, 'input');
+  const input = raw && kept.current.input;
   const usage = timeline.data?.usage;
   // A job is cancelled before its attempt ends, and the usage comes with the end of the attempt.
   const isStopping = doc?.status === 'CANCELLED' && !usage && timeline.data?.events?.some((e) => e.event === 'started');

@@ -28,9 +28,7 @@ export function Page({ query }) {
   const to = (change) => link(['jobs'], { ...now, ...change });
   const set = (change) => replace(to(change));
   const found = meaning(q);
-  const [base] = useState(Date.now());
-  const filter = { endpoint: now.endpoint, status: now.status, tag: [...now.tag, ...(found.tag ?? [])], idPrefix: found.idPrefix, error: found.error,
-    from: now.since && MS[now.since] ? new Date(Math.floor(base / 60000) * 60000 - MS[now.since]).toISOString() : undefined };
+  const filter = { endpoint: now.endpoint, status: now.status, tag: [...now.tag, ...(found.tag ?? [])], idPrefix: found.idPrefix, error: found.error, since: MS[now.since] };
   const any = now.status.length || now.endpoint.length || now.tag.length || now.since || q;
   const names = [...new Set([...Object.keys(counts.value), ...now.endpoint])].sort();
   return html`<${Head} title="Jobs"/>

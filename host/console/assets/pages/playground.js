@@ -70,7 +70,10 @@ function Chat({ endpoint }) {
 export function Page({ query }) {
   const known = useLoad((s) => can('manage') ? list('v1/endpoints', s) : Promise.resolve([]), []);
   const names = [...new Set([...(known.data ?? []).map((e) => e.id), ...Object.keys(counts.value)])].sort();
-  const endpoint = query.get('endpoint') || names[0];
+  // The first choice stays, although an endpoint with an earlier name may be created meanwhile.
+  const first = useRef('');
+  first.current ||= names[0];
+  const endpoint = query.get('endpoint') || first.current;
   const mode = MODES.some(([m]) => m === query.get('mode')) ? /** @type {string} */ (query.get('mode')) : 'runsync';
   const [, redraw] = useState(0);
   const schema = useLoad(async (s) => can('manage') && endpoint ? member(await (await call(`v1/endpoints/${seg(endpoint)}`, { signal: s })).text(), 'inputSchema') : undefined, [endpoint]).data;
@@ -97,17 +100,19 @@ export function Page({ query }) {
       else if (mode === 'run') setAnswer({ raw, doc, split: { all, rest: all } });
       else {
         const chunks = [];
-        let first;
+        let first, timer;
+        const draw = () => { timer = undefined; if (!own.signal.aborted) setAnswer({ doc: { id: doc.id, status: 'IN_PROGRESS' }, chunks, split: { all: performance.now() - began, first } }); };
         setAnswer({ doc: { id: doc.id, status: 'IN_PROGRESS' }, chunks, split: { all } });
         const s = await call(`${base}/stream/${seg(doc.id)}?from=0`, { headers: { Accept: 'text/event-stream' }, signal: own.signal });
-        let end = { status: 'COMPLETED' };
+        let end = {};
         for await (const e of events(/** @type {any} */ (s.body))) {
           if (e.event === 'end') { end = JSON.parse(e.data); break; }
           if (e.event === 'restart') { chunks.length = 0; continue; }
           first ??= performance.now() - began;
           chunks.push(member(e.data, 'output') ?? e.data);
-          setAnswer({ doc: { id: doc.id, status: 'IN_PROGRESS' }, chunks, split: { all: performance.now() - began, first } });
+          timer ??= setTimeout(draw, 60);
         }
+        clearTimeout(timer);
         const last = JSON.parse(await (await call(`${base}/status/${seg(doc.id)}`, { signal: own.signal })).text());
         setAnswer({ doc: { ...last, ...end }, chunks, split: { all: performance.now() - began, first, wait: last.delayTime, run: last.executionTime } });
       }
@@ -116,7 +121,7 @@ export function Page({ query }) {
   if (!endpoint) return html`<${Head} title="Playground"/>${known.loading ? null : html`<${Empty} title="No endpoint yet" command="gristmill deploy count">Deploy a handler first; then call it from here.</${Empty}>`}`;
   const output = answer?.raw && mode === 'runsync' ? member(answer.raw, 'output') : undefined;
   return html`<${Head} title="Playground"><select aria-label="Endpoint" value=${endpoint} onChange=${(e) => set({ endpoint: e.target.value })}>${[...new Set([endpoint, ...names])].sort().map((n) => html`<option key=${n} value=${n}>${n}</option>`)}</select><${Choice} label="Way to call" value=${mode} onChange=${(m) => set({ mode: m })} options=${MODES}/></${Head}>
-    ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${send}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${send}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div>${schema && html`<details class="body"><summary>The schema of the input</summary><${Json} text=${schema} label="Schema"/></details>`}</section>
+    ${mode === 'chat' ? html`<${Chat} key=${endpoint} endpoint=${endpoint}/>` : html`<div class="two"><section class="panel"><div class="body"><${Editor} label="Input" value=${input} onInput=${setInput} rows=${14} onSubmit=${() => busy || send()}/><div class="actions pad-top"><${Button} kind="primary" disabled=${busy} onClick=${send}>${mode === 'run' ? 'Queue the job' : 'Run'}</${Button}>${busy && html`<${Button} onClick=${() => stop.current?.abort()}>Stop waiting</${Button}>`}<span class="faint"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span></div></div>${schema && html`<details class="body"><summary>The schema of the input</summary><${Json} text=${schema} label="Schema"/></details>`}</section>
       <section class="panel" aria-live="polite" aria-busy=${busy}><header><h2>Answer</h2>${answer && html`<span class="actions"><${Status} of=${answer.doc.status}/><a href=${link(['jobs', endpoint, answer.doc.id])}>Open the job</a></span>`}</header>
         ${error && html`<div class="body"><${Trouble} error=${error}/></div>`}${answer && html`<div class="body"><${Split} split=${answer.split}/>${answer.chunks && html`<p class="faint">${num(answer.chunks.length)} chunks</p>`}</div>`}
         ${answer?.doc.error && html`<div class="trap">${visible(answer.doc.error)}</div>`}${answer?.chunks?.length > 0 && html`<${ChunkList} of=${answer.chunks}/>`}

@@ -12,7 +12,7 @@ import { Markdown } from '../ui/markdown.js';
 import { say } from '../ui/toast.js';
 
 const every = { includeEndpointBoundTemplates: true, includePublicTemplates: true, includePlatformTemplates: true };
-const first = (t) => (t.readme ?? '').split('\n').find((l) => l.trim() && !l.startsWith('#'))?.replace(/[`*]/g, '') ?? '';
+const first = (t) => (t.readme ?? '').split('\n').find((l) => l.trim() && !l.startsWith('#'))?.replace(/[\x60*]/g, '') ?? '';
 
 function Create({ template, onClose }) {
   const [id, setId] = useState(template.name.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-|-$/g, ''));

@@ -21,15 +21,17 @@ export function Collection({ kind }) {
   const [made, setMade] = useState(/** @type {any} */ (null));
   const [wrong, setWrong] = useState(/** @type {any} */ (null));
   const set = (name) => (e) => setValue((v) => ({ ...v, [name]: e.target.type === 'checkbox' ? e.target.checked : e.target.value }));
+  const [busy, setBusy] = useState(false);
   const make = async () => {
     setWrong(null);
+    setBusy(true);
     try {
       const body = kind.body(value);
       const answer = await (changed ? json(`${kind.path}/${seg(changed.id)}`, { method: 'PATCH', body }) : json(kind.path, { method: 'POST', body }));
       setValue(null);
       if (kind.made) setMade(kind.made(answer)); else say(`${kind.one} is ${changed ? 'changed' : 'made'}.`);
       await reload();
-    } catch (e) { setWrong(e); }
+    } catch (e) { setWrong(e); } finally { setBusy(false); }
   };
   const open = (first, item) => { setValue(first); setChanged(item); setMade(null); setWrong(null); };
   const remove = async (item) => {
@@ -40,5 +42,5 @@ export function Collection({ kind }) {
   };
   return html`<${Head} title=${kind.title} sub=${kind.sub}><${Button} kind="primary" onClick=${() => open(kind.first, null)}>New ${kind.one.toLowerCase()} …</${Button}></${Head}><${Trouble} error=${error} retry=${reload}/>${made}
     <section class="panel">${!data ? error ? null : html`<${Loading}/>` : !data.length ? html`<${Empty} title=${kind.empty.title} command=${kind.empty.command}>${kind.empty.text}</${Empty}>` : html`<${Table} label=${kind.title} head=${[...kind.head, ['', 'n']]}>${data.map((x) => html`<tr key=${x.id}>${kind.row(x)}<td class="n">${kind.change && html`<${Button} small aria-label=${`Change ${x.name}`} onClick=${() => open(kind.change?.(x), x)}>Change</${Button}> `}<${Button} small kind="danger" aria-label=${`${kind.remove ?? 'Delete'} ${x.name}`} onClick=${() => remove(x)}>${kind.remove ?? 'Delete'}</${Button}></td></tr>`)}</${Table}>`}</section>
-    ${value && html`<${Dialog} title=${changed ? `Change ${changed.name}` : `New ${kind.one.toLowerCase()}`} onClose=${() => setValue(null)}><${Trouble} error=${wrong}/><form class="form" onSubmit=${(e) => { e.preventDefault(); make(); }}>${kind.form(value, set)}<div class="wide actions"><${Button} type="submit" kind="primary">${changed ? 'Save' : 'Make it'}</${Button}><${Button} onClick=${() => setValue(null)}>Not now</${Button}></div></form></${Dialog}>`}`;
+    ${value && html`<${Dialog} title=${changed ? `Change ${changed.name}` : `New ${kind.one.toLowerCase()}`} onClose=${() => setValue(null)}><${Trouble} error=${wrong}/><form class="form" onSubmit=${(e) => { e.preventDefault(); if (!busy) make(); }}>${kind.form(value, set)}<div class="wide actions"><${Button} type="submit" kind="primary" disabled=${busy}>${changed ? 'Save' : 'Make it'}</${Button}><${Button} onClick=${() => setValue(null)}>Not now</${Button}></div></form></${Dialog}>`}`;
 }

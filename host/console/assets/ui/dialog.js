@@ -7,8 +7,16 @@ import { Button } from './parts.js';
 /** @param {{ title: string, onClose: () => void, children?: any, wide?: boolean }} props */
 export function Dialog({ title, onClose, children, wide }) {
   const ref = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => { if (!ref.current?.open) ref.current?.showModal(); }, []);
-  return html`<dialog ref=${ref} class=${wide ? 'wide' : ''} aria-label=${title} onClose=${onClose} onClick=${(e) => { if (e.target === ref.current) ref.current?.close(); }}>
+  // Where the pointer went down: a selection that ends outside must not close the dialog.
+  const down = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    const before = /** @type {HTMLElement | null} */ (document.activeElement);
+    if (!ref.current?.open) ref.current?.showModal();
+    const box = ref.current;
+    // A dialog that is only removed does not give the focus back. By now the user may have moved it.
+    return () => { const now = document.activeElement; if (now === document.body || box?.contains(now)) before?.focus(); };
+  }, []);
+  return html`<dialog ref=${ref} class=${wide ? 'wide' : ''} aria-label=${title} onClose=${onClose} onPointerDown=${(e) => { down.current = e.target; }} onClick=${(e) => { if (e.target === ref.current && down.current === e.target) ref.current?.close(); }}>
     <div class="dialog"><header><h2>${title}</h2><button type="button" class="icon-button" aria-label="Close" onClick=${() => ref.current?.close()}><${Icon} name="close"/></button></header>${children}</div></dialog>`;
 }
 

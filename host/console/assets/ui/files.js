@@ -30,7 +30,7 @@ function NewDirectory({ to, onClose }) {
 export function Files({ volume, names, after }) {
   const at = names.join('/');
   const about = useLoad((s) => json(`v1/networkvolumes/${seg(volume)}`, { signal: s }), [volume], { keep: true });
-  const { data, error, reload, set } = useLoad((s) => directory(volume, names, { limit: PAGE, cursor: after }, s).then((d) => ({ ...d, at })), [volume, at, after]);
+  const { data, error, reload } = useLoad((s) => directory(volume, names, { limit: PAGE, cursor: after }, s).then((d) => ({ ...d, at })), [volume, at, after]);
   const [over, setOver] = useState(false);
   const [making, setMaking] = useState(false);
   const chooser = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -68,7 +68,8 @@ export function Files({ volume, names, after }) {
     if (!await ask(`Delete ${visible(f.name)}?`, all ? 'The directory is deleted with all files in it. Handlers that use them get errors.' : 'Handlers that have the file open continue with it; for others it does not exist any more.', 'Delete it')) return;
     await call(`${fileAt(volume, [...names, f.name])}${all ? '?recursive=true' : ''}`, { method: 'DELETE' });
     say(`${f.name} is deleted.`);
-    if (data) set({ ...data, items: data.items.filter((x) => x !== f) });
+    if (latest.current.at !== at) return;
+    await latest.current.reload();
     top();
   };
   const name = about.data?.name ?? volume;

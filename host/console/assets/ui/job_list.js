@@ -15,7 +15,8 @@ import { JobTable } from './job_table.js';
 import { Progress, DONE } from './progress.js';
 import { say } from './toast.js';
 
-/** @typedef {{ endpoint?: string[], status?: string[], tag?: string[], from?: string, to?: string, idPrefix?: string, error?: string }} Filter */
+/** `since`: milliseconds before the moment at which the list is opened.
+ * @typedef {{ endpoint?: string[], status?: string[], tag?: string[], since?: number, from?: string, to?: string, idPrefix?: string, error?: string }} Filter */
 const PAGE = 50;
 const VERB = { retry: 'Retry', cancel: 'Cancel', delete: 'Delete' };
 
@@ -74,7 +75,8 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   const before = useRef(key);
   useEffect(() => { if (before.current !== key) { before.current = key; again(); } }, [key]);
   const endAt = end?.opened === opened ? end.at : undefined;
-  const full = useMemo(() => ({ ...filter, to: filter.to ?? (endAt === undefined ? undefined : iso(endAt + 1)) }), [key, endAt]);
+  const from = useMemo(() => filter.since ? iso((seenAt.peek() || Date.now()) - filter.since) : filter.from, [key, opened]);
+  const full = useMemo(() => ({ ...filter, since: undefined, from, to: filter.to ?? (endAt === undefined ? undefined : iso(endAt + 1)) }), [key, from, endAt]);
   const cursor = cursors[cursors.length - 1];
   // A page of a rare match may come back short, with a cursor: it is filled up to a bound of calls.
   const read = async (signal) => {
@@ -88,7 +90,7 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
       if (!next) break;
     }
     setEnd((e) => e?.opened === of ? e : { opened: of, at: jobs.length ? Date.parse(jobs[0].createdAt) : 0 });
-    return { jobs, cursor: next };
+    return { jobs, cursor: next, at: cursor };
   };
   const { data, error, loading, reload, set } = useLoad(read, [key, opened, cursor], { keep: true });
   const pages = useRef(data);
@@ -112,18 +114,19 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   }, [opened, endAt, counted]);
   const newer = base?.opened === opened ? Math.max(0, total - base.total) : 0;
 
-  const unfinished = data?.jobs.some((j) => !ended(j.status));
+  const unfinished = data?.jobs.some((j) => !j.old && !ended(j.status));
   useEffect(() => {
     if (!unfinished || paused.value) return;
+    let busy = false;
     const timer = setInterval(async () => {
-      if (!awake.peek()) return;
       const now = pages.current;
-      if (!now) return;
+      if (busy || !awake.peek() || now?.at !== cursor) return;
+      busy = true;
       try {
         const fresh = new Map((await read()).jobs.map((j) => [j.id, j]));
         // A row that no longer matches the filter stays, a little paler, until the list is opened again.
         if (pages.current === now) set({ ...now, jobs: now.jobs.map((j) => fresh.get(j.id) ?? { ...j, old: true }) });
-      } catch { /* the next round tries again */ }
+      } catch { /* the next round tries again */ } finally { busy = false; }
     }, 2000);
     return () => clearInterval(timer);
   }, [unfinished, full, cursor, paused.value]);
@@ -133,16 +136,21 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
     if (everything) { setBulk(action); return; }
     const rows = (data?.jobs ?? []).filter((j) => picked.has(j.id) && FITS[action](j.status));
     if (!rows.length) { say(`None of the selected jobs can be ${DONE[action]}.`, 'bad'); return; }
-    let done = 0;
-    for (const j of rows) {
+    let done = 0, refused;
+    for (const j of rows) try {
       if (action === 'delete') {
         // There is no call that deletes one job: an action on its whole id does.
         const a = await json('v1/job-actions', { method: 'POST', body: { action, filter: { endpoints: [j.endpointId], idPrefix: j.id } } });
         for (let state = a.state; state === 'RUNNING';) { await new Promise((f) => setTimeout(f, 100)); state = (await json(`v1/job-actions/${a.id}`)).state; }
       } else await json(`v2/${seg(j.endpointId)}/${action}/${seg(j.id)}`, { method: 'POST' });
       done++;
+    } catch (e) {
+      refused = e;
+      // A job may have changed meanwhile; the others need not have.
+      if (e.status !== 400 && e.status !== 404) break;
     }
-    say(`${num(done)} ${done === 1 ? 'job' : 'jobs'} ${DONE[action]}.`);
+    if (refused) say(`${num(done)} of ${num(rows.length)} jobs ${DONE[action]}. ${refused.message}`, 'bad');
+    else say(`${num(done)} ${done === 1 ? 'job' : 'jobs'} ${DONE[action]}.`);
     setPicked(new Set());
     await reload();
   };

@@ -5,7 +5,7 @@ import { html } from '../lib/html.js';
 /** @param {string} text @returns {any[]} */
 function inline(text) {
   const all = [];
-  const mark = /`([^`]+)`|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
+  const mark = /\x60([^\x60]+)\x60|\*\*([^*]+)\*\*|\*([^*]+)\*|\[([^\]]+)\]\((https?:\/\/[^\s)]+)\)/g;
   let at = 0;
   for (const m of text.matchAll(mark)) {
     all.push(text.slice(at, m.index));
@@ -23,9 +23,9 @@ export function Markdown({ text }) {
   for (let i = 0; i < lines.length; i++) {
     const l = lines[i];
     const heading = /^(#{1,6})\s+(.*)/.exec(l);
-    if (/^```/.test(l)) {
+    if (/^\x60{3}/.test(l)) {
       const code = [];
-      while (++i < lines.length && !/^```/.test(lines[i])) code.push(lines[i]);
+      while (++i < lines.length && !/^\x60{3}/.test(lines[i])) code.push(lines[i]);
       out.push(html`<pre tabindex="0"><code>${code.join('\n')}</code></pre>`);
     } else if (heading) out.push(heading[1].length < 2 ? html`<h3>${inline(heading[2])}</h3>` : html`<h4>${inline(heading[2])}</h4>`);
     else if (/^\s*([-*]|\d+\.)\s/.test(l)) {
@@ -36,7 +36,7 @@ export function Markdown({ text }) {
       out.push(numbers ? html`<ol>${items}</ol>` : html`<ul>${items}</ul>`);
     } else if (l.trim()) {
       const part = [l];
-      while (i + 1 < lines.length && lines[i + 1].trim() && !/^(#|```|\s*[-*]\s)/.test(lines[i + 1])) part.push(lines[++i]);
+      while (i + 1 < lines.length && lines[i + 1].trim() && !/^(#|\x60{3}|\s*[-*]\s)/.test(lines[i + 1])) part.push(lines[++i]);
       out.push(html`<p>${inline(part.join(' '))}</p>`);
     }
   }

@@ -26,10 +26,13 @@ const keysOf = (op) => LIMITS.map(([n]) => `rateLimits.${op}.${n}`);
 /** The operations with limits of their own. @param {Record<string, string>} values */
 const own = (values) => OPERATIONS.filter((op) => keysOf(op).some((n) => values[n]));
 const FUEL_MAX = 2n ** 64n - 1n;
+/** A field without a number would be sent as 0, which has a meaning of its own. @param {string} t */
+const whole = (t) => t === '' ? 'A whole number is needed here.' : undefined;
 /** The reason why a text cannot be sent as the value of its field. @type {Record<string, (text: string) => string | undefined>} */
 const CHECKS = {
   maxFuel: (t) => t === '' || /^\d{1,20}$/.test(t) && BigInt(t) <= FUEL_MAX ? undefined : 'A whole number of at most 18,446,744,073,709,551,615 is allowed, or an empty field.',
   env: envFault,
+  workersMin: whole, workersMax: whole,
   callEndpoints: (t) => { const bad = words(t).find((id) => !/^[A-Za-z0-9_-]{1,128}$/.test(id)); return bad && `${visible(bad.slice(0, 40))} is not the id of an endpoint: an id has letters, digits, - and _.`; },
 };
 /** The same with the fields that depend on each other. @param {string} n @param {Record<string, string>} now */
@@ -94,6 +97,8 @@ export function Settings({ endpoint, reload }) {
   const save = async () => {
     // A limit is a whole: its first field may be wrong although only another one was changed.
     const found = Object.fromEntries([...others, ...ops.flatMap(keysOf)].map((n) => [n, check(n, now)]).filter(([, why]) => why));
+    // The value of a field whose text is no number is empty, as if nothing had been typed.
+    for (const e of /** @type {any} */ (form.current?.elements ?? [])) if (e.validity.badInput) found[e.name] = 'This is not a number.';
     if (Object.keys(found).length) return refuse(found);
     /** @type {any} */
     const body = {};

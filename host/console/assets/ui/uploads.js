@@ -2,7 +2,7 @@
 // them, and the browser asks first. The host shows a file once it is complete, so a broken upload leaves nothing.
 import { html, signal, effect } from '../lib/html.js';
 import { page, query, seg, upload } from '../lib/api.js';
-import { session } from '../lib/session.js';
+import { who, ended } from '../lib/session.js';
 import { bytes, num, share } from '../lib/format.js';
 import { visible } from '../lib/text.js';
 import { Button } from './parts.js';
@@ -69,17 +69,24 @@ const problems = signal(/** @type {{ volume: string, path: string, text: string 
 const waiting = [];
 const guard = (e) => e.preventDefault();
 
-// Another key may not see these names, and its session is not for these files.
-let whose = session.peek()?.key.id;
+// A key of another owner, or with other scopes, may not see these names.
+let whose = who();
 effect(() => {
-  const id = session.value?.key.id;
+  const id = who();
   if (id !== whose) { running.peek()?.stop.abort(); problems.value = []; }
   whose = id;
 });
 
+/** Waits for the next login, or as long as the host asks for. @param {any} refusal @param {AbortSignal} stop @returns {Promise<void>} */
+const recovery = (refusal, stop) => new Promise((done) => {
+  stop.addEventListener('abort', () => done());
+  if (refusal.status !== 401) { setTimeout(done, refusal.retryAfter * 1000); return; }
+  const end = effect(() => { if (!ended.value) { done(); setTimeout(() => end()); } });
+});
+
 async function work() {
   const stop = new AbortController();
-  let done = 0, good = 0, last = '';
+  let done = 0, good = 0, bad = 0, last = '';
   addEventListener('beforeunload', guard);
   for (let next; (next = waiting.shift()); done++) {
     const { volume, chosen, onDone } = next;
@@ -92,12 +99,21 @@ async function work() {
       onDone();
     } catch (e) {
       if (stop.signal.aborted) { waiting.length = 0; break; }
+      // The file itself is not at fault, and neither are those after it.
+      if (e.status === 401 && ended.peek() || (e.status === 429 || e.status === 503) && e.retryAfter) {
+        waiting.unshift(next);
+        done--;
+        await recovery(e, stop.signal);
+        continue;
+      }
+      bad++;
       problems.value = [...problems.value.slice(1 - PROBLEMS_MAX), { volume, path: chosen.path.join('/'), text: e.message }];
     }
   }
   removeEventListener('beforeunload', guard);
   running.value = null;
   if (stop.signal.aborted) say(`The upload is cancelled${good ? `; ${num(good)} ${good === 1 ? 'file was' : 'files were'} complete before` : ''}.`);
+  else if (bad > 1) say(`${num(bad)} of ${num(done)} files are not uploaded.`, 'bad');
   else if (good) say(good === 1 ? `${last} is uploaded.` : `${num(good)} files are uploaded.`);
 }
 

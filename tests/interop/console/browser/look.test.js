@@ -3,9 +3,11 @@
 // first paint needs.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { open, close, run, key, api, loaded, refusal, HOST } from './page.js';
 import { proxy } from './proxy.js';
+import { served } from '../served.js';
 
 after(close);
 const axe = readFileSync(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
@@ -213,6 +215,14 @@ async function needs(page, to, shown) {
   const bytes = (await Promise.all(now.map(async (q) => (await q.sizes()).responseBodySize))).reduce((a, b) => a + b, 0);
   return { paint, bytes, requests: now.map((q) => new URL(q.url()).pathname.replace(/^.*\/console\//, '')) };
 }
+
+test('the host serves the files of the repository, and scripts without their comments', async () => {
+  const root = new URL('../../../../host/console/assets/', import.meta.url).pathname;
+  for (const f of readdirSync(root, { recursive: true }).map(String).filter((x) => x.endsWith('.js'))) {
+    const answer = await fetch(`${HOST}/console/assets/${f}`);
+    assert.equal(await answer.text(), served(f, readFileSync(join(root, f), 'utf8')), f);
+  }
+});
 
 test('the login and the overview need few files and few bytes before they are shown', async (t) => {
   const paints = [];

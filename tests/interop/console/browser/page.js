@@ -79,6 +79,8 @@ export async function open({ base = HOST, width = 1280, dark = false } = {}) {
     await to('');
     await page.getByLabel('API key').fill(text);
     await page.getByRole('button', { name: 'Log in' }).click();
+    // The login has a heading too.
+    await page.getByLabel('API key').waitFor({ state: 'detached' });
     await page.getByRole('heading', { level: 1 }).first().waitFor();
   };
   /** `provoked`: the texts of errors that the test causes on purpose, without the address. @param {string[]} provoked */
