@@ -46,9 +46,9 @@ const ENGINES = {
   quickjs: {
     settle: [
       'import { wait } from "gristmill-platform";',
-      "const settle = (work, lower, stuck) => {",
+      "const settle = (work, lower, stuck, abandoned) => {",
       "  try {",
-      "    return wait(work, stuck);",
+      "    return wait(work, stuck, abandoned);",
       "  } catch (error) {",
       "    throw lower(error);",
       "  }",
@@ -76,11 +76,14 @@ const ENGINES = {
   },
   starlingmonkey: {
     settle: [
-      "const settle = async (work, lower) => {",
+      'import { isLeft } from "gristmill-sdk/src/starlingmonkey/leftovers.js";',
+      "const settle = async (work, lower, _stuck, abandoned) => {",
       "  try {",
       "    return await work();",
       "  } catch (error) {",
       "    throw lower(error);",
+      "  } finally {",
+      "    if (isLeft()) abandoned();",
       "  }",
       "};",
     ],

@@ -94,7 +94,7 @@ const log = (text) => host.log("error", text.toWellFormed());
 /**
  * The component's exports. `settle` calls a function and waits for its promise as the engine does
  * it; it converts an error by its second argument, and makes one by the third if nothing will settle
- * the promise.
+ * the promise. It calls the fourth if the function leaves work behind that has not ended.
  */
 export function component(module, settle) {
   // The build fails here if there is no handler.
@@ -105,14 +105,16 @@ export function component(module, settle) {
       handle: ({ id, input }) => {
         begin();
         const work = () => handle(module, new Context(id, host), input);
-        return settle(work, (error) => lowerError(failure(error, log)), stuck);
+        // A module may keep a promise of that work, which would never settle in a later job.
+        return settle(work, (error) => lowerError(failure(error, log)), stuck, wit.retire);
       },
     },
     lifecycle: {
       init: () => {
         begin();
         const work = async () => module.init();
-        return settle(work, (error) => failure(error, log).message.toWellFormed(), stuck);
+        const lower = (error) => failure(error, log).message.toWellFormed();
+        return settle(work, lower, stuck, () => {});
       },
     },
   };

@@ -3,27 +3,33 @@
 import assert from "node:assert/strict";
 import { register } from "node:module";
 import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
 import { describe } from "../src/messages.js";
 
-// The event loop imports interfaces of the host; no promise of these tests waits for them.
-const host = "data:text/javascript,export const poll = null, subscribeDuration = null;";
+// The event loop imports interfaces of the host. Here a timer is polled until it is due.
+const host =
+  "data:text/javascript,export const poll = () => [], subscribeDuration = () => ({ [Symbol.dispose]() {} });";
 const hooks = `export const resolve = (name, context, next) =>
   name.startsWith("gwsi:") ? { url: "${host}", shortCircuit: true } : next(name, context);`;
 register(`data:text/javascript,${encodeURIComponent(hooks)}`);
 
 // The modules replace globals, which the tests themselves need as they were.
-const names = ["Promise", "queueMicrotask"];
+const names = ["Promise", "queueMicrotask", "AbortController", "AbortSignal"];
+names.push("Event", "EventTarget");
 names.push(...["Timeout", "Interval"].flatMap((what) => [`set${what}`, `clear${what}`]));
 const node = names.map((name) => Object.getOwnPropertyDescriptor(globalThis, name));
 const { fromAsync } = Array;
-await import("../src/quickjs/promise.js");
+await import("../src/quickjs/events.js");
 const ours = globalThis.Promise;
+const { AbortSignal: Signal } = globalThis;
+const { clearTimeout: stop, setInterval: repeat, setTimeout: start } = globalThis;
 for (const [index, name] of names.entries()) {
   Object.defineProperty(globalThis, name, node[index]);
 }
 Array.fromAsync = fromAsync;
-const { wait } = await import("../src/quickjs/event-loop.js");
+const { wait, whenReady } = await import("../src/quickjs/event-loop.js");
 
 /** How the promise settles that `work` makes with each class, Node's first. */
 async function outcomes(work) {
@@ -120,4 +126,77 @@ test("a subclass makes promises of its own kind", async () => {
     class Sack extends Kind {}
     for (const name of ALL) assert.ok(Sack[name]([1]) instanceof Sack, name);
   }
+});
+
+test("a stream that never waits for the host does not keep the chunks of before", () => {
+  setFlagsFromString("--expose-gc");
+  const gc = runInNewContext("gc");
+  const heldBytes = () => {
+    gc();
+    return process.memoryUsage().arrayBuffers;
+  };
+  const before = heldBytes();
+  let left = 1000;
+  let after;
+  const stream = () =>
+    new ours((resolve) => {
+      const next = () => {
+        if (left-- > 0) return void ours.resolve(new Uint8Array(1 << 16)).then(next);
+        // Measured here, since `wait` drops all reactions when it returns.
+        after = heldBytes();
+        resolve();
+      };
+      next();
+    });
+  wait(stream, () => new Error("nothing settles the promise"));
+  // All chunks together have 64 MiB.
+  assert.ok(after - before < 4 << 20, `${after - before} bytes are held`);
+});
+
+test("reactions run in the order in which they became ready", () => {
+  const order = [];
+  const note = (name) => () => void order.push(name);
+  const work = () => {
+    const first = ours.resolve().then(note("a"));
+    ours.resolve().then(note("b")).then(note("d"));
+    return first.then(note("c")).then(note("e"));
+  };
+  wait(work, () => new Error("nothing settles the promise"));
+  assert.deepEqual(order, ["a", "b", "c", "d", "e"]);
+});
+
+test("a job that leaves work behind is reported, and no other job", () => {
+  const stuck = () => new Error("stuck");
+  const isReported = (work) => {
+    let reports = 0;
+    try {
+      wait(work, stuck, () => (reports += 1));
+    } catch (error) {
+      if (error.message !== "stuck" && error.message !== "late") throw error;
+    }
+    return reports === 1;
+  };
+  const done = ours.resolve();
+  const never = new ours(() => {});
+  const left = {
+    timer: () => (start(() => {}, 60_000), done),
+    "wait for the host": () => (whenReady({ [Symbol.dispose]() {} }, () => {}), done),
+    interval: () => (repeat(() => {}, 60_000), done),
+    "promise that nothing settles": () => never,
+    "timer that throws": () => {
+      start(() => {
+        throw new Error("late");
+      });
+      return never;
+    },
+  };
+  for (const [name, work] of Object.entries(left)) assert.ok(isReported(work), name);
+  const tidy = {
+    value: () => done,
+    failure: () => ours.reject(new Error("stuck")),
+    "timer that has run": () => new ours((resolve) => start(resolve, 1)),
+    "timer that was stopped": () => (stop(start(() => {}, 60_000)), done),
+    "deadline of faster work": () => (Signal.timeout(60_000), done),
+  };
+  for (const [name, work] of Object.entries(tidy)) assert.ok(!isReported(work), name);
 });

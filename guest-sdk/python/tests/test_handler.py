@@ -72,6 +72,51 @@ class ForJob(unittest.TestCase):
     def test_a_second_parameter_is_the_context(self) -> None:
         self.assertEqual(TestContext(attempt=3).run(lambda job, ctx: ctx.attempt, 1), 3)
 
+    def test_a_context_by_name_may_have_a_default_or_be_a_keyword(self) -> None:
+        def with_default(job, ctx=None):
+            return ctx.attempt
+
+        def with_keyword(job, *, context):
+            return context.attempt
+
+        def of_position(job, running, /):
+            return running.attempt
+
+        for work in [with_default, with_keyword, of_position]:
+            self.assertEqual(TestContext(attempt=3).run(work, 1), 3, work.__name__)
+
+    def test_any_other_second_parameter_keeps_its_default(self) -> None:
+        def with_default(job, retries=3):
+            return retries
+
+        def with_keyword(job, *, debug=False):
+            return debug
+
+        def with_any(job, *more, **options):
+            return [more, options]
+
+        def with_options(job, **ctx):
+            return ctx
+
+        for work, value in [
+            (with_default, 3),
+            (with_keyword, False),
+            (with_any, [[], {}]),
+            (with_options, {}),
+        ]:
+            self.assertEqual(TestContext().run(work, 1), value, work.__name__)
+
+    def test_an_integer_beyond_the_limit_of_python_refuses_the_input(self) -> None:
+        ctx = TestContext()
+        digits = "7" * 4300
+        self.assertEqual(ctx.run_json(lambda job: job["input"], digits), digits)
+        with self.assertRaises(InvalidInput) as caught:
+            ctx.run_json(lambda job: 1, f'{{"n":{digits}7}}')
+        self.assertEqual(
+            caught.exception.message, "input has an integer of more than 4300 digits"
+        )
+        self.assertEqual(ctx.logs, [])
+
     def test_an_error_in_the_output_fails_the_job(self) -> None:
         for error, message in [("no flour", "no flour"), ({"code": 7}, '{"code":7}')]:
             with self.assertRaises(Failed) as caught:

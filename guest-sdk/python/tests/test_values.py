@@ -162,6 +162,10 @@ class Decode(unittest.TestCase):
             ("soon", date, "expected a date such as '2026-01-31', got 'soon'"),
             ("x", UUID, f"expected a UUID such as '{ID}', got 'x'"),
             ({"a": 1}, dict[int, int], "expected int as a key, got 'a'"),
+            ({"7" * 4301: 1}, dict[int, int], "a key has more than 4300 digits"),
+            (10**400, float, "the integer is too large for float"),
+            ([{"a": 10**400}], list[dict[str, float]], "[0].a: the integer is too large for float"),
+            (10**400, float | str, "expected float or str, got int"),
             ({}, Model, "name is missing"),
         ]:
             with self.subTest(value=value, hint=hint):

@@ -111,7 +111,7 @@ class IncomingBody(Resource):
 
 
 class InputStream(Resource):
-    """A body of which no bytes come."""
+    """A body whose bytes do not arrive."""
 
     def read(self, most: int) -> bytes:
         return b""

@@ -31,6 +31,28 @@ test("events come whole, wherever the pieces end", async () => {
   assert.ok(ctx.outputs.every((text) => text.endsWith("\n\n")));
 });
 
+test("events of an upstream with \\r\\n come one by one", async () => {
+  const events = ['event: token\ndata: "gr"\n\n', 'data: "ist"\n\n', "data: [DONE]\n\n"];
+  const pieces = [
+    'event: token\r\ndata: "gr"\r\n\r',
+    '\ndata: "ist"\r',
+    "\n\r\ndata: [DONE]\r\n\r\n",
+  ];
+  respond = async (_request, response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    for (const piece of pieces) {
+      response.write(piece);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    response.end();
+  };
+  const ctx = new TestContext();
+  await ctx.run(proxy, chat);
+  assert.equal(ctx.outputs.join(""), events.join(""));
+  assert.ok(ctx.outputs.length > 1, String(ctx.outputs));
+  assert.ok(ctx.outputs.every((text) => text.endsWith("\n\n")));
+});
+
 test("an error of the upstream keeps its status and its type", async () => {
   respond = (_request, response) => {
     response.writeHead(429, { "content-type": "application/json" });

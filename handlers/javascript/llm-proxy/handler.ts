@@ -22,10 +22,10 @@ export default handler<Input>(async function* (_ctx, { openai_route, openai_inpu
   });
   const isStream = response.headers.get("content-type")?.startsWith("text/event-stream");
   if (!response.ok || !isStream || !response.body) return answer(response);
-  // The clients read whole events; the pieces of the body end anywhere.
+  // The clients read whole events; the pieces of the body end anywhere, also in the middle of `\r\n`.
   let rest = "";
   for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
-    rest += text;
+    rest = (rest + text).replaceAll("\r\n", "\n");
     const end = rest.lastIndexOf("\n\n");
     if (end < 0) continue;
     yield rest.slice(0, end + 2);

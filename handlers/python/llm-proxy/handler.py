@@ -33,9 +33,22 @@ async def proxy(ctx: gristmill.Context, input: Input) -> AsyncIterator[Any]:
             yield document(response)
             return
         # A chunk that is a string is sent to the client as it is.
-        async for line in response.aiter_lines():
-            if line:
-                yield f"{line}\n\n"
+        async for event in events(response.aiter_text()):
+            yield event
+
+
+async def events(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The whole events of a stream, each with all its lines and the empty line at its end."""
+    rest = ""
+    async for piece in pieces:
+        # The whole rest, since a piece may end in the middle of a line end. Not `aiter_lines`,
+        # which also splits at characters such as U+2028 in a token.
+        *whole, rest = (rest + piece).replace("\r\n", "\n").split("\n\n")
+        for event in whole:
+            if event := event.strip("\n"):
+                yield f"{event}\n\n"
+    if event := rest.strip("\r\n"):
+        yield f"{event}\n\n"
 
 
 def client() -> httpx.AsyncClient:

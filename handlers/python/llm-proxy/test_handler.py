@@ -1,5 +1,5 @@
 import unittest
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from unittest import mock
 
@@ -27,6 +27,31 @@ class Proxy(unittest.TestCase):
             {"openai_route": "/v1/chat/completions", "openai_input": {"stream": True}},
         )
         self.assertEqual(chunks, ['data: {"a":1}\n\n', "data: [DONE]\n\n"])
+
+    def test_an_event_keeps_its_lines_wherever_the_pieces_end(self) -> None:
+        expected = [
+            ": begin\n\n",
+            "event: token\nid: 1\ndata: {\"a\":\"\u2028\"}\n\n",
+            "data: [DONE]\n\n",
+        ]
+        for line_end in ["\n", "\r\n"]:
+            stream = "".join(expected).replace("\n", line_end)
+            # Some servers end the stream without the last empty line.
+            for text in [stream, stream.rstrip()]:
+                sent = text.encode()
+                for size in [1, 2, 3, 7, len(sent)]:
+                    pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
+                    self.assertEqual(self.stream(pieces), expected, (line_end, size))
+
+    def stream(self, pieces: list[bytes]) -> list[Any]:
+        async def content() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        return self.run_job(
+            lambda request: httpx.Response(200, content=content()),
+            {"openai_route": "/v1/chat/completions", "openai_input": {"stream": True}},
+        )
 
     def test_the_route_is_kept(self) -> None:
         chunks = self.run_job(

@@ -213,7 +213,7 @@ class Run(unittest.TestCase):
 
 
 class Python(unittest.TestCase):
-    def test_integers_have_any_size(self):
+    def test_integers_may_have_more_than_64_bits(self):
         self.assertEqual(output("python-features", "echo", value=2**70 + 1), 2**70 + 1)
 
     def test_an_exception_is_told_and_its_traceback_logged(self):
@@ -317,6 +317,19 @@ class JavaScript(unittest.TestCase):
     def test_waiting_for_nothing_fails(self):
         self.assertIn("nothing settles", error("quickjs-features", "stuck"))
         self.assertEqual(error("quickjs-features", "late"), "Error: too late")
+
+    def test_a_timer_that_a_job_leaves_does_not_reach_the_next_job(self):
+        for endpoint in JAVASCRIPT:
+            with self.subTest(endpoint):
+                reusing = f"{endpoint}-reused"
+                output(reusing, "refresh")
+                self.assertEqual(output(reusing, "leave"), [1, 1])
+                # It waits for longer than the timer.
+                job = run(reusing, {"op": "sleep"})
+                self.assertEqual(call(f"/v2/{reusing}/stream/{job['id']}?from=0"), [], job)
+                # The instance with the timer has ended; that of `sleep` has not.
+                self.assertEqual((job["output"], output(reusing, "count")), ([1, 1], [1, 2]))
+                output(reusing, "refresh")
 
     def test_a_library_works(self):
         job = run("javascript-markdown", {"markdown": "# Mill\n\n*Slow*."})

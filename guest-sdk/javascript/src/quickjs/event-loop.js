@@ -12,7 +12,7 @@ import { poll } from "gwsi:io/poll@0.2.0";
 /** The longest wait of one call, in milliseconds; a longer timer waits several times. */
 const WAIT_MS_MAX = 2 ** 31;
 
-const ready = [];
+let ready = [];
 const timers = new Map();
 /** The pollables that something waits for, each with its reaction. */
 const waits = new Map();
@@ -21,7 +21,7 @@ const cleanups = new Set();
 let lastTimer = 0;
 
 const set =
-  (repeats) =>
+  ({ repeats = false, isDeadline = false }) =>
   (callback, delay = 0, ...args) => {
     if (typeof callback !== "function") {
       throw new TypeError(`a timer needs a function, not ${typeof callback}`);
@@ -29,12 +29,15 @@ const set =
     // As everywhere: a text is read as a number, and what is no number is 0.
     const after = Math.min(Math.max(Number(delay) || 0, 0), Number.MAX_SAFE_INTEGER);
     const every = repeats ? Math.max(after, 1) : undefined;
-    timers.set(++lastTimer, { at: performance.now() + after, every, run: () => callback(...args) });
+    const at = performance.now() + after;
+    timers.set(++lastTimer, { at, every, isDeadline, run: () => callback(...args) });
     return lastTimer;
   };
 const clear = (timer) => void timers.delete(Number(timer));
-globalThis.setTimeout = set(false);
-globalThis.setInterval = set(true);
+globalThis.setTimeout = set({});
+globalThis.setInterval = set({ repeats: true });
+/** `setTimeout` for a deadline of other work: a job may leave it behind when that work was faster. */
+export const setDeadline = set({ isDeadline: true });
 globalThis.clearTimeout = globalThis.clearInterval = clear;
 globalThis.queueMicrotask = (reaction) => void ready.push(reaction);
 
@@ -58,8 +61,11 @@ export function atEnd(cleanup) {
  * Calls `work`, and runs ready reactions, due timers and finished waits until its promise settles;
  * returns or throws its value. It throws the result of `stuck` if nothing is left to run, and any
  * error of a timer.
+ *
+ * It calls `abandoned` if it drops work that has not ended: a promise that a module keeps may wait for
+ * this work, and would then stay pending in every later job of the instance.
  */
-export function wait(work, stuck) {
+export function wait(work, stuck, abandoned = () => {}) {
   let settled;
   try {
     work().then(
@@ -72,9 +78,11 @@ export function wait(work, stuck) {
       else throw stuck();
     }
   } finally {
+    // Without a result the job ended in the middle of a reaction, or with a promise that nothing settles.
+    if (!settled || waits.size || hasTimers()) abandoned();
     // Drops everything that was not awaited: the instance may get another job.
     if (waits.size || cleanups.size) endWaits();
-    ready.length = 0;
+    ready = [];
     timers.clear();
   }
   if ("error" in settled) throw settled.error;
@@ -88,10 +96,26 @@ function endWaits() {
   cleanups.clear();
 }
 
+function hasTimers() {
+  for (const { isDeadline } of timers.values()) if (!isDeadline) return true;
+  return false;
+}
+
+/**
+ * Runs reactions until there are none, also those that reactions add. Reactions that have run are
+ * dropped at once: a stream that never waits for the host keeps this function busy until its end, and
+ * the reactions hold its chunks.
+ */
 function runReady() {
-  // By index, since a reaction can add more.
-  for (let i = 0; i < ready.length; i++) ready[i]();
-  ready.length = 0;
+  while (ready.length) {
+    const batch = ready;
+    ready = [];
+    for (let i = 0; i < batch.length; i++) {
+      const reaction = batch[i];
+      batch[i] = undefined;
+      reaction();
+    }
+  }
 }
 
 /** Waits for the first of the next timer and all pollables, and runs what is due. */

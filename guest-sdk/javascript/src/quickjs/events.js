@@ -3,6 +3,8 @@
 
 import "./promise.js";
 
+import { setDeadline } from "./event-loop.js";
+
 /** The events whose further listeners do not run. */
 const stopped = new WeakSet();
 
@@ -117,7 +119,7 @@ class AbortSignal extends EventTarget {
       throw new TypeError(`expected milliseconds, got ${milliseconds}`);
     }
     const signal = new AbortSignal(MAKE);
-    setTimeout(
+    setDeadline(
       () => abort(signal, new DOMException("the time is over", "TimeoutError")),
       milliseconds,
     );

@@ -9,7 +9,7 @@ import { wait as waitFor } from "./event-loop.js";
 import { forgetSeed } from "./random.js";
 
 /** Runs the work of one job, as `wait` of event-loop.js does. */
-export function wait(work, stuck) {
+export function wait(work, stuck, abandoned) {
   forgetSeed();
-  return waitFor(work, stuck);
+  return waitFor(work, stuck, abandoned);
 }

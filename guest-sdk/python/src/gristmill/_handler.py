@@ -178,14 +178,15 @@ def handler(function: Function) -> Function:
 def for_job(
     function: Callable[..., Any], *, aggregate: bool = True, refresh_worker: bool = False
 ) -> Handler:
-    """A handler ``f(job)`` or ``f(job, ctx)``, by the conventions of the hosted services.
+    """A handler ``f(job)`` or ``f(job, ctx)``, by the conventions of the hosted services; see
+    :func:`_with_context`.
 
     ``job`` is a dict with ``id``, ``input`` and, if the submission has one, ``s3Config``. A dict
     with an ``error`` that is returned or yielded fails the job, and its other fields become the
     job's ``output``, up to 8 KiB. ``refresh_worker`` is removed from the dict, and the instance
     takes no further job.
     """
-    with_context = len(inspect.signature(function).parameters) > 1
+    work = _with_context(function)
 
     def call(ctx: Context, text: str) -> Any:
         if refresh_worker:
@@ -198,9 +199,26 @@ def for_job(
                 "bucketName": s3.bucket_name,
                 "endpointUrl": s3.endpoint_url,
             }
-        return function(job, ctx) if with_context else function(job)
+        return work(job, ctx)
 
     return Handler(call, _conclude, aggregate)
+
+
+def _with_context(function: Callable[..., Any]) -> Callable[[Any, Context], Any]:
+    """The function with the job and the context as its arguments. Its second parameter gets the
+    context if it is positional and has no default, or if its name is ``ctx`` or ``context``. The
+    hosted services pass the job alone, so every other parameter keeps its default."""
+    parameters = [*inspect.signature(function).parameters.values()]
+    if len(parameters) < 2:
+        return lambda job, ctx: function(job)
+    second = parameters[1]
+    is_context = second.name in ("ctx", "context")
+    if is_context and second.kind is second.KEYWORD_ONLY:
+        return lambda job, ctx: function(job, **{second.name: ctx})
+    is_positional = second.kind in (second.POSITIONAL_ONLY, second.POSITIONAL_OR_KEYWORD)
+    if is_positional and (is_context or second.default is second.empty):
+        return function
+    return lambda job, ctx: function(job)
 
 
 def _conclude(ctx: Context, value: Any) -> Any:
@@ -304,6 +322,11 @@ def _parse(text: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise InvalidInput("input is nested too deeply") from None
+    except json.JSONDecodeError:  # of a test: the host accepts nothing but JSON
+        raise
+    except ValueError:
+        most = sys.get_int_max_str_digits()
+        raise InvalidInput(f"input has an integer of more than {most} digits") from None
 
 
 def _one_line(error: BaseException) -> str:

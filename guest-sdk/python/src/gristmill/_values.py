@@ -7,6 +7,7 @@ import datetime
 import decimal
 import enum
 import json
+import sys
 import types
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -133,7 +134,10 @@ def decode(value: Any, hint: Any, path: str = "") -> Any:
             for key, item in items.items()
         }
     if kind is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise _wrong(path, "the integer is too large for float") from None
     if kind in (str, int, float, bool):
         return _expect(value, kind, path)
     if hint is None or hint is type(None):
@@ -303,7 +307,11 @@ def _decode_key(key: Any, hint: Any, path: str) -> Any:
             key.removeprefix("-").isascii() and key.removeprefix("-").isdigit()
         ):
             raise _wrong(path, f"expected int as a key, got {key!r}")
-        return key if key is None else int(key)
+        try:
+            return key if key is None else int(key)
+        except ValueError:
+            most = sys.get_int_max_str_digits()
+            raise _wrong(path, f"a key has more than {most} digits") from None
     kind: Any = hint if isinstance(hint, type) else None
     if get_origin(hint) is Literal or (kind and (kind in _TEXTS or issubclass(kind, enum.Enum))):
         return key if key is None else decode(key, hint, _field(path, key))

@@ -36,6 +36,7 @@ before(async () => {
   const options = ["--allow-host", upstream.address, "--scratch-gb", "1"];
   await deploy(ENDPOINT, file, ...options);
   await deploy(`${ENDPOINT}-reused`, file, ...options, "--workers-max", "1", "--reuse", "100");
+  await deploy(`${ENDPOINT}-small`, file, "--memory-mib", "32");
 });
 after(() => upstream.close());
 
@@ -301,6 +302,18 @@ test("what a job leaves open does not reach the next job", async () => {
   assert.equal(closed, 3);
   const { message } = await output("failing", { url: at("/b") }, `${ENDPOINT}-reused`);
   assert.equal(message, undefined);
+});
+
+test("a promise that a job leaves pending does not stay pending in the next job", async () => {
+  routes = { "/config": (_request, response) => setTimeout(() => response.end("stone"), 50) };
+  const reused = `${ENDPOINT}-reused`;
+  assert.equal(await output("memo", { url: at("/config"), waits: false }, reused), null);
+  assert.equal(await output("memo", { url: at("/config"), waits: true }, reused), "stone");
+});
+
+test("a stream may have more bytes than the memory of an instance", async () => {
+  const flood = { chunks: 3000, bytes: 16384 };
+  assert.equal(await output("flood", flood, `${ENDPOINT}-small`), flood.chunks);
 });
 
 test("responses, URLs, streams, clones and digests are as everywhere", async () => {

@@ -42,7 +42,7 @@ function fail(error) {
   throw error;
 }
 
-// The waits of a `finally` are waits as all others, whoever ends the generator.
+// The waits of a `finally` work as all others, also when the host ends the generator.
 async function* tidying(notes) {
   try {
     yield 1;
@@ -126,6 +126,12 @@ const OPS = {
       setTimeout(() => fail(new Error("too late")), 1);
     }),
   stuck: () => new Promise(() => {}),
+  sleep: () => later(10).then(count),
+  // Ends before its timer.
+  leave: (_job, ctx) => {
+    setTimeout(() => ctx.emit("left behind"), 20);
+    return count();
+  },
 };
 
 export default async function* handler(job, ctx) {

@@ -20,6 +20,7 @@ async function failing(work) {
 }
 
 let order = 0;
+let config;
 
 /** A promise with a `then` of its own, as clients of web APIs have it. */
 class Late extends Promise {
@@ -114,6 +115,18 @@ const OPS = {
     await fetch(next);
     setTimeout(() => (order += 1), 1);
     return order;
+  },
+
+  /** The module keeps the promise of a request; a job may end before the answer. */
+  async memo({ url, waits }) {
+    config ??= fetch(url).then((response) => response.text());
+    return waits ? config : null;
+  },
+
+  /** Streams more than the memory of an instance, without a wait for the host. */
+  async *flood({ chunks, bytes }) {
+    for (let i = 0; i < chunks; i++) yield "x".repeat(bytes);
+    return chunks;
   },
 
   bodies: async ({ url }) => {
@@ -349,6 +362,6 @@ export const drawn = Math.random();
 
 export default async function* handler(job) {
   const { op } = job.input;
-  if (op === "pieces") return yield* OPS.pieces(job.input);
+  if (["pieces", "flood"].includes(op)) return yield* OPS[op](job.input);
   return OPS[op](job.input);
 }
