@@ -46,7 +46,9 @@ pub(crate) fn is_source(path: &Path) -> bool {
     });
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_of_editors = OF_EDITORS.iter().any(|end| name.ends_with(end));
-    !is_built && !is_of_tools && !is_of_editors
+    // A build writes it beside the component, which may be among the sources.
+    let is_of_build = name.ends_with(OPTIONS_SUFFIX);
+    !is_built && !is_of_tools && !is_of_editors && !is_of_build
 }
 
 /// Searches the project in `dir` for a source that was changed at `time` or later.
@@ -89,8 +91,7 @@ fn newer_within(dir: &Path, time: SystemTime, entries_max: usize) -> Search {
 /// Whether a build reads the source.
 fn goes_into_component(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_beside = name.ends_with(".md") || name.ends_with(OPTIONS_SUFFIX);
-    !is_beside && !NOT_BUILT.iter().any(|name| path == Path::new(name))
+    !name.ends_with(".md") && !NOT_BUILT.iter().any(|name| path == Path::new(name))
 }
 
 #[cfg(test)]
@@ -108,6 +109,7 @@ mod tests {
             "build/a.wasm",
             "target/release/a",
             "a.wasm",
+            "a.options.json",
             "node_modules/a/b.js",
             ".venv/bin/python",
             "vendor/gristmill-sdk/python/src/gristmill/__pycache__/a.pyc",

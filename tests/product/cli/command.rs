@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -86,6 +86,15 @@ pub(crate) fn run_within<A: AsRef<OsStr>>(
         command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary().display()));
     // The command may end before it has read anything.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    end_within(patience, child)
+}
+
+/// Waits for the end of a command that was started with pipes for its output.
+pub(crate) fn end(child: Child) -> Finished {
+    end_within(PATIENCE, child)
+}
+
+fn end_within(patience: Duration, child: Child) -> Finished {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(child.wait_with_output()));
     let output = receive.recv_timeout(patience).expect("the command ends").unwrap();

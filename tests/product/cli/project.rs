@@ -92,9 +92,9 @@ fn mistakes_in_a_project_are_named() {
     }
 }
 
-/// A project whose toolchain is a script. It writes the playground, and edits the handler during the build if
-/// the file `.edit` exists.
-fn project_that_is_edited_during_a_build() -> TempDir {
+/// A project in Python whose toolchain is a script. It writes the playground, and edits the handler during the
+/// build if the file `.edit` exists.
+fn project_with_a_scripted_toolchain() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let text = "[handler]\nname = \"player\"\nlanguage = \"python\"\n";
     fs::write(dir.path().join("gristmill.toml"), text).unwrap();
@@ -114,7 +114,7 @@ fn project_that_is_edited_during_a_build() -> TempDir {
 
 #[test]
 fn a_source_that_changes_during_a_build_is_newer_than_the_component() {
-    let project = project_that_is_edited_during_a_build();
+    let project = project_with_a_scripted_toolchain();
     let dir = project.path();
     run_args(inside(dir), ["build"], "").succeeded();
     fs::write(dir.join(".edit"), "").unwrap();
@@ -126,6 +126,25 @@ fn a_source_that_changes_during_a_build_is_newer_than_the_component() {
     assert_eq!(first.line(), r#"{"echo":7}"#);
     let second = run();
     assert!(!second.stderr.contains("building"), "no source has changed since: {second:?}");
+}
+
+#[test]
+fn a_component_loses_the_schema_that_its_project_no_longer_names() {
+    let project = project_with_a_scripted_toolchain();
+    let dir = project.path();
+    let toml = dir.join("gristmill.toml");
+    let without = fs::read_to_string(&toml).unwrap();
+    fs::write(&toml, format!("{without}input-schema = \"schema.json\"\n")).unwrap();
+    fs::write(dir.join("schema.json"), r#"{"required":["grain"]}"#).unwrap();
+    run_args(inside(dir), ["build"], "").succeeded();
+    let run = || run_inside(dir, &["--input", r#"{"op":"echo","value":7}"#]);
+    run().failed(1, &["grain"]);
+    fs::write(&toml, without).unwrap();
+    let first = run().succeeded();
+    assert!(first.stderr.contains("gristmill.toml has no `input-schema`"), "{first:?}");
+    assert_eq!(first.line(), r#"{"echo":7}"#);
+    let second = run().succeeded();
+    assert!(!second.stderr.contains("building"), "the schema is removed: {second:?}");
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gristmill_tests::{Reply, ScriptedServer, command, guests, shared_host};
+use gristmill_tests::{Reply, ScriptedServer, command, eventually, guests, shared_host};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::command::{Finished, on, run_args};
+use crate::command::{Finished, end, on, run_args};
 use crate::project::{inside, project};
 
 /// A file of cases in a temporary directory.
@@ -213,6 +215,39 @@ fn record_writes_the_observed_results() {
 }
 
 #[test]
+fn an_output_that_a_file_of_cases_cannot_have_is_not_recorded() {
+    let text = r#"{"tests":[{"name":"huge","input":{"op":"echo","value":1e999}},
+        {"name":"half","input":{"op":"echo","value":"\ud800"}},
+        {"name":"rye","input":{"op":"echo","value":7}}]}"#;
+    let cases = Cases::of_text(text);
+    let shown = cases.run(&["--record"]).succeeded();
+    for name in ["huge", "half"] {
+        let said = format!("the output of case `{name}` is not recorded");
+        assert!(shown.stderr.contains(&said), "{shown:?}");
+    }
+    assert!(shown.stderr.contains("recorded the outputs of 1 cases"), "{shown:?}");
+    let recorded = r#""value":7}, "expected_output": {"echo":7}}"#;
+    let expected = text.replace(r#""value":7}}"#, recorded);
+    assert_eq!(fs::read_to_string(&cases.file).unwrap(), expected);
+    cases.run(&[]).succeeded();
+}
+
+#[test]
+fn a_stream_of_any_size_is_counted() {
+    // 50 MB, more than is kept of a case.
+    let input = json!({ "op": "chunk", "bytes": 500_000, "count": 100 });
+    let cases = Cases::new(&json!([
+        { "name": "nothing expected", "input": input },
+        { "name": "count", "input": input, "expected_chunks": 100 },
+        { "name": "outputs", "input": input, "expected_chunks": ["x"] },
+    ]));
+    let shown = cases.run(&["--jobs", "1"]);
+    assert_eq!(shown.code, 1, "{shown:?}");
+    assert_said(&shown, &[("outputs", "got 100 chunks that are too large to compare")]);
+    assert!(shown.stdout.contains("\n2 passed, 1 failed in "), "{shown:?}");
+}
+
+#[test]
 fn a_file_with_unknown_fields_is_refused() {
     let of = |more: &str| format!(r#"{{"tests":[{{"name":"a","input":{{}}{more}}}]}}"#);
     for (text, words) in [
@@ -365,4 +400,42 @@ async fn a_failure_of_the_host_keeps_the_results_so_far() {
     assert_eq!((&document["passed"], &document["failed"]), (&json!(2), &json!(0)));
     assert_eq!(document["error"], "case `c`: the mill burns");
     assert_eq!(document["tests"].as_array().unwrap().len(), 2, "{document}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_run_cancels_its_jobs_on_the_host() {
+    let submissions = AtomicUsize::new(0);
+    let host = ScriptedServer::start(move |_, head| {
+        if head.starts_with("POST /v2/mill/run ") {
+            let number = submissions.fetch_add(1, Ordering::Relaxed);
+            return Reply::ok(format!(r#"{{"id":"j{number}","status":"IN_QUEUE"}}"#));
+        }
+        if head.starts_with("POST ") {
+            return Reply::ok(r#"{"id":"j","status":"CANCELLED"}"#);
+        }
+        Reply::ok(r#"{"id":"j","status":"IN_PROGRESS","delayTime":1,"executionTime":2}"#)
+    })
+    .await;
+    let names = ["a", "b", "c"];
+    let cases = Cases::new(&json!(names.map(|name| json!({ "name": name, "input": {} }))));
+    let calls = |start: &str| {
+        let heads = host.heads();
+        heads.iter().filter(|head| head.starts_with(start)).count()
+    };
+    let mut test = command();
+    test.env("GRISTMILL_URL", format!("http://{}", host.host()));
+    test.args(["test", "--endpoint", "mill", "--jobs", "2", "--cases"]).arg(&cases.file);
+    test.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = test.spawn().unwrap();
+    for job in ["j0", "j1"] {
+        let awaited = format!("GET /v2/mill/status-sync/{job}?");
+        eventually("a job is awaited", async || (calls(&awaited) > 0).then_some(())).await;
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let shown = end(child).failed(1, &["error: interrupted"]);
+    assert!(shown.stdout.contains("0 passed, 3 without a result in "), "{shown:?}");
+    for job in ["j0", "j1"] {
+        assert_eq!(calls(&format!("POST /v2/mill/cancel/{job} ")), 1, "{:?}", host.heads());
+    }
+    assert_eq!(calls("POST /v2/mill/run "), 2, "{:?}", host.heads());
 }

@@ -159,3 +159,23 @@ async fn the_deepest_directory_of_a_volume_is_copied() {
     run_args(on(&host), ["volumes", "cp", "-r", &root, copy], "").succeeded();
     assert!(to.join("from").join(levels).is_dir());
 }
+
+#[tokio::test]
+async fn a_recursive_copy_of_a_file_copies_the_file() {
+    let host = shared_host();
+    let id = run(on(&host), "volumes create --name one-file --size 1").succeeded();
+    let file = format!("{}:grain/oats", id.line());
+    run_args(on(&host), ["volumes", "cp", "-", &file], "oats").succeeded();
+    let here = tempfile::tempdir().unwrap();
+    let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    let cp_all = |from: &str, to: &str| run_args(on(&host), ["volumes", "cp", "-r", from, to], "");
+
+    cp_all(&file, &path("copy")).succeeded();
+    assert_eq!(fs::read_to_string(path("copy")).unwrap(), "oats");
+    cp_all(&file, &path("")).succeeded();
+    assert_eq!(fs::read_to_string(path("oats")).unwrap(), "oats");
+    mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    cp_all(&file, &path("pipe")).failed(1, &["is a device or a pipe", "without --recursive"]);
+    cp_all(&format!("{file}/none"), &path("x")).failed(1, &["`grain/oats/none`"]);
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 3);
+}

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _};
+use gristmill_client::wire::ErrorCode;
 use gristmill_client::wire::id::VolumeId;
 use gristmill_client::wire::management::{VolumeFile, VolumeFileType};
 use gristmill_client::{Client, ClientError};
@@ -345,14 +346,32 @@ impl Copy {
         Ok(())
     }
 
-    /// Copies a directory of the volume, with its content, to this machine.
+    /// Copies a file of the volume to this machine, unless a device or a pipe is there.
+    async fn get_beside_others(&self, from: &str, to: &Path) -> anyhow::Result<()> {
+        // Its reader may pause for ever, and the files behind it would wait.
+        ensure!(
+            !is_special(to),
+            "{} is a device or a pipe: copy to it without --recursive",
+            to.display()
+        );
+        self.get(from, to).await
+    }
+
+    /// Copies a directory of the volume, with its content, or a file to this machine.
     async fn get_all(&self, from: &str, to: &Path) -> anyhow::Result<()> {
         // The number of names behind `from`.
         let mut waiting = vec![(from.to_owned(), to.to_owned(), 0)];
         while let Some((directory, to, level)) = waiting.pop() {
             ensure!(level <= LEVELS_MAX, "`{directory}` is deeper than {LEVELS_MAX} levels");
             let list = async || self.client.volume_files(self.volume.as_str(), &directory).await;
-            let files = within_limits(list).await?.read()?;
+            let files = match within_limits(list).await {
+                // `from` is not a directory, and so it is copied as a file. If it is none either, the refusal of
+                // this copy names the reason.
+                Err(error) if level == 0 && error.code() == Some(ErrorCode::Conflict) => {
+                    return self.get_beside_others(&directory, &to).await;
+                }
+                listed => listed?.read()?,
+            };
             std::fs::create_dir_all(&to)
                 .with_context(|| format!("cannot write {}", to.display()))?;
             for VolumeFile { name, kind, .. } in files {
@@ -360,14 +379,7 @@ impl Copy {
                 ensure!(is_name, "the host named a file `{}`", output::plain(&name));
                 let (from, to) = (joined(&directory, &name), to.join(&name));
                 match kind {
-                    // Its reader may pause for ever, and the files behind it would wait.
-                    VolumeFileType::File if is_special(&to) => {
-                        bail!(
-                            "{} is a device or a pipe: copy to it without --recursive",
-                            to.display()
-                        )
-                    }
-                    VolumeFileType::File => self.get(&from, &to).await?,
+                    VolumeFileType::File => self.get_beside_others(&from, &to).await?,
                     VolumeFileType::Directory => waiting.push((from, to, level + 1)),
                     VolumeFileType::Other => {
                         output::note(format_args!(

@@ -56,6 +56,10 @@ pub(crate) struct BuildOptions {
     /// The engine inside the component, for JavaScript [default: quickjs].
     #[arg(long, value_enum)]
     engine: Option<Engine>,
+    /// Whether the component got the schema of a file, `input-schema` of the project. This is a note of the
+    /// last build, and changes nothing at the next one.
+    #[arg(skip)]
+    pub(crate) has_schema_of_file: bool,
 }
 
 impl BuildOptions {
@@ -136,13 +140,16 @@ pub(crate) async fn build(project: &Project, options: &BuildOptions) -> anyhow::
              then; what an `init` does needs the host, and is done in each instance",
         );
     }
-    let component = match project.input_schema_path() {
+    let schema = project.input_schema_path();
+    let has_schema_of_file = schema.is_some();
+    let component = match schema {
         Some(schema) => add_schema(&schema, &output, parent)?,
         None => component_file::read(&output)?,
     };
     let dated = fs::File::open(&output).and_then(|file| file.set_modified(began));
     dated.with_context(|| format!("cannot set the time of {}", path.display()))?;
-    options.keep(project).context("cannot note the options of the build")?;
+    let noted = BuildOptions { has_schema_of_file, ..options.clone() };
+    noted.keep(project).context("cannot note the options of the build")?;
     Ok(Built { path, component, took: started.elapsed() })
 }
 

@@ -2,12 +2,13 @@
 
 use anyhow::{Context as _, bail};
 use gristmill_core::deploy::input_schema::{Budget, InputSchema, NotChecked};
+use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
 use regex::Regex;
 use serde_json::Value;
 
 use super::diff::{Difference, Extent, compare, cut, shown};
-use super::observed::Observed;
+use super::observed::{CHUNKS_BYTES_MAX, Observed};
 
 /// The expectations of a case. Without any, the job must complete.
 #[derive(Debug, Default)]
@@ -167,14 +168,19 @@ impl Expectation {
     fn compare_chunks(&self, seen: &Observed, found: &mut Vec<Difference>) {
         let (Some(expected), Some(chunks)) = (&self.chunks, &seen.chunks) else { return };
         match expected {
-            Chunks::Count(count) if chunks.len() as u64 == *count => {}
+            Chunks::Count(count) if chunks.count() == *count => {}
             Chunks::Count(count) => {
-                let got = chunks.len().to_string();
+                let got = chunks.count().to_string();
                 found.push(Difference::new("number of chunks", count.to_string(), got));
             }
             Chunks::Outputs(outputs) => {
-                let read = |chunk: &gristmill_core::job::payload::Json| chunk.read::<Value>();
-                match chunks.iter().map(read).collect() {
+                let Some(kept) = chunks.outputs() else {
+                    let expected = format!("at most {} MiB", CHUNKS_BYTES_MAX >> 20);
+                    let got = format!("{} chunks that are too large to compare", chunks.count());
+                    return found.push(Difference::new("chunks", expected, got));
+                };
+                let read = |chunk: &Json| chunk.read::<Value>();
+                match kept.iter().map(read).collect() {
                     Ok(got) => {
                         let expected = Value::from(outputs.clone());
                         let got = Value::Array(got);
@@ -212,7 +218,6 @@ fn matching(regex: &Regex) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::job::payload::Json;
     use serde_json::json;
 
     use super::super::observed::ObservedLocally;
@@ -225,7 +230,7 @@ mod tests {
             status,
             output: (status == JobStatus::Completed).then(|| Json::from_value(output)),
             error: (status != JobStatus::Completed).then(|| "no flour".to_owned()),
-            chunks: Some(vec![Json::from_value(&1), Json::from_value(&"b")]),
+            chunks: Some([Json::from_value(&1), Json::from_value(&"b")].into_iter().collect()),
             run_us: 7_900,
             local: Some(local),
         }
@@ -341,6 +346,21 @@ mod tests {
         for wrong in [json!(-1), json!("2"), json!({})] {
             assert!(Chunks::new(wrong).unwrap_err().to_string().contains("a list of outputs"));
         }
+    }
+
+    #[test]
+    fn chunks_that_are_too_large_to_compare_are_counted() {
+        let half = Json::from_value(&"x".repeat(CHUNKS_BYTES_MAX / 2));
+        let chunks = [half.clone(), half, Json::null()].into_iter().collect();
+        let seen = Observed { chunks: Some(chunks), ..seen(JobStatus::Completed, &json!(null)) };
+        let of = |value| Expectation {
+            chunks: Some(Chunks::new(value).unwrap()),
+            ..Expectation::default()
+        };
+        assert_eq!(complaints(&of(json!(3)), &seen), [""; 0]);
+        assert_eq!(complaints(&of(json!(1)), &seen), ["number of chunks: expected 1, got 3"]);
+        let refused = "chunks: expected at most 40 MiB, got 3 chunks that are too large to compare";
+        assert_eq!(complaints(&of(json!([null])), &seen), [refused]);
     }
 
     #[test]

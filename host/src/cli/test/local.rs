@@ -7,13 +7,12 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ChunkPage, TIMED_OUT_ERROR};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::job::stream::OutputList;
-use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::cases::Case;
-use super::observed::{Observed, ObservedLocally};
+use super::observed::{Observed, ObservedChunks, ObservedLocally};
 use crate::cli::local::{Bench, LocalJob};
 
 /// Runs a case in its own sandbox; `None` when it was interrupted.
@@ -43,7 +42,7 @@ pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> 
         log: kept.log,
         stack: kept.stack,
     };
-    let chunks = Some(kept.chunks.into_iter().map(|chunk| chunk.output).collect());
+    let chunks = Some(kept.chunks);
     let run_us = usage.run_us;
     Some(Observed { status, output, error, chunks, run_us, local: Some(local) })
 }
@@ -54,17 +53,18 @@ struct CaseSink(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    chunks: Vec<Chunk>,
-    bytes: usize,
+    chunks: ObservedChunks,
     log: Vec<String>,
     stack: Vec<StackCall>,
 }
 
 impl Kept {
-    /// The output of a handler that only streamed.
+    /// The output of a handler that only streamed; `None` when it is larger than an output may be.
     fn list(&self) -> Option<Json> {
+        let chunk = |output: &Json| Chunk { output: output.clone(), metrics: None, part: None };
+        let chunks = self.chunks.outputs()?.iter().map(chunk).collect();
         let mut list = OutputList::default();
-        list.add(ChunkPage { chunks: self.chunks.clone(), ..ChunkPage::default() });
+        list.add(ChunkPage { chunks, ..ChunkPage::default() });
         list.finish()
     }
 }
@@ -72,13 +72,11 @@ impl Kept {
 #[async_trait]
 impl AttemptSink for CaseSink {
     async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        // The sandbox refuses an emit beyond the bound of the host.
         let mut kept = self.0.lock();
-        kept.bytes += chunks.iter().map(|chunk| chunk.output.len()).sum::<usize>();
-        // No output may be larger, so no useful expectation needs more.
-        if kept.bytes > 2 * OUTPUT_BYTES_MAX {
-            return Err(SinkClosed);
+        for chunk in chunks {
+            kept.chunks.add(chunk.output);
         }
-        kept.chunks.extend(chunks);
         Ok(())
     }
 

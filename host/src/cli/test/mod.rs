@@ -172,7 +172,8 @@ impl Suite {
     }
 }
 
-/// Runs the cases, and shows each result in the order of the file. Ends at the first case that cannot run.
+/// Runs the cases, and shows each result in the order of the file. Ends at the first case that cannot run; then
+/// `stop` fires, and cases on an endpoint cancel their jobs.
 async fn perform_all<'a>(
     target: &TestTarget,
     chosen: &[(usize, &'a Case)],
@@ -196,6 +197,10 @@ async fn perform_all<'a>(
             }
         };
         if let Err(failure) = shown {
+            stop.cancel();
+            if matches!(target, TestTarget::Endpoint(..)) {
+                while running.next().await.is_some() {}
+            }
             return Performed { outcomes, failure: Some(failure) };
         }
     }
@@ -268,12 +273,10 @@ async fn perform<'a>(
         TestTarget::Endpoint(..) if !case.env.is_empty() => {
             return Ok(Outcome::skipped(case, "an endpoint has its own env"));
         }
-        TestTarget::Endpoint(client, endpoint) => tokio::select! {
-            seen = remote::run(client, endpoint, case) => {
-                Some(seen.with_context(|| format!("case `{}`", case.name))?)
-            }
-            () = stop.cancelled() => None,
-        },
+        TestTarget::Endpoint(client, endpoint) => {
+            let seen = remote::run(client, endpoint, case, stop).await;
+            seen.with_context(|| format!("case `{}`", case.name))?
+        }
     };
     Ok(Outcome::of(case, seen.context("interrupted")?))
 }
@@ -282,15 +285,30 @@ fn record<'a>(
     file: &CaseFile,
     outcomes: impl Iterator<Item = (usize, &'a Outcome<'a>)>,
 ) -> anyhow::Result<()> {
-    let outputs: Vec<_> = outcomes
-        .filter(|(_, outcome)| {
-            let is_new = !outcome.case.expectation.is_about_result();
-            is_new && matches!(outcome.verdict, Verdict::Passed)
-        })
-        .filter_map(|(index, outcome)| Some((index, outcome.seen.as_ref()?.output.clone()?)))
-        .collect();
+    let mut outputs = Vec::new();
+    for (index, outcome) in outcomes {
+        let case = outcome.case;
+        let is_new = !case.expectation.is_about_result();
+        if !is_new || !matches!(outcome.verdict, Verdict::Passed) {
+            continue;
+        }
+        let Some(value) = outcome.seen.as_ref().and_then(|seen| seen.output.clone()) else {
+            continue;
+        };
+        match record::check(&value) {
+            Ok(()) => outputs.push((index, value)),
+            Err(why) => output::note(format_args!(
+                "note: the output of case `{}` is not recorded, since a file of cases cannot have it: \
+                 {why}",
+                case.name
+            )),
+        }
+    }
     record::record(file, &outputs)?;
-    let count = outputs.len();
-    output::note(format_args!("recorded the outputs of {count} cases in {}", file.path.display()));
+    let name = file.path.display();
+    match outputs.len() {
+        0 => output::note(format_args!("there is no output to record in {name}")),
+        count => output::note(format_args!("recorded the outputs of {count} cases in {name}")),
+    }
     Ok(())
 }

@@ -2,7 +2,12 @@
 
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::runtime::StackCall;
+
+/// Most bytes of a job's chunks that are kept, since cases run concurrently: no output may be larger than half
+/// of it, so that a list of chunks that is an output is always kept.
+pub(super) const CHUNKS_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
 
 /// The end of a job, wherever it ran.
 #[derive(Debug, Clone)]
@@ -13,12 +18,21 @@ pub(super) struct Observed {
     pub(super) output: Option<Json>,
     /// Why it did not complete.
     pub(super) error: Option<String>,
-    /// The outputs of its chunks, if they were read.
-    pub(super) chunks: Option<Vec<Json>>,
+    /// Its chunks, if they were read.
+    pub(super) chunks: Option<ObservedChunks>,
     /// How long it ran, in microseconds.
     pub(super) run_us: u64,
     /// Further properties that only a local sandbox knows.
     pub(super) local: Option<ObservedLocally>,
+}
+
+/// The chunks of a job. When they have more than [`CHUNKS_BYTES_MAX`], they are only counted.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ObservedChunks {
+    count: u64,
+    bytes: usize,
+    /// The output of each chunk, unless there are too many bytes.
+    outputs: Vec<Json>,
 }
 
 /// Properties that are known only where the handler runs.
@@ -32,6 +46,37 @@ pub(super) struct ObservedLocally {
     pub(super) log: Vec<String>,
     /// Its stack when it trapped.
     pub(super) stack: Vec<StackCall>,
+}
+
+impl ObservedChunks {
+    /// Adds the output of the next chunk.
+    pub(super) fn add(&mut self, output: Json) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(output.len());
+        if self.bytes <= CHUNKS_BYTES_MAX {
+            self.outputs.push(output);
+        } else {
+            self.outputs = Vec::new();
+        }
+    }
+
+    /// Number of chunks.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The outputs of all chunks, in order; `None` when they have more than [`CHUNKS_BYTES_MAX`].
+    pub(super) fn outputs(&self) -> Option<&[Json]> {
+        (self.bytes <= CHUNKS_BYTES_MAX).then_some(self.outputs.as_slice())
+    }
+}
+
+impl FromIterator<Json> for ObservedChunks {
+    fn from_iter<T: IntoIterator<Item = Json>>(outputs: T) -> Self {
+        let mut chunks = Self::default();
+        outputs.into_iter().for_each(|output| chunks.add(output));
+        chunks
+    }
 }
 
 impl Observed {

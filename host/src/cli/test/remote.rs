@@ -1,20 +1,30 @@
 //! A case on a deployed endpoint.
 
+use std::time::Duration;
+
 use gristmill_client::wire::queue::{Policy, Submission};
 use gristmill_client::{Client, ClientError, StreamUpdate};
 use gristmill_commands::calls::until_accepted;
-use gristmill_commands::{POLL_WAIT, Waiting};
+use gristmill_commands::{POLL_WAIT, Waiting, output};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::EXECUTION_TIMEOUT_MS;
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 
 use super::cases::Case;
-use super::observed::Observed;
+use super::observed::{Observed, ObservedChunks};
 
-/// Submits a case's job and waits for its end. While the host refuses the job for a reason that passes, such as
-/// its limits for calls, the case waits: a file may have more cases than those admit.
+/// How long an interrupted case waits for the answer to its submission: only the answer has the id of the job.
+const SUBMISSION_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How long it waits for the answer to the cancel of its job.
+const CANCEL_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Submits a case's job and waits for its end; `None` if `stop` fires before. While the host refuses the job for
+/// a reason that passes, such as its limits for calls, the case waits: a file may have more cases than those
+/// admit. A job that is left before its end is cancelled, if the host answers within a second.
 ///
 /// # Errors
 /// When the host refuses the job, or cannot be reached.
@@ -22,7 +32,11 @@ pub(super) async fn run(
     client: &Client,
     endpoint: &EndpointId,
     case: &Case,
-) -> anyhow::Result<Observed> {
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Observed>> {
+    if stop.is_cancelled() {
+        return Ok(None);
+    }
     let input: &RawValue = case.input.read()?;
     // A timeout below the host's minimum is compared with the job's run time instead.
     let timeout = case.expectation.timeout_ms.map(|ms| EXECUTION_TIMEOUT_MS.clamp(ms));
@@ -31,16 +45,60 @@ pub(super) async fn run(
     // With a key of its own, so that a submission in doubt can be repeated.
     let key = format!("test-{:032x}", rand::random::<u128>());
     let submit = async || client.run(endpoint, &job, Some(&key)).await;
-    let answer = match until_accepted(submit).await {
+    let submitted = tokio::select! {
+        submitted = until_accepted(submit) => submitted,
+        () = stopped_for(stop, SUBMISSION_TIME_MAX) => return Ok(None),
+    };
+    let answer = match submitted {
         Ok(answer) => answer,
-        Err(error) => return refused_input(&error).ok_or_else(|| error.into()),
+        Err(error) => return refused_input(&error).map(Some).ok_or_else(|| error.into()),
     };
     let id = answer.read()?.id;
+    let ended = tokio::select! {
+        ended = until_end(client, endpoint, case, &id) => ended.map(Some),
+        () = stop.cancelled() => Ok(None),
+    };
+    if !matches!(ended, Ok(Some(_))) {
+        cancel(client, endpoint, &id).await;
+    }
+    ended
+}
+
+/// Waits until `stop` has fired and this time has passed since.
+async fn stopped_for(stop: &CancellationToken, time: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(time).await;
+}
+
+/// Cancels a job whose result is not awaited any more.
+async fn cancel(client: &Client, endpoint: &EndpointId, id: &str) {
+    let why = match tokio::time::timeout(CANCEL_TIME_MAX, client.cancel(endpoint, id)).await {
+        Ok(Ok(_)) => return,
+        // The job or its endpoint was deleted.
+        Ok(Err(error)) if error.is_not_found() => return,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the host does not answer".to_owned(),
+    };
+    output::note(format_args!(
+        "job {id} is not cancelled: {why}; `gristmill cancel {endpoint} {id}` cancels it"
+    ));
+}
+
+/// Waits for the end of a case's job.
+///
+/// # Errors
+/// When the host cannot be reached, or does not have the job.
+async fn until_end(
+    client: &Client,
+    endpoint: &EndpointId,
+    case: &Case,
+    id: &str,
+) -> anyhow::Result<Observed> {
     let chunks = match case.expectation.chunks {
-        Some(_) => Some(chunks(client, endpoint, &id).await?),
+        Some(_) => Some(chunks(client, endpoint, id).await?),
         None => None,
     };
-    let waiting = Waiting { client, endpoint, id: &id, look: POLL_WAIT, deadline: None };
+    let waiting = Waiting { client, endpoint, id, look: POLL_WAIT, deadline: None };
     let last = waiting.until_end(|_| {}).await?;
     let document = last.read()?;
     Ok(Observed {
@@ -62,20 +120,24 @@ fn refused_input(error: &ClientError) -> Option<Observed> {
         status: JobStatus::Failed,
         output: None,
         error: Some(sentence),
-        chunks: Some(Vec::new()),
+        chunks: Some(ObservedChunks::default()),
         run_us: 0,
         local: None,
     })
 }
 
-/// The outputs of all chunks, once the job has ended.
-async fn chunks(client: &Client, endpoint: &EndpointId, id: &str) -> anyhow::Result<Vec<Json>> {
-    let mut chunks = Vec::new();
+/// All chunks, once the job has ended.
+async fn chunks(
+    client: &Client,
+    endpoint: &EndpointId,
+    id: &str,
+) -> anyhow::Result<ObservedChunks> {
+    let mut chunks = ObservedChunks::default();
     let mut stream = client.stream(endpoint, id, Some(0));
     loop {
         match stream.next().await? {
-            StreamUpdate::Chunk(chunk) => chunks.push(Json::from_value(&chunk.output()?)),
-            StreamUpdate::Restart(_) => chunks.clear(),
+            StreamUpdate::Chunk(chunk) => chunks.add(Json::from_value(&chunk.output()?)),
+            StreamUpdate::Restart(_) => chunks = ObservedChunks::default(),
             StreamUpdate::End(_) => return Ok(chunks),
         }
     }
