@@ -39,5 +39,5 @@ pub use limits::connection_shares::{ConnectionAuth, ConnectionShares, OwnerAtSha
 pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;
 pub use probes::probe_without_jobs;
-pub use router::{Api, response_over_budget, unavailable, unreadable_body};
+pub use router::{Api, RefusalFormat, response_over_budget, unavailable, unreadable_body};
 pub use state::{ApiState, Services};

@@ -110,9 +110,8 @@ impl Api {
             head::check(&request).and_then(|()| access::check(keys.access(), &request));
         if let Err(refused) = is_allowed {
             origin.end_of_call(|key| keys.is_valid(key));
-            return with_security_headers(
-                refused_before_routing(request.uri().path(), refused).await,
-            );
+            let format = RefusalFormat::of(request.uri().path());
+            return with_security_headers(format.refuse(refused).await);
         }
         let version = request.version();
         let (method, path) = (request.method(), request.uri().path());
@@ -120,11 +119,15 @@ impl Api {
         let started = (!span.is_disabled()).then(Instant::now);
         // Paths are normalised before any route sees them.
         paths::normalize(&mut request);
+        let format = RefusalFormat::of(request.uri().path());
         request.extensions_mut().insert(origin.clone());
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
         let mut response = match answering.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
-            Err(cause) => panicked(&*cause),
+            Err(cause) => {
+                let refused = panicked(&*cause);
+                format.refuse(refused).await
+            }
         };
         if let Some(started) = started {
             let (status, took) = (response.status().as_u16(), started.elapsed());
@@ -151,11 +154,16 @@ fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
 
 /// The answer when there is no memory for the real one, because too many large answers wait for
 /// their clients. It names the job of the call.
-pub fn response_over_budget(answer: &Response<Body>) -> Response<Body> {
+pub async fn response_over_budget(format: RefusalFormat, answer: Response<Body>) -> Response<Body> {
     const SENTENCE: &str = "too many large answers are being read; try again shortly";
-    let mut refusal = ApiError::new(ErrorCode::Unavailable, SENTENCE).into_response();
-    if let Some(id) = answer.headers().get(&dto::JOB_ID) {
-        refusal.headers_mut().insert(dto::JOB_ID, id.clone());
+    let job = answer.headers().get(&dto::JOB_ID).cloned();
+    drop(answer);
+    let mut refusal = format.refuse(ApiError::new(ErrorCode::Unavailable, SENTENCE)).await;
+    if let Some(id) = job {
+        refusal.headers_mut().insert(dto::JOB_ID, id);
+    }
+    if format == RefusalFormat::OpenAi {
+        dto::add_request_id_header(&mut refusal);
     }
     with_security_headers(refusal)
 }
@@ -163,13 +171,13 @@ pub fn response_over_budget(answer: &Response<Body>) -> Response<Body> {
 /// The refusal of a call that the host cannot answer at present, in the format of the path's API.
 pub async fn unavailable(path: &str, sentence: &str) -> Response<Body> {
     let refused = ApiError::new(ErrorCode::Unavailable, sentence);
-    with_security_headers(refused_before_routing(path, refused).await)
+    with_security_headers(RefusalFormat::of(path).refuse(refused).await)
 }
 
 /// The refusal of a call whose body could not be read, in the format of the path's API.
 pub async fn unreadable_body(path: &str) -> Response<Body> {
     let refused = ApiError::bad_request("the body of the request is malformed, or has broken off");
-    with_security_headers(refused_before_routing(path, refused).await)
+    with_security_headers(RefusalFormat::of(path).refuse(refused).await)
 }
 
 /// The queue API below `prefix`. It is not nested, which would add two layers around each route.
@@ -293,17 +301,49 @@ fn behind_bearer(mut router: OpenApiRouter<Guarded>) -> OpenApiRouter<Guarded> {
     router
 }
 
-/// A refusal in the format of the path's API.
-async fn refused_before_routing(path: &str, refused: ApiError) -> Response<Body> {
-    let response = refused.into_response();
-    if path.starts_with("/v1/") {
-        ApiError::add_message(response).await
-    } else if path.contains("/openai/") {
-        queue::openai::reshape_refusal(response).await
-    } else if registry::is_registry_path(path) {
-        registry::reshape_refusal(response).await
-    } else {
-        response
+/// The format of the refusals of one API. It is known from the path, and kept when the request is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalFormat {
+    /// The queue API, and every other path.
+    Queue,
+    /// The management API: with `message`.
+    Management,
+    /// An error object of OpenAI.
+    OpenAi,
+    /// The errors of a registry.
+    Registry,
+}
+
+impl RefusalFormat {
+    /// That of the path's API.
+    pub fn of(path: &str) -> Self {
+        if path.starts_with("/v1/") {
+            return Self::Management;
+        }
+        // Each call comes here. Of most paths, one look at each byte is enough.
+        let is_name = |part: &[u8]| {
+            matches!(part, b"openai" | b"blobs" | b"manifests" | b"referrers" | b"tags")
+        };
+        if !path.as_bytes().split(|byte| *byte == b'/').any(is_name) {
+            Self::Queue
+        } else if path.contains("/openai/") {
+            Self::OpenAi
+        } else if registry::is_registry_path(path) {
+            Self::Registry
+        } else {
+            Self::Queue
+        }
+    }
+
+    /// The answer with a refusal.
+    async fn refuse(self, refused: ApiError) -> Response<Body> {
+        let response = refused.into_response();
+        match self {
+            Self::Queue => response,
+            Self::Management => ApiError::add_message(response).await,
+            Self::OpenAi => queue::openai::reshape_refusal(response).await,
+            Self::Registry => registry::reshape_refusal(response).await,
+        }
     }
 }
 
@@ -315,7 +355,7 @@ async fn unknown_route(_: Anyone, request: Request<Body>) -> Response<Body> {
     ApiError::not_found(format!("there is no route `{path}`")).into_response()
 }
 
-fn panicked(cause: &(dyn Any + Send)) -> Response<Body> {
+fn panicked(cause: &(dyn Any + Send)) -> ApiError {
     let message = cause
         .downcast_ref::<String>()
         .map(String::as_str)
@@ -323,13 +363,43 @@ fn panicked(cause: &(dyn Any + Send)) -> Response<Body> {
         .unwrap_or("no message");
     tracing::error!("a request handler panicked: {message}");
     ApiError::new(ErrorCode::Internal, "internal error; the host's log has the details")
-        .into_response()
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt as _;
+
     use super::*;
     use crate::metrics::http::names;
+
+    #[tokio::test]
+    async fn refusals_without_a_request_have_the_format_of_their_path() {
+        for (path, is_openai, has_message) in [
+            ("/v2/e/run", false, false),
+            ("/v2/openai", false, false),
+            ("/v1/endpoints", false, true),
+            ("/v2/e/openai/v1/models", true, false),
+            ("/sdk/v2/e/openai/v1/models", true, false),
+        ] {
+            let format = RefusalFormat::of(path);
+            let answer = ([(dto::JOB_ID, "j")], "large").into_response();
+            let over_budget = response_over_budget(format, answer).await;
+            assert_eq!(over_budget.headers().get(dto::JOB_ID).unwrap(), "j", "{path}");
+            let request_id = over_budget.headers().get("x-request-id");
+            assert_eq!(request_id.is_some(), is_openai, "{path}");
+            let panicked = format.refuse(panicked(&"no message")).await;
+            for (refusal, status) in [(over_budget, 503_u16), (panicked, 500)] {
+                assert_eq!(refusal.status(), status, "{path}");
+                let body = refusal.into_body().collect().await.unwrap().to_bytes();
+                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                assert_eq!(body["error"].is_object(), is_openai, "{path}: {body}");
+                assert_eq!(body["message"].is_string(), has_message, "{path}: {body}");
+            }
+        }
+        let blobs = "/v2/a/b/blobs/sha256:0";
+        assert_eq!(RefusalFormat::of(blobs), RefusalFormat::Registry);
+        assert_eq!(RefusalFormat::of("/v2/tags"), RefusalFormat::Queue);
+    }
 
     #[test]
     fn each_management_route_is_counted_under_the_word_of_its_path() {

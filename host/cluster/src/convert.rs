@@ -145,7 +145,7 @@ pub(crate) fn chunks_of(message: Chunks) -> Result<Vec<Chunk>, Unusable> {
         Ok(Chunk {
             output: value(output, "chunk")?,
             metrics: optional(metrics, "chunk")?,
-            part: (count > 0).then_some(Part { index, count }),
+            part: Part::of_numbers(index, count),
         })
     };
     message.chunks.into_iter().map(chunk).collect()

@@ -208,7 +208,7 @@ pub(crate) struct ChunkMessage {
     /// Empty without metrics.
     #[prost(bytes = "bytes", tag = "2")]
     pub(crate) metrics: Bytes,
-    /// The position among the parts of a split emit; `parts` is 0 for a whole one.
+    /// The position among the parts of a split emit; `parts` is 0 for a whole one and for a piece of a string.
     #[prost(uint32, tag = "3")]
     pub(crate) part: u32,
     #[prost(uint32, tag = "4")]

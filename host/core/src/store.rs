@@ -58,6 +58,7 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// bounds of its payloads, [`StoreFull::OwnerDisk`] at the owner's share of the disk,
     /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`] at the bound of the memory of
     /// all webhooks and at the owner's share of it, [`StoreFull::Disk`] when the disk has no room.
+    /// A duplicate of an earlier submission is not refused for any of them.
     async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
 
     /// The answer of [`submit`](Self::submit) to a duplicate of an earlier submission, whose job is then on
@@ -137,7 +138,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// Removes all waiting jobs of the endpoint and returns their number.
     async fn purge(&self, endpoint: &EndpointId) -> Result<u64, StoreError>;
 
-    /// Shortens the remaining lifetime of a job to `ttl_ms` from now; never lengthens it.
+    /// Shortens the remaining lifetime of a job to `ttl_ms` from now; never lengthens it. Then neither a chosen
+    /// retention nor a retry lengthens it.
     async fn shorten_ttl(
         &self,
         endpoint: &EndpointId,

@@ -16,7 +16,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{AnswerOwner, ConnectionAuth, PeerAddress, SMALL_ANSWER_BYTES};
+use gristmill_api::{
+    AnswerOwner, ConnectionAuth, PeerAddress, RefusalFormat, SMALL_ANSWER_BYTES,
+    response_over_budget,
+};
 use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderValue};
@@ -99,6 +102,7 @@ impl Server {
         let client = activity.lock().client.clone();
         let service = service_fn(|request: Request<_>| {
             let call = Call::begin(&activity, request.version());
+            let format = RefusalFormat::of(request.uri().path());
             let (request, has_rest) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
@@ -115,14 +119,17 @@ impl Server {
                 let holding = match whole.filter(|bytes| !is_multiplexed || is_large(*bytes)) {
                     // A small answer on HTTP/2 is one of up to 256, and is counted when it is passed on.
                     None => Holding::Pieces { response_budget, owner, given_up, held: None },
-                    Some(bytes) => Holding::Whole(
-                        response_budget
-                            .reserve_whole(bytes, owner.as_ref(), &given_up)
-                            .unwrap_or_else(|OverBudget| {
-                                answer = gristmill_api::response_over_budget(&answer);
-                                None
-                            }),
-                    ),
+                    Some(bytes) => {
+                        let reserved =
+                            response_budget.reserve_whole(bytes, owner.as_ref(), &given_up);
+                        match reserved {
+                            Ok(held) => Holding::Whole(held),
+                            Err(OverBudget) => {
+                                answer = response_over_budget(format, answer).await;
+                                Holding::Whole(None)
+                            }
+                        }
+                    }
                 };
                 // After the answer is counted, since it is in memory meanwhile.
                 let is_unread = match unread {

@@ -74,7 +74,10 @@ impl Front {
             Callers::Clients | Callers::Collectors => CallOrigin::new(peer, auth),
             Callers::Hosts => match take_peer(request.headers_mut()) {
                 Some(client) => client.into(),
-                None => return unavailable("/", "the call names no client").await,
+                None => {
+                    let path = request.uri().path();
+                    return unavailable(path, "the call names no client").await;
+                }
             },
         };
         match (active.get(), standby) {
@@ -90,10 +93,16 @@ impl Front {
                 }
                 match callers {
                     Callers::Clients => standby.forward(request, peer).boxed().await,
-                    Callers::Collectors | Callers::Hosts => unavailable("/", STANDS_BY).await,
+                    Callers::Collectors | Callers::Hosts => {
+                        let path = request.uri().path();
+                        unavailable(path, STANDS_BY).await
+                    }
                 }
             }
-            (None, None) => unavailable("/", "the host is starting").await,
+            (None, None) => {
+                let path = request.uri().path();
+                unavailable(path, "the host is starting").await
+            }
         }
     }
 }
@@ -136,4 +145,33 @@ where
 fn is_read(method: &Method, path: &str) -> bool {
     const READS: [&str; 3] = ["/status/", "/status-sync/", "/stream/"];
     [Method::GET, Method::HEAD].contains(method) || READS.iter().any(|read| path.contains(read))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use http_body_util::{BodyExt as _, Empty};
+    use serde_json::Value;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_host_that_starts_refuses_in_the_format_of_the_path() {
+        for (path, sentence_at) in [
+            ("/v2/e/run", "/error"),
+            ("/v2/e/openai/v1/models", "/error/message"),
+            ("/v1/endpoints", "/message"),
+        ] {
+            let request = Request::builder().uri(path).body(Empty::<Bytes>::new()).unwrap();
+            let peer = PeerAddress(Ipv4Addr::LOCALHOST.into());
+            let front = Front::new(Callers::Clients, None);
+            let answer = front.answer(request, peer, Arc::default()).await;
+            assert_eq!(answer.status(), 503, "{path}");
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let sentence = body.pointer(sentence_at).and_then(Value::as_str);
+            assert_eq!(sentence, Some("the host is starting"), "{path}: {body}");
+        }
+    }
 }

@@ -173,25 +173,35 @@ fn reseal_frame(bytes: &mut [u8], salt: u64, number: u32, at: u32) -> Option<u32
     Some(end)
 }
 
-/// The row as the table stores it: numbers up to the table's greatest, and no attempt without a
-/// time.
+/// The row as the table stores it: numbers up to the table's greatest, and of an attempt without a time only its
+/// past.
 fn as_stored(row: &JobRow) -> JobRow {
     let number = |number: u64| integer(number).unsigned_abs();
     let time = |time: Timestamp| Timestamp::from_millis(number(time.as_millis()));
     let attempt = row.attempt.as_deref().map(|attempt| {
+        let Attempt { queued_at, started_at, finished_at, .. } = attempt;
+        let result_bytes = number(attempt.result_bytes);
+        if queued_at.or(*started_at).or(*finished_at).is_none() {
+            let past = attempt.past.clone();
+            return Arc::new(Attempt { result_bytes, past, ..Attempt::default() });
+        }
         Arc::new(Attempt {
-            started_at: attempt.started_at.map(time),
-            finished_at: attempt.finished_at.map(time),
+            queued_at: queued_at.map(time),
+            started_at: started_at.map(time),
+            finished_at: finished_at.map(time),
             chunk_count: number(attempt.chunk_count),
-            result_bytes: number(attempt.result_bytes),
+            result_bytes,
             ..attempt.clone()
         })
     });
-    let has_time = |attempt: &Arc<Attempt>| attempt.started_at.or(attempt.finished_at).is_some();
+    let is_stored = |attempt: &Arc<Attempt>| {
+        let Attempt { queued_at, started_at, finished_at, past, .. } = &**attempt;
+        queued_at.or(*started_at).or(*finished_at).is_some() || past.bytes().is_some()
+    };
     JobRow {
         queue_position: number(row.queue_position),
         ttl_at: time(row.ttl_at),
-        attempt: attempt.filter(has_time),
+        attempt: attempt.filter(is_stored),
         ..row.clone()
     }
 }

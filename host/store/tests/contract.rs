@@ -55,6 +55,7 @@ contract!(
     a_chosen_retention_replaces_the_default_and_the_ttl,
     a_retry_of_an_old_job_begins_another_ttl,
     a_ttl_is_shortened_and_never_lengthened,
+    a_shortened_ttl_wins_over_a_chosen_retention,
     many_jobs_expire_in_slices,
     a_purge_removes_the_waiting_jobs,
     tags_stay_with_their_job,
@@ -691,6 +692,35 @@ async fn a_ttl_is_shortened_and_never_lengthened(t: Fixture) {
     assert!(t.record("a", id).await.is_none());
     assert!(t.claim_many("a", 1).await.is_empty());
     t.store.shorten_ttl(&a, id, u64::MAX).await.unwrap();
+}
+
+async fn a_shortened_ttl_wins_over_a_chosen_retention(t: Fixture) {
+    let a = endpoint("a");
+    let failed = || Outcome::Failed("no".to_owned());
+    // While the job waits, while it runs, after its end, and after a retry.
+    for step in 0..4 {
+        let id = t.submit_job(with_chosen_retention(with_ttl(job("a"), 60_000))).await;
+        let ends_at = t.store.now().plus_millis(20_000);
+        let shorten = async |at: i32| {
+            if at == step {
+                t.store.shorten_ttl(&a, id, 20_000).await.unwrap();
+            }
+        };
+        shorten(0).await;
+        let lease = t.claim("a").await.lease;
+        shorten(1).await;
+        let _ = t.store.finish(lease, failed()).await.unwrap();
+        shorten(2).await;
+        assert_eq!(t.store.retry(&a, id, None).await, Ok(RetryAnswer::Queued));
+        shorten(3).await;
+        assert_eq!(t.record("a", id).await.unwrap().purge_at, ends_at, "waiting, {step}");
+        let lease = t.claim("a").await.lease;
+        let _ = t.store.finish(lease, failed()).await.unwrap();
+        assert_eq!(t.record("a", id).await.unwrap().purge_at, ends_at, "failed, {step}");
+        t.clock.advance(20_000);
+        assert!(t.record("a", id).await.is_none());
+        t.store.expire().await.unwrap();
+    }
 }
 
 async fn many_jobs_expire_in_slices(t: Fixture) {

@@ -19,6 +19,7 @@ use gristmill_core::job::idempotency::{Idempotency, KEY_LIFETIME_MS};
 use gristmill_core::job::listing::{Cursor, JobQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Lease, NewJob, Outcome, S3Config};
+use gristmill_core::job::retention::{ChosenRetention, Retention};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::limits::RETENTION_ASYNC_MS;
@@ -126,6 +127,29 @@ async fn acknowledged_changes_survive() {
     assert_eq!(disk.store().input(waiting).await.unwrap(), Some(input.clone()));
     let claimed = disk.store().claim_each(&a, &[worker("w")]).await.unwrap();
     assert_eq!((&claimed[0].input, &claimed[0].s3_config), (&input, &s3_config));
+}
+
+/// The note about the ttl is in the journal, and in the row of a job that was never claimed.
+#[tokio::test]
+async fn a_shortened_ttl_stays_shortened_after_a_restart() {
+    let a = endpoint("a");
+    let chosen = ChosenRetention { completed_ms: Some(3_600_000), ..ChosenRetention::NONE };
+    for is_closed in [false, true] {
+        let mut disk = Disk::new();
+        let retention = Retention { chosen, ..job("a").retention };
+        let id = disk.submit(NewJob { retention, ..job("a") }).await;
+        disk.store().shorten_ttl(&a, id, 20_000).await.unwrap();
+        let ends_at = disk.store().job(&a, id).await.unwrap().unwrap().purge_at;
+        if is_closed {
+            disk.store().close().await;
+        }
+        disk.reopen();
+        let lease = disk.claim().await;
+        let finished = disk.store().finish(lease, Outcome::Completed(json("1"))).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        let record = disk.store().job(&a, id).await.unwrap().unwrap();
+        assert_eq!((record.status, record.purge_at), (JobStatus::Completed, ends_at));
+    }
 }
 
 #[tokio::test]

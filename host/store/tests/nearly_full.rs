@@ -13,11 +13,12 @@ use crate::support::{endpoint, json, submit, worker};
 use gristmill_core::access::secrets::{RotateError, SecretsStore as _};
 use gristmill_core::backup::BackupSource as _;
 use gristmill_core::billing::usage::UsageStore as _;
-use gristmill_core::id::JobId;
+use gristmill_core::id::{JobId, OwnerId};
+use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, S3Config};
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
-use gristmill_core::store::JobStore as _;
+use gristmill_core::store::{JobStore as _, StoreError, StoreFull, SubmitAnswer};
 use gristmill_store::{Settings, Store, check, repair};
 use gristmill_test_support::ClaimEach as _;
 
@@ -119,6 +120,21 @@ async fn deleted_payloads_give_back_their_space_although_others_lie_between_them
     gives_back(&t, || journal_bytes(&t) < needed + (4 << 20)).await;
     assert_inputs(t.store(), "kept", &kept).await;
     assert_inputs(t.store(), "more", &more[0]).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_still_answers_repeated_submissions() {
+    let (t, disk_space) = store();
+    let with_key = |key: &str| {
+        let owner = OwnerId::new("owner").unwrap();
+        let idempotency = Some(Idempotency::new(&owner, key, "run", b"{}"));
+        NewJob { idempotency, ..support::job("a") }
+    };
+    let first = submit(t.store(), with_key("k")).await;
+    disk_space.set(0, 10 << 20);
+    assert_eq!(t.store().submit(with_key("k")).await, Ok(SubmitAnswer::Repeated(first)));
+    let refused = t.store().submit(with_key("l")).await;
+    assert!(matches!(refused, Err(StoreError::Full(StoreFull::Disk(_)))), "{refused:?}");
 }
 
 /// Bytes of the tables and of their write-ahead log.

@@ -47,6 +47,23 @@ async fn failed_jobs_are_kept_listed_and_retried_after_weeks() {
 }
 
 #[tokio::test]
+async fn a_shortened_ttl_wins_over_a_chosen_retention() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let settings = json!({ "retention": { "completed": DAY }, "workersMax": 0 });
+    let endpoint = host.deploy(&guests::playground(), "shortened", settings).await;
+    let job = client.submit(&endpoint, json!({ "op": "echo" })).await;
+    client.get(&client.path(&endpoint, &format!("status/{job}?ttl={}", 2 * MINUTE))).await.ok();
+    let path = format!("/v1/endpoints/{endpoint}");
+    client.patch(&path, &json!({ "workersMax": 1 })).await.ok();
+    client.until(&endpoint, &job, "COMPLETED").await;
+    host.advance(2 * MINUTE - 1);
+    assert_eq!(client.status(&endpoint, &job).await.ok()["status"], "COMPLETED");
+    host.advance(1);
+    client.status(&endpoint, &job).await.refused(404);
+}
+
+#[tokio::test]
 async fn the_retention_of_an_endpoint_is_changed_field_by_field() {
     let host = TestHost::start_with_clock::<&str>(&[]);
     let client = host.client();

@@ -47,6 +47,30 @@ async fn events_carry_the_chunks_with_their_index_as_id_and_end_with_the_status(
 }
 
 #[tokio::test]
+async fn a_caller_who_prefers_json_gets_a_page() {
+    let host = shared_host();
+    let endpoint = host.deploy(&guests::playground(), "sse-preferred", json!({})).await;
+    let job = host.client.submit(&endpoint, json!({ "op": "stream", "count": 1 })).await;
+    host.client.until(&endpoint, &job, "COMPLETED").await;
+    let path = host.client.path(&endpoint, &format!("stream/{job}?from=0"));
+    for (accept, media_type) in [
+        ("application/json, text/event-stream;q=0.1", "application/json"),
+        ("application/json, text/event-stream", "application/json"),
+        ("text/event-stream;q=0", "application/json"),
+        ("text/event-stream, application/json", "text/event-stream"),
+    ] {
+        let request = host.client.request(Method::GET, &path).header("accept", accept);
+        let answer = host.client.send(request).await;
+        assert_eq!(answer.header("content-type"), Some(media_type), "{accept}: {answer:?}");
+    }
+    // A page begins where `from` says. An invalid `Last-Event-ID` is refused all the same.
+    for (id, status) in [("2", 200), ("2-x", 400)] {
+        let request = host.client.request(Method::GET, &path).header("last-event-id", id);
+        assert_eq!(host.client.send(request).await.status, status, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn events_come_while_the_job_runs() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "sse-live", json!({})).await;

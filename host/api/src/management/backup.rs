@@ -76,7 +76,7 @@ fn send(
         if let Err(error) = &result {
             tracing::warn!("a backup was aborted: {error}");
         }
-        // A client that went away needs no outcome.
+        // A client that has disconnected needs no outcome.
         let _ = outcome.send(result);
     });
     let pieces = stream::unfold(pieces, async |mut pieces| Some((pieces.recv().await?, pieces)));

@@ -29,13 +29,15 @@ pub(crate) async fn document_with_input(
     let bytes = Jobs::document_bytes(&record) + RUN_SYNC_BODY_BYTES_MAX;
     let _memory = state.results.result(&key.id, bytes).await?;
     let input = state.jobs.input(record.id).await?;
-    Ok(dto::status_document(&state.jobs.document(record).await?, input.as_ref()))
+    let document = state.jobs.document(record).await?.ok_or_else(ApiError::job_not_found)?;
+    Ok(dto::status_document(&document, input.as_ref()))
 }
 
 /// The answer with the document of a job.
 ///
 /// # Errors
-/// Those of the store; 503 when there is no memory for the output for ten seconds.
+/// Those of the store; 404 when the job was deleted meanwhile; 503 when there is no memory for the output
+/// for ten seconds.
 pub(crate) async fn document(
     state: &ApiState,
     key: &ApiKey,
@@ -44,7 +46,8 @@ pub(crate) async fn document(
     // Released when the answer is complete: from then on it counts among the answers that wait for
     // their clients.
     let _memory = state.results.result(&key.id, Jobs::document_bytes(&record)).await?;
-    Ok(dto::status_document(&state.jobs.document(record).await?, None))
+    let document = state.jobs.document(record).await?.ok_or_else(ApiError::job_not_found)?;
+    Ok(dto::status_document(&document, None))
 }
 
 /// The memory of one caller's results.

@@ -31,13 +31,30 @@ use crate::request::query::integer;
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Whether the caller requests events.
+/// Whether the caller prefers events to JSON, by the `Accept` headers (RFC 9110, section 12.5.1): of
+/// `text/event-stream` and `application/json`, the type with the greater weight, or of equal ones the first.
+/// Ranges with `*` do not count.
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.to_ascii_lowercase().contains("text/event-stream"))
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut preferred = (false, 0.0);
+    for range in values.flat_map(|value| value.split(',')) {
+        let (media_type, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let is_events = media_type.trim().eq_ignore_ascii_case("text/event-stream");
+        let is_json = media_type.trim().eq_ignore_ascii_case("application/json");
+        let weight = weight_of(parameters);
+        if (is_events || is_json) && weight > preferred.1 {
+            preferred = (is_events, weight);
+        }
+    }
+    preferred.0
+}
+
+/// The weight `q` among the parameters of a media range, from 0 to 1. An invalid one counts as absent.
+fn weight_of(parameters: &str) -> f32 {
+    let mut named = parameters.split(';').filter_map(|parameter| parameter.split_once('='));
+    let weight = named.find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    let weight = weight.and_then(|(_, value)| value.trim().parse::<f32>().ok());
+    weight.filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(1.0)
 }
 
 /// The id of the last event that a returning reader has seen, as `parse` reads it.
@@ -223,6 +240,36 @@ fn write_event(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_sent_to_callers_who_prefer_them_to_json() {
+        let cases: [(&[&'static str], bool); 17] = [
+            (&[], false),
+            (&["*/*"], false),
+            (&["text/*"], false),
+            (&["application/json"], false),
+            (&["text/event-stream"], true),
+            (&["Text/Event-Stream; charset=utf-8"], true),
+            (&["text/event-stream, */*"], true),
+            (&["text/event-stream;q=0.1, */*"], true),
+            (&["text/event-stream;q=0"], false),
+            (&["text/event-stream; Q=0.000, application/json;q=0"], false),
+            (&["text/event-stream, application/json"], true),
+            (&["application/json, text/event-stream"], false),
+            (&["application/json", "text/event-stream"], false),
+            (&["application/json, text/event-stream;q=0.1"], false),
+            (&["application/json;q=0.5, text/event-stream;q=0.6"], true),
+            (&["application/json;q=0.5", "text/event-stream;q=much"], true),
+            (&["application/x-text/event-stream"], false),
+        ];
+        for (values, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for &value in values {
+                headers.append(header::ACCEPT, HeaderValue::from_static(value));
+            }
+            assert_eq!(is_accepted(&headers), expected, "{values:?}");
+        }
+    }
 
     #[test]
     fn event_ids_name_the_attempt_unless_it_is_the_first() {

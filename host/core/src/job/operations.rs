@@ -142,14 +142,24 @@ impl Jobs {
     }
 
     /// The document of a job: the record, and the output when there is one. A large output is read
-    /// and assembled on a thread that may block.
+    /// and assembled on a thread that may block. `None` if a COMPLETED job was deleted after its record was
+    /// read, so that a document without an output always means a list that is too large.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn document(&self, record: Box<JobRecord>) -> Result<JobDocument, StoreError> {
+    pub async fn document(
+        &self,
+        record: Box<JobRecord>,
+    ) -> Result<Option<JobDocument>, StoreError> {
         let mut waiting_reason = None;
         let output = match record.status {
-            JobStatus::Completed => output_of(&*self.store, &record).await?,
+            JobStatus::Completed => {
+                let output = output_of(&*self.store, &record).await?;
+                if output.is_none() && self.record(&record.endpoint, record.id).await?.is_none() {
+                    return Ok(None);
+                }
+                output
+            }
             JobStatus::Failed => self.store.output(record.id).await?,
             JobStatus::InProgress => record.progress.clone(),
             JobStatus::InQueue => {
@@ -158,7 +168,7 @@ impl Jobs {
             }
             JobStatus::Cancelled | JobStatus::TimedOut => None,
         };
-        Ok(JobDocument { record, read_at: self.store.now(), output, waiting_reason })
+        Ok(Some(JobDocument { record, read_at: self.store.now(), output, waiting_reason }))
     }
 
     /// The job's input, as long as the host keeps it: until the job is completed or cancelled.

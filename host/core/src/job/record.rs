@@ -180,7 +180,8 @@ pub struct Chunk {
     pub output: Json,
     /// The handler's metrics object, if it gave one.
     pub metrics: Option<Json>,
-    /// For a part of an emit that was larger than one chunk: its index and the number of parts.
+    /// For a part of an emit that was larger than one chunk: its index and the number of parts. `None` also
+    /// for the first piece of a string.
     pub part: Option<Part>,
 }
 
@@ -194,6 +195,11 @@ impl Chunk {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// The part that clients see. For them each piece of a string is a chunk of its own.
+    pub fn shown_part(&self) -> Option<Part> {
+        self.part.filter(|part| part.count > 0)
+    }
 }
 
 /// The position of a chunk among the parts of a split emit.
@@ -201,8 +207,15 @@ impl Chunk {
 pub struct Part {
     /// 0 for the first part.
     pub index: u32,
-    /// How many parts there are.
+    /// How many parts there are. 0 for a piece of a string, which has an index from 1 on.
     pub count: u32,
+}
+
+impl Part {
+    /// The part with these numbers, as the disk and the runners have them; `None` for two zeros.
+    pub fn of_numbers(index: u32, count: u32) -> Option<Self> {
+        (index > 0 || count > 0).then_some(Self { index, count })
+    }
 }
 
 /// Some consecutive chunks of a job's stream.

@@ -3,7 +3,8 @@
 //! By default that is the time of the contract: 30 minutes for `/run`, at least one minute for
 //! `/runsync`, and never beyond the job's ttl. An endpoint or a submission can choose another time,
 //! separately for jobs that complete, that fail or time out, and that are cancelled. A job with a
-//! chosen retention is kept for all of it, also beyond its ttl: the ttl bounds waiting and running.
+//! chosen retention is kept for all of it, also beyond its ttl: the ttl bounds waiting and running. A ttl that
+//! a caller has shortened is final: the stores do not move it at an end or a retry.
 
 use serde::{Deserialize, Serialize};
 

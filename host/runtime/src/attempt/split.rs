@@ -1,5 +1,6 @@
 //! Splits an emit that is larger than one chunk. A string becomes several strings, cut between
-//! characters; any other JSON value becomes strings of its text, numbered as parts.
+//! characters, with a note in each that continues another one; any other JSON value becomes strings of its
+//! text, numbered as parts.
 
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Part};
@@ -20,6 +21,10 @@ pub(crate) fn split(output: Json, metrics: Option<Json>, chunk_bytes_max: usize)
     };
     let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
     let mut metrics = metrics;
+    let part = |index| match is_string {
+        true => Part::of_numbers(index, 0),
+        false => Some(Part { index, count }),
+    };
     let parts = (0..count).zip(pieces).map(|(index, piece)| Chunk {
         // The content of a string is escaped already.
         output: if is_string {
@@ -28,7 +33,7 @@ pub(crate) fn split(output: Json, metrics: Option<Json>, chunk_bytes_max: usize)
             Json::from_value(&piece)
         },
         metrics: metrics.take(),
-        part: (!is_string).then_some(Part { index, count }),
+        part: part(index),
     });
     parts.collect()
 }
@@ -111,7 +116,9 @@ mod tests {
     fn strings_are_cut_between_characters() {
         let chunks = split(json(r#""aé\n\u00e9\ud83d\ude00z""#), None, 14);
         assert_eq!(texts(&chunks), [r#""aé\n\u00e9""#, r#""\ud83d\ude00""#, r#""z""#]);
-        assert!(chunks.iter().all(|chunk| chunk.part.is_none()));
+        assert!(chunks.iter().all(|chunk| chunk.shown_part().is_none()));
+        let indexes: Vec<_> = chunks.iter().map(|chunk| chunk.part.map(|it| it.index)).collect();
+        assert_eq!(indexes, [None, Some(1), Some(2)], "later pieces continue the first one");
     }
 
     #[test]

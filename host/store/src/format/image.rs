@@ -231,14 +231,15 @@ pub(crate) struct RowImage<'a> {
     #[n(8)]
     #[cbor(skip_if = "is_default")]
     pub(crate) result_bytes: u64,
-    /// The attempts before this one, and the usage of all, as [`past`](crate::format::past) writes them.
+    /// The attempts before this one, the usage of all, and the note about a shortened ttl, as
+    /// [`past`](crate::format::past) writes them.
     #[b(9)]
     #[cbor(with = "minicbor::bytes", skip_if = "Option::is_none")]
     pub(crate) past: Option<&'a [u8]>,
 }
 
 /// The results of the last attempt.
-#[derive(Debug, Clone, Copy, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, Encode, Decode)]
 pub(crate) struct AttemptImage<'a> {
     #[n(0)]
     pub(crate) started_at: Option<u64>,

@@ -150,7 +150,8 @@ pub(crate) fn read(
 }
 
 /// Per chunk: length of the output, length of the metrics plus one (0 for none), part index,
-/// part count (0 for a whole chunk), each as a 32-bit big-endian number; then output and metrics.
+/// part count (0 for a whole chunk and for a piece of a string), each as a 32-bit big-endian number; then
+/// output and metrics. A host that does not know pieces of strings reads them as whole chunks.
 pub(crate) fn encode(chunks: &[Chunk]) -> Bytes {
     let bytes = chunks.iter().map(|chunk| HEADER_BYTES + chunk.len()).sum();
     let mut page = BytesMut::with_capacity(bytes);
@@ -180,14 +181,14 @@ pub(crate) fn decode(mut page: Bytes) -> Option<Arc<[Chunk]>> {
         }
         let output = page.get_u32() as usize;
         let metrics = (page.get_u32() as usize).checked_sub(1);
-        let part = Part { index: page.get_u32(), count: page.get_u32() };
+        let (index, count) = (page.get_u32(), page.get_u32());
         if page.len() < output.saturating_add(metrics.unwrap_or(0)) {
             return None;
         }
         chunks.push(Chunk {
             output: Json::from_stored(page.split_to(output)),
             metrics: metrics.map(|bytes| Json::from_stored(page.split_to(bytes))),
-            part: (part.count > 0).then_some(part),
+            part: Part::of_numbers(index, count),
         });
     }
     Some(chunks.into())
@@ -207,6 +208,7 @@ mod tests {
             chunk("1"),
             Chunk { metrics: Some(Json::parse("{}").unwrap()), ..chunk("[2]") },
             Chunk { part: Some(Part { index: 1, count: 2 }), ..chunk("\"x\"") },
+            Chunk { part: Some(Part { index: 1, count: 0 }), ..chunk("\"y\"") },
         ];
         let page = encode(&chunks);
         assert_eq!(*decode(page.clone()).unwrap(), chunks);

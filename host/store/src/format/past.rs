@@ -1,6 +1,7 @@
-//! The earlier attempts of a job that was queued again, and the usage of all its attempts with a result, in
-//! the encoding of the disk: a list of attempts, and behind it the sum, unless that is zero. A host that
-//! does not know the sum reads the list alone.
+//! The earlier attempts of a job that was queued again, the usage of all its attempts with a result, and whether
+//! a caller has shortened its ttl, in the encoding of the disk: a list of attempts, and behind it the sum and the
+//! note, unless both are empty. A host that does not know the sum reads the list alone, and a host that does
+//! not know the note reads the list and the sum.
 //!
 //! **Bounds.** The newest [`PAST_ATTEMPTS_MAX`] attempts, some 20 bytes for each, and about 30 bytes of
 //! usage. **Cost.** A job that has not ended for the first time has 16 bytes more in memory, and none on disk.
@@ -12,9 +13,17 @@ use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::time::Timestamp;
 use minicbor::{Decode, Decoder, Encode};
 
-/// The earlier attempts, oldest first, and the usage of all attempts.
+/// The earlier attempts, oldest first, the usage of all attempts, and the note about the ttl.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PastAttempts(Option<Box<[u8]>>);
+
+/// The same, decoded.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Content {
+    attempts: Vec<PastAttempt>,
+    usage: JobUsage,
+    has_shortened_ttl: bool,
+}
 
 #[derive(Encode, Decode)]
 struct PastImage {
@@ -28,7 +37,7 @@ struct PastImage {
     end: u8,
 }
 
-/// A further quantity gets the next number.
+/// The values behind the list. A further one gets the next number.
 #[derive(Default, Encode, Decode)]
 struct UsedImage {
     /// As [`UsageSum::to_numbers`] has them.
@@ -36,11 +45,19 @@ struct UsedImage {
     billed: [u64; 9],
     #[n(1)]
     egress_bytes: u64,
+    /// `None`: no. Without a value, no byte is written for it.
+    #[n(2)]
+    has_shortened_ttl: Option<bool>,
 }
 
 impl UsedImage {
-    fn of(usage: &JobUsage) -> Self {
-        Self { billed: usage.billed.to_numbers(), egress_bytes: usage.egress_bytes }
+    fn of(content: &Content) -> Self {
+        let Content { usage, has_shortened_ttl, .. } = content;
+        Self {
+            billed: usage.billed.to_numbers(),
+            egress_bytes: usage.egress_bytes,
+            has_shortened_ttl: has_shortened_ttl.then_some(true),
+        }
     }
 
     fn usage(&self) -> JobUsage {
@@ -53,20 +70,30 @@ impl PastAttempts {
     /// The list of these bytes.
     ///
     /// # Errors
-    /// When the bytes are no such list and no such sum.
+    /// When the bytes are no such list, sum and note.
     pub(crate) fn of(bytes: Option<&[u8]>) -> Result<Self, String> {
         let Some(bytes) = bytes else { return Ok(Self::default()) };
         decode(bytes).ok_or("the earlier attempts of a job are invalid")?;
         Ok(Self(Some(bytes.into())))
     }
 
-    /// The bytes on disk; `None` without any attempt and any usage.
+    /// The bytes on disk; `None` without any attempt, usage and note.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         self.0.as_deref()
     }
 
     /// The attempts, oldest first, and the sum of those that ended with a result.
     pub(crate) fn read(&self) -> (Vec<PastAttempt>, JobUsage) {
+        let Content { attempts, usage, .. } = self.content();
+        (attempts, usage)
+    }
+
+    /// Whether a caller has shortened the ttl of the job.
+    pub(crate) fn has_shortened_ttl(&self) -> bool {
+        self.content().has_shortened_ttl
+    }
+
+    fn content(&self) -> Content {
         // The bytes were checked when the list was made.
         self.bytes().and_then(decode).unwrap_or_default()
     }
@@ -74,39 +101,46 @@ impl PastAttempts {
     /// The list with a further attempt.
     #[must_use]
     pub(crate) fn with(&self, ended: PastAttempt) -> Self {
-        let (mut attempts, usage) = self.read();
-        attempts.push(ended);
-        let dropped = attempts.len().saturating_sub(PAST_ATTEMPTS_MAX);
-        attempts.drain(..dropped);
-        Self::encode(&attempts, &usage)
+        let mut content = self.content();
+        content.attempts.push(ended);
+        let dropped = content.attempts.len().saturating_sub(PAST_ATTEMPTS_MAX);
+        content.attempts.drain(..dropped);
+        Self::encode(&content)
     }
 
     /// The list with the usage of a further attempt.
     #[must_use]
     pub(crate) fn with_usage(&self, used: &JobUsage) -> Self {
-        let (attempts, mut usage) = self.read();
-        usage.add(used);
-        Self::encode(&attempts, &usage)
+        let mut content = self.content();
+        content.usage.add(used);
+        Self::encode(&content)
     }
 
-    fn encode(attempts: &[PastAttempt], usage: &JobUsage) -> Self {
-        let images: Vec<_> = attempts.iter().map(PastImage::of).collect();
+    /// The list with the note that a caller has shortened the ttl of the job.
+    #[must_use]
+    pub(crate) fn with_shortened_ttl(&self) -> Self {
+        Self::encode(&Content { has_shortened_ttl: true, ..self.content() })
+    }
+
+    fn encode(content: &Content) -> Self {
+        let images: Vec<_> = content.attempts.iter().map(PastImage::of).collect();
         let mut bytes = minicbor::to_vec(images).expect("a vector takes all bytes");
-        if *usage != JobUsage::default() {
-            let image = UsedImage::of(usage);
+        if content.usage != JobUsage::default() || content.has_shortened_ttl {
+            let image = UsedImage::of(content);
             minicbor::encode(image, &mut bytes).expect("a vector takes all bytes");
         }
         Self(Some(bytes.into()))
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<(Vec<PastAttempt>, JobUsage)> {
+fn decode(bytes: &[u8]) -> Option<Content> {
     let mut decoder = Decoder::new(bytes);
     let images: Vec<PastImage> = decoder.decode().ok()?;
     let attempts = images.iter().map(PastImage::attempt).collect::<Option<_>>()?;
     let is_end = decoder.position() == bytes.len();
     let image = if is_end { UsedImage::default() } else { decoder.decode().ok()? };
-    Some((attempts, image.usage()))
+    let has_shortened_ttl = image.has_shortened_ttl.unwrap_or(false);
+    Some(Content { attempts, usage: image.usage(), has_shortened_ttl })
 }
 
 impl PastImage {
@@ -153,6 +187,15 @@ mod tests {
 
     use super::*;
 
+    /// The values behind the list as hosts without the note know them.
+    #[derive(Decode)]
+    struct SumAlone {
+        #[n(0)]
+        _billed: [u64; 9],
+        #[n(1)]
+        egress_bytes: u64,
+    }
+
     fn any_attempt() -> impl Strategy<Value = PastAttempt> {
         // Times up to the year 10889, beyond which a sum could overflow.
         let ms = || 0..1_u64 << 47;
@@ -165,8 +208,11 @@ mod tests {
     }
 
     fn any_usage() -> impl Strategy<Value = JobUsage> {
-        any::<([u64; 9], u64)>()
-            .prop_map(|(billed, egress_bytes)| UsedImage { billed, egress_bytes }.usage())
+        any::<([u64; 9], u64)>().prop_map(|(billed, egress_bytes)| used(billed, egress_bytes))
+    }
+
+    fn used(billed: [u64; 9], egress_bytes: u64) -> JobUsage {
+        UsedImage { billed, egress_bytes, has_shortened_ttl: None }.usage()
     }
 
     proptest! {
@@ -181,14 +227,24 @@ mod tests {
             }
             let newest = &attempts[attempts.len().saturating_sub(PAST_ATTEMPTS_MAX)..];
             let newest: Vec<_> = newest.iter().map(|(attempt, _)| *attempt).collect();
+            prop_assert!(!list.has_shortened_ttl());
             prop_assert_eq!(list.read(), (newest, sum));
-            prop_assert_eq!(PastAttempts::of(list.bytes()).unwrap(), list);
+            prop_assert_eq!(&PastAttempts::of(list.bytes()).unwrap(), &list);
+            let shortened = list.with_shortened_ttl();
+            prop_assert_eq!(shortened.read(), list.read());
+            prop_assert!(PastAttempts::of(shortened.bytes()).unwrap().has_shortened_ttl());
+        }
+
+        #[test]
+        fn a_shortened_ttl_stays_noted(ended in any_attempt(), used in any_usage()) {
+            let list = PastAttempts::default().with_shortened_ttl();
+            prop_assert!(list.with(ended).with_usage(&used).has_shortened_ttl());
         }
 
         #[test]
         fn other_bytes_are_refused_or_a_list(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Ok(list) = PastAttempts::of(Some(&bytes)) {
-                prop_assert_eq!(decode(&bytes).unwrap(), list.read());
+                prop_assert_eq!(decode(&bytes).unwrap(), list.content());
             }
         }
     }
@@ -207,7 +263,7 @@ mod tests {
         assert_eq!(list.bytes().unwrap(), [0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3]);
         let unknown = u8::try_from(RequeueCause::ALL.len()).unwrap();
         assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, unknown])).is_err(), "an unknown end");
-        let used = UsedImage { billed: [1, 2, 3, 4, 5, 6, 7, 8, 9], egress_bytes: 10 }.usage();
+        let used = used([1, 2, 3, 4, 5, 6, 7, 8, 9], 10);
         let first = PastAttempts::default().with_usage(&used);
         assert_eq!(first.bytes().unwrap(), [0x80, 0x82, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
         let both = list.with_usage(&used);
@@ -217,6 +273,15 @@ mod tests {
         );
         // A host without sums reads the list.
         assert_eq!(minicbor::decode::<Vec<PastImage>>(both.bytes().unwrap()).unwrap().len(), 1);
+        let shortened = first.with_shortened_ttl();
+        assert_eq!(
+            shortened.bytes().unwrap(),
+            [0x80, 0x83, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xf5]
+        );
+        // A host without the note reads the list and the sum.
+        let mut decoder = Decoder::new(shortened.bytes().unwrap());
+        assert!(decoder.decode::<Vec<PastImage>>().unwrap().is_empty());
+        assert_eq!(decoder.decode::<SumAlone>().unwrap().egress_bytes, 10);
         assert!(
             PastAttempts::of(Some(&[0x80, 0x81, 0x88, 1, 2, 3, 4, 5, 6, 7, 8])).is_err(),
             "too few"

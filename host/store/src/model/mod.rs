@@ -191,6 +191,7 @@ impl JobStore for ModelStore {
                 created_at: now,
                 queued_at: now,
                 ttl_at: now.plus_millis(new.policy.ttl_ms),
+                has_shortened_ttl: false,
                 started_at: None,
                 finished_at: None,
                 worker: None,
@@ -364,7 +365,11 @@ impl JobStore for ModelStore {
             if state.live(Some(endpoint), id, now).is_some()
                 && let Some(job) = state.jobs.get_mut(&id)
             {
-                job.ttl_at = job.ttl_at.min(now.plus_millis(ttl_ms));
+                let ttl_at = now.plus_millis(ttl_ms);
+                if ttl_at < job.ttl_at {
+                    job.ttl_at = ttl_at;
+                    job.has_shortened_ttl = true;
+                }
                 notifications.changed.push(id);
             }
         })

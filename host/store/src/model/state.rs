@@ -63,6 +63,8 @@ pub(super) struct ModelJob {
     pub(super) created_at: Timestamp,
     pub(super) queued_at: Timestamp,
     pub(super) ttl_at: Timestamp,
+    /// Neither an end nor a retry moves `ttl_at` then.
+    pub(super) has_shortened_ttl: bool,
     pub(super) started_at: Option<Timestamp>,
     pub(super) finished_at: Option<Timestamp>,
     pub(super) worker: Option<WorkerId>,
@@ -224,8 +226,10 @@ impl State {
             self.last_queue_position += 1;
             job.queue_position = self.last_queue_position;
             job.crashes = 0;
-            let ttl_ms = job.new.policy.ttl_ms;
-            job.ttl_at = job.new.retention.ttl_after_retry(ttl_ms, job.ttl_at, now);
+            if !job.has_shortened_ttl {
+                let ttl_ms = job.new.policy.ttl_ms;
+                job.ttl_at = job.new.retention.ttl_after_retry(ttl_ms, job.ttl_at, now);
+            }
         }
         let lifetime = self.lifetime.entry(job.new.endpoint.clone()).or_default();
         let mut is_gone = false;
@@ -242,7 +246,9 @@ impl State {
                 }
                 Effect::StartRetention => {
                     job.finished_at = Some(now);
-                    if let Some(status) = state.status() {
+                    if let Some(status) = state.status()
+                        && !job.has_shortened_ttl
+                    {
                         job.ttl_at = job.new.retention.ttl_after_end(status, job.ttl_at, now);
                     }
                 }

@@ -70,7 +70,9 @@ impl Index {
                 // A client retries the job: it waits at the end of the queue, and earlier crashes
                 // of the host do not count.
                 job.row.crashes = 0;
-                job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
+                if job.has_movable_ttl() {
+                    job.row.ttl_at = job.times.ttl_after_retry(job.row.ttl_at, now);
+                }
                 self.last_queue_position += 1;
                 job.row.queue_position = self.last_queue_position;
             }
@@ -245,7 +247,8 @@ impl Index {
         true
     }
 
-    /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway.
+    /// Deletes the job at `ttl_at`, unless it is deleted earlier anyway. A chosen retention does not keep it
+    /// longer.
     pub(crate) fn shorten_ttl(&mut self, key: JobKey, ttl_at: Timestamp, ack: Ack) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         // The key of a job whose removal is decided belongs to another job once that is written.
@@ -253,7 +256,7 @@ impl Index {
             self.expiry.remove(job.purge_at(), key);
             let pending = touch(job, key, &mut self.backlog, Urgency::Now);
             pending.change.operations += 1;
-            job.row.ttl_at = ttl_at;
+            job.shorten_ttl(ttl_at);
             self.expiry.insert(job.purge_at(), key);
         }
         self.ack_job(key, ack);
@@ -339,7 +342,9 @@ fn carry_out(
             Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.queue_position, key),
             Effect::StartRetention => {
                 job.row.attempt_mut().finished_at = Some(now);
-                if let Some(status) = job.row.status {
+                if let Some(status) = job.row.status
+                    && job.has_movable_ttl()
+                {
                     let retention = job.times.retention();
                     job.row.ttl_at = retention.ttl_after_end(status, job.row.ttl_at, now);
                 }

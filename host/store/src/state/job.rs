@@ -168,8 +168,8 @@ pub(crate) struct JobRow {
     /// The job's position in the queue; the lowest is claimed first.
     pub(crate) queue_position: u64,
     pub(crate) ttl_at: Timestamp,
-    /// Absent until the job is claimed, ends or is queued again. Shared, so that a snapshot is
-    /// cheap.
+    /// Absent until the job is claimed, ends, is queued again or has its ttl shortened. Shared, so that
+    /// a snapshot is cheap.
     pub(crate) attempt: Option<Arc<Attempt>>,
 }
 
@@ -186,7 +186,8 @@ pub(crate) struct Attempt {
     pub(crate) chunk_count: u64,
     /// Bytes of its chunks and its output.
     pub(crate) result_bytes: u64,
-    /// The attempts before it, and the usage of all.
+    /// The attempts before it, the usage of all, and whether a caller has shortened the ttl of a job with a
+    /// chosen retention.
     pub(crate) past: PastAttempts,
 }
 
@@ -344,6 +345,11 @@ impl JobTimes {
         Retention { default_ms: self.default_ms.get(), chosen }
     }
 
+    /// Whether a retention is chosen for any end.
+    pub(crate) fn has_chosen_retention(&self) -> bool {
+        self.chosen.is_some()
+    }
+
     /// The end of the ttl of a job that is retried now.
     pub(crate) fn ttl_after_retry(&self, ttl_at: Timestamp, now: Timestamp) -> Timestamp {
         let Some(chosen) = &self.chosen else { return ttl_at };
@@ -390,7 +396,8 @@ impl JobRow {
     /// # Errors
     /// The value that is invalid.
     pub(crate) fn of(image: &RowImage<'_>) -> Result<Self, String> {
-        let attempt = match &image.attempt {
+        // The tables have no attempt without a time. The ttl of such a job may have been shortened.
+        let attempt = match image.attempt.or_else(|| image.past.map(|_| AttemptImage::default())) {
             Some(attempt) => Some(Arc::new(Attempt {
                 queued_at: image.queued_at.map(Timestamp::from_millis),
                 started_at: attempt.started_at.map(Timestamp::from_millis),
@@ -441,6 +448,11 @@ impl JobRow {
     pub(crate) fn has_cut_error(&self) -> bool {
         let error = self.attempt.as_ref().and_then(|attempt| attempt.error.as_deref());
         error.is_some_and(failure::is_cut)
+    }
+
+    /// Whether a caller has shortened the ttl of this job, which has a chosen retention.
+    fn has_shortened_ttl(&self) -> bool {
+        self.attempt.as_ref().is_some_and(|attempt| attempt.past.has_shortened_ttl())
     }
 
     /// When the job was queued again, if it was.
@@ -582,6 +594,21 @@ impl Job {
 
     pub(crate) fn purge_at(&self) -> Timestamp {
         self.row.purge_at(&self.times)
+    }
+
+    /// Moves the end of its ttl to an earlier time. From then on neither an end nor a retry moves it.
+    pub(crate) fn shorten_ttl(&mut self, ttl_at: Timestamp) {
+        self.row.ttl_at = ttl_at;
+        // The ttl of other jobs never moves.
+        if self.times.has_chosen_retention() {
+            let attempt = self.row.attempt_mut();
+            attempt.past = attempt.past.with_shortened_ttl();
+        }
+    }
+
+    /// Whether the chosen retention of this job moves the end of its ttl.
+    pub(crate) fn has_movable_ttl(&self) -> bool {
+        self.times.has_chosen_retention() && !self.row.has_shortened_ttl()
     }
 
     /// Approximate bytes of the webhook at its end: the input, and the output or the chunks.

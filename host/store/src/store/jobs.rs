@@ -94,6 +94,12 @@ impl JobStore for Store {
         let input = Payload { body, s3_config: job.s3_config.take() };
         let Some(reserved) = shared.reserve_if(input.len(), DiskSpaceGauge::admits_work).await?
         else {
+            // A duplicate needs no room.
+            if let Some(idempotency) = job.idempotency
+                && let Some(first) = self.find_repeated(&job.endpoint, idempotency).await?
+            {
+                return Ok(first);
+            }
             let shortage = shared.settings.disk_space.shortage();
             return Err(StoreFull::Disk(shortage).into());
         };

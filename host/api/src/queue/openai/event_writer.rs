@@ -22,7 +22,7 @@ pub(super) struct EventWriter {
 impl EventWriter {
     /// Adds a chunk. One part of a split value is one part of an event.
     pub(super) fn chunk(&mut self, chunk: &Chunk) {
-        match (chunk.part, chunk.output.read::<String>()) {
+        match (chunk.shown_part(), chunk.output.read::<String>()) {
             (None, Ok(raw)) => self.text.extend_from_slice(raw.as_bytes()),
             (Some(part), Ok(piece)) => {
                 if part.index == 0 {
@@ -145,6 +145,14 @@ mod tests {
         ] {
             assert_eq!(written(chunks), expected, "{chunks:?}");
         }
+    }
+
+    #[test]
+    fn the_pieces_of_a_string_are_raw_text() {
+        let mut writer = EventWriter::default();
+        writer.chunk(&chunk(r#""data: a""#, None));
+        writer.chunk(&chunk(r#""b\n\n""#, Some(Part { index: 1, count: 0 })));
+        assert_eq!(writer.take(), "data: ab\n\n");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Calls over the in-memory store whose call ends before the job does. Time is tokio's paused
-//! clock, so nothing sleeps.
+//! Calls over the in-memory store: calls that end before their job does, the output of a first emit, and a
+//! job that is deleted between two reads. Time is tokio's paused clock, so nothing sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use gristmill_core::id::{EndpointId, JobId, KeyId, OwnerId, ShardId, TemplateId,
 use gristmill_core::job::operations::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{PolicyRequest, Strictness};
-use gristmill_core::job::record::{Chunk, Lease, Outcome};
+use gristmill_core::job::record::{Chunk, Lease, Outcome, Part};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::WAIT_MS;
@@ -205,6 +205,59 @@ async fn a_stream_that_is_dropped_cancels_its_job_and_one_that_ended_does_not() 
     drop(answer::answer(job).await.unwrap());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(bench.store.stats().operations, operations, "there was nothing to cancel");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_chunks_of_the_first_emit_are_one_output() {
+    let bench = Bench::new();
+    let chunk = |text: &str, part| {
+        let output = Json::parse(text.to_owned()).unwrap();
+        Chunk { output, metrics: None, part }
+    };
+    let part = |index, count| Some(Part { index, count });
+    let cases = [
+        (vec![chunk(r#""a""#, None)], r#""a""#),
+        (vec![chunk(r#""a""#, None), chunk(r#""b""#, None), chunk(r#""c""#, part(1, 0))], r#""a""#),
+        (
+            vec![
+                chunk(r#""a\n""#, None),
+                chunk(r#""é""#, part(1, 0)),
+                chunk(r#""\tz""#, part(2, 0)),
+                chunk("7", None),
+            ],
+            r#""a\né\tz""#,
+        ),
+        (
+            vec![
+                chunk(r#""[1,""#, part(0, 2)),
+                chunk(r#""2]""#, part(1, 2)),
+                chunk(r#""x""#, None),
+            ],
+            "[1,2]",
+        ),
+    ];
+    for (chunks, expected) in cases {
+        let job = bench.submit().await.unwrap();
+        let lease = bench.claim().await;
+        assert_eq!(bench.store.append_chunks(lease, chunks).await, Ok(Fenced::Applied));
+        bench.finish(lease, "null").await;
+        let answer = answer::answer(job).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_deleted_between_two_reads_has_no_document() {
+    let bench = Bench::new();
+    let endpoint = &bench.deployment.endpoint.id;
+    let job = bench.submit().await.unwrap();
+    let lease = bench.claim().await;
+    bench.finish(lease, "7").await;
+    let record = bench.jobs.record(endpoint, job.id()).await.unwrap().unwrap();
+    let document = bench.jobs.document(record.clone()).await.unwrap().unwrap();
+    assert_eq!(document.output.unwrap().as_str(), "7");
+    bench.jobs.shorten_ttl(endpoint, job.id(), 0).await.unwrap();
+    assert!(bench.jobs.document(record).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,8 @@ use crate::state::ApiState;
 
 /// Returns the emitted chunks that no call has delivered yet.
 ///
-/// The answer is one page; with `Accept: text/event-stream` it has all pages, until the job ends.
+/// The answer is one page; with `Accept: text/event-stream` it has all pages, until the job ends. A caller
+/// who accepts JSON too gets events only if it prefers them.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/stream/{job}", operation_id = "GetStream",
     tag = tag::JOBS, params(StreamPosition), responses(dto::StreamAnswer, Mistaken),
@@ -38,6 +39,7 @@ pub(crate) async fn stream(
     let wait = query.wait(STREAM_WAIT_MS)?;
     let position = query.unsigned("from")?.map_or(Position::Undelivered, Position::From);
     let key = call.key_check(&state);
+    // An invalid header is refused also where it has no meaning, as the documents of the API say.
     let resumed = sse::resume(&headers)?;
     if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);
