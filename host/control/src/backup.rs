@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS};
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS, COMPONENTS};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedRwLockWriteGuard;
@@ -87,25 +87,37 @@ impl Backup {
     /// reads files and while `into` takes no more.
     ///
     /// # Errors
-    /// Those of `into` and of the file system; then the archive is incomplete.
+    /// Those of `into` and of the file system, and a component that does not match the digest in its
+    /// name; then the archive is incomplete.
     pub fn write(mut self, into: &mut impl Write) -> io::Result<()> {
-        let mut archive = tar::Builder::new(&mut *into);
-        let mut sums = String::new();
-        for BackupFile { name, bytes, content } in std::mem::take(&mut self.files) {
-            let mut content =
-                Hashed { content: content.take(bytes), bytes: 0, hash: Sha256::new() };
-            archive.append_data(&mut head(bytes), &name, &mut content)?;
-            if content.bytes != bytes {
-                return Err(io::Error::other(format!("{name} has become shorter")));
-            }
-            // Writing to a String cannot fail.
-            let _ = writeln!(sums, "{}  {name}", HEXLOWER.encode(&content.hash.finalize()));
-        }
-        archive.append_data(&mut head(sums.len() as u64), CHECKSUMS, sums.as_bytes())?;
-        archive.finish()?;
-        drop(archive);
-        into.flush()
+        write_files(std::mem::take(&mut self.files), into)
     }
+}
+
+fn write_files(files: Vec<BackupFile>, into: &mut impl Write) -> io::Result<()> {
+    let mut archive = tar::Builder::new(&mut *into);
+    let mut sums = String::new();
+    for BackupFile { name, bytes, content } in files {
+        let mut content = Hashed { content: content.take(bytes), bytes: 0, hash: Sha256::new() };
+        archive.append_data(&mut head(bytes), &name, &mut content)?;
+        if content.bytes != bytes {
+            return Err(io::Error::other(format!("{name} has become shorter")));
+        }
+        let sum = HEXLOWER.encode(&content.hash.finalize());
+        // Every client refuses the archive otherwise, after the host has counted it as made.
+        let digest = name.strip_prefix(COMPONENTS).and_then(|file| file.get(1..65));
+        if digest.is_some_and(|digest| digest != sum) {
+            return Err(io::Error::other(format!(
+                "{name} is damaged: it does not match the digest in its name"
+            )));
+        }
+        // Writing to a String cannot fail.
+        let _ = writeln!(sums, "{sum}  {name}");
+    }
+    archive.append_data(&mut head(sums.len() as u64), CHECKSUMS, sums.as_bytes())?;
+    archive.finish()?;
+    drop(archive);
+    into.flush()
 }
 
 fn head(bytes: u64) -> tar::Header {
@@ -128,5 +140,30 @@ impl<R: Read> Read for Hashed<R> {
         self.hash.update(into.get(..count).unwrap_or_default());
         self.bytes += count as u64;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::backup::DATABASE;
+
+    use super::*;
+
+    fn file(name: &str, content: &'static [u8]) -> BackupFile {
+        let bytes = content.len() as u64;
+        BackupFile { name: name.to_owned(), bytes, content: Box::new(content) }
+    }
+
+    #[test]
+    fn a_damaged_component_fails_the_backup_and_is_named() {
+        let digest = HEXLOWER.encode(&Sha256::digest(b"handler"));
+        let name = format!("{COMPONENTS}/{digest}.wasm");
+        let written = |content: &'static [u8]| {
+            let files = vec![file(DATABASE, b"tables"), file(&name, content)];
+            write_files(files, &mut Vec::new())
+        };
+        written(b"handler").unwrap();
+        let refused = written(b"hendler").unwrap_err().to_string();
+        assert!(refused.contains(&name), "{refused}");
     }
 }

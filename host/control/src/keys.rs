@@ -13,6 +13,12 @@ use crate::bounds::{bounded, check_count, check_name};
 use crate::deployed::Deployed;
 use crate::error::ControlError;
 
+/// How long a key that has expired is listed at least.
+const EXPIRED_KEPT_MS: u64 = 30 * 86_400_000;
+
+/// Most keys that one change removes, since all other changes wait for it.
+const EXPIRED_REMOVED_MAX: usize = 1_000;
+
 /// The service for API keys.
 #[derive(Debug, Clone)]
 pub struct Keys(Arc<Deployed>);
@@ -67,7 +73,8 @@ impl Keys {
         self.0.view().keys.values().cloned().collect()
     }
 
-    /// A new key, and its text, which is stored nowhere.
+    /// A new key, and its text, which is stored nowhere. Removes keys of the same owner that expired more than
+    /// 30 days ago, so that they do not count for the owner's bound for ever.
     ///
     /// # Errors
     /// [`ControlError::Invalid`] for properties that no key may have, and those of every change.
@@ -112,8 +119,12 @@ impl Keys {
             expires_at,
         };
         let (key, text) = ApiKey::generate(new, now);
-        let put = CatalogChange::Put(CatalogEntry::Key(key.clone()));
-        self.0.change(caller, |_| Ok((vec![put], ()))).await?;
+        let put = |view: &View| {
+            let mut changes = removals_of_expired(view, &key.owner, now);
+            changes.push(CatalogChange::Put(CatalogEntry::Key(key.clone())));
+            Ok((changes, ()))
+        };
+        self.0.change(caller, put).await?;
         Ok((key, text))
     }
 
@@ -132,6 +143,16 @@ impl Keys {
         };
         self.0.change(caller, revoke).await
     }
+}
+
+/// The removals of an owner's keys that expired long ago.
+fn removals_of_expired(view: &View, owner: &OwnerId, now: Timestamp) -> Vec<CatalogChange> {
+    let is_old = |key: &&Arc<ApiKey>| {
+        let ended = key.expires_at.map(|at| at.plus_millis(EXPIRED_KEPT_MS));
+        key.owner == *owner && ended.is_some_and(|ended| ended < now)
+    };
+    let old = view.keys.values().filter(is_old).take(EXPIRED_REMOVED_MAX);
+    old.map(|key| CatalogChange::Delete(CatalogKey::Key(key.id.clone()))).collect()
 }
 
 /// Refuses to revoke an admin key unless another admin key remains; if the key does not expire, the

@@ -59,7 +59,7 @@ pub trait Runtime: Send + Sync + std::fmt::Debug {
     /// Sandboxes that run now, and workers that wait for one.
     fn load(&self) -> RuntimeLoad;
 
-    /// The other hosts whose sandboxes it uses.
+    /// The other hosts that run jobs for it.
     fn runners(&self) -> Vec<RunnerHost> {
         Vec::new()
     }

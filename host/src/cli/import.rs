@@ -23,8 +23,9 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(5);
 ///
 /// Moves jobs in every state with their ids, inputs and results, streams, webhooks, idempotency keys,
 /// endpoints, templates, handlers, keys, secrets and usage. Network volumes, log lines and charts are
-/// files, and are not moved. The host must be stopped. The database gets all of it or nothing, and the data
-/// directory stays as it is: do not start a host on it again, since it would run the same jobs.
+/// files, and are not moved. The host must be stopped. The database gets all of it or nothing, and the files of
+/// the data directory stay as they are. A file `.imported` in it keeps hosts from starting on it again, since they
+/// would run the same jobs.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// The data directory.
@@ -70,7 +71,7 @@ pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     }
     output::note(format_args!(
         "start the hosts with --database and the same key file of stored secrets, each with a data directory of \
-         its own; do not start a host on {} again",
+         its own; the file .imported keeps hosts from starting on {} again",
         data_dir.display()
     ));
     let volumes = data_dir.join(VOLUMES);

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use futures::future::BoxFuture;
 use gristmill_core::time::{Clock, SystemClock, Timestamp};
 use gristmill_store::OpenError;
@@ -158,12 +158,11 @@ pub(crate) async fn open_in_time<T>(
             Err(jumped) => jumped,
             Ok(opened) => return Ok(opened),
         };
-        let OpenError::ClockJumped { seen_at, jobs, .. } = &jumped else {
+        let OpenError::ClockJumped { seen_at, .. } = &jumped else {
             return Err(jumped.into());
         };
         if !is_reported {
-            let s = SYNC_WAIT.as_secs();
-            warn!("{jumped}; waiting up to {s} s for the clock to be synchronised");
+            warn_of_wait(&jumped);
             is_reported = true;
         }
         loop {
@@ -173,15 +172,42 @@ pub(crate) async fn open_in_time<T>(
                 break;
             }
             if SystemClock.elapsed().saturating_sub(begun) >= SYNC_WAIT {
-                bail!(
-                    "{jumped}; the machine's clock is not synchronised. {jobs} jobs that have not ended \
-                     would be deleted, because their ttl would be over. Put the clock right, or, when \
-                     it is right, start once with --accept-clock (--max-clock-jump moves the bound)"
-                );
+                return Err(not_synchronised(&jumped));
             }
             tokio::time::sleep(RECHECK_INTERVAL).await;
         }
     }
+}
+
+/// Waits until the machine's clock is synchronised, after it was found to have `jumped`.
+///
+/// # Errors
+/// When it is not synchronised after [`SYNC_WAIT`].
+pub(crate) async fn wait_for_synchronisation(jumped: &OpenError) -> anyhow::Result<()> {
+    warn_of_wait(jumped);
+    let begun = SystemClock.elapsed();
+    while !is_synchronised() {
+        if SystemClock.elapsed().saturating_sub(begun) >= SYNC_WAIT {
+            return Err(not_synchronised(jumped));
+        }
+        tokio::time::sleep(RECHECK_INTERVAL).await;
+    }
+    Ok(())
+}
+
+fn warn_of_wait(jumped: &OpenError) {
+    let s = SYNC_WAIT.as_secs();
+    warn!("{jumped}; waiting up to {s} s for the clock to be synchronised");
+}
+
+/// Why a start with a clock that has jumped ends, and the remedy.
+fn not_synchronised(jumped: &OpenError) -> anyhow::Error {
+    let jobs = if let OpenError::ClockJumped { jobs, .. } = jumped { *jobs } else { 0 };
+    anyhow!(
+        "{jumped}; the machine's clock is not synchronised. {jobs} jobs that have not ended \
+         would be deleted, because their ttl would be over. Put the clock right, or, when \
+         it is right, start once with --accept-clock (--max-clock-jump moves the bound)"
+    )
 }
 
 fn millis(time: Duration) -> u64 {

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::clock::{HostClock, open_in_time};
+use super::clock::{HostClock, is_synchronised, open_in_time};
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_sandbox::HostSandbox;
@@ -132,7 +132,9 @@ impl OwnedStore {
         let take_over =
             move |candidate: Candidate, vacancy: Vacancy| -> Result<TakenOver, NotTaken> {
                 let (clock, signals) = (around.clock.clone(), around.signals.clone());
-                Store::take_over(candidate, vacancy, at, clock, signals, store_settings.clone())
+                let is_clock_synchronised = is_synchronised();
+                let store_settings = Settings { is_clock_synchronised, ..store_settings.clone() };
+                Store::take_over(candidate, vacancy, at, clock, signals, store_settings)
             };
         let (standing_by, candidate) = tokio::select! {
             begun = StandingBy::begin(settings, database, listeners, standby) => begun?,

@@ -31,6 +31,43 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
+    /// It has handlers, or the copy of an upgrade, and no tables: they were moved, perhaps by mistake.
+    #[error(
+        "data directory `{}` has no jobs and no records (`store.db`), but `{}`: as a new host this one would \
+         delete the handlers in it. Put `store.db`, `store.db-wal` and `journal` back, from where they were \
+         moved to or from a backup; or, to begin anew, move the directory away or name another one with \
+         --data-dir. The directory of a host with a database needs --database",
+        dir.display(), remains.display()
+    )]
+    TablesMissing {
+        /// The data directory.
+        dir: PathBuf,
+        /// The file or directory that belongs to the missing tables.
+        remains: PathBuf,
+    },
+    /// An import has moved its jobs to a database.
+    #[error(
+        "the jobs of data directory `{}` were moved to a database with `gristmill import`, and run there: start \
+         the host with --database, and with a data directory of its own. To use this directory \
+         nevertheless, delete its file `.imported`",
+        dir.display()
+    )]
+    Imported {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// An import was completed, and its mark cannot be written.
+    #[error(
+        "the database has all jobs of data directory `{}`, but the file `.imported` cannot be written there \
+         ({source}): do not start a host on the directory, since it would run the same jobs",
+        dir.display()
+    )]
+    NotMarked {
+        /// The data directory.
+        dir: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// Another process, or this one, has it open.
     #[error("data directory `{}` is in use by another process", dir.display())]
     InUse {
@@ -282,6 +319,9 @@ pub struct Recovery {
     pub upgraded: Option<SchemaUpgrade>,
 }
 
+/// The beginning of the names of [`SchemaUpgrade::copy`].
+pub(crate) const COPY_PREFIX: &str = "before-upgrade-";
+
 /// An upgrade of a data directory. The tables and the journal before it are in
 /// [`SchemaUpgrade::copy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,7 +335,7 @@ pub struct SchemaUpgrade {
 impl SchemaUpgrade {
     /// The name of the copy in the data directory.
     pub fn copy(self) -> String {
-        format!("before-upgrade-{}", self.from)
+        format!("{COPY_PREFIX}{}", self.from)
     }
 }
 

@@ -72,9 +72,12 @@ pub struct Settings {
     /// The largest difference, in milliseconds, between the clock at a start and the newest time
     /// that the store has recorded. It applies if jobs that have not ended would be deleted, or if
     /// the clock is behind. Beyond it [`Store::open`](crate::Store::open) fails. In a database that hosts
-    /// share, the largest difference from the clock of the database.
+    /// share, also the largest difference from the clock of the database.
     /// `None`: no limit.
     pub clock_jump_max_ms: Option<u64>,
+    /// Whether the machine's clock is known to be right. Then [`Store::take_over`](crate::Store::take_over)
+    /// compares it with the clock of the database alone, and not with the newest time that a host has recorded.
+    pub is_clock_synchronised: bool,
     /// Called when a commit fails. The default logs the reason and ends the process, since memory
     /// then has changes that are not on disk. When the hook returns, the store refuses everything,
     /// and no uncommitted operation ever returns `Ok`.
@@ -101,6 +104,7 @@ impl Default for Settings {
             archive_after_ms: 5 * 60_000,
             secrets_key: None,
             clock_jump_max_ms: None,
+            is_clock_synchronised: false,
             on_fatal: Arc::new(|reason| {
                 tracing::error!(reason, "the store failed, the process ends now: {reason}");
                 std::process::abort();
@@ -162,6 +166,7 @@ impl std::fmt::Debug for Settings {
             .field("archive_after_ms", &self.archive_after_ms)
             .field("secrets_key", &self.secrets_key)
             .field("clock_jump_max_ms", &self.clock_jump_max_ms)
+            .field("is_clock_synchronised", &self.is_clock_synchronised)
             .finish_non_exhaustive()
     }
 }

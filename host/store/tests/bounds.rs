@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::support;
 use crate::support::on_disk::OnDisk;
+use crate::support::postgres::Database;
 use crate::support::{START, chunk, endpoint, job, json, submit, worker};
 use gristmill_core::billing::usage::{Bill, Hour, OWNER_ROWS_MAX, UsageFilter, UsageStore};
 use gristmill_core::id::{JobId, OwnerId, TemplateId};
@@ -791,12 +792,27 @@ async fn without_disk_space_new_work_is_refused_and_the_rest_continues() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill() {
-    const HOUR_MS: u64 = 3_600_000;
     let dir = tempfile::tempdir().unwrap();
+    let open = |clock: &Arc<ManualClock>| {
+        support::open_with(Settings::default(), dir.path(), clock, &Arc::default()).0
+    };
+    put_the_clock_ahead_for_a_while(open).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill_on_postgresql() {
+    let Some(database) = Database::new() else { return };
+    let open = |clock: &Arc<ManualClock>| {
+        support::open_postgres(Settings::default(), &database, clock, &Arc::default())
+    };
+    put_the_clock_ahead_for_a_while(open).await;
+}
+
+async fn put_the_clock_ahead_for_a_while(open: impl Fn(&Arc<ManualClock>) -> Store) {
+    const HOUR_MS: u64 = 3_600_000;
     const YEARS_MS: i64 = 500 * 24 * HOUR_MS as i64;
     let clock = Arc::new(ManualClock::new(START));
-    let open = || Store::open(dir.path(), clock.clone(), Arc::default(), Settings::default());
-    let mut store = open().unwrap().0;
+    let mut store = open(&clock);
     let bill = async |store: &Store| {
         let id = submit(store, job("a")).await;
         let lease = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease;
@@ -815,7 +831,7 @@ async fn a_clock_that_is_years_ahead_for_a_while_deletes_no_bill() {
     assert_eq!(bill(&store).await, 1, "the rest is too old to be shown");
     store.close().await;
     drop(store);
-    store = open().unwrap().0;
+    store = open(&clock);
     assert_eq!(bill(&store).await, 1);
     clock.jump(-YEARS_MS);
     let rows = store.usage(&support::all_usage()).await.unwrap();

@@ -16,8 +16,8 @@ use gristmill_core::job::record::Outcome;
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError, SubmitAnswer};
-use gristmill_core::time::ManualClock;
-use gristmill_store::{OpenError, Settings, Store};
+use gristmill_core::time::{Clock as _, ManualClock, SystemClock, Timestamp};
+use gristmill_store::{Candidate, NotTaken, OpenError, Seen, Settings, Store, TakenOver};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -87,6 +87,57 @@ async fn a_database_belongs_to_one_store() {
     let third = open(&database);
     assert!(third.job(&endpoint("a"), id).await.unwrap().is_some());
     assert_eq!(third.stats().jobs, 2);
+}
+
+/// Becomes the active host of a database without one.
+fn take_over(
+    database: &Database,
+    clock: &Arc<ManualClock>,
+    settings: Settings,
+) -> Result<TakenOver, NotTaken> {
+    let settings = Settings { secrets_key: Some(database.key_file()), ..settings };
+    let work = || {
+        let url = database.url().parse().unwrap();
+        let mut candidate = Candidate::connect(&url, &database.key_file()).unwrap();
+        let Seen::Free(vacancy) = candidate.look().unwrap() else { panic!("a host is active") };
+        Store::take_over(candidate, vacancy, None, clock.clone(), Arc::default(), settings)
+    };
+    // The connections wait, and a thread of the runtime must not.
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// The clock of a machine that has the database as well: the two agree, and are wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumped_together_with_that_of_the_database_deletes_no_job() {
+    const YEAR_MS: u64 = 365 * 86_400_000;
+    let Some(database) = Database::new() else { return };
+    let ahead = SystemClock.now();
+    let right = Timestamp::from_millis(ahead.as_millis() - YEAR_MS);
+    let (ahead, right) = (Arc::new(ManualClock::new(ahead)), Arc::new(ManualClock::new(right)));
+    let store = open_postgres(without_caches(), &database, &right, &Arc::default());
+    submit(&store, job("a")).await;
+    store.close().await;
+    drop(store);
+    let year_ago = "clock_timestamp() - interval '365 days'";
+    database.sql(&format!("UPDATE beat SET at = {year_ago}"));
+    database.sql(&format!("UPDATE session SET began_at = {year_ago}"));
+    let guarded = Settings { clock_jump_max_ms: Some(3_600_000), ..without_caches() };
+    // A start that is refused leaves what the next one compares the clock with.
+    for _ in 0..2 {
+        let refused = take_over(&database, &ahead, guarded.clone()).unwrap_err();
+        let is_jump =
+            matches!(refused, NotTaken::ClockJumped(_, OpenError::ClockJumped { jobs: 1, .. }));
+        assert!(is_jump, "{refused:?}");
+    }
+    assert_eq!(database.sql("SELECT count(*) FROM job"), "1");
+    let confirmed = Settings { is_clock_synchronised: true, ..guarded.clone() };
+    let taken = take_over(&database, &ahead, confirmed).unwrap();
+    assert_eq!(taken.recovery.expired, 1);
+    taken.store.close().await;
+    drop(taken);
+    // Without jobs that would be deleted, a long pause is no reason to refuse a start.
+    database.sql(&format!("UPDATE beat SET at = {year_ago}"));
+    assert!(take_over(&database, &ahead, guarded).is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,6 +15,7 @@ contract!(
     a_key_belongs_to_one_submission,
     an_idempotency_key_outlives_its_job,
     a_key_is_forgotten_after_its_time_and_with_its_endpoint,
+    keys_are_forgotten_after_a_clock_that_was_ahead_is_right_again,
     a_full_queue_still_answers_repeated_submissions,
     submissions_at_one_time_make_one_job,
     a_repeated_submission_is_found_without_submitting_it,
@@ -74,6 +75,25 @@ async fn a_key_is_forgotten_after_its_time_and_with_its_endpoint(t: Fixture) {
     assert_eq!(t.store.submit(with_key("k", "{ }")).await, Ok(SubmitAnswer::Repeated(second)));
     t.store.delete_endpoint(&endpoint("a")).await.unwrap();
     t.submit_job(with_key("k", "{}")).await;
+}
+
+async fn keys_are_forgotten_after_a_clock_that_was_ahead_is_right_again(t: Fixture) {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    t.clock.jump(YEAR_MS);
+    let ahead = t.submit_job(with_key("k", "{}")).await;
+    t.submit_job(with_key("l", "{}")).await;
+    t.clock.jump(-YEAR_MS);
+    t.submit_job(with_key("m", "{}")).await;
+    let next = t.store.expire().await.unwrap().0;
+    assert!(next <= t.store.now().plus_millis(KEY_LIFETIME_MS), "{next:?}");
+    t.clock.advance(KEY_LIFETIME_MS - 1);
+    t.store.expire().await.unwrap();
+    assert_eq!(t.store.submit(with_key("k", "{}")).await, Ok(SubmitAnswer::Repeated(ahead)));
+    t.clock.advance(1);
+    t.store.expire().await.unwrap();
+    for key in ["k", "l", "m"] {
+        t.submit_job(with_key(key, "{ }")).await;
+    }
 }
 
 async fn a_full_queue_still_answers_repeated_submissions(t: Fixture) {

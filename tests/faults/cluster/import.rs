@@ -147,6 +147,18 @@ async fn an_import_is_complete_or_leaves_nothing() {
     assert_eq!(counts["handlers"], 1, "{counts}");
     assert!(!data.join(".import").exists());
 
+    // No host runs the jobs of the directory as well, and another database may get them.
+    let mut serve = command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&data);
+    let refused = serve.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("`.imported`"), "{said}");
+    let other = Database::new().unwrap();
+    let again = import(&data, &other).output().unwrap();
+    assert!(again.status.success(), "{again:?}");
+    assert_eq!(other.sql("SELECT count(*) FROM job"), "903");
+
     // The hosts have the key file, and the admin key of the directory.
     fs::copy(data.join("secrets.key"), database.key_file()).unwrap();
     let host = TestHost::join(&arguments(&database), alone.admin_key());
@@ -251,8 +263,13 @@ async fn an_import_does_not_call_a_commit_that_still_waits_a_failure() {
         (database.sql("SELECT count(*) FROM job") == "1").then_some(())
     })
     .await;
+    // The next import finds the rows of the directory, and removes the copy of an import that was killed.
+    let (mark, copy) = (alone.data_dir().join(".imported"), alone.data_dir().join(".import"));
+    assert!(!mark.exists());
+    fs::create_dir(&copy).unwrap();
     let again = import(&alone.data_dir(), &database).output().unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("not empty"), "{again:?}");
+    assert_eq!((mark.exists(), copy.exists()), (true, false));
     drop(database);
 }
 

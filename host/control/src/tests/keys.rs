@@ -52,3 +52,24 @@ async fn only_the_operator_has_admin_keys() {
     assert!(matches!(nameless, Err(ControlError::Invalid(_))), "{nameless:?}");
     assert_eq!(bench.view().keys.len(), 1);
 }
+
+#[tokio::test]
+async fn keys_that_expired_long_ago_are_removed_with_the_next_key_of_their_owner() {
+    const DAY_MS: u64 = 86_400_000;
+    let bench = Bench::new().await;
+    let admin = bench.key("default", Scope::Admin).await;
+    let create = async |name: &str, owner: &str| {
+        let request = request(name, Scope::Manage, owner);
+        bench.control.keys.create(&admin, request).await.unwrap();
+        let view = bench.view();
+        let mut names: Vec<_> = view.keys.values().map(|key| key.name.clone()).collect();
+        names.sort();
+        names.join(" ")
+    };
+    create("old", "a").await;
+    create("other", "b").await;
+    bench.clock.advance(60_000 + 30 * DAY_MS);
+    assert_eq!(create("recent", "a").await, "default old other recent");
+    bench.clock.advance(1);
+    assert_eq!(create("new", "a").await, "default new other recent");
+}

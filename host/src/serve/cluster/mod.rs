@@ -25,6 +25,7 @@ use gristmill_store::{
 use tracing::{info, warn};
 
 use self::forward::Standby;
+use crate::serve::clock::wait_for_synchronisation;
 
 /// The purpose of the key that the hosts of a database share.
 const KEY_PURPOSE: &str = "gristmill hosts";
@@ -83,6 +84,11 @@ pub(crate) async fn join(
                     Err(NotTaken::LookAgain(again, hindrance)) => {
                         candidate = *again;
                         hindrance
+                    }
+                    Err(NotTaken::ClockJumped(again, jumped)) => {
+                        wait_for_synchronisation(&jumped).await?;
+                        candidate = *again;
+                        None
                     }
                     Err(NotTaken::Failed(error)) => return Err(error.into()),
                 }

@@ -1,4 +1,4 @@
-//! How much of the bill may be deleted now.
+//! How much of the bill may be deleted now, in a directory and in a database.
 //!
 //! **A wrong clock deletes no bill.** Rows expire by the wall clock, but at most
 //! [`EXPIRED_EACH_HOUR`] hours of the bill expire in each hour that really passes. A clock that is

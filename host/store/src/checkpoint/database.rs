@@ -36,7 +36,7 @@ pub(crate) const IDLE: Duration = Duration::from_secs(1);
 /// After this time, a write that found no space is tried again.
 const SPACE_PAUSE: Duration = Duration::from_millis(250);
 
-/// The interval at which the newest time is recorded while the store is idle.
+/// The interval at which the newest time is recorded, before other work that waits.
 const NOTE_TIME: Option<Duration> =
     if sync::HAS_TIME { Some(Duration::from_secs(600)) } else { None };
 
@@ -281,6 +281,12 @@ impl Database {
             {
                 return DatabaseWork::Checkpoint(segment);
             }
+            let newest = self.journal.end().segment;
+            // Requests that never end must not keep the newest time from being recorded either.
+            let is_note_due = NOTE_TIME.is_some_and(|time| self.noted_at.elapsed() >= time);
+            if is_note_due && self.space_wait.is_none() {
+                return DatabaseWork::Note(newest);
+            }
             let requests = index.take_requests();
             if !requests.is_empty() {
                 self.has_answered = true;
@@ -289,7 +295,6 @@ impl Database {
             if index.phase() == Phase::Drained {
                 return DatabaseWork::End(Phase::Drained);
             }
-            let newest = self.journal.end().segment;
             // While a write waits for space, a checkpoint may give back some, and this cannot.
             if newest != self.noted && self.space_wait.is_none() {
                 return DatabaseWork::Note(newest);

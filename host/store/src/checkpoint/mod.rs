@@ -4,7 +4,7 @@
 
 pub(crate) mod archive;
 mod backup;
-mod bill_expiry;
+pub(crate) mod bill_expiry;
 mod compaction;
 pub(crate) mod database;
 mod rotate;

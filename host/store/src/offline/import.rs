@@ -2,12 +2,14 @@
 //!
 //! A repair's [copy](crate::offline::repair) of the directory comes first: it reads each version of the tables, applies
 //! the journal, and finds damage, which an import refuses. Its rows become those that a host with the database
-//! writes, with the same numbers, so that ids, claims and encrypted texts stay valid. The directory itself is
-//! not changed, except for the copy, which is below [`SCRATCH`] and is removed at the end.
+//! writes, with the same numbers, so that ids, claims and encrypted texts stay valid. The files of the directory are
+//! not changed. The copy is below [`SCRATCH`] and is removed at the end, or by the next import. After the commit the
+//! directory gets the file [`IMPORTED`], with which no host starts on it; another import does not look at that file.
 //!
 //! **All or nothing.** All rows are one transaction, and the directory is locked meanwhile. A process that is
 //! killed leaves an empty database, which the next import fills; after the commit the database is not empty,
-//! and another import is refused.
+//! and another import is refused. If the database has the rows of this directory, for example because the import
+//! was killed after its commit, the refused import also writes the file.
 //!
 //! **Bounds.** A statement has [`ROWS_MAX`] rows, or [`BYTES_MAX`] bytes and one further row: that is the memory,
 //! beside one payload of each kind. The disk needs room for the copy: as much as the tables and the journal.
@@ -19,7 +21,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gristmill_core::backup::{COMPONENTS, DATABASE};
+use gristmill_core::backup::{COMPONENTS, DATABASE, IMPORTED};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::PART_BYTES;
 use gristmill_core::id::{EndpointId, JobId};
@@ -39,6 +41,7 @@ use crate::offline::repair::{self, Repaired};
 use crate::postgres::connection::{Call, Connection, DatabaseError, Transaction, Value};
 use crate::postgres::url::DatabaseUrl;
 use crate::postgres::{schema, session};
+use crate::private::open_private_file;
 use crate::tables::{delivery, idempotency, jobs, sql};
 
 /// The directory of the copy, in the data directory.
@@ -101,7 +104,7 @@ pub enum ImportStep {
 /// # Errors
 /// [`OpenError`]: the directory is in use, damaged, or lacks its key; the database is in use, not
 /// empty, or cannot be used. Then the database has nothing of the directory, unless the error says that the
-/// outcome is unknown.
+/// outcome is unknown, or that only the mark of the directory is missing ([`OpenError::NotMarked`]).
 pub fn import(
     dir: &Path,
     secrets_key: Option<&Path>,
@@ -112,37 +115,67 @@ pub fn import(
     let connection = Connection::new(url).map_err(OpenError::Thread)?;
     let mut connection = connection.with_answer_time_max(ANSWER_TIME_MAX);
     schema::prepare(&mut connection)?;
-    check_empty(&mut connection)?;
     let inspected = Inspected::open(dir, secrets_key)?;
+    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+    // Before anything is refused: the copy of an import that was killed is as large as the tables.
+    let scratch = Scratch::new(dir).map_err(in_dir)?;
+    let (shard, sealed): (i64, Vec<u8>) =
+        inspected
+            .db
+            .query_row("SELECT node, sealed FROM meta", (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    if let Err(refused) = check_empty(&mut connection) {
+        let is_used = matches!(refused, OpenError::DatabaseNotEmpty { .. });
+        if is_used && is_of_directory(&mut connection, (shard, &sealed))? {
+            mark(dir)?;
+        }
+        return Err(refused);
+    }
     check_key(&inspected, dir, secrets_key)?;
     on_step(ImportStep::Reading);
-    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
-    let scratch = Scratch::new(dir).map_err(in_dir)?;
     let copied = repair::copy(&inspected, &scratch.0)?;
     if let Some(damage) = copied.losses.first().cloned() {
         return Err(OpenError::from(damage));
     }
     let tables = Tables::open(scratch.0.join(DATABASE))?;
-    let (shard, sealed): (i64, Vec<u8>) =
-        inspected
-            .db
-            .query_row("SELECT node, sealed FROM meta", (), |row| Ok((row.get(0)?, row.get(1)?)))?;
     if session::try_lock(&mut connection)?.is_none() {
         return Err(OpenError::DatabaseInUse);
     }
     let (done, committed) = send(&tables, &mut connection, dir, copied, (shard, &sealed), on_step)?;
     match committed {
-        Ok(()) => Ok(done),
+        Ok(()) => {}
         Err(DatabaseError::Unavailable(reason)) => match has_committed(&mut connection) {
-            Some(true) => Ok(done),
-            Some(false) => Err(OpenError::DatabaseUnavailable(reason)),
-            None => Err(OpenError::DatabaseUnavailable(format!(
-                "{reason}: whether the import was completed is unknown. Run it again: a database \
-                 that has the data is refused, since it is not empty"
-            ))),
+            Some(true) => {}
+            Some(false) => return Err(OpenError::DatabaseUnavailable(reason)),
+            None => {
+                return Err(OpenError::DatabaseUnavailable(format!(
+                    "{reason}: whether the import was completed is unknown. Run it again: a database \
+                     that has the data is refused, since it is not empty"
+                )));
+            }
         },
-        Err(error) => Err(error.into()),
+        Err(error) => return Err(error.into()),
     }
+    mark(dir)?;
+    Ok(done)
+}
+
+/// Keeps hosts from starting on the directory, durably.
+fn mark(dir: &Path) -> Result<(), OpenError> {
+    let marked = open_private_file(&dir.join(IMPORTED))
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::File::open(dir)?.sync_all());
+    marked.map_err(|source| OpenError::NotMarked { dir: dir.to_owned(), source })
+}
+
+/// Whether an import has filled the database from the directory with this shard, and this text that shows the key: the
+/// text has random bytes.
+fn is_of_directory(
+    connection: &mut Connection,
+    (shard, sealed): (i64, &[u8]),
+) -> Result<bool, DatabaseError> {
+    let sql = "SELECT 1 FROM meta WHERE shard = $1::bigint AND sealed = $2::bytea";
+    let values: Vec<Value<'_>> = vec![Box::new(shard), Box::new(sealed)];
+    Ok(!connection.query(&Call::new(sql, values))?.is_empty())
 }
 
 /// Sends the tables of a copy and the handlers, and returns what the commit has answered. `meta` is the shard,

@@ -17,7 +17,7 @@ use crate::tables::sql;
 /// step before it. So a search passes over no readable pages, unless they have few numbers.
 const STEPS: i64 = 32;
 
-/// A table, and the columns of its key, of which the first one is a number.
+/// A table, and the columns of its key. The first column is a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table {
     pub(super) name: &'static str,

@@ -31,6 +31,7 @@ use crate::error::OpenError;
 use crate::postgres::active_state::ActiveState;
 use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
 use crate::postgres::depot::PostgresDepot;
+use crate::postgres::load::{self, NotLoaded};
 use crate::postgres::meta;
 use crate::postgres::observation::{Newest, Observation, Seen, Vacancy};
 use crate::postgres::schema;
@@ -175,6 +176,22 @@ impl Candidate {
         let rows = self.reader.query(&Call::new(sql, Vec::new()))?;
         let ms = rows.first().map_or(0, |row| row.get::<_, i64>(0).max(0).unsigned_abs());
         Ok(Timestamp::from_millis(ms))
+    }
+
+    /// The newest time that a host has recorded: the last sign of life of the newest session. `None` in a new database.
+    /// The session's begin does not count beside it: the clock may have been put right since.
+    pub(crate) fn seen_at(&mut self) -> Result<Option<Timestamp>, DatabaseError> {
+        let sql = "SELECT (extract(epoch FROM coalesce(at, began_at)) * 1000)::bigint \
+             FROM session LEFT JOIN beat ON beat.session = session.session \
+             ORDER BY session.session DESC LIMIT 1";
+        let rows = self.reader.query(&Call::new(sql, Vec::new()))?;
+        let seen_at = rows.first().map(|row| row.get::<_, i64>(0).max(0).unsigned_abs());
+        Ok(seen_at.map(Timestamp::from_millis))
+    }
+
+    /// Number of jobs that have not ended and would be deleted at `now`. Reads the row of each job.
+    pub(crate) fn overdue(&mut self, now: Timestamp) -> Result<u64, NotLoaded> {
+        load::overdue(&mut self.reader, now)
     }
 
     /// The present state, for a host that does not wait for another one.

@@ -93,7 +93,15 @@ pub(crate) fn load(
     Ok(index)
 }
 
-fn load_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {
+/// Number of jobs that have not ended and would be deleted at `now`. Reads the row of each job, and changes nothing.
+pub(super) fn overdue(connection: &mut Connection, now: Timestamp) -> Result<u64, NotLoaded> {
+    let mut index = Index::new(Owners::default());
+    restore_endpoints(connection, &mut index)?;
+    load_jobs(connection, &mut index)?;
+    Ok(index.overdue(now))
+}
+
+fn restore_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {
     let sql = "SELECT seq, name, completed, failed, retried FROM endpoint ORDER BY seq";
     for row in connection.query(&Call::new(sql, Vec::new()))? {
         let name = EndpointId::new(row.get::<_, &str>(1))
@@ -106,6 +114,11 @@ fn load_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), 
         };
         index.restore_endpoint(key(&row, 0), name, counts);
     }
+    Ok(())
+}
+
+fn load_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {
+    restore_endpoints(connection, index)?;
     let mut stale = Vec::new();
     let sql = "SELECT endpoint FROM deleting ORDER BY endpoint";
     for row in connection.query(&Call::new(sql, Vec::new()))? {
@@ -343,6 +356,13 @@ fn usage_row(row: &Row) -> Result<UsageRow, NotLoaded> {
             chunks: number(row, 12),
         },
     })
+}
+
+/// The oldest hour with usage.
+pub(super) fn oldest_usage(connection: &mut Connection) -> Result<Option<Hour>, NotLoaded> {
+    let sql = "SELECT hour FROM usage ORDER BY hour LIMIT 1";
+    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    rows.first().map(hour).transpose()
 }
 
 /// The first column of a row of usage.

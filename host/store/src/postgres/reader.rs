@@ -13,6 +13,7 @@ use gristmill_core::store::{StoreError, StoreFull};
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
+use crate::checkpoint::bill_expiry::BillExpiry;
 use crate::error::OpenError;
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
@@ -54,6 +55,7 @@ pub(crate) struct PostgresReader {
     lock_holder: Backend,
     session: Session,
     changes: Numbered,
+    bill_expiry: BillExpiry,
     outage: Outage,
 }
 
@@ -73,8 +75,8 @@ impl PostgresReader {
         session: Session,
         changes: Numbered,
     ) -> Self {
-        let outage = Outage::default();
-        Self { shared, medium, connection, lock_holder, session, changes, outage }
+        let (bill_expiry, outage) = (BillExpiry::default(), Outage::default());
+        Self { shared, medium, connection, lock_holder, session, changes, bill_expiry, outage }
     }
 
     /// Starts the thread. It ends when the index is closed, or drained.
@@ -307,8 +309,8 @@ impl PostgresReader {
             }
             // The batches have written all rows.
             DbRequest::StoreUsage => {
-                let first_kept = Hour::of(self.shared.clock.now()).first_kept();
-                self.until_done(|it| it.delete_old_usage(first_kept))?;
+                let too_old = Hour::of(self.shared.clock.now()).first_kept();
+                self.until_done(|it| it.delete_old_usage(too_old))?;
                 let mut index = self.shared.index();
                 let stored = index.meters_mut().unstored();
                 index.meters_mut().stored(stored);
@@ -487,7 +489,16 @@ impl PostgresReader {
         Ok(None)
     }
 
-    fn delete_old_usage(&mut self, first_kept: Hour) -> Result<(), NotLoaded> {
+    /// Deletes the oldest hours of usage before `too_old`, as many as [`BillExpiry`] allows.
+    fn delete_old_usage(&mut self, too_old: Hour) -> Result<(), NotLoaded> {
+        let Some(oldest) = load::oldest_usage(&mut self.connection)? else { return Ok(()) };
+        let elapsed = self.shared.clock.elapsed();
+        let first_kept = self.bill_expiry.first_kept(oldest, too_old, elapsed);
+        if first_kept <= oldest {
+            return Ok(());
+        }
+        // Before the statement: one whose answer was lost may have deleted them.
+        self.bill_expiry.record(elapsed);
         let delete = "DELETE FROM usage WHERE hour < $1::bigint";
         let call = Call::new(delete, vec![Box::new(i64::from(first_kept.0))]);
         self.connection.transaction(&[call, self.session.fence()])?;

@@ -243,7 +243,7 @@ impl Seal {
         )
     }
 
-    /// A word in place of one that no key decrypts, for a directory of which a key decrypts other texts.
+    /// A word in place of one that no key decrypts, although a key decrypts other texts of the directory.
     /// `None` when the word is whole, or needs more keys than the file has: damage does not change its
     /// length, which shows their number.
     pub(crate) fn word_in_place_of(&self, damaged: &[u8]) -> Option<Vec<u8>> {

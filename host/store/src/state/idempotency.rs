@@ -3,6 +3,8 @@
 //! **Bounds.** [`KEYS_MAX`] of about 150 bytes. At the bound the owner that has the most loses the oldest of its fullest endpoint:
 //! an owner with at most an equal part of them loses none, however many others send, and neither does an endpoint with at most an
 //! equal part of its owner's. After [`KEY_LIFETIME_MS`] each is forgotten.
+//! **A wrong clock.** Records end in the order of their numbers. A record that was made while the clock was ahead therefore counts as
+//! made when the clock was seen to be right again, with all records up to the newest: they end after another [`KEY_LIFETIME_MS`].
 //! **Cost.** A lookup is one in a hash map of endpoints and one in an ordered map of keys; remembering and forgetting also change two
 //! entries of ordered sets. An endpoint is forgotten in one step, whatever the number of its records.
 
@@ -27,6 +29,10 @@ pub(crate) struct IdempotencyIndex<E, O> {
     counts: BTreeSet<(usize, O)>,
     len: usize,
     keys_max: usize,
+    /// The highest number of a record that there was.
+    last: u64,
+    /// Records up to this number count as made at this time at the latest: some were made while the clock was ahead.
+    made_by: (u64, Timestamp),
 }
 
 /// The records of an endpoint.
@@ -80,6 +86,8 @@ impl<E, O> Default for IdempotencyIndex<E, O> {
             counts: BTreeSet::new(),
             len: 0,
             keys_max: KEYS_MAX,
+            last: 0,
+            made_by: (0, Timestamp::NEVER),
         }
     }
 }
@@ -109,6 +117,7 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
             by_key: BTreeMap::new(),
             keys: VecDeque::new(),
         });
+        self.last = self.last.max(first.seq);
         records.by_key.insert(key, first);
         records.keys.push_back((first.seq, key));
         let (owner, len) = (records.owner.clone(), records.keys.len());
@@ -127,7 +136,7 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
     }
 
     /// Forgets what has been remembered for long enough, at most `count_max` of it, and returns the number up to which everything is
-    /// forgotten, if that has changed.
+    /// forgotten, if that has changed. Afterwards the oldest record ends at most [`KEY_LIFETIME_MS`] after `now`.
     pub(crate) fn expire(&mut self, now: Timestamp, count_max: usize) -> Option<u64> {
         let mut last = None;
         for _ in 0..count_max {
@@ -137,16 +146,24 @@ impl<E: Clone + Hash + Ord, O: Clone + Hash + Ord> IdempotencyIndex<E, O> {
             }
             last = self.forget_oldest_of(&endpoint);
         }
+        if self.oldest_made_at().is_some_and(|at| at > now) {
+            self.made_by = (self.last, now);
+        }
         last
     }
 
     /// The time of the next removal; [`Timestamp::NEVER`] when there are no records.
     pub(crate) fn next(&self) -> Timestamp {
-        let oldest = self.oldest.first().and_then(|(_, endpoint)| {
-            let EndpointRecords { by_key, keys, .. } = self.endpoints.get(endpoint)?;
-            by_key.get(&keys.front()?.1)
-        });
-        oldest.map_or(Timestamp::NEVER, |first| first.at.plus_millis(KEY_LIFETIME_MS))
+        self.oldest_made_at().map_or(Timestamp::NEVER, |at| at.plus_millis(KEY_LIFETIME_MS))
+    }
+
+    /// When the oldest record was made, as it counts for its end.
+    fn oldest_made_at(&self) -> Option<Timestamp> {
+        let (_, endpoint) = self.oldest.first()?;
+        let EndpointRecords { by_key, keys, .. } = self.endpoints.get(endpoint)?;
+        let first = by_key.get(&keys.front()?.1)?;
+        let (up_to, made_by) = self.made_by;
+        Some(if first.seq <= up_to { first.at.min(made_by) } else { first.at })
     }
 
     /// Forgets all of an endpoint that is deleted. Returns its records, and the number up to which nothing is remembered any more;
@@ -279,6 +296,33 @@ mod tests {
         assert_eq!(expire(&mut records, 4), None);
         assert_eq!(expire(&mut records, 5), Some(2));
         assert_eq!(records.next(), Timestamp::from_millis(KEY_LIFETIME_MS + 9));
+    }
+
+    #[test]
+    fn records_of_a_clock_that_was_ahead_end_with_those_that_follow() {
+        let mut records = records(100);
+        let expire = |records: &mut Records, at| records.expire(Timestamp::from_millis(at), 100);
+        let far = 9 * KEY_LIFETIME_MS;
+        for (seq, at) in [(1, 3), (2, far), (3, far + 1), (4, 5)] {
+            let key = idempotency(seq).key;
+            assert_eq!(records.insert(&'e', || 'o', key, first(seq, at)), None);
+        }
+        assert_eq!(expire(&mut records, 10), None);
+        assert_eq!(expire(&mut records, KEY_LIFETIME_MS + 3), Some(1));
+        assert_eq!(records.next(), Timestamp::from_millis(2 * KEY_LIFETIME_MS + 3));
+        // Records that are made later keep their own time.
+        let key = idempotency(5).key;
+        let next = first(5, 2 * KEY_LIFETIME_MS);
+        assert_eq!(records.insert(&'f', || 'o', key, next), None);
+        assert_eq!(expire(&mut records, 2 * KEY_LIFETIME_MS + 2), None);
+        assert_eq!(expire(&mut records, 2 * KEY_LIFETIME_MS + 3), Some(4), "all at one time");
+        assert_eq!(records.next(), Timestamp::from_millis(3 * KEY_LIFETIME_MS));
+        // The clock may be ahead again.
+        let key = idempotency(6).key;
+        assert_eq!(records.insert(&'f', || 'o', key, first(6, 2 * far)), None);
+        assert_eq!(expire(&mut records, 3 * KEY_LIFETIME_MS), Some(5));
+        assert_eq!(expire(&mut records, 4 * KEY_LIFETIME_MS), Some(6));
+        assert_is_empty(&records);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! the number of its jobs.
 //!
 //! **Bounds.** Three bounds hold for all endpoints together:
-//! * the number of waiting jobs, each of which takes some 200 bytes of memory;
+//! * the number of waiting jobs: each takes some 200 bytes of memory;
 //! * the number of all jobs in memory: an ended job takes some 512 bytes at most until it is
 //!   [archived](crate::state::archived);
 //! * the bytes of webhooks and tags: the URLs and the tags of jobs, and the pending deliveries. The

@@ -80,7 +80,7 @@ pub(crate) enum DbRequest {
     /// Changes of the catalog, as one transaction. They are on stable storage when it resolves with
     /// `Ok`.
     WriteCatalog(Vec<CatalogRow>, oneshot::Sender<Result<(), StoreError>>),
-    /// Reads the usage, of which `found` was read before: a database reads it in parts.
+    /// Reads the usage. A database reads it in parts; `found` has the rows of the earlier ones.
     Usage {
         query: UsageQuery,
         found: Vec<UsageRow>,

@@ -51,6 +51,9 @@ pub enum NotTaken {
     /// The active host works or another host was faster, so without a reason; or the database does not work at
     /// present: look again.
     LookAgain(Box<Candidate>, Option<String>),
+    /// The clock is far from the newest time that a host has recorded ([`OpenError::ClockJumped`]), and nothing was
+    /// changed: look again when the clock is known to be right.
+    ClockJumped(Box<Candidate>, OpenError),
     /// The database, or this host, needs attention.
     Failed(OpenError),
 }
@@ -88,7 +91,9 @@ impl Store {
     /// Takes a database over: begins a session, which ends that of the host before, and reads the jobs.
     /// Other hosts reach this one at `address`. Blocks, as above.
     ///
-    /// With `settings.clock_jump_max_ms` the clock may differ from that of the database by so much at most.
+    /// With `settings.clock_jump_max_ms` the clock may differ from that of the database by so much at most. The two may
+    /// be one clock, which is wrong: unless `settings.is_clock_synchronised`, the clock is also compared with the last
+    /// sign of life of the host before. If it is ahead of that, the rows of all jobs are read once more.
     ///
     /// # Errors
     /// [`NotTaken`] says whether to look again.
@@ -100,17 +105,16 @@ impl Store {
         signals: Arc<Signals>,
         settings: Settings,
     ) -> Result<TakenOver, NotTaken> {
-        if let Some(max) = settings.clock_jump_max_ms {
-            let database = match candidate.database_time() {
-                Ok(database) => database,
-                Err(error) => {
-                    return Err(NotTaken::LookAgain(Box::new(candidate), Some(error.to_string())));
+        if let Err(error) = check_clock(&mut candidate, &*clock, &settings) {
+            return Err(match error {
+                OpenError::DatabaseUnavailable(reason) => {
+                    NotTaken::LookAgain(Box::new(candidate), Some(reason))
                 }
-            };
-            let now = clock.now();
-            if now.millis_since(database).max(database.millis_since(now)) > max {
-                return Err(NotTaken::Failed(OpenError::ClocksDiffer { now, database }));
-            }
+                jumped @ OpenError::ClockJumped { .. } => {
+                    NotTaken::ClockJumped(Box::new(candidate), jumped)
+                }
+                error => NotTaken::Failed(error),
+            });
         }
         let opened =
             candidate.begin(vacancy, address).map_err(|(candidate, reason)| match reason {
@@ -158,6 +162,31 @@ impl Store {
         let session = session.number.unsigned_abs();
         Ok(TakenOver { store, recovery, depot, active_state, session })
     }
+}
+
+/// Compares the clock with that of the database, and with the last sign of life of the host before. This must precede
+/// the begin of a session, which deletes the sign of life.
+fn check_clock(
+    candidate: &mut Candidate,
+    clock: &dyn Clock,
+    settings: &Settings,
+) -> Result<(), OpenError> {
+    let Some(max) = settings.clock_jump_max_ms else { return Ok(()) };
+    let database = candidate.database_time()?;
+    let now = clock.now();
+    if now.millis_since(database).max(database.millis_since(now)) > max {
+        return Err(OpenError::ClocksDiffer { now, database });
+    }
+    if settings.is_clock_synchronised {
+        return Ok(());
+    }
+    let Some(seen_at) = candidate.seen_at()? else { return Ok(()) };
+    let is_ahead = now.millis_since(seen_at) > max;
+    let jobs = if is_ahead { candidate.overdue(now)? } else { 0 };
+    if jobs > 0 || seen_at.millis_since(now) > max {
+        return Err(OpenError::ClockJumped { seen_at, now, jobs });
+    }
+    Ok(())
 }
 
 /// The connections wait, and a thread of an asynchronous runtime must not.

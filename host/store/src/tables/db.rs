@@ -4,13 +4,13 @@
 //! overwrites that data, and for the catalog, which is not in the journal.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gristmill_core::backup::UNFINISHED;
+use gristmill_core::backup::{COMPONENTS, DATABASE, IMPORTED, UNFINISHED};
 use gristmill_core::id::ShardId;
 use gristmill_core::job::record::StoreEpoch;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::damage::Damage;
 use crate::dir_lock::{DirLock, LOCK};
 use crate::durable;
-use crate::error::{OpenError, SchemaUpgrade};
+use crate::error::{COPY_PREFIX, OpenError, SchemaUpgrade};
 use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::journal::JournalEnd;
@@ -112,12 +112,21 @@ impl Db {
         if dir.join(UNFINISHED).exists() {
             return Err(OpenError::Unfinished { dir: dir.to_owned() });
         }
-        let file = dir.join("store.db");
+        if dir.join(IMPORTED).exists() {
+            return Err(OpenError::Imported { dir: dir.to_owned() });
+        }
+        let file = dir.join(DATABASE);
+        if !file.exists() {
+            refuse_remains(dir)?;
+        }
         let open_file = OpenFile::new(open_private_file(&file).map_err(in_dir)?, lock);
         open_file.sync().map_err(in_dir)?;
         sync_log(dir).map_err(in_dir)?;
         let mut connection = Connection::open(&file)?;
         let found = identify(&connection, &file)?;
+        if found == FileContent::New {
+            refuse_remains(dir)?;
+        }
         let in_dir_key = dir.join("secrets.key");
         let key_file = secrets_key.unwrap_or(&in_dir_key);
         let seal = Seal::open(key_file, found == FileContent::New)?;
@@ -416,6 +425,38 @@ impl Db {
     }
 }
 
+/// Refuses to make a new store in a directory that has handlers, or the copy of an upgrade: its tables were moved, and a
+/// host without records deletes all handlers.
+fn refuse_remains(dir: &Path) -> Result<(), OpenError> {
+    let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
+    let is_handler = |name: &Path| name.extension().is_some_and(|it| it == "wasm");
+    let is_copy = |name: &Path| name.to_str().is_some_and(|name| name.starts_with(COPY_PREFIX));
+    let handler = find_in(&dir.join(COMPONENTS), is_handler).map_err(in_dir)?;
+    let remains = match handler {
+        None => find_in(dir, is_copy).map_err(in_dir)?,
+        found => found,
+    };
+    match remains {
+        None => Ok(()),
+        Some(remains) => Err(OpenError::TablesMissing { dir: dir.to_owned(), remains }),
+    }
+}
+
+/// The path of the first entry of a directory whose name is wanted; `None` when there is no such directory.
+fn find_in(dir: &Path, is_wanted: impl Fn(&Path) -> bool) -> io::Result<Option<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if is_wanted(Path::new(&entry.file_name())) {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
+}
+
 /// Makes the write-ahead log of an earlier process durable. After an orderly end the log is empty.
 fn sync_log(dir: &Path) -> io::Result<()> {
     match OpenOptions::new().read(true).write(true).open(dir.join("store.db-wal")) {
@@ -573,7 +614,6 @@ fn quick_check(db: &Connection, file: &Path) -> Result<(), OpenError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Read as _;
 
     use super::*;
@@ -594,6 +634,45 @@ mod tests {
             drop(db);
             assert!(Db::open(dir.path(), None).is_ok());
         }
+    }
+
+    #[test]
+    fn a_directory_whose_tables_were_moved_is_refused_and_left_alone() {
+        let handler = format!("components/{}.wasm", "ab".repeat(32));
+        for remains in [handler.as_str(), "before-upgrade-12/store.db"] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join(remains);
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            for is_empty in [false, true] {
+                if is_empty {
+                    fs::write(dir.path().join("store.db"), "").unwrap();
+                }
+                let refused = Db::open(dir.path(), None).map(drop).unwrap_err().to_string();
+                assert!(refused.contains("back") && refused.contains("--data-dir"), "{refused}");
+                assert_eq!(dir.path().join("store.db").exists(), is_empty);
+                assert!(!dir.path().join("secrets.key").exists());
+            }
+        }
+        // A new host has the empty directory, and a copy belongs to tables that are there.
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("components")).unwrap();
+        drop(Db::open(dir.path(), None).unwrap());
+        fs::write(dir.path().join(&handler), "").unwrap();
+        fs::create_dir(dir.path().join("before-upgrade-12")).unwrap();
+        assert!(Db::open(dir.path(), None).is_ok());
+    }
+
+    #[test]
+    fn a_directory_whose_jobs_were_moved_to_a_database_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Db::open(dir.path(), None).unwrap());
+        let mark = dir.path().join(IMPORTED);
+        fs::write(&mark, "").unwrap();
+        let refused = Db::open(dir.path(), None).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("--database") && refused.contains(IMPORTED), "{refused}");
+        fs::remove_file(mark).unwrap();
+        assert!(Db::open(dir.path(), None).is_ok());
     }
 
     /// Leaves 4,000 unused pages.
