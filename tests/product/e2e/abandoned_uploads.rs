@@ -110,7 +110,7 @@ async fn a_push_that_its_client_abandons_is_completed_or_leaves_nothing() {
     println!("{} of 12 pushes were taken before their client left", names.len());
 }
 
-/// Its client sends all bytes again, and knows no upload of which it could send the rest.
+/// Its client sends all bytes again, since it knows no upload that it could continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_blob_that_its_client_abandons_leaves_nothing() {
     let host = TestHost::start();

@@ -236,7 +236,7 @@ async fn retries_cancellations_and_dropped_log_lines_are_counted() {
         (now.get(&failed) == 2.0).then_some(())
     })
     .await;
-    // 8,192 lines of 64 bytes, of which an attempt may have 256 KiB.
+    // 8,192 lines of 64 bytes; an attempt may have 256 KiB.
     client.finish(&endpoint, json!({ "op": "stdout", "bytes": 512 << 10 })).await;
     client.patch(&format!("/v1/endpoints/{endpoint}"), &json!({ "workersMax": 0 })).await.ok();
     let first = client.submit(&endpoint, json!({})).await;
