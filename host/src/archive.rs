@@ -9,7 +9,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use data_encoding::HEXLOWER;
-use gristmill_core::backup::{CHECKSUMS, COMPONENTS, DATABASE, JOURNAL, SECRETS_KEY, is_name};
+use gristmill_core::backup::{
+    CHECKSUMS, COMPONENTS, DATABASE, JOURNAL, SECRETS_KEY, component_digest, is_name,
+};
 use sha2::{Digest as _, Sha256};
 use tar::{Archive, Entry, EntryType};
 
@@ -63,9 +65,8 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
         ensure!(is_right, "{name} in the backup does not match its checksum");
         // A component is named by its own checksum; if they differ, it was damaged before the
         // backup.
-        let digest = name.strip_prefix(COMPONENTS).and_then(|file| file.get(1..65));
         ensure!(
-            digest.is_none_or(|digest| digest == sum),
+            component_digest(name).is_none_or(|digest| digest == sum),
             "{name} does not match the digest in its name"
         );
     }

@@ -119,14 +119,14 @@ impl Api {
         let started = (!span.is_disabled()).then(Instant::now);
         // Paths are normalised before any route sees them.
         paths::normalize(&mut request);
-        let format = RefusalFormat::of(request.uri().path());
+        let uri = request.uri().clone();
         request.extensions_mut().insert(origin.clone());
         let answering = AssertUnwindSafe(async { routes.call(request).await }).catch_unwind();
         let mut response = match answering.instrument(span.clone()).await {
             Ok(Ok(response)) => response,
             Err(cause) => {
                 let refused = panicked(&*cause);
-                format.refuse(refused).await
+                RefusalFormat::of(uri.path()).refuse(refused).await
             }
         };
         if let Some(started) = started {
@@ -318,14 +318,7 @@ impl RefusalFormat {
     /// That of the path's API.
     pub fn of(path: &str) -> Self {
         if path.starts_with("/v1/") {
-            return Self::Management;
-        }
-        // Each call comes here. Of most paths, one look at each byte is enough.
-        let is_name = |part: &[u8]| {
-            matches!(part, b"openai" | b"blobs" | b"manifests" | b"referrers" | b"tags")
-        };
-        if !path.as_bytes().split(|byte| *byte == b'/').any(is_name) {
-            Self::Queue
+            Self::Management
         } else if path.contains("/openai/") {
             Self::OpenAi
         } else if registry::is_registry_path(path) {

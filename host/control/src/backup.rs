@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS, COMPONENTS};
+use gristmill_core::backup::{BackupError, BackupFile, BackupSource, CHECKSUMS, component_digest};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedRwLockWriteGuard;
@@ -105,8 +105,7 @@ fn write_files(files: Vec<BackupFile>, into: &mut impl Write) -> io::Result<()> 
         }
         let sum = HEXLOWER.encode(&content.hash.finalize());
         // Every client refuses the archive otherwise, after the host has counted it as made.
-        let digest = name.strip_prefix(COMPONENTS).and_then(|file| file.get(1..65));
-        if digest.is_some_and(|digest| digest != sum) {
+        if component_digest(&name).is_some_and(|digest| digest != sum) {
             return Err(io::Error::other(format!(
                 "{name} is damaged: it does not match the digest in its name"
             )));
@@ -145,7 +144,7 @@ impl<R: Read> Read for Hashed<R> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::backup::DATABASE;
+    use gristmill_core::backup::{COMPONENTS, DATABASE};
 
     use super::*;
 

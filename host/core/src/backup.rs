@@ -31,6 +31,11 @@ pub const JOURNAL: &str = "journal";
 /// The directory of uploaded components.
 pub const COMPONENTS: &str = "components";
 
+/// The SHA-256 in the name of a component, in hexadecimal digits; `None` for another file.
+pub fn component_digest(name: &str) -> Option<&str> {
+    name.strip_prefix(COMPONENTS)?.get(1..65)
+}
+
 /// Whether a file of a backup may have this name. Unpacking a backup writes no other files.
 pub fn is_name(name: &str) -> bool {
     let is_plain = |text: &str, ending: &str| {

@@ -165,17 +165,12 @@ pub(crate) async fn open_in_time<T>(
             warn_of_wait(&jumped);
             is_reported = true;
         }
-        loop {
+        let is_right = || {
             let now = SystemClock.now();
             let away_ms = now.millis_since(*seen_at).max(seen_at.millis_since(now));
-            if is_synchronised() || away_ms <= clock.jump_max_ms {
-                break;
-            }
-            if SystemClock.elapsed().saturating_sub(begun) >= SYNC_WAIT {
-                return Err(not_synchronised(&jumped));
-            }
-            tokio::time::sleep(RECHECK_INTERVAL).await;
-        }
+            is_synchronised() || away_ms <= clock.jump_max_ms
+        };
+        wait_until(is_right, begun, &jumped).await?;
     }
 }
 
@@ -185,8 +180,16 @@ pub(crate) async fn open_in_time<T>(
 /// When it is not synchronised after [`SYNC_WAIT`].
 pub(crate) async fn wait_for_synchronisation(jumped: &OpenError) -> anyhow::Result<()> {
     warn_of_wait(jumped);
-    let begun = SystemClock.elapsed();
-    while !is_synchronised() {
+    wait_until(is_synchronised, SystemClock.elapsed(), jumped).await
+}
+
+/// Waits until the clock that has `jumped` is right, [`SYNC_WAIT`] from `begun` at most.
+async fn wait_until(
+    is_right: impl Fn() -> bool,
+    begun: Duration,
+    jumped: &OpenError,
+) -> anyhow::Result<()> {
+    while !is_right() {
         if SystemClock.elapsed().saturating_sub(begun) >= SYNC_WAIT {
             return Err(not_synchronised(jumped));
         }

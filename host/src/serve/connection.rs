@@ -102,7 +102,7 @@ impl Server {
         let client = activity.lock().client.clone();
         let service = service_fn(|request: Request<_>| {
             let call = Call::begin(&activity, request.version());
-            let format = RefusalFormat::of(request.uri().path());
+            let uri = request.uri().clone();
             let (request, has_rest) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
@@ -125,6 +125,7 @@ impl Server {
                         match reserved {
                             Ok(held) => Holding::Whole(held),
                             Err(OverBudget) => {
+                                let format = RefusalFormat::of(uri.path());
                                 answer = response_over_budget(format, answer).await;
                                 Holding::Whole(None)
                             }
