@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::shared::Shared;
-use crate::starter::Starter;
+use crate::worker::Starter;
 use crate::worker_set::{Demand, WorkerSet};
 use crate::{attempt_spans, expiry, history, scaler};
 
@@ -125,7 +125,7 @@ impl Dispatcher {
 
 impl ReadyListener for Dispatcher {
     fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
-        let Starter { shared, guests, .. } = &self.starter;
+        let shared = &self.starter.shared;
         if shared.is_draining() {
             return;
         }
@@ -134,7 +134,8 @@ impl ReadyListener for Dispatcher {
         match set.job_ready(deployment.endpoint.scaling, may_start_worker) {
             Demand::StartWorker => self.starter.start(endpoint, &set),
             Demand::Watch => {
-                guests.spawn(scaler::watch(self.starter.clone(), endpoint.clone(), set));
+                let watching = scaler::watch(self.starter.clone(), endpoint.clone(), set);
+                self.starter.guests.spawn(watching);
             }
             Demand::Nothing => {}
         }
@@ -173,10 +174,10 @@ impl Workers for Dispatcher {
             // The present deployment, which may be newer.
             let Some(deployment) = starter.shared.catalog.deployment(&endpoint) else { return };
             let scaling = deployment.endpoint.scaling;
-            for _ in 0..set.refresh(scaling, demand.jobs, demand.claimable) {
-                starter.start(&endpoint, &set);
-            }
-            if demand.jobs > 1 && scaling.scaler != Scaler::default() && set.watch() {
+            let missing = set.refresh(scaling, demand.jobs, demand.claimable);
+            starter.start_all(&endpoint, &set, missing);
+            let may_need_more = demand.jobs > u64::from(missing);
+            if may_need_more && scaling.scaler != Scaler::default() && set.watch() {
                 scaler::watch(starter, endpoint, set).await;
             }
         });

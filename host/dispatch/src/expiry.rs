@@ -14,14 +14,20 @@ const SLEEP_MS_MAX: u64 = 250;
 /// Runs until the store is closed.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let clock = &shared.clock;
+    let mut is_away = false;
     loop {
         match shared.store.expire().await {
             Ok(NextExpiry(next)) => {
+                is_away = false;
                 clock.sleep_until(next.min(clock.now().plus_millis(SLEEP_MS_MAX))).await;
             }
             Err(StoreError::Closed) => return,
             Err(error) => {
-                warn!(%error, "expired jobs cannot be deleted: {error}");
+                // A database that is away for minutes is reported once.
+                let was_away = std::mem::replace(&mut is_away, error == StoreError::Unavailable);
+                if !(was_away && is_away) {
+                    warn!(%error, "expired jobs cannot be deleted: {error}");
+                }
                 clock.sleep_until(clock.now().plus_millis(SLEEP_MS_MAX)).await;
             }
         }

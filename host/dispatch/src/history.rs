@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt as _, stream};
 use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::store::StoreError;
 use tracing::warn;
@@ -11,8 +12,13 @@ use crate::shared::Shared;
 /// Pause between two checks, in milliseconds: the jobs that end meanwhile can exceed the bounds.
 const PAUSE_MS: u64 = 1_000;
 
+/// Endpoints whose jobs are deleted at one time: their deletions share the waits for the disk, so a
+/// check of ten thousand endpoints does not take ten thousand waits.
+const AT_ONCE_MAX: usize = 16;
+
 /// Runs until the store is closed. Costs a look at each endpoint in each pause.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut is_away = false;
     loop {
         let view = shared.catalog.view();
         let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
@@ -21,11 +27,22 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             .map(|endpoint| (endpoint.id.clone(), endpoint.history_max))
             .collect();
         drop(view);
-        for (endpoint, max) in bounded {
-            match shared.store.trim_history(&endpoint, max).await {
-                Ok(()) => {}
-                Err(StoreError::Closed) => return,
-                Err(error) => warn!(%endpoint, %error, "old jobs cannot be deleted: {error}"),
+        let trimmed: Vec<_> = stream::iter(bounded)
+            .map(async |(endpoint, max)| {
+                let trimmed = shared.store.trim_history(&endpoint, max).await;
+                (endpoint, trimmed)
+            })
+            .buffer_unordered(AT_ONCE_MAX)
+            .filter_map(async |(endpoint, trimmed)| Some((endpoint, trimmed.err()?)))
+            .collect()
+            .await;
+        let was_away = std::mem::take(&mut is_away);
+        for (endpoint, error) in trimmed {
+            match error {
+                StoreError::Closed => return,
+                // A database that is away for minutes is reported once.
+                StoreError::Unavailable if std::mem::replace(&mut is_away, true) || was_away => {}
+                error => warn!(%endpoint, %error, "old jobs cannot be deleted: {error}"),
             }
         }
         let clock = &shared.clock;

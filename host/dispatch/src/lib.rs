@@ -20,7 +20,6 @@ mod expiry;
 mod history;
 mod scaler;
 mod shared;
-mod starter;
 mod worker;
 mod worker_set;
 

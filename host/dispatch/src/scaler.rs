@@ -9,8 +9,8 @@ use gristmill_core::deploy::endpoint::Scaler;
 use gristmill_core::id::EndpointId;
 use gristmill_core::time::Timestamp;
 
-use crate::starter::Starter;
-use crate::worker_set::{Demand, WorkerSet};
+use crate::worker::Starter;
+use crate::worker_set::{Demand, STARTED_AT_ONCE_MAX, WorkerSet};
 
 /// Watches the queue until no waiting job could use another worker. The caller has marked the
 /// endpoint as watched.
@@ -21,10 +21,20 @@ pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<Worke
     let shared = &starter.shared;
     // The oldest waiting job: when it was queued, and since when this task watches it.
     let mut watched: Option<(Timestamp, Duration)> = None;
+    let mut grown_at: Option<Duration> = None;
+    let mut incarnation = None;
     loop {
         // Before the check: a job that arrives after this starts another watcher.
         set.unwatch();
+        // Before the endpoint is read: a change of it, such as a shorter delay, ends the sleep below.
+        let changed = set.changed();
         let Some(deployment) = shared.catalog.deployment(&endpoint) else { return };
+        // An endpoint that was deleted and created again has another set.
+        if *incarnation.get_or_insert_with(|| deployment.incarnation.clone())
+            != deployment.incarnation
+        {
+            return;
+        }
         let scaling = deployment.endpoint.scaling;
         let Ok(demand) = shared.store.demand(&endpoint).await else { return };
         let Some(since) = demand.since else { return };
@@ -33,9 +43,9 @@ pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<Worke
         }
         let patience_ms = match scaling.scaler {
             Scaler::RequestCount(_) => {
-                for _ in 0..set.missing(scaling, demand.jobs, demand.claimable) {
-                    starter.start(&endpoint, &set);
-                }
+                let at_most = STARTED_AT_ONCE_MAX;
+                let missing = set.missing(scaling, demand.jobs, demand.claimable, at_most);
+                starter.start_all(&endpoint, &set, missing);
                 return;
             }
             Scaler::QueueDelay(seconds) => u64::from(seconds) * 1_000,
@@ -51,14 +61,19 @@ pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<Worke
         let watched_ms = elapsed.saturating_sub(watched_since).as_millis();
         let waited_ms = shared.clock.now().millis_since(since);
         let waited_ms = waited_ms.max(u64::try_from(watched_ms).unwrap_or(u64::MAX));
-        let mut look_in_ms = patience_ms.saturating_sub(waited_ms);
-        if look_in_ms == 0 {
+        let patience = Duration::from_millis(patience_ms);
+        let look_at = elapsed + patience.saturating_sub(Duration::from_millis(waited_ms));
+        let mut look_at = look_at.max(grown_at.map_or(elapsed, |grown_at| grown_at + patience));
+        if look_at <= elapsed {
             if set.grow(scaling) == Demand::StartWorker {
                 starter.start(&endpoint, &set);
             }
-            look_in_ms = patience_ms;
+            grown_at = Some(elapsed);
+            look_at = elapsed + patience;
         }
-        let look_at = elapsed + Duration::from_millis(look_in_ms);
-        shared.clock.sleep_until_elapsed(look_at).await;
+        tokio::select! {
+            () = shared.clock.sleep_until_elapsed(look_at) => {}
+            () = changed => {}
+        }
     }
 }

@@ -17,12 +17,14 @@ use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::job::record::{ClaimedJob, Demand};
 use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::store::StoreError;
+use tokio::runtime::Handle;
 use tokio::sync::futures::Notified;
+use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use crate::attempt;
 use crate::shared::Shared;
-use crate::worker_set::{Idle, MissedWakeups, Retire, Sleep, Throttled, WorkerSet};
+use crate::worker_set::{Idle, MissedWakeups, Retire, Sleep, Throttle, Throttled, WorkerSet};
 
 /// Time after which a component that could not be prepared is tried again, if jobs wait for it. A
 /// deploy ends the pause.
@@ -35,11 +37,46 @@ const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(500);
 /// cancelled or purged, or have expired, and its place in the line keeps others waiting.
 const QUEUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The parts that are needed to start a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Starter {
+    pub(crate) shared: Arc<Shared>,
+    /// The threads that run handlers.
+    pub(crate) guests: Handle,
+    /// The workers that have not ended.
+    pub(crate) workers: TaskTracker,
+}
+
+impl Starter {
+    /// Starts a worker that `set` counts already.
+    pub(crate) fn start(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>) {
+        let worker = run(self.clone(), endpoint.clone(), set.clone());
+        self.workers.spawn_on(worker, &self.guests);
+    }
+
+    /// Starts up to `at_most` workers that the waiting jobs need.
+    async fn start_missing(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>, at_most: u32) {
+        // A store that returns an error is closing.
+        let Ok(demand) = self.shared.store.demand(endpoint).await else { return };
+        let Some(deployment) = self.shared.catalog.deployment(endpoint) else { return };
+        let scaling = deployment.endpoint.scaling;
+        let missing = set.missing(scaling, demand.jobs, demand.claimable, at_most);
+        self.start_all(endpoint, set, missing);
+    }
+
+    /// Starts workers that `set` counts already.
+    pub(crate) fn start_all(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>, workers: u32) {
+        for _ in 0..workers {
+            self.start(endpoint, set);
+        }
+    }
+}
+
 /// Runs a worker to its end. `set` counts it already.
-pub(crate) async fn run(shared: Arc<Shared>, endpoint: EndpointId, set: Arc<WorkerSet>) {
+async fn run(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
     let mut worker = Worker::new();
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker started");
-    while let Next::Continue = step(&shared, &endpoint, &set, &mut worker).await {}
+    while let Next::Continue = step(&starter, &endpoint, &set, &mut worker).await {}
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker ended");
 }
 
@@ -50,11 +87,12 @@ enum Next {
 
 /// One round: read the endpoint, then run one job, wait for a sandbox, or sleep.
 async fn step(
-    shared: &Arc<Shared>,
+    starter: &Starter,
     endpoint: &EndpointId,
-    set: &WorkerSet,
+    set: &Arc<WorkerSet>,
     worker: &mut Worker,
 ) -> Next {
+    let shared = &starter.shared;
     let changed = set.changed();
     let reserved = worker.reserved.take();
     // The endpoint was deleted, and perhaps created again: then the new endpoint has separate
@@ -62,22 +100,27 @@ async fn step(
     let deployment = shared.catalog.deployment(endpoint).filter(|now| {
         worker.deployment.as_ref().is_none_or(|last| last.incarnation == now.incarnation)
     });
+    // A reservation for another deployment is useless. It is dropped before the idle instances of
+    // that deployment are retired, since it may hold one of them.
+    let reserved = reserved.filter(|(reserved_for, _)| {
+        deployment.as_ref().is_some_and(|now| Arc::ptr_eq(reserved_for, now))
+    });
     let Some(deployment) = deployment else {
-        worker.serves(shared, endpoint, None);
-        set.retired();
+        worker.set_deployment(shared, endpoint, None);
+        set.remove_worker();
         return Next::End;
     };
-    worker.serves(shared, endpoint, Some(&deployment));
+    worker.set_deployment(shared, endpoint, Some(&deployment));
     let scaling = deployment.endpoint.scaling;
-    if set.is_surplus(scaling) == Retire::Yes {
+    if set.retire_surplus(scaling) == Retire::Yes {
         return Next::End;
     }
     if shared.is_draining() {
-        set.retired();
+        set.remove_worker();
         return Next::End;
     }
     let Some(prepared) = prepare(shared, &deployment, set).await else {
-        set.retired();
+        set.remove_worker();
         return Next::End;
     };
     if let Err(CannotRun(reason)) = prepared {
@@ -95,8 +138,6 @@ async fn step(
     let mut wake_up = std::pin::pin!(set.wake_up());
     wake_up.as_mut().enable();
     let observed = set.observe_queue();
-    // A reservation for another deployment is useless.
-    let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
     let reserved = reserved.map(|(_, reservation)| reservation);
     let reserved = reserved.or_else(|| shared.runtime.try_reserve(&deployment));
     if let Some(reservation) = reserved {
@@ -110,7 +151,7 @@ async fn step(
             }
             Err(error) => {
                 warn!(endpoint.id = %endpoint, %error, "worker `{}` cannot claim: {error}", worker.id);
-                set.retired();
+                set.remove_worker();
                 return Next::End;
             }
         };
@@ -118,12 +159,15 @@ async fn step(
             // This worker is no longer registered, since a wake-up must reach a sleeping worker. A
             // wake-up that has arrived already is passed on.
             wake_up.set(set.wake_up());
+            if set.take_shortage() {
+                starter.start_missing(endpoint, set, 1).await;
+            }
             run_job(shared, set, deployment, reservation, job).await;
             return Next::Continue;
         }
     } else if has_jobs(shared, endpoint).await {
         wake_up.set(set.wake_up());
-        let throttled = set.throttled();
+        let Throttle::Waits(throttled) = set.throttle() else { return Next::End };
         tokio::select! {
             reservation = shared.runtime.reserve(&deployment) => {
                 worker.reserved = Some((deployment.clone(), reservation));
@@ -150,7 +194,7 @@ async fn sleep(
     set: &WorkerSet,
     scaling: Scaling,
     observed: MissedWakeups,
-    mut wake_up: Pin<&mut Notified<'_>>,
+    wake_up: Pin<&mut Notified<'_>>,
 ) -> Next {
     if set.try_sleep(observed) == Sleep::No {
         return Next::Continue;
@@ -159,18 +203,26 @@ async fn sleep(
         // A drain that began a moment ago may have woken the sleepers before this worker slept.
         set.wake_all();
     }
+    sleep_until_woken(set, scaling, wake_up).await
+}
+
+async fn sleep_until_woken(
+    set: &WorkerSet,
+    scaling: Scaling,
+    mut wake_up: Pin<&mut Notified<'_>>,
+) -> Next {
     let idle_timeout = Duration::from_secs(scaling.idle_timeout_s.into());
-    if tokio::time::timeout(idle_timeout, wake_up.as_mut()).await.is_ok() {
-        return Next::Continue;
-    }
-    match set.after_idle_timeout(scaling) {
-        Idle::Retires => Next::End,
-        Idle::Woken => Next::Continue,
-        Idle::Stays => {
-            wake_up.await;
-            Next::Continue
+    while tokio::time::timeout(idle_timeout, wake_up.as_mut()).await.is_err() {
+        match set.after_idle_timeout(scaling) {
+            Idle::Retires => return Next::End,
+            Idle::Woken => {}
+            Idle::Stays => {
+                wake_up.await;
+                break;
+            }
         }
     }
+    Next::Continue
 }
 
 /// Runs a claimed job, unless the endpoint has changed since `deployment` was read: then the job is
@@ -296,7 +348,7 @@ impl Worker {
 
     /// Begins a round with this deployment; `None`: the endpoint was deleted. If the deployment has
     /// changed, an idle instance of this worker's last job is useless.
-    fn serves(
+    fn set_deployment(
         &mut self,
         shared: &Shared,
         endpoint: &EndpointId,
@@ -321,4 +373,32 @@ impl Worker {
 
 fn worker_id(name: &str, version: u32) -> WorkerId {
     WorkerId::new(&format!("{name}-v{version}")).expect("letters, digits and a hyphen are an id")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The wake-up of a sleeping worker may reach a worker that is awake and looks at the queue.
+    /// That worker then counts as idle in the sleeper's place, so the sleeper must sleep on: the
+    /// count would be too high otherwise, and a later job would wait for a worker that is awake.
+    #[tokio::test(start_paused = true)]
+    async fn a_sleeper_whose_wake_up_another_worker_has_sleeps_on() {
+        let set = WorkerSet::default();
+        let scaling = Scaling { workers_min: 0, workers_max: 2, ..Scaling::default() };
+        assert_eq!(set.refresh(scaling, 2, 2), 2);
+        let mut awake = std::pin::pin!(set.wake_up());
+        awake.as_mut().enable();
+        let mut asleep = std::pin::pin!(set.wake_up());
+        asleep.as_mut().enable();
+        assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
+        set.job_ready(scaling, true);
+        let mut sleeping = std::pin::pin!(sleep_until_woken(&set, scaling, asleep));
+        let idle_timeout = Duration::from_secs(scaling.idle_timeout_s.into());
+        let slept = tokio::time::timeout(3 * idle_timeout, sleeping.as_mut()).await;
+        assert!(slept.is_err(), "the wake-up is with the other worker");
+        // The other worker begins a job, and passes the wake-up on.
+        awake.set(set.wake_up());
+        assert!(matches!(sleeping.await, Next::Continue));
+    }
 }

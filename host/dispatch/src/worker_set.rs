@@ -10,6 +10,11 @@
 //! the component; the others are only a number. Each job starts one of them at once, whatever the
 //! scaler says, so callers see no difference: a task starts in microseconds. An endpoint without
 //! jobs costs one task at most.
+//!
+//! At most [`THROTTLED_MAX`] workers of an endpoint wait for a sandbox, however many jobs wait, and
+//! no worker is started meanwhile: otherwise each waiting job of each endpoint would cost a task.
+//! The set remembers that it is short of workers, and the next worker that begins a job starts
+//! another one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +23,14 @@ use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+
+/// Most workers of an endpoint that wait for a sandbox at one time. A single one would make a
+/// worker end, and another one start, each time when two jobs end together.
+const THROTTLED_MAX: u32 = 2;
+
+/// Most workers that one look at the queue starts. Each of them may start another one when it
+/// begins a job, so the number of workers still doubles with each round.
+pub(crate) const STARTED_AT_ONCE_MAX: u32 = 16;
 
 /// The workers of one endpoint.
 #[derive(Debug, Default)]
@@ -37,6 +50,9 @@ struct State {
     running: u32,
     /// Workers that wait for a sandbox, because the host runs its maximum.
     throttled: u32,
+    /// Fewer workers were started than `workersMax` allows for the jobs, since others waited for a
+    /// sandbox, could not prepare the component, or were enough for a start.
+    is_short: bool,
     /// A watcher will soon check whether the queue needs another worker.
     is_watched: bool,
     /// Workers that could not prepare the component and will try again. While there is one, no
@@ -57,6 +73,14 @@ pub(crate) enum Demand {
     Nothing,
 }
 
+/// Whether a worker that found no sandbox waits for one.
+pub(crate) enum Throttle<'a> {
+    /// It waits, and is counted.
+    Waits(Throttled<'a>),
+    /// It ends, and is no longer counted: enough workers wait already.
+    Ends,
+}
+
 /// Whether a worker may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retire {
@@ -71,7 +95,8 @@ pub(crate) enum Retire {
 pub(crate) enum Idle {
     /// It ends, and is no longer counted.
     Retires,
-    /// It has been woken meanwhile, and is awake.
+    /// A wake-up for it is under way, or reached an awake worker, which then counts as idle in its
+    /// place: it continues to sleep until its wake-up comes.
     Woken,
     /// It is the one task that `workers_min` keeps, and continues to sleep.
     Stays,
@@ -100,12 +125,12 @@ impl WorkerSet {
             self.wake.notify_one();
             return Demand::Nothing;
         }
-        if state.unhealthy > 0 || state.alive >= scaling.workers_max {
+        if state.alive >= scaling.workers_max {
             state.missed_wakeups += 1;
             return Demand::Nothing;
         }
         if state.alive < scaling.workers_min {
-            return state.start_worker();
+            return state.start_unless_held_up();
         }
         if !may_start_worker {
             state.missed_wakeups += 1;
@@ -117,7 +142,7 @@ impl WorkerSet {
             let is_watched = std::mem::replace(&mut state.is_watched, true);
             return if is_watched { Demand::Nothing } else { Demand::Watch };
         }
-        state.start_worker()
+        state.start_unless_held_up()
     }
 
     /// The watcher is about to check the queue; a job that arrives from now on starts another
@@ -134,10 +159,19 @@ impl WorkerSet {
     /// A job has waited too long: whether to start one more worker, which is counted already.
     pub(crate) fn grow(&self, scaling: Scaling) -> Demand {
         let mut state = self.state.lock();
-        if state.unhealthy > 0 || state.idle > 0 || state.alive >= scaling.workers_max {
+        let is_held_up = state.unhealthy > 0 || state.throttled > 0;
+        if is_held_up || state.idle > 0 || state.alive >= scaling.workers_max {
             return Demand::Nothing;
         }
         state.start_worker()
+    }
+
+    /// A worker begins a job: whether it should look for jobs that need another worker, since the
+    /// set was short of workers and no longer waits for a sandbox.
+    pub(crate) fn take_shortage(&self) -> bool {
+        let mut state = self.state.lock();
+        let may_start = state.throttled == 0 && state.unhealthy == 0;
+        may_start && std::mem::take(&mut state.is_short)
     }
 
     /// The endpoint is new or has changed: number of workers to start for `claimable` jobs;
@@ -145,21 +179,27 @@ impl WorkerSet {
     /// already.
     pub(crate) fn refresh(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
         self.state.lock().fault = None;
-        let missing = self.missing(scaling, demand, claimable);
+        let missing = self.missing(scaling, demand, claimable, STARTED_AT_ONCE_MAX);
         // The workers check the queue, and their new bounds, once.
         self.wake_all();
         missing
     }
 
-    /// Number of workers to start for `claimable` jobs; `demand` of these jobs may start a worker
-    /// beyond `workersMin`. The workers are counted already.
-    pub(crate) fn missing(&self, scaling: Scaling, demand: u64, claimable: u64) -> u32 {
+    /// Number of workers to start for `claimable` jobs, at most `at_most`; `demand` of these jobs
+    /// may start a worker beyond `workersMin`. The workers are counted already.
+    pub(crate) fn missing(
+        &self,
+        scaling: Scaling,
+        demand: u64,
+        claimable: u64,
+        at_most: u32,
+    ) -> u32 {
         let mut state = self.state.lock();
         let [demand, claimable] =
             [demand, claimable].map(|jobs| u32::try_from(jobs).unwrap_or(u32::MAX));
         // An awake worker has a job, perhaps for a long time; a worker that waits for a sandbox
         // will take one of the waiting jobs.
-        let busy = (state.alive - state.idle).saturating_sub(state.throttled);
+        let busy = state.alive.saturating_sub(state.idle + state.throttled);
         let wanted = match scaling.scaler {
             Scaler::RequestCount(jobs) => demand.saturating_add(busy).div_ceil(jobs.max(1)),
             // Further workers are started when the first jobs have waited too long.
@@ -168,10 +208,12 @@ impl WorkerSet {
         let kept = scaling.workers_min.min(claimable.saturating_add(busy).max(1));
         let wanted = wanted.max(kept).min(scaling.workers_max);
         let missing = wanted.saturating_sub(state.alive);
-        for _ in 0..missing {
+        let started = if state.throttled > 0 { 0 } else { missing.min(at_most) };
+        state.is_short |= missing > started;
+        for _ in 0..started {
             state.start_worker();
         }
-        missing
+        started
     }
 
     /// Wakes every worker, so that it notices a change of its endpoint, or a drain.
@@ -225,7 +267,7 @@ impl WorkerSet {
 
     /// An awake worker asks whether there are too many workers. It may have been woken for a job;
     /// then another worker is woken for that job instead.
-    pub(crate) fn is_surplus(&self, scaling: Scaling) -> Retire {
+    pub(crate) fn retire_surplus(&self, scaling: Scaling) -> Retire {
         let mut state = self.state.lock();
         if state.alive <= scaling.workers_max {
             return Retire::No;
@@ -251,7 +293,7 @@ impl WorkerSet {
     }
 
     /// An awake worker has ended.
-    pub(crate) fn retired(&self) {
+    pub(crate) fn remove_worker(&self) {
         self.state.lock().alive -= 1;
     }
 
@@ -267,10 +309,17 @@ impl WorkerSet {
         Guard(self, |state| state.running -= 1)
     }
 
-    /// Counts a worker as waiting for a sandbox until the guard is dropped.
-    pub(crate) fn throttled(&self) -> Throttled<'_> {
-        self.state.lock().throttled += 1;
-        Throttled { set: self, has_left: AtomicBool::new(false) }
+    /// A worker found no sandbox. It is counted as waiting for one until the guard is dropped,
+    /// unless enough workers wait already.
+    pub(crate) fn throttle(&self) -> Throttle<'_> {
+        let mut state = self.state.lock();
+        if state.throttled >= THROTTLED_MAX {
+            state.alive -= 1;
+            state.is_short = true;
+            return Throttle::Ends;
+        }
+        state.throttled += 1;
+        Throttle::Waits(Throttled { set: self, has_left: AtomicBool::new(false) })
     }
 
     /// The component cannot be prepared: counts a worker as unhealthy until the guard is dropped.
@@ -319,6 +368,16 @@ impl WorkerSet {
 }
 
 impl State {
+    /// Starts no worker while others wait for a sandbox, or cannot prepare the component.
+    fn start_unless_held_up(&mut self) -> Demand {
+        if self.unhealthy > 0 || self.throttled > 0 {
+            self.missed_wakeups += 1;
+            self.is_short = true;
+            return Demand::Nothing;
+        }
+        self.start_worker()
+    }
+
     fn start_worker(&mut self) -> Demand {
         self.alive += 1;
         Demand::StartWorker
@@ -491,11 +550,18 @@ mod tests {
         assert_eq!(set.refresh(SCALING, 100, 100), 1, "up to workersMax");
         let fewer = Scaling { workers_min: 0, workers_max: 1, ..SCALING };
         assert_eq!(set.refresh(fewer, 100, 100), 0);
-        assert_eq!(set.is_surplus(fewer), Retire::Yes);
-        assert_eq!(set.is_surplus(fewer), Retire::No);
+        assert_eq!(set.retire_surplus(fewer), Retire::Yes);
+        assert_eq!(set.retire_surplus(fewer), Retire::No);
         assert_eq!(set.refresh(SCALING, 1, 1), 1, "the one that is left is busy");
         assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.refresh(SCALING, 1, 1), 0, "a sleeper takes it");
+    }
+
+    fn throttled(set: &WorkerSet) -> Throttled<'_> {
+        match set.throttle() {
+            Throttle::Waits(throttled) => throttled,
+            Throttle::Ends => panic!("enough workers wait"),
+        }
     }
 
     #[test]
@@ -503,7 +569,7 @@ mod tests {
         let set = WorkerSet::default();
         let scaling = Scaling { workers_max: 9, ..SCALING };
         assert_eq!(set.refresh(scaling, 2, 2), 2);
-        let throttled = set.throttled();
+        let throttled = throttled(&set);
         let counts = set.counts(SCALING);
         assert_eq!((counts.throttled, counts.idle, counts.running), (1, 1, 0));
         assert_eq!(set.refresh(scaling, 1, 1), 0, "the two are one that works and one that will");
@@ -516,8 +582,8 @@ mod tests {
     fn no_more_workers_wait_for_a_sandbox_than_jobs_wait() {
         let set = WorkerSet::default();
         let scaling = Scaling { workers_min: 1, workers_max: 9, ..SCALING };
-        assert_eq!(set.refresh(scaling, 4, 4), 4);
-        let throttled: Vec<_> = (0..4).map(|_| set.throttled()).collect();
+        assert_eq!(set.refresh(scaling, 2, 2), 2);
+        let throttled = [throttled(&set), throttled(&set)];
         let ended = |claimable| {
             let waiting =
                 throttled.iter().filter(|worker| !worker.has_left.load(Ordering::Relaxed));
@@ -527,9 +593,9 @@ mod tests {
                 })
                 .count()
         };
-        assert_eq!(ended(4), 0, "each has its job");
-        assert_eq!((ended(2), set.alive()), (2, 2), "two jobs were cancelled");
-        assert_eq!((ended(0), set.alive()), (1, 1), "`workersMin` keeps the last one");
+        assert_eq!(ended(2), 0, "each has its job");
+        assert_eq!((ended(1), set.alive()), (1, 1), "a job was cancelled");
+        assert_eq!((ended(0), set.alive()), (0, 1), "`workersMin` keeps the last one");
         let scaling = Scaling { workers_min: 0, workers_max: 1, ..scaling };
         let last =
             throttled.iter().find(|worker| !worker.has_left.load(Ordering::Relaxed)).unwrap();
@@ -541,6 +607,38 @@ mod tests {
     }
 
     #[test]
+    fn few_workers_wait_for_a_sandbox_however_many_jobs_do() {
+        let set = WorkerSet::default();
+        let scaling = Scaling { workers_min: 0, workers_max: 1_000, ..SCALING };
+        assert_eq!(set.refresh(scaling, 1_000, 1_000), STARTED_AT_ONCE_MAX);
+        let waiting = [throttled(&set), throttled(&set)];
+        assert!(matches!(set.throttle(), Throttle::Ends));
+        assert_eq!(set.alive(), STARTED_AT_ONCE_MAX - 1);
+        assert_eq!(set.job_ready(scaling, true), Demand::Nothing);
+        assert_eq!(set.refresh(scaling, 1_000, 1_000), 0);
+        assert_eq!(set.grow(scaling), Demand::Nothing);
+        assert!(!set.take_shortage(), "workers wait for a sandbox");
+        drop(waiting);
+        assert!(set.take_shortage());
+        assert!(!set.take_shortage(), "another worker looks already");
+        assert_eq!(set.missing(scaling, 900, 900, 1), 1);
+        assert!(set.take_shortage(), "one was not enough");
+        assert_eq!(set.missing(scaling, 1, 1, 9), 1);
+        assert!(!set.take_shortage(), "every job has a worker");
+    }
+
+    #[test]
+    fn jobs_that_came_during_a_fault_get_workers_after_it() {
+        let set = WorkerSet::default();
+        assert_eq!(set.job_ready(SCALING, true), Demand::StartWorker);
+        let unhealthy = set.unhealthy("no".into());
+        assert_eq!(set.job_ready(SCALING, true), Demand::Nothing);
+        assert!(!set.take_shortage());
+        drop(unhealthy);
+        assert!(set.take_shortage());
+    }
+
+    #[test]
     fn a_job_is_not_lost_when_the_worker_woken_for_it_ends() {
         let set = WorkerSet::default();
         assert_eq!(set.refresh(SCALING, 2, 2), 2);
@@ -548,7 +646,7 @@ mod tests {
         assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.job_ready(SCALING, true), Demand::Nothing, "the sleeper is woken");
         let fewer = Scaling { workers_max: 1, ..SCALING };
-        assert_eq!(set.is_surplus(fewer), Retire::Yes);
+        assert_eq!(set.retire_surplus(fewer), Retire::Yes);
         assert_eq!(set.try_sleep(observed), Sleep::No, "the other one had looked before");
     }
 

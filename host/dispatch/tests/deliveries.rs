@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,12 +16,16 @@ use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
+use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
-use gristmill_core::webhook::delivery::{Delivery, DeliveryState, DeliveryStore};
+use gristmill_core::webhook::delivery::{
+    AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryState, DeliveryStore,
+    DueDeliveries, OwnerOf,
+};
 use gristmill_core::webhook::signature::WebhookSecrets;
 use gristmill_dispatch::{
     CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender,
@@ -408,4 +412,82 @@ async fn a_drain_leaves_the_rest_in_the_outbox() {
     assert_eq!(log.len(), 6);
     assert!(log.iter().all(|delivery| delivery.attempts == 0), "{log:?}");
     assert_eq!(t.receivers.calls.lock().len(), 4);
+}
+
+/// The store in memory, whose database is away for a time.
+#[derive(Debug)]
+struct AwayStore {
+    store: Arc<ModelStore>,
+    is_away: AtomicBool,
+    bodies_read: AtomicUsize,
+}
+
+#[async_trait]
+impl DeliveryStore for AwayStore {
+    async fn begin_attempts(
+        &self,
+        ended: &[DeliveryId],
+        owner_of: OwnerOf<'_>,
+    ) -> Result<DueDeliveries, StoreError> {
+        self.store.begin_attempts(ended, owner_of).await
+    }
+
+    async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
+        self.bodies_read.fetch_add(1, Ordering::SeqCst);
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable);
+        }
+        self.store.delivery_body(id).await
+    }
+
+    async fn record_attempt(
+        &self,
+        id: DeliveryId,
+        report: DeliveryOutcome,
+        next: AfterAttempt,
+    ) -> Result<(), StoreError> {
+        self.store.record_attempt(id, report, next).await
+    }
+
+    async fn deliveries(
+        &self,
+        endpoint: &EndpointId,
+        count_max: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.deliveries(endpoint, count_max).await
+    }
+
+    async fn deliveries_of(
+        &self,
+        endpoint: &EndpointId,
+        job: JobId,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.store.deliveries_of(endpoint, job).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_of_the_database_is_not_tried_with_each_webhook_in_turn() {
+    let mut t = Fixture::start().await;
+    t.deliverer.drain().await;
+    let is_away = AtomicBool::new(true);
+    let store =
+        Arc::new(AwayStore { store: t.store.clone(), is_away, bodies_read: AtomicUsize::new(0) });
+    t.deliverer = Deliverer::start(DeliveryParts {
+        store: store.clone(),
+        catalog: t.catalog.clone(),
+        signals: Arc::default(),
+        clock: t.clock.clone(),
+        sender: t.receivers.clone(),
+        tracer: Tracer::default(),
+    });
+    for _ in 0..200 {
+        t.job("http://ok/").await;
+    }
+    t.pass(60).await;
+    let read = store.bodies_read.load(Ordering::SeqCst);
+    assert!((1..=13 * 4).contains(&read), "an endpoint's 4 attempts each 5 s: {read}");
+    store.is_away.store(false, Ordering::SeqCst);
+    t.pass(20).await;
+    assert_eq!(t.delivered().await, 200);
 }

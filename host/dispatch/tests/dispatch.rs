@@ -320,6 +320,42 @@ async fn a_job_that_has_waited_for_too_long_gets_another_worker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shorter_delay_of_the_scaler_counts_at_once() {
+    let bench = Bench::new(0, 3).await;
+    let delay = async |seconds| {
+        let scaler = Scaler::QueueDelay(seconds);
+        deploy(&bench.catalog, Scaling { workers_max: 3, scaler, ..Scaling::default() }).await;
+        bench.dispatcher.refresh(&bench.endpoint);
+    };
+    delay(3_600).await;
+    for _ in 0..2 {
+        bench.submit("wait", false).await;
+    }
+    bench.pass(2_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 1);
+    delay(4).await;
+    bench.pass(3_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_waiting_job_gets_a_worker_once_there_may_be_more() {
+    let bench = Bench::new(0, 1).await;
+    let scaling =
+        |workers_max| Scaling { workers_max, scaler: Scaler::QueueDelay(4), ..Scaling::default() };
+    deploy(&bench.catalog, scaling(1)).await;
+    for _ in 0..2 {
+        bench.submit("wait", false).await;
+    }
+    bench.pass(10_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 1);
+    deploy(&bench.catalog, scaling(5)).await;
+    bench.dispatcher.refresh(&bench.endpoint);
+    bench.pass(1_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_keeps_no_worker_from_starting() {
     let bench = Bench::new(0, 3).await;
     let scaler = Scaler::QueueDelay(4);
@@ -475,6 +511,29 @@ async fn a_job_that_waits_for_a_sandbox_is_still_in_the_queue() {
         1,
         "no worker keeps a permit without a job"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_queue_costs_few_workers_until_there_are_sandboxes() {
+    let bench = Bench::with_sandboxes(0, 1_000, 3).await;
+    bench.pass(1).await;
+    for _ in 0..100 {
+        bench.submit("wait", false).await;
+    }
+    for _ in 0..3 {
+        bench.pass(1_000).await;
+        let counts = bench.dispatcher.counts(&bench.endpoint);
+        assert_eq!((counts.running, counts.idle), (3, 0));
+        assert!((1..=2).contains(&counts.throttled), "{counts:?}");
+        bench.dispatcher.refresh(&bench.endpoint);
+    }
+    bench.runtime.sandboxes.add_permits(50);
+    bench.pass(1_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 53);
+    bench.runtime.sandboxes.add_permits(1_000);
+    bench.pass(1_000).await;
+    let counts = bench.dispatcher.counts(&bench.endpoint);
+    assert_eq!((counts.running, counts.throttled), (100, 0));
 }
 
 #[tokio::test(start_paused = true)]

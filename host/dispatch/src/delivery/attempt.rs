@@ -11,7 +11,7 @@ use gristmill_core::trace::{Attributes, OpenSpan, SpanKind};
 use gristmill_core::webhook::delivery::{
     AfterAttempt, Delivery, DeliveryOutcome, RETRY_INTERVAL_MS,
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::parts::DeliveryParts;
 use super::sender::{CallEnd, WebhookCall};
@@ -21,28 +21,24 @@ const ATTEMPTS: u32 = 3;
 
 /// Makes an attempt. If the future is dropped before its end, the attempt counts as not made: the
 /// delivery stays due.
-pub(super) async fn run(parts: Arc<DeliveryParts>, delivery: Delivery, bodies: Arc<FairPermits>) {
+///
+/// # Errors
+/// When the body cannot be read, or the outcome cannot be recorded: then too the attempt counts as
+/// not made.
+pub(super) async fn run(
+    parts: Arc<DeliveryParts>,
+    delivery: Delivery,
+    bodies: Arc<FairPermits>,
+) -> Result<(), StoreError> {
     let id = delivery.id;
-    let result = match attempt(&parts, &delivery, &bodies).await {
-        Ok(Some(Made { end, of })) => {
-            let (report, next) = judge(end, delivery.attempts + 1);
-            log_outcome(&delivery, &report, next);
-            let recorded = parts.store.record_attempt(id, report, next).await;
-            // An attempt that is not recorded counts as not made.
-            if recorded.is_ok()
-                && let Some(incarnation) = of
-            {
-                count_outcome(&incarnation, next);
-            }
-            recorded
-        }
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(()) | Err(StoreError::Closed) => {}
-        Err(error) => warn!(%error, "an attempt of a webhook cannot be recorded: {error}"),
+    let Some(Made { end, of }) = attempt(&parts, &delivery, &bodies).await? else { return Ok(()) };
+    let (report, next) = judge(end, delivery.attempts + 1);
+    log_outcome(&delivery, &report, next);
+    parts.store.record_attempt(id, report, next).await?;
+    if let Some(incarnation) = of {
+        count_outcome(&incarnation, next);
     }
+    Ok(())
 }
 
 /// An attempt that has ended.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use gristmill_core::id::EndpointId;
 use gristmill_core::sharing::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;
-use gristmill_core::webhook::delivery::DeliveryId;
+use gristmill_core::webhook::delivery::{DeliveryId, DueDeliveries};
 use parking_lot::Mutex;
 use tokio::task::{self, JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -40,6 +40,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Wait after an error of the store.
 const STORE_ERROR_PAUSE: Duration = Duration::from_millis(250);
+
+/// Pause in which no attempt begins after the database of the jobs did not answer. Without it all
+/// webhooks in the outbox would be tried, and put back, in turn.
+const UNAVAILABLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Delivers webhooks until it is drained.
 #[derive(Debug)]
@@ -68,24 +72,61 @@ impl Deliverer {
     }
 }
 
+/// Whether the database of the jobs is away, as attempts report it.
+#[derive(Debug, Default)]
+struct Outage {
+    until: Option<Duration>,
+    is_reported: bool,
+}
+
+impl Outage {
+    /// The end of the pause, if there is one at `now`.
+    fn pause(&self, now: Duration) -> Option<Duration> {
+        self.until.filter(|until| *until > now)
+    }
+
+    /// Reports an error of an attempt; an outage is reported once.
+    fn observe(&mut self, result: &Result<(), StoreError>, now: Duration) {
+        match result {
+            Ok(()) => *self = Self::default(),
+            Err(StoreError::Closed) => {}
+            Err(error) => {
+                let is_away = *error == StoreError::Unavailable;
+                if !(is_away && self.is_reported) {
+                    warn!(%error, "an attempt of a webhook is repeated later: {error}");
+                }
+                if is_away {
+                    *self = Self { until: Some(now + UNAVAILABLE_PAUSE), is_reported: true };
+                }
+            }
+        }
+    }
+}
+
 async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
     let bodies = Arc::new(FairPermits::new(BODY_KIB_MAX));
     let mut attempts = JoinSet::new();
     let mut under_way = HashMap::<task::Id, DeliveryId>::new();
     // Attempts whose end the store does not know yet.
     let mut ended = Vec::new();
+    let mut outage = Outage::default();
     loop {
-        let begun = {
+        let begun = if let Some(until) = outage.pause(parts.clock.elapsed()) {
+            Ok(DueDeliveries { due: Vec::new(), next_at: Some(until) })
+        } else {
             // Dropped before the loop waits: a view keeps the components of all its deployments.
             let view = parts.catalog.view();
             let owner_of = |endpoint: &EndpointId| {
                 view.deployments.get(endpoint).map(|deployment| deployment.endpoint.owner.clone())
             };
-            parts.store.begin_attempts(&ended, &owner_of).await
+            let begun = parts.store.begin_attempts(&ended, &owner_of).await;
+            if begun.is_ok() {
+                ended.clear();
+            }
+            begun
         };
         let next_at = match begun {
             Ok(begun) => {
-                ended.clear();
                 for delivery in begun.due {
                     let id = delivery.id;
                     let attempt = attempt::run(parts.clone(), delivery, bodies.clone());
@@ -101,7 +142,14 @@ async fn run(parts: Arc<DeliveryParts>, stop: CancellationToken) {
         };
         tokio::select! {
             Some(task) = attempts.join_next_with_id() => {
-                let task = task.map_or_else(|error| error.id(), |(task, ())| task);
+                let task = match task {
+                    Ok((task, result)) => {
+                        outage.observe(&result, parts.clock.elapsed());
+                        task
+                    }
+                    // A panic was reported when it happened.
+                    Err(error) => error.id(),
+                };
                 ended.extend(under_way.remove(&task));
             }
             () = parts.signals.delivery_to_send() => {}
