@@ -26,4 +26,4 @@ mod transport;
 pub use active::cluster_runtime::ClusterRuntime;
 pub use active::runners::Runners;
 pub use active::site::RunnersSettings;
-pub use runner::{CannotOpen, Runner, RunnerSettings, SandboxSource};
+pub use runner::{CannotOpen, Runner, RunnerSettings, RuntimeSource};

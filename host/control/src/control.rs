@@ -10,7 +10,7 @@ use gristmill_core::catalog::Catalog;
 use gristmill_core::deploy::registries::Registries;
 use gristmill_core::job::action::JobActionStore;
 use gristmill_core::logs::Logs;
-use gristmill_core::runtime::{Components, Runtime, Volumes as VolumeFiles};
+use gristmill_core::runtime::{Components, Runtime, VolumeDirectories};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::webhook::delivery::DeliveryStore;
@@ -50,7 +50,7 @@ pub struct Parts {
     /// Runs handlers.
     pub runtime: Arc<dyn Runtime>,
     /// The content of network volumes.
-    pub volumes: Arc<dyn VolumeFiles>,
+    pub volumes: Arc<dyn VolumeDirectories>,
     /// The store, for jobs.
     pub store: Arc<dyn JobStore>,
     /// The store, for actions on many jobs.

@@ -7,7 +7,7 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::deploy::volume::{MountPath, Volume};
 use gristmill_core::id::{InvalidId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
-use gristmill_core::runtime::Volumes as VolumeDirectories;
+use gristmill_core::runtime::VolumeDirectories;
 
 use crate::bounds::{bounded_u32, check_name, check_text};
 use crate::complete::complete;

@@ -1,5 +1,5 @@
 //! The traits between the jobs and the sandbox: [`Runtime`] runs an attempt, [`AttemptSink`] receives its output,
-//! and [`Components`] and [`Volumes`] keep its files.
+//! and [`Components`] and [`VolumeDirectories`] keep its files.
 
 use std::any::Any;
 use std::fs::File;
@@ -484,7 +484,7 @@ pub fn is_no_space(error: &io::Error) -> bool {
 
 /// Manages the content of network volumes. Implemented by the sandbox.
 #[async_trait]
-pub trait Volumes: VolumeFiles {
+pub trait VolumeDirectories: VolumeFiles {
     /// Notes on the disk that a volume's record is about to be deleted. If the host crashes after the
     /// deletion and before [`remove_volume`](Self::remove_volume), the next start removes the
     /// content.

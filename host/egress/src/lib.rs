@@ -2,18 +2,20 @@
 //! checked.
 //!
 //! A caller reads the host of a URL ([`Destination`]), decides which addresses the request may
-//! reach ([`AddressScope`]), resolves the name ([`Clients::look_up`]), and sends the request with
-//! the client for that scope ([`Clients`]). Redirects are returned, never followed, so that each
-//! hop is checked; there is no proxy, no cookie, and no connection that another request has used.
+//! reach ([`AddressScope`]), resolves the name ([`Clients::look_up`]), and sends the request
+//! ([`Clients::send`]). Redirects are returned, never followed, so that each hop is checked; there is
+//! no proxy, no cookie, no connection that another request has used, and none that outlives its call.
 
 mod addresses;
 mod clients;
 mod destination;
+mod exchange;
 mod resolver;
 
 pub use addresses::{AddressPolicy, AddressRefused, Reason};
 pub use clients::{Clients, NoClient};
 pub use destination::{Destination, InvalidDestination};
+pub use exchange::SendError;
 pub use resolver::{Found, LookupError, LookupFn, refused_address};
 
 /// The `User-Agent` of the host's own requests.

@@ -3,8 +3,8 @@
 //!
 //! A caller looks a name up before it sends its request
 //! ([`Clients::look_up`](crate::Clients::look_up)), so the time of the lookup, and of the wait for
-//! its turn, does not count against the receiver. The addresses are passed to the connection in a
-//! variable of the task ([`Found::with`]). Requests of the host itself, such as the fetch of an
+//! its turn, does not count against the receiver. [`Clients::send`](crate::Clients::send) then
+//! connects to the addresses that were found. Requests of the host itself, such as the fetch of an
 //! image, look the name up while they connect, and take no turn, since their caller bounds their
 //! number.
 //!
@@ -22,7 +22,7 @@ use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::oneshot;
 
-use crate::{AddressPolicy, AddressRefused};
+use crate::{AddressPolicy, AddressRefused, SendError};
 
 /// Lookups that run at one time; each holds a thread. More wait.
 const LOOKUPS_MAX: usize = 32;
@@ -63,29 +63,43 @@ pub enum LookupError {
 #[derive(Debug, Clone)]
 pub struct Found(Option<(String, Arc<[SocketAddr]>)>);
 
-tokio::task_local! {
-    /// The addresses of the host that this task is about to connect to.
-    static FOUND: Found;
-}
-
 impl Found {
     /// The host is an address already.
     pub(crate) const ADDRESS: Self = Self(None);
 
-    /// Runs a request of the host whose addresses these are. It must connect in the task that polls
-    /// it, as clients without a pool do; otherwise it looks the name up itself.
-    pub async fn with<F: Future>(self, request: F) -> F::Output {
-        FOUND.scope(self, request).await
+    /// The addresses of this host, if the policy permits all of them. Without a policy, every
+    /// address is permitted.
+    ///
+    /// # Errors
+    /// [`SendError::Refused`] for an address that is not permitted, and [`SendError::Invalid`] if
+    /// these are the addresses of another name.
+    pub(crate) fn permitted(
+        &self,
+        host: &str,
+        policy: Option<&AddressPolicy>,
+    ) -> Result<Arc<[SocketAddr]>, SendError> {
+        match &self.0 {
+            Some((name, addresses)) if name == host => {
+                check(policy, host, addresses)?;
+                Ok(addresses.clone())
+            }
+            _ => Err(SendError::Invalid(format!("the name `{host}` was not looked up"))),
+        }
     }
+}
 
-    /// The addresses that the running task has found for this host.
-    fn of(host: &str) -> Option<Arc<[SocketAddr]>> {
-        FOUND
-            .try_with(|found| {
-                let (name, addresses) = found.0.as_ref()?;
-                (name == host).then(|| addresses.clone())
-            })
-            .ok()?
+/// Refuses a name that has an address which the policy does not permit.
+fn check(
+    policy: Option<&AddressPolicy>,
+    host: &str,
+    addresses: &[SocketAddr],
+) -> Result<(), AddressRefused> {
+    let refused = |policy: &AddressPolicy| {
+        addresses.iter().find_map(|address| policy.check(address.ip()).err())
+    };
+    match policy.and_then(refused) {
+        Some(reason) => Err(AddressRefused { host: host.to_owned(), reason }),
+        None => Ok(()),
     }
 }
 
@@ -149,18 +163,10 @@ pub fn refused_address(error: &reqwest::Error) -> Option<&AddressRefused> {
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (policy, lookups) = (self.addresses.clone(), self.lookups.clone());
-        let found = Found::of(name.as_str());
         Box::pin(async move {
             let host = name.as_str();
-            let addresses = match found {
-                Some(addresses) => addresses,
-                None => lookups.ask(host, None).await?,
-            };
-            if let Some(policy) = policy
-                && let Some(reason) = addresses.iter().find_map(|a| policy.check(a.ip()).err())
-            {
-                return Err(AddressRefused { host: host.to_owned(), reason }.into());
-            }
+            let addresses = lookups.ask(host, None).await?;
+            check(policy.as_ref(), host, &addresses)?;
             let addresses: Vec<_> = addresses.iter().copied().collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })

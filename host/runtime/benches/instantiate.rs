@@ -24,7 +24,7 @@ use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_runtime::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
+use gristmill_runtime::{Compiler, MemoryRecords, Pool, RuntimeSettings, WasmtimeRuntime};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -80,7 +80,7 @@ struct Mill {
     _directory: TempDir,
     runtime: Runtime,
     threads: u64,
-    sandbox: Arc<Sandbox>,
+    sandbox: Arc<WasmtimeRuntime>,
     deployment: Arc<Deployment>,
 }
 
@@ -88,11 +88,11 @@ impl Mill {
     fn new(threads: u8, metering: Metering, pool: Pool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut settings =
-            SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
+            RuntimeSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 64;
         settings.pool = pool;
         let records = MemoryRecords::new();
-        let sandbox = Arc::new(Sandbox::open(settings, records.clone()).unwrap());
+        let sandbox = Arc::new(WasmtimeRuntime::open(settings, records.clone()).unwrap());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads.into())
             .enable_all()

@@ -36,6 +36,10 @@ const EPOCH_TICK: Duration = Duration::from_millis(2);
 /// Stack of a handler, in bytes (1 MiB). Beyond it the handler fails with a stack overflow.
 pub(crate) const STACK_BYTES_MAX: usize = MIB;
 
+/// Globals, functions and other state of a job's instances together, in bytes, without their memories
+/// and tables.
+const INSTANCE_BYTES_MAX: usize = 10 * MIB;
+
 /// Stack that a handler and the host functions under it share. The part beyond the handler's limit
 /// is for the host's frames.
 const STACK_AND_HOST_BYTES: usize = 2 * MIB;
@@ -71,15 +75,15 @@ impl fmt::Display for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Slots { resident_bytes, scans } => {
-                let scan = if scans { ", pagemap scan" } else { "" };
-                match resident_bytes / KIB {
-                    kib if kib > 0 && kib.is_multiple_of(KIB) => {
-                        write!(f, "pool, {} MiB resident{scan}", kib / KIB)
-                    }
-                    kib => write!(f, "pool, {kib} KiB resident{scan}"),
-                }
+                let reset = if scans { ", changed pages reset" } else { "" };
+                let kib = resident_bytes / KIB;
+                let (size, unit) = match kib > 0 && kib.is_multiple_of(KIB) {
+                    true => (kib / KIB, "MiB"),
+                    false => (kib, "KiB"),
+                };
+                write!(f, "pooled, first {size} {unit} kept in memory{reset}")
             }
-            Self::OnDemand => f.write_str("on demand, no pool"),
+            Self::OnDemand => f.write_str("not pooled"),
         }
     }
 }
@@ -113,21 +117,38 @@ impl Pool {
             .total_core_instances(jobs.saturating_mul(limiter::INSTANCES_MAX))
             .total_memories(jobs.saturating_mul(limiter::MEMORIES_MAX))
             .total_tables(jobs.saturating_mul(limiter::TABLES_MAX))
-            .total_stacks(jobs)
-            .max_core_instances_per_component(limiter::INSTANCES_MAX)
-            .max_memories_per_component(limiter::MEMORIES_MAX)
-            .max_tables_per_component(limiter::TABLES_MAX)
-            .max_memories_per_module(limiter::MEMORIES_MAX)
-            .max_tables_per_module(limiter::TABLES_MAX)
-            .table_elements(limiter::TABLE_ELEMENTS_MAX)
-            .max_component_instance_size(10 * MIB)
-            .max_core_instance_size(10 * MIB)
-            .max_memory_size(4 << 30)
-            .linear_memory_keep_resident(resident_bytes)
+            .total_stacks(jobs);
+        bound_component(&mut pool);
+        pool.linear_memory_keep_resident(resident_bytes)
             .table_keep_resident(resident_bytes)
             .pagemap_scan(if scans { Enabled::Yes } else { Enabled::No });
         InstanceAllocationStrategy::Pooling(pool)
     }
+}
+
+/// The bounds for one component, which a pool checks when a component is loaded.
+fn bound_component(pool: &mut PoolingAllocationConfig) {
+    pool.max_core_instances_per_component(limiter::INSTANCES_MAX)
+        .max_memories_per_component(limiter::MEMORIES_MAX)
+        .max_tables_per_component(limiter::TABLES_MAX)
+        .max_memories_per_module(limiter::MEMORIES_MAX)
+        .max_tables_per_module(limiter::TABLES_MAX)
+        .table_elements(limiter::TABLE_ELEMENTS_MAX)
+        .max_component_instance_size(INSTANCE_BYTES_MAX)
+        .max_core_instance_size(INSTANCE_BYTES_MAX)
+        .max_memory_size(4 << 30);
+}
+
+/// The smallest pool that checks these bounds. It runs no handler.
+fn checking_strategy() -> InstanceAllocationStrategy {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(1)
+        .total_core_instances(1)
+        .total_memories(1)
+        .total_tables(1)
+        .total_stacks(1);
+    bound_component(&mut pool);
+    InstanceAllocationStrategy::Pooling(pool)
 }
 
 /// The options that change an engine's code.
@@ -228,6 +249,9 @@ pub(crate) struct RunEngine {
     pub(crate) key: String,
     pub(crate) kind: Kind,
     pool: Pool,
+    /// Without a pool: an engine that checks whether a sandbox has room for a component, and runs
+    /// none. An engine with a pool checks that itself.
+    pub(crate) checking: Option<Engine>,
 }
 
 /// Both engines, each built at its first use. When swap is enabled, engines whose pools scan are
@@ -340,8 +364,13 @@ impl Engines {
             built = Engine::new(&config(kind, pool.strategy(self.running_jobs_max)));
         }
         let engine = built?;
+        let checking = match pool {
+            // It reserves the address space of one memory: less than any job.
+            Pool::OnDemand => Some(Engine::new(&config(kind, checking_strategy()))?),
+            Pool::Slots { .. } => None,
+        };
         let (linker, key) = (linker(&engine)?, engine_key(metering, &engine));
-        Ok(RunEngine { engine, linker, key, kind, pool })
+        Ok(RunEngine { engine, linker, key, kind, pool, checking })
     }
 }
 
@@ -442,9 +471,12 @@ mod tests {
     #[test]
     fn the_text_of_a_pool_names_its_settings() {
         let pool = |resident_bytes, scans| Pool::Slots { resident_bytes, scans }.to_string();
-        assert_eq!(pool(512 * KIB, true), "pool, 512 KiB resident, pagemap scan");
-        assert_eq!(pool(2 * MIB, false), "pool, 2 MiB resident");
-        assert_eq!(pool(0, false), "pool, 0 KiB resident");
+        assert_eq!(
+            pool(512 * KIB, true),
+            "pooled, first 512 KiB kept in memory, changed pages reset"
+        );
+        assert_eq!(pool(2 * MIB, false), "pooled, first 2 MiB kept in memory");
+        assert_eq!(pool(0, false), "pooled, first 0 KiB kept in memory");
     }
 
     #[test]

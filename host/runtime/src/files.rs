@@ -103,7 +103,7 @@ pub(crate) fn digest(path: &Path) -> io::Result<Option<ComponentDigest>> {
 /// A compiled file, open, so that the loaded bytes are the hashed ones even if its name is reused.
 #[derive(Debug)]
 pub(crate) struct Artifact {
-    _file: File,
+    file: File,
     path: PathBuf,
     /// The digest of the content.
     pub(crate) digest: ArtifactDigest,
@@ -124,7 +124,12 @@ impl Artifact {
         let descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let path = if descriptor.exists() { descriptor } else { path.to_owned() };
         let digest = blake3::Hasher::new().update_mmap(&path)?.finalize().to_hex().to_string();
-        Ok(Some(Self { _file: file, path, digest: ArtifactDigest(digest) }))
+        Ok(Some(Self { file, path, digest: ArtifactDigest(digest) }))
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// A path to this very file while this exists.

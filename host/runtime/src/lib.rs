@@ -1,7 +1,7 @@
 //! The sandbox of Gristmill, in which handlers run: one wasmtime instance for each job, or for
 //! several jobs if their endpoint reuses instances.
 //!
-//! [`Sandbox`] is the entry point: it accepts uploaded components
+//! [`WasmtimeRuntime`] is the entry point: it accepts uploaded components
 //! ([`Components`](gristmill_core::runtime::Components)) and runs attempts of jobs
 //! ([`Runtime`](gristmill_core::runtime::Runtime)).
 //!
@@ -28,14 +28,14 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_fns;
-mod sandbox;
 mod swap;
+mod wasmtime_runtime;
 
 pub use compile::process::Compiler;
 pub use components::records::{ArtifactRecords, MemoryRecords, RecordError};
 pub use disk::Wiping;
 pub use engine::Pool;
-pub use sandbox::{OpenSandboxError, Sandbox, SandboxSettings};
+pub use wasmtime_runtime::{OpenRuntimeError, RuntimeSettings, WasmtimeRuntime};
 
 /// The target of the spans of each host call of a handler, including those of WASI: their events
 /// `call` and `return` have the arguments and the result, including secrets. Only a tool for

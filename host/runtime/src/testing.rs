@@ -14,6 +14,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
     Attempt, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
 };
@@ -25,7 +26,7 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 use crate::swap::SwapWatch;
-use crate::{Compiler, MemoryRecords, Pool, Sandbox, SandboxSettings};
+use crate::{Compiler, MemoryRecords, Pool, RuntimeSettings, WasmtimeRuntime};
 
 /// Records the side output of an attempt.
 #[derive(Default)]
@@ -33,6 +34,7 @@ pub(crate) struct RecordingSink {
     lines: Mutex<Vec<(LogLevel, String)>>,
     chunks: Mutex<Vec<Chunk>>,
     progress: Mutex<Vec<Json>>,
+    requests: Mutex<Vec<RequestEnd>>,
     /// Makes `emit` wait for ever.
     pub(crate) is_full: AtomicBool,
 }
@@ -44,6 +46,13 @@ impl RecordingSink {
 
     pub(crate) fn chunks(&self) -> Vec<Chunk> {
         self.chunks.lock().clone()
+    }
+
+    /// The ends of requests, sorted.
+    pub(crate) fn requests(&self) -> Vec<RequestEnd> {
+        let mut ends = self.requests.lock().clone();
+        ends.sort_by_key(|end| end.as_str());
+        ends
     }
 }
 
@@ -64,6 +73,10 @@ impl AttemptSink for RecordingSink {
     fn log(&self, level: LogLevel, line: &str) {
         self.lines.lock().push((level, line.to_owned()));
     }
+
+    async fn requested(&self, end: RequestEnd, _: u64) {
+        self.requests.lock().push(end);
+    }
 }
 
 /// A handler whose `handle` has this body, in the text format of core WebAssembly. Its locals are
@@ -83,6 +96,12 @@ pub(crate) fn guest_with_init(init: &str, body: &str) -> Vec<u8> {
     let init =
         format!("(func (export \"gristmill:handler/lifecycle@0.1.0#init\") (result i32) {init})");
     encode(&guest_module(&init, body), "handler-with-init", None)
+}
+
+/// The same, with the import of one more function of our package.
+pub(crate) fn guest_that_uses(import: &str, fields: &str, body: &str) -> Vec<u8> {
+    let module = guest_module(fields, body).replacen("(module", &format!("(module {import}"), 1);
+    encode(&module, "handler", None)
 }
 
 /// A handler that imports one more interface, of a package that is not ours.
@@ -148,13 +167,13 @@ fn encode(module: &str, mut world: &str, other: Option<(&str, &str)>) -> Vec<u8>
 }
 
 /// A sandbox for two jobs at a time.
-pub(crate) struct TestSandbox {
-    pub(crate) sandbox: Sandbox,
+pub(crate) struct TestRuntime {
+    pub(crate) runtime: WasmtimeRuntime,
     pub(crate) records: Arc<MemoryRecords>,
     pub(crate) directory: Arc<TempDir>,
 }
 
-impl TestSandbox {
+impl TestRuntime {
     pub(crate) fn open() -> Self {
         Self::open_in(Arc::new(tempfile::tempdir().unwrap()), MemoryRecords::new())
     }
@@ -228,18 +247,18 @@ impl TestSandbox {
         directory: Arc<TempDir>,
         records: Arc<MemoryRecords>,
         swap: SwapWatch,
-        change: impl FnOnce(&mut SandboxSettings),
+        change: impl FnOnce(&mut RuntimeSettings),
     ) -> Self {
         let mut settings =
-            SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
+            RuntimeSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 2;
         change(&mut settings);
-        let sandbox = Sandbox::open_watching(settings, records.clone(), swap).unwrap();
-        Self { sandbox, records, directory }
+        let runtime = WasmtimeRuntime::open_watching(settings, records.clone(), swap).unwrap();
+        Self { runtime, records, directory }
     }
 
     pub(crate) async fn add(&self, component: Vec<u8>) -> Component {
-        let added = self.sandbox.add_component(component.into()).await.unwrap();
+        let added = self.runtime.add_component(component.into()).await.unwrap();
         self.records.put(added.component.clone());
         added.component
     }
@@ -251,8 +270,8 @@ impl TestSandbox {
 
     pub(crate) async fn perform(&self, run: &Run) -> AttemptReport {
         let deployment = run.deployment();
-        let reservation = self.sandbox.reserve(&deployment).await;
-        self.sandbox.perform(reservation, run.attempt_of(deployment), run.sink.clone()).await
+        let reservation = self.runtime.reserve(&deployment).await;
+        self.runtime.perform(reservation, run.attempt_of(deployment), run.sink.clone()).await
     }
 
     /// The only file below a directory of the sandbox.

@@ -3,8 +3,8 @@
 //! two calls keeps its place only for a limited time. During a call, its body and its wait have
 //! separate bounds. The time for reading its answer is bounded here, since an unread answer holds
 //! memory. All large answers together have [a bound](super::response_budget). A body that was [not
-//! read](super::unread) when its answer is ready is read, or ends the connection, which then
-//! [lingers](super::linger). A client that ends its side right after a request [gets its
+//! read](super::unread) when its answer is ready is read, or ends its stream on HTTP/2, and on HTTP/1 the
+//! connection, which then [lingers](super::linger). A client that ends its side right after a request [gets its
 //! answer](super::half_close); the call of a client that ends it later is dropped.
 
 use std::convert::Infallible;
@@ -101,22 +101,21 @@ impl Server {
         let unread = Arc::new(Unread::default());
         let client = activity.lock().client.clone();
         let service = service_fn(|request: Request<_>| {
-            let call = Call::begin(&activity, request.version());
+            let mut call = Call::begin(&activity, request.version());
             let uri = request.uri().clone();
-            let (request, has_rest) = RequestBody::watch(request, &unread, &client);
+            let (request, unread) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
             // Boxed: hyper copies the future of a call five times, and it has 2.7 KB.
             let answering =
                 self.front.clone().answer(request, peer, connection_auth.clone()).boxed();
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
-            let unread = has_rest.then(|| unread.clone());
             async move {
                 let mut answer = answering.await;
                 let owner = answer.extensions().get::<AnswerOwner>();
                 let owner = owner.map(|AnswerOwner(owner)| owner.clone());
                 let whole = answer.body().size_hint().exact();
-                let holding = match whole.filter(|bytes| !is_multiplexed || is_large(*bytes)) {
+                let mut holding = match whole.filter(|bytes| !is_multiplexed || is_large(*bytes)) {
                     // A small answer on HTTP/2 is one of up to 256, and is counted when it is passed on.
                     None => Holding::Pieces { response_budget, owner, given_up, held: None },
                     Some(bytes) => {
@@ -132,14 +131,18 @@ impl Server {
                         }
                     }
                 };
-                // After the answer is counted, since it is in memory meanwhile.
+                // After the answer is counted, since it is in memory meanwhile: a small one as its first piece.
                 let is_unread = match unread {
-                    Some(unread) => !unread.reaches_end().await,
+                    Some(unread) => {
+                        let bytes = whole.and_then(|bytes| usize::try_from(bytes).ok());
+                        holding.begin_piece(bytes.unwrap_or_default(), &mut call);
+                        !unread.reaches_end().await
+                    }
                     None => false,
                 };
-                // HTTP/2 has a frame for that. Without the header, the client's next call would meet
+                // HTTP/2 has frames for that. Without the header, the client's next call would meet
                 // the end of the connection.
-                if is_unread || (connection_auth.is_ending() && !is_multiplexed) {
+                if !is_multiplexed && (is_unread || connection_auth.is_ending()) {
                     let close = HeaderValue::from_static("close");
                     answer.headers_mut().insert(header::CONNECTION, close);
                     call.announced_close();

@@ -24,7 +24,7 @@ mod owned_store;
 mod parts;
 mod ready;
 mod response_budget;
-mod sandbox;
+mod runtime_settings;
 mod settings;
 mod stop;
 mod telemetry;
@@ -60,7 +60,7 @@ pub use self::manual_clock::ManualClockStart;
 use self::owned_store::{Cluster, OwnedStore, Surroundings};
 use self::parts::{Connected, Foundation, Shared};
 use self::response_budget::ResponseBudget;
-use self::sandbox::SandboxParts;
+use self::runtime_settings::RuntimeParts;
 pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
 use self::stop::{StopSignals, Stopping};
 use self::traces::Traces;
@@ -170,16 +170,16 @@ async fn serve(
         disk_space: disk_space.clone(),
         failed,
     };
-    let sandbox_parts = SandboxParts {
+    let runtime_parts = RuntimeParts {
         settings,
         guests,
         is_watched,
         tenancy: tenancy.clone(),
         disk_space: disk_space.clone(),
-        addresses: sandbox::address_policy(settings),
+        addresses: runtime_settings::address_policy(settings),
         tracer: traces.tracer().clone(),
     };
-    let standby = StandbyParts { bounds: &bounds, sandbox: &sandbox_parts, disk: &disk };
+    let standby = StandbyParts { bounds: &bounds, runtime_parts: &runtime_parts, disk: &disk };
     let opened = OwnedStore::open(settings, listeners, around, standby, &mut stop_signals).await?;
     let Some(opened) = opened else { return Ok(()) };
     let OwnedStore { store, recovery, cluster, fronts, serving, took_over_at } = opened;
@@ -187,13 +187,13 @@ async fn serve(
     let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
     let runners = Runners::new(RunnersSettings { catalog: catalog.clone(), clock: clock.clone() });
     let shared = cluster.as_ref().map(|cluster| Shared {
-        sandbox: cluster.sandbox.clone(),
+        local_runtime: cluster.local_runtime.clone(),
         depot: cluster.depot.clone(),
         runners: runners.clone(),
     });
     let foundation = Foundation {
         settings,
-        sandbox_parts,
+        runtime_parts,
         clock,
         signals,
         disk,
@@ -206,7 +206,7 @@ async fn serve(
         tracer: traces.tracer().clone(),
         certificate,
     };
-    let Connected { sandbox, dispatcher, deliverer, jobs, charts, log_writer, api } =
+    let Connected { local_runtime, dispatcher, deliverer, jobs, charts, log_writer, api } =
         foundation.connect().await?;
 
     // A host with a database accepts connections already.
@@ -215,7 +215,7 @@ async fn serve(
         addresses: listens_on,
         data_dir: &settings.data_dir,
         database: settings.database.as_ref(),
-        pool: sandbox.pool(),
+        pool: local_runtime.pool(),
         recovery,
         started_in: took_over_at.unwrap_or(started).elapsed(),
         admin_key: new_key.as_ref().map(|key| key.reveal()),
@@ -236,7 +236,7 @@ async fn serve(
         let idle_wait = settings.connections().idle_wait;
         cluster.accept(hosts, &fronts, idle_wait, response_budget, runners)
     });
-    let wiping = sandbox.wipe_leftovers().inspect_err(|error| {
+    let wiping = local_runtime.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");
     });
     let outcome = tokio::select! {

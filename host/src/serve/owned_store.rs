@@ -26,7 +26,7 @@ use tracing::error;
 use super::clock::{HostClock, is_synchronised, open_in_time};
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
-use super::cluster::host_sandbox::HostSandbox;
+use super::cluster::host_runtime::HostRuntime;
 use super::cluster::stand_by::{StandbyParts, StandingBy};
 use super::cluster::{Joined, hosts};
 use super::listeners::{Fronts, Listeners, Serving};
@@ -50,7 +50,7 @@ pub(super) struct OwnedStore {
 /// What a host with a database has besides the store.
 pub(super) struct Cluster {
     pub(super) depot: Arc<dyn Depot>,
-    pub(super) sandbox: Arc<HostSandbox>,
+    pub(super) local_runtime: Arc<HostRuntime>,
     active_state: ActiveState,
     membership: Membership,
     cache_dir: CacheDir,
@@ -153,12 +153,12 @@ impl OwnedStore {
         };
         let membership = standing_by.membership(taken.session);
         // Its attempts end with the connection to the former active host.
-        let StandingBy { fronts, running, cache_dir, sandbox, .. } = standing_by;
+        let StandingBy { fronts, running, cache_dir, local_runtime, .. } = standing_by;
         let TakenOver { store, recovery, depot, active_state, .. } = taken;
         Ok(Some(Self {
             store: Arc::new(store),
             recovery,
-            cluster: Some(Cluster { depot, sandbox, active_state, membership, cache_dir }),
+            cluster: Some(Cluster { depot, local_runtime, active_state, membership, cache_dir }),
             fronts,
             serving: Serving::Running(running),
             took_over_at: began,

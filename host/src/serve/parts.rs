@@ -25,17 +25,17 @@ use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, HttpSender, Parts
 use gristmill_egress::AddressPolicy;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
-use gristmill_runtime::Sandbox;
+use gristmill_runtime::WasmtimeRuntime;
 use gristmill_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use super::backup::HostBackup;
 use super::charts_file::ChartsFile;
-use super::cluster::host_sandbox::HostSandbox;
+use super::cluster::host_runtime::HostRuntime;
 use super::disk::Disk;
 use super::guest_runtimes::GuestRuntimes;
 use super::handler_logs;
-use super::sandbox::SandboxParts;
+use super::runtime_settings::RuntimeParts;
 use super::settings::{Brand, ServeSettings};
 
 /// The default brand, since the Rust SDK of this service requires the field with this name.
@@ -47,7 +47,7 @@ const LOADED_AHEAD_MAX: usize = 64;
 /// What the parts are made from.
 pub(super) struct Foundation<'a> {
     pub(super) settings: &'a ServeSettings,
-    pub(super) sandbox_parts: SandboxParts<'a>,
+    pub(super) runtime_parts: RuntimeParts<'a>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) signals: Arc<Signals>,
     pub(super) disk: Disk,
@@ -64,7 +64,7 @@ pub(super) struct Foundation<'a> {
 
 /// The parts of a host with a database that it has with other hosts.
 pub(super) struct Shared {
-    pub(super) sandbox: Arc<HostSandbox>,
+    pub(super) local_runtime: Arc<HostRuntime>,
     pub(super) depot: Arc<dyn Depot>,
     /// The other hosts that run attempts.
     pub(super) runners: Arc<Runners>,
@@ -72,7 +72,7 @@ pub(super) struct Shared {
 
 /// The parts, running.
 pub(super) struct Connected {
-    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) local_runtime: Arc<WasmtimeRuntime>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) deliverer: Deliverer,
     pub(super) jobs: Arc<Jobs>,
@@ -87,11 +87,13 @@ impl Foundation<'_> {
     /// # Errors
     /// The reason why the host cannot start, in one sentence.
     pub(super) async fn connect(self) -> anyhow::Result<Connected> {
-        let addresses = self.sandbox_parts.addresses.clone();
-        let sandbox = self.sandbox().await?;
+        let addresses = self.runtime_parts.addresses.clone();
+        let local_runtime = self.local_runtime().await?;
         let runtime: Arc<dyn Runtime> = match &self.shared {
-            Some(shared) => Arc::new(ClusterRuntime::new(sandbox.clone(), shared.runners.clone())),
-            None => sandbox.clone(),
+            Some(shared) => {
+                Arc::new(ClusterRuntime::new(local_runtime.clone(), shared.runners.clone()))
+            }
+            None => local_runtime.clone(),
         };
         let Self { settings, store, catalog, signals, clock, tracer, disk_space, .. } = &self;
         let (logs, log_writer) = handler_logs::open(settings, catalog, disk_space.clone())?;
@@ -103,7 +105,7 @@ impl Foundation<'_> {
             clock: clock.clone(),
             logs: logs.clone(),
             tracer: tracer.clone(),
-            guests: self.sandbox_parts.guests.normal.handle().clone(),
+            guests: self.runtime_parts.guests.normal.handle().clone(),
         });
         let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
         let sender = Arc::new(HttpSender::new(webhook_allow, addresses.clone()));
@@ -122,7 +124,7 @@ impl Foundation<'_> {
             settings.strictness(),
             catalog.input_checks().clone(),
         ));
-        let control = self.control(&sandbox, runtime, &dispatcher, logs, addresses);
+        let control = self.control(&local_runtime, runtime, &dispatcher, logs, addresses);
         control.job_actions.resume().await?;
         let charts =
             ChartsFile::open(control.charts.clone(), &settings.data_dir, disk_space.clone());
@@ -142,37 +144,39 @@ impl Foundation<'_> {
         let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
         let api = ApiState::new(services, settings.rate_limits.clone(), brand);
         self.watch_disk(&dispatcher)?;
-        Ok(Connected { sandbox, dispatcher, deliverer, jobs, charts, log_writer, api })
+        Ok(Connected { local_runtime, dispatcher, deliverer, jobs, charts, log_writer, api })
     }
 
     /// The sandbox, with the volumes of earlier processes.
-    async fn sandbox(&self) -> anyhow::Result<Arc<Sandbox>> {
-        let Self { catalog, sandbox_parts, shared, .. } = self;
-        let guests = sandbox_parts.guests;
-        let sandbox = match shared {
-            Some(Shared { sandbox, depot, .. }) => {
-                let sandbox = sandbox.owned(catalog.clone(), depot.clone())?;
+    async fn local_runtime(&self) -> anyhow::Result<Arc<WasmtimeRuntime>> {
+        let Self { catalog, runtime_parts, shared, .. } = self;
+        let guests = runtime_parts.guests;
+        let local_runtime = match shared {
+            Some(Shared { local_runtime, depot, .. }) => {
+                let local_runtime = local_runtime.owned(catalog.clone(), depot.clone())?;
                 // It may have been opened while this host stood by.
-                sandbox
+                local_runtime
                     .remove_orphans()
                     .await
                     .context("cannot remove files of deleted components")?;
-                sandbox
+                local_runtime
             }
-            None => Arc::new(Sandbox::open(sandbox_parts.settings(None)?, catalog.clone())?),
+            None => {
+                Arc::new(WasmtimeRuntime::open(runtime_parts.settings(None)?, catalog.clone())?)
+            }
         };
         let view = catalog.view();
-        sandbox.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
-        sandbox.sweep_depot().await.context("cannot remove components that nothing names")?;
-        sandbox.restore_volumes(view.volumes.values().map(|volume| &**volume));
-        guests.low_priority.spawn(sandbox.count_volumes());
-        load_ahead(catalog, sandbox.clone(), guests);
-        Ok(sandbox)
+        local_runtime.resume_volume_removals(|volume| view.volumes.contains_key(volume))?;
+        local_runtime.sweep_depot().await.context("cannot remove components that nothing names")?;
+        local_runtime.restore_volumes(view.volumes.values().map(|volume| &**volume));
+        guests.low_priority.spawn(local_runtime.count_volumes());
+        load_ahead(catalog, local_runtime.clone(), guests);
+        Ok(local_runtime)
     }
 
     fn control(
         &self,
-        sandbox: &Arc<Sandbox>,
+        local_runtime: &Arc<WasmtimeRuntime>,
         runtime: Arc<dyn Runtime>,
         dispatcher: &Arc<Dispatcher>,
         logs: Arc<Logs>,
@@ -189,10 +193,10 @@ impl Foundation<'_> {
             clock: clock.clone(),
             catalog: catalog.clone(),
             workers: dispatcher.clone(),
-            components: sandbox.clone(),
-            registries: Arc::new(Fetcher::new(registry_hosts, addresses, sandbox.clone())),
+            components: local_runtime.clone(),
+            registries: Arc::new(Fetcher::new(registry_hosts, addresses, local_runtime.clone())),
             runtime,
-            volumes: sandbox.clone(),
+            volumes: local_runtime.clone(),
             store: store.clone(),
             actions: store.clone(),
             deliveries: store.clone(),
@@ -237,13 +241,13 @@ fn start_waiting_jobs(
 
 /// Loads the components of the newest endpoints before their first jobs: loading a Python handler
 /// takes up to 20 ms. Runs at the lowest priority, and no job waits for it.
-fn load_ahead(catalog: &Catalog, sandbox: Arc<Sandbox>, guests: &GuestRuntimes) {
+fn load_ahead(catalog: &Catalog, local_runtime: Arc<WasmtimeRuntime>, guests: &GuestRuntimes) {
     let mut deployments: Vec<_> = catalog.view().deployments.values().cloned().collect();
     deployments.sort_by_key(|deployment| Reverse(deployment.endpoint.created_at));
     guests.low_priority.spawn(async move {
         for deployment in deployments.into_iter().take(LOADED_AHEAD_MAX) {
             // An error is reported by its first job.
-            let _ = sandbox.prepare(&deployment).await;
+            let _ = local_runtime.prepare(&deployment).await;
         }
     });
 }

@@ -131,9 +131,15 @@ fn as_text(ready: &Ready<'_>) -> String {
     }
     if recovery.waiting + recovery.requeued + recovery.given_up > 0 {
         line += &format!(
-            ", jobs: {} waiting, {} of them to run again, {} given up",
-            recovery.waiting, recovery.requeued, recovery.given_up
+            ", jobs: {} waiting, {} of them to run again",
+            recovery.waiting, recovery.requeued
         );
+        if recovery.given_up > 0 {
+            line += &format!(
+                ", {} FAILED since the host ended too often while they ran",
+                recovery.given_up
+            );
+        }
     }
     if let Some(SchemaUpgrade { from, to }) = recovery.upgraded {
         line += &format!(", upgraded from schema {from} to {to}");

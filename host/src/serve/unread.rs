@@ -6,9 +6,14 @@
 //! rest is therefore read and discarded before the answer is sent. With a longer rest the answer
 //! announces the close, and the connection [lingers](super::linger).
 //!
-//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`]. The answer is in memory meanwhile, and
-//! counted. **Cost.** One reference count and two locks without contention for a request with a
-//! body, nothing for other requests. HTTP/2 has a stream for each request and needs none of this.
+//! HTTP/2 has a stream for each request, so the rest does not hinder the next one. But the host resets a
+//! stream whose answer ends before its body, with `NO_ERROR` (RFC 9113, section 8.1), and some clients lose
+//! the answer to that: curl 7.88 reports an error and shows nothing. A short rest is therefore read here too;
+//! with a longer one the stream is reset after the answer.
+//!
+//! **Bounds.** [`REST_BYTES_MAX`] bytes in [`REST_WAIT`] for each request. The answer is in memory meanwhile,
+//! and counted. **Cost.** One reference count, or an allocation on HTTP/2, and two locks without contention for
+//! a request with a body; nothing for other requests.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -31,8 +36,8 @@ const REST_BYTES_MAX: u64 = 256 << 10;
 /// How long an answer waits for that rest.
 const REST_WAIT: Duration = Duration::from_secs(1);
 
-/// The unread part of the body of a connection's current request. A connection has one of these,
-/// since HTTP/1.x has one request at a time.
+/// The unread part of the body of a request. An HTTP/1.x connection has one of these, for its current request;
+/// on HTTP/2 each request with a body has its own.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<Left>);
 
@@ -51,8 +56,8 @@ enum Left {
 }
 
 impl Unread {
-    /// Reads the rest of the current request's body, within the bounds. Returns whether its end was
-    /// reached, so that the next request can follow.
+    /// Reads the rest of the request's body, within the bounds. Returns whether its end was reached, so that the
+    /// next request can follow, or the stream can end without a reset.
     pub(super) async fn reaches_end(&self) -> bool {
         // A separate statement, so that the lock is not held across the wait.
         let left = std::mem::take(&mut *self.0.lock());
@@ -81,13 +86,15 @@ async fn discard(mut body: Incoming) -> bool {
     false
 }
 
-/// The body of a request, which returns to its connection if it is dropped before its end.
+/// The body of a request, which is put back into [`Unread`] if it is dropped before its end.
 #[derive(Debug)]
 pub(super) struct RequestBody {
     /// `None` once it was dropped.
     body: Option<Incoming>,
-    /// The connection that gets the rest; `None` when there can be no rest.
-    connection: Option<(Arc<Unread>, Arc<ClientSide>)>,
+    /// The place for the rest; `None` when there can be no rest.
+    unread: Option<Arc<Unread>>,
+    /// The client's side of an HTTP/1.x connection.
+    client: Option<Arc<ClientSide>>,
     progress: Progress,
 }
 
@@ -101,20 +108,26 @@ enum Progress {
 }
 
 impl RequestBody {
-    /// Wraps the body of a request, so that its connection gets an unread rest. Returns whether
-    /// there may be a rest when the answer is ready.
+    /// Wraps the body of a request, so that an unread rest is not lost. Returns the place where the rest will be
+    /// when the answer is ready; `None` when there can be no rest.
     pub(super) fn watch(
         request: Request<Incoming>,
-        unread: &Arc<Unread>,
+        of_connection: &Arc<Unread>,
         client: &Arc<ClientSide>,
-    ) -> (Request<Self>, bool) {
-        let can_be_left = request.version() != Version::HTTP_2 && !request.body().is_end_stream();
+    ) -> (Request<Self>, Option<Arc<Unread>>) {
+        let is_multiplexed = request.version() == Version::HTTP_2;
+        let can_be_left = !request.body().is_end_stream();
         let progress = match can_be_left && waits_for_word(request.headers()) {
             true => Progress::Waits,
             false => Progress::Flows,
         };
-        let connection = can_be_left.then(|| (unread.clone(), client.clone()));
-        (request.map(|body| Self { body: Some(body), connection, progress }), can_be_left)
+        let unread = can_be_left.then(|| match is_multiplexed {
+            true => Arc::default(),
+            false => of_connection.clone(),
+        });
+        let client = (can_be_left && !is_multiplexed).then(|| client.clone());
+        let left = unread.clone();
+        (request.map(|body| Self { body: Some(body), unread, client, progress }), left)
     }
 }
 
@@ -131,14 +144,14 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { body: Some(body), progress, connection } = &mut *self else {
+        let Self { body: Some(body), progress, client, .. } = &mut *self else {
             return Poll::Ready(None);
         };
         if *progress == Progress::Waits {
             *progress = Progress::Flows;
         }
         let Poll::Ready(frame) = Pin::new(body).poll_frame(context) else {
-            if let Some((_, client)) = connection {
+            if let Some(client) = client {
                 client.waits_for_body(context.waker());
             }
             return Poll::Pending;
@@ -162,7 +175,7 @@ impl Body for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        let (Some((unread, _)), Some(body)) = (self.connection.take(), self.body.take()) else {
+        let (Some(unread), Some(body)) = (self.unread.take(), self.body.take()) else {
             return;
         };
         let left = match self.progress {

@@ -14,7 +14,7 @@ use gristmill_core::deploy::volume_files::{
     FileEntry, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
 };
 use gristmill_core::id::{OwnerId, VolumeId};
-use gristmill_core::runtime::{AddedComponent, Components, StageError, Staged, Volumes};
+use gristmill_core::runtime::{AddedComponent, Components, StageError, Staged, VolumeDirectories};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;
 
@@ -62,7 +62,7 @@ impl Components for RecordedFiles {
 }
 
 #[async_trait]
-impl Volumes for RecordedFiles {
+impl VolumeDirectories for RecordedFiles {
     async fn mark_removal(&self, volume: &VolumeId) -> io::Result<()> {
         self.note("mark", volume);
         Ok(())

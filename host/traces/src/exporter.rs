@@ -143,11 +143,11 @@ impl Exporter {
                     return;
                 }
                 Err(Fault::Refused(reason)) => {
-                    self.fails(&reason);
+                    self.record_failure(&reason);
                     return batch.ends_as(&queue.refused);
                 }
                 Err(Fault::Temporary(reason, after)) => {
-                    self.fails(&reason);
+                    self.record_failure(&reason);
                     if call < CALLS_MAX {
                         // Hosts that failed together do not come back together.
                         let own = backoff.mul_f64(rand::random::<f64>() / 2.0 + 0.5);
@@ -159,7 +159,7 @@ impl Exporter {
         }
     }
 
-    fn fails(&mut self, reason: &str) {
+    fn record_failure(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!("the collector of traces does not accept spans: {reason}");
         }

@@ -22,13 +22,13 @@ use gristmill_core::runtime::{
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Timestamp;
-use gristmill_runtime::{Compiler, MemoryRecords, Sandbox, SandboxSettings};
+use gristmill_runtime::{Compiler, MemoryRecords, RuntimeSettings, WasmtimeRuntime};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Bench {
-    sandbox: Sandbox,
+    runtime: WasmtimeRuntime,
     pub(crate) component: Component,
     /// The free space of the host's disk, as the sandbox sees it.
     pub(crate) disk_space: Arc<DiskSpaceGauge>,
@@ -42,23 +42,23 @@ impl Bench {
 
     /// The same with the directory of an earlier one.
     pub(crate) async fn again(self, guest: &Path) -> Self {
-        drop(self.sandbox);
+        drop(self.runtime);
         Self::open_in(self.directory, guest).await
     }
 
     async fn open_in(directory: TempDir, guest: &Path) -> Self {
         let mut settings =
-            SandboxSettings::new(directory.path().to_owned(), Compiler::in_process());
+            RuntimeSettings::new(directory.path().to_owned(), Compiler::in_process());
         settings.running_jobs_max = 4;
         let disk_space = settings.disk_space.clone();
         let records = MemoryRecords::new();
-        let sandbox = Sandbox::open(settings, records.clone()).unwrap();
+        let runtime = WasmtimeRuntime::open(settings, records.clone()).unwrap();
         let bytes = std::fs::read(guest).unwrap();
-        let added = sandbox.add_component(bytes.into()).await.unwrap();
+        let added = runtime.add_component(bytes.into()).await.unwrap();
         // The files are removed with `added` unless there is a record.
         records.put(added.component.clone());
         let component = added.component;
-        Self { sandbox, component, disk_space, directory }
+        Self { runtime, component, disk_space, directory }
     }
 
     /// A run with this input; the test may change its fields.
@@ -76,8 +76,8 @@ impl Bench {
     }
 
     /// The sandbox itself.
-    pub(crate) fn sandbox(&self) -> &Sandbox {
-        &self.sandbox
+    pub(crate) fn runtime(&self) -> &WasmtimeRuntime {
+        &self.runtime
     }
 
     /// Its data directory.
@@ -87,7 +87,7 @@ impl Bench {
 
     /// Attempts that hold a permit now.
     pub(crate) fn running(&self) -> u64 {
-        self.sandbox.load().running
+        self.runtime.load().running
     }
 }
 
@@ -122,7 +122,7 @@ impl Run<'_> {
 
     /// Makes the deployment ready, as a worker does before it claims a job.
     pub(crate) async fn prepare(&self) {
-        self.bench.sandbox.prepare(&self.deployment()).await.unwrap();
+        self.bench.runtime.prepare(&self.deployment()).await.unwrap();
     }
 
     pub(crate) fn deployment(&self) -> Arc<Deployment> {
@@ -142,7 +142,7 @@ impl Run<'_> {
 
     /// The same on a deployment of an earlier run, whose idle instance is used again.
     pub(crate) async fn perform_on(&self, deployment: &Arc<Deployment>) -> Report {
-        let reservation = self.bench.sandbox.reserve(deployment).await;
+        let reservation = self.bench.runtime.reserve(deployment).await;
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, ShardId(0)),
             number: 1,
@@ -154,7 +154,7 @@ impl Run<'_> {
             deadline: Instant::now() + self.timeout,
             stop: self.stop.clone(),
         };
-        Report(self.bench.sandbox.perform(reservation, attempt, self.sink.clone()).await)
+        Report(self.bench.runtime.perform(reservation, attempt, self.sink.clone()).await)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use gristmill_core::id::VolumeId;
-use gristmill_core::runtime::{AttemptEnd, Runtime as _, Volumes as _};
+use gristmill_core::runtime::{AttemptEnd, Runtime as _, VolumeDirectories as _};
 use gristmill_tests::{eventually, guests};
 use serde_json::{Value, json};
 
@@ -358,7 +358,7 @@ async fn a_flood_of_file_operations_is_stopped_and_delays_no_other_job() {
         started.elapsed()
     };
     let innocent = async {
-        while bench.sandbox().load().running == 0 {
+        while bench.runtime().load().running == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let started = Instant::now();
@@ -419,7 +419,7 @@ async fn leftovers_of_several_crashes_are_wiped_after_the_start() {
         run.template.container_disk_gb = 1;
         run.perform().await.output();
     }
-    let _wiping = bench.sandbox().wipe_leftovers().unwrap();
+    let _wiping = bench.runtime().wipe_leftovers().unwrap();
     eventually("what was left is wiped", async || {
         let scratch = bench.data_dir().join("scratch");
         let is_wiped = left.iter().all(|path| !bench.data_dir().join(path).exists());
@@ -436,13 +436,13 @@ async fn a_removed_volume_is_deleted_after_its_last_job() {
     let bench = Bench::open(&guests::playground()).await;
     file(&bench, "write", "a", &json!({ "text": "rye" })).await.output();
     let volume = VolumeId::new("v").unwrap();
-    bench.sandbox().remove_volume(&volume).await.unwrap();
+    bench.runtime().remove_volume(&volume).await.unwrap();
     let volumes = bench.data_dir().join("volumes");
     eventually("the volume is gone", async || {
         fs::read_dir(&volumes).unwrap().next().is_none().then_some(())
     })
     .await;
-    bench.sandbox().remove_volume(&volume).await.unwrap();
+    bench.runtime().remove_volume(&volume).await.unwrap();
     // A running job does not create it again.
     let error = file(&bench, "write", "a", &json!({})).await.error();
     assert!(error.starts_with("network volume `v` cannot be used"), "{error}");

@@ -187,7 +187,7 @@ async fn a_running_job_shows_its_volume_as_used_while_hundreds_of_others_are_use
                 size_gb: 1,
                 created_at: Timestamp::from_millis(0),
             };
-            let listed = bench.sandbox().list_files(&other, None, None, 1).await.unwrap();
+            let listed = bench.runtime().list_files(&other, None, None, 1).await.unwrap();
             assert_eq!(listed, []);
         }
         let of_another_process = fs::File::open(volume(&bench)).unwrap();

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Opens the sandboxes of this host, and receives the records of components.
 #[async_trait]
-pub trait SandboxSource: Send + Sync + std::fmt::Debug {
+pub trait RuntimeSource: Send + Sync + std::fmt::Debug {
     /// The runtime of this host, which the first call opens. The files of components without a record are
     /// removed then.
     ///
@@ -58,7 +58,7 @@ pub struct RunnerSettings {
 #[derive(Debug)]
 pub struct Runner {
     pub(super) settings: RunnerSettings,
-    pub(super) source: Arc<dyn SandboxSource>,
+    pub(super) source: Arc<dyn RuntimeSource>,
     pub(super) stop: CancellationToken,
 }
 

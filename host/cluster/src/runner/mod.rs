@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::connection::Connection;
-pub use self::connection::{CannotOpen, Runner, RunnerSettings, SandboxSource};
+pub use self::connection::{CannotOpen, Runner, RunnerSettings, RuntimeSource};
 use crate::frames::{self, FrameBody, FrameReader};
 use crate::messages::{Failure, Hello, Offer, PROTOCOL, Prepare, Retire};
 use crate::{convert, transport};
 
 impl Runner {
     /// A runner with the sandboxes of this source.
-    pub fn new(settings: RunnerSettings, source: Arc<dyn SandboxSource>) -> Arc<Self> {
+    pub fn new(settings: RunnerSettings, source: Arc<dyn RuntimeSource>) -> Arc<Self> {
         Arc::new(Self { settings, source, stop: CancellationToken::new() })
     }
 

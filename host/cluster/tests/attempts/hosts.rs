@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_cluster::{
-    CannotOpen, ClusterRuntime, Runner, RunnerSettings, Runners, RunnersSettings, SandboxSource,
+    CannotOpen, ClusterRuntime, Runner, RunnerSettings, Runners, RunnersSettings, RuntimeSource,
 };
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, Component, Image};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
@@ -39,7 +39,7 @@ pub(crate) struct Source {
 }
 
 #[async_trait]
-impl SandboxSource for Source {
+impl RuntimeSource for Source {
     fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen> {
         *self.components.lock() = components;
         Ok(self.runtime.clone())

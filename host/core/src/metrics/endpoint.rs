@@ -125,8 +125,10 @@ pub enum RequestEnd {
     Answered,
     /// The endpoint does not allow the receiver, or its address is refused.
     Denied,
-    /// There was no answer in time.
+    /// There was no answer in time: the request's or the attempt's time was over.
     TimedOut,
+    /// The handler, or the early end of its attempt, ended the request before its answer.
+    Abandoned,
     /// There was no connection.
     NotConnected,
     /// Anything else.
@@ -159,6 +161,7 @@ labels!(RequestEnd {
     Answered: "answered",
     Denied: "denied",
     TimedOut: "timed_out",
+    Abandoned: "abandoned",
     NotConnected: "not_connected",
     Failed: "failed",
 });
@@ -400,8 +403,8 @@ mod tests {
         let indices = FinishedAs::ALL.map(FinishedAs::index);
         assert!(indices.into_iter().eq(0..FinishedAs::ALL.len()), "{indices:?}");
         assert_eq!(totals.webhooks, [3, 1, 2]);
-        assert_eq!(totals.requests, [1, 2, 3, 4, 5]);
-        assert_eq!((totals.request.count(), totals.request.sum_us), (15, 150));
+        assert_eq!(totals.requests, [1, 2, 3, 4, 5, 6]);
+        assert_eq!((totals.request.count(), totals.request.sum_us), (21, 210));
         assert_eq!((totals.chunks, totals.log_lines_dropped, totals.requeued), (5, 2, 1));
         assert_eq!((totals.cancelled, totals.expired), (4, 1));
         assert_eq!((totals.sent_bytes, totals.received_bytes), (11, 12));

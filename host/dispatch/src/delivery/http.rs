@@ -1,5 +1,6 @@
 //! Calls of webhook receivers over HTTP. Only public addresses, unless the operator permitted the
-//! receiver. Redirects are not followed, and proxies in the environment are ignored.
+//! receiver. Redirects are not followed, and proxies in the environment are ignored. The connection
+//! ends with the call, also if the receiver has not taken the whole request.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use async_trait::async_trait;
 use gristmill_core::deploy::egress::{AllowedHosts, Permission};
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_egress::{
-    AGENT, AddressPolicy, AddressRefused, AddressScope, Clients, Destination, innermost_cause,
-    refused_address,
+    AGENT, AddressPolicy, AddressRefused, AddressScope, Clients, Destination, SendError,
+    innermost_cause,
 };
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, USER_AGENT};
@@ -103,22 +104,21 @@ impl WebhookSender for HttpSender {
                 request = request.header("tracestate", state);
             }
         }
-        match found.with(request.send()).await {
+        let request = match request.build() {
+            Ok(request) => request,
+            Err(error) => return CallEnd::Failed(innermost_cause(&error)),
+        };
+        match self.clients.send(request, &found, scope).await {
             Ok(answer) => {
                 let status = answer.status().as_u16();
                 read(answer).await;
                 CallEnd::Answered(status)
             }
-            Err(error) => match refused_address(&error) {
-                Some(refused) => CallEnd::Refused(refusal(refused, &destination)),
-                None if error.is_timeout() => {
-                    CallEnd::Failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))
-                }
-                None if error.is_connect() => {
-                    CallEnd::Failed(format!("cannot connect: {}", innermost_cause(&error)))
-                }
-                None => CallEnd::Failed(innermost_cause(&error)),
-            },
+            Err(SendError::Refused(refused)) => CallEnd::Refused(refusal(&refused, &destination)),
+            Err(SendError::TimedOut) => {
+                CallEnd::Failed(format!("no answer within {} s", CALL_TIMEOUT.as_secs()))
+            }
+            Err(error) => CallEnd::Failed(error.to_string()),
         }
     }
 }
@@ -136,7 +136,49 @@ async fn read(mut answer: Response) {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use gristmill_core::id::{EndpointId, OwnerId};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// The receiver takes the kernel's buffers only, so most of the body waits in the host.
+    #[tokio::test]
+    async fn a_connection_ends_with_its_call_whatever_the_receiver_does() {
+        const BODY_BYTES: usize = 16 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let receiver = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_exact(&mut [0; 16]).await.unwrap();
+            socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            socket
+        });
+        let allowed = AllowedHosts::new(vec![address.to_string().parse().unwrap()]);
+        let sender = HttpSender::new(allowed, AddressPolicy::default());
+        let call = WebhookCall {
+            owner: OwnerId::new("o").unwrap(),
+            endpoint: EndpointId::new("e").unwrap(),
+            url: format!("http://{address}/"),
+            id: "id".to_owned(),
+            timestamp_s: 1,
+            signature: "v1,x".to_owned(),
+            trace: None,
+            body: Bytes::from(vec![b'x'; BODY_BYTES]),
+        };
+        assert_eq!(sender.send(call).await, CallEnd::Answered(200));
+        let mut socket = receiver.await.unwrap();
+        let (mut rest, mut buffer) = (0, vec![0; 64 << 10]);
+        let reading = async {
+            while let Ok(bytes @ 1..) = socket.read(&mut buffer).await {
+                rest += bytes;
+            }
+        };
+        let ended = tokio::time::timeout(CALL_TIMEOUT, reading).await;
+        assert!(ended.is_ok(), "the connection is open");
+        assert!(rest < BODY_BYTES - (64 << 10), "{rest} bytes came after the call");
+    }
 
     #[test]
     fn only_what_the_operator_names_may_be_inside() {

@@ -50,16 +50,17 @@ async fn addresses_that_were_found_before_are_used_once_and_checked() {
     });
     let (owner, endpoint) = ids("o", "e");
     let found = lookups.look_up("rebound.example", &owner, &endpoint).await.unwrap();
-    let any = Resolver { addresses: None, lookups: lookups.clone() };
-    let addresses = found.clone().with(resolve(&any)).await.unwrap();
-    assert_eq!(addresses, [PRIVATE.parse().unwrap()]);
+    let addresses = found.permitted("rebound.example", None).unwrap();
+    assert_eq!(*addresses, [PRIVATE.parse().unwrap()]);
     assert_eq!(ASKED.load(Ordering::Relaxed), 1, "not asked again");
-    let public = Resolver { addresses: Some(AddressPolicy::default()), lookups: lookups.clone() };
-    assert!(found.with(resolve(&public)).await.is_err(), "checked nevertheless");
+    let refused = found.permitted("rebound.example", Some(&AddressPolicy::default()));
+    assert!(matches!(refused, Err(SendError::Refused(_))), "checked nevertheless: {refused:?}");
     // The addresses of one name are never taken for those of another.
     let other = lookups.look_up("other.example", &owner, &endpoint).await.unwrap();
-    let addresses = other.with(resolve(&any)).await.unwrap();
-    assert_eq!(addresses, [PRIVATE.parse().unwrap()]);
+    for found in [other, Found::ADDRESS] {
+        let refused = found.permitted("rebound.example", None);
+        assert!(matches!(refused, Err(SendError::Invalid(_))), "{refused:?}");
+    }
 }
 
 /// Hanging lookups use up the turns of their endpoints and their owners, and leave turns to a third

@@ -31,6 +31,8 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     {
         instance.state().sink.trapped(stack(error));
     }
+    let egress = instance.state().egress.clone();
+    egress.report_end().await;
     let log_lines_dropped = log.finish();
     let instantiate = ready.map_or(ran, |at| at - started);
     let state = instance.state();

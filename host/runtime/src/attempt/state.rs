@@ -25,7 +25,8 @@ use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
 pub(crate) const HOST_CALL_BYTES_MAX: usize = OUTPUT_BYTES_MAX + (4 << 20);
 
 /// Most resource handles (streams, pollables, requests, …) of a job; one more ends the call with an
-/// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] for each, so 32 MiB for a job in total.
+/// error. The host keeps up to [`HTTP_HEAD_BYTES_MAX`] for each, also for the head of an answer, so
+/// 32 MiB for a job in total.
 pub(crate) const HANDLES_MAX: usize = 1_024;
 
 /// Most random bytes that a handler gets in one call.

@@ -14,6 +14,7 @@ use crate::attempt::limiter::{MEMORIES_MAX, TABLES_MAX};
 use crate::attempt::state::State;
 use crate::bindings::{Handler, HandlerIndices};
 use crate::compile::input_schema::input_schema;
+use crate::compile::items::count_items;
 use crate::compile::producers::producers;
 use crate::host_fns::filesystem;
 use crate::host_fns::wasi_http_heads::bound_heads;
@@ -33,6 +34,11 @@ const NAMES_MAX: u32 = 256;
 
 /// Longest of these names, in bytes.
 const NAME_BYTES_MAX: usize = 256;
+
+/// Most items of a component and all modules in it: functions, globals, types, imports, exports,
+/// segments and the like. The host keeps 20 to 70 bytes for each while a component is loaded, also for
+/// modules that are never instantiated. Python has 27,000, JavaScript 20,000.
+const ITEMS_MAX: u32 = 250_000;
 
 /// All packages and interfaces that a component may import. The list is only for the wording of
 /// refusals; the linker decides about its entries.
@@ -137,11 +143,11 @@ pub(crate) enum RejectedComponent {
     /// It has more parts than one job may have.
     #[error("component needs {count} {what}, limit: {max}")]
     TooManyParts {
-        /// Memories, tables, imports or exports.
+        /// Such as memories or imports.
         what: String,
         /// The number that it needs.
         count: u32,
-        /// The bound for a job.
+        /// The bound.
         max: u32,
     },
     /// A sandbox has no room for it.
@@ -177,8 +183,15 @@ pub(crate) fn inspect(
     bytes: &[u8],
 ) -> Result<(Component, ComponentInfo), RejectedComponent> {
     check_preamble(bytes)?;
+    let items = count_items(bytes);
+    if let Ok(count) = items {
+        let what = "items (functions, globals, types, imports, exports, segments)";
+        check_count(what, u32::try_from(count).unwrap_or(u32::MAX), ITEMS_MAX)?;
+    }
     let component = Component::from_binary(engine, bytes)
         .map_err(|error| RejectedComponent::Invalid(causes(&error)))?;
+    // After the compile, since the compiler's reason is better: it has the name of the fault.
+    items.map_err(|error| RejectedComponent::Invalid(error.to_string()))?;
     let input_schema =
         input_schema(bytes).map_err(|error| RejectedComponent::InputSchema(error.to_string()))?;
     let producers = producers(bytes);
@@ -215,7 +228,7 @@ fn check_names(info: &ComponentInfo) -> Result<(), RejectedComponent> {
     Ok(())
 }
 
-fn check_count(what: &str, count: u32, max: u32) -> Result<(), RejectedComponent> {
+pub(crate) fn check_count(what: &str, count: u32, max: u32) -> Result<(), RejectedComponent> {
     if count > max {
         return Err(RejectedComponent::TooManyParts { what: what.to_owned(), count, max });
     }

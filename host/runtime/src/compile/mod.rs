@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod component;
 pub(crate) mod confine;
 pub mod input_schema;
+pub(crate) mod items;
 pub mod preinit;
 pub mod process;
 pub(crate) mod producers;

@@ -180,7 +180,7 @@ impl ComponentInstanceState for Access<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{RecordingSink, Run, TestSandbox, guest, guest_with_init};
+    use crate::testing::{RecordingSink, Run, TestRuntime, guest, guest_with_init};
 
     /// Returns a byte of its memory as a digit.
     const SHOW: &str = "(i32.store8 (i32.const 2001) (i32.add (i32.load8_u (i32.const 2000)) \
@@ -188,8 +188,8 @@ mod tests {
          (call $ok (i32.const 2001) (i32.const 1))";
 
     async fn preinit_of(component: &[u8]) -> Result<Vec<u8>, PreinitError> {
-        let sandbox = TestSandbox::open();
-        let any = Run::of(&sandbox.add(guest(SHOW)).await).attempt();
+        let runtime = TestRuntime::open();
+        let any = Run::of(&runtime.add(guest(SHOW)).await).attempt();
         preinit(component, any, Arc::new(RecordingSink::default())).await
     }
 
@@ -201,10 +201,10 @@ mod tests {
              (i32.store8 (i32.const 3000) (i32.const 0)) (i32.const 3000)";
         let component = guest_with_init(init, SHOW);
         let initialized = preinit_of(&component).await.unwrap();
-        let sandbox = TestSandbox::open();
+        let runtime = TestRuntime::open();
         for (component, expected) in [(component, "3"), (initialized, "6")] {
-            let run = Run::of(&sandbox.add(component).await);
-            let report = sandbox.perform(&run).await;
+            let run = Run::of(&runtime.add(component).await);
+            let report = runtime.perform(&run).await;
             let gristmill_core::runtime::AttemptEnd::Returned(output) = report.end else {
                 panic!("{report:?}");
             };

@@ -25,17 +25,20 @@ use gristmill_core::sharing::disk_space::{DiskSpaceGauge, Shortage};
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
+use wasmtime::Engine;
 use wasmtime::component::Component as CompiledComponent;
 
 use crate::compile::component::{
-    Prepared, RejectedComponent, causes, check_preamble, names, prepare,
+    Prepared, RejectedComponent, causes, check_count, check_preamble, names, prepare,
 };
 use crate::compile::process::{CompileError, CompileTask, Compiled, Compiler, Finished};
 use crate::compile::turns::{Purpose, TooManyUploads, Turn};
 use crate::components::depot::SharedComponents;
+use crate::components::metadata::metadata_bytes;
 use crate::components::records::ArtifactRecords;
 use crate::components::staging::{StagedFile, StagedTotal};
 use crate::engine::{Engines, RunEngine, compile_engine, engine_key};
@@ -43,6 +46,14 @@ use crate::files::{self, Artifact, Unfinished, blocking};
 
 /// Most components that are kept loaded in memory. Loading another one takes 0.2 to 4 ms.
 const LOADED_MAX: usize = 256;
+
+/// Most metadata in the compiled file of one component, in bytes (4 MiB). Python has 570 KB.
+const METADATA_BYTES_MAX: u32 = 4 << 20;
+
+/// Most metadata of all components that are kept loaded, in bytes (64 MiB). A byte of metadata takes
+/// about 10 bytes of memory. The code and data of these components are mapped from their files, so the
+/// kernel can drop them and read them again.
+const LOADED_METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// Why an upload was not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +99,27 @@ pub(crate) enum LoadError {
 pub(crate) struct Loaded {
     pub(crate) component: Prepared,
     pub(crate) engine: Arc<RunEngine>,
+    /// Bytes of the metadata in its compiled file.
+    metadata_bytes: u64,
+}
+
+/// The loaded components, by their digests and meterings.
+type LoadedComponents = Cache<(ComponentDigest, Metering), Arc<Loaded>, ByMetadata>;
+
+/// No loaded components, and room for [`LOADED_MAX`] ones with [`LOADED_METADATA_BYTES_MAX`] together.
+fn loaded_components() -> LoadedComponents {
+    // The cache divides its room among up to eight parts, and each has room for the largest component.
+    Cache::with_weighter(LOADED_MAX, LOADED_METADATA_BYTES_MAX, ByMetadata)
+}
+
+/// A component counts as its metadata, and as one of [`LOADED_MAX`] components at least.
+#[derive(Debug, Clone)]
+struct ByMetadata;
+
+impl Weighter<(ComponentDigest, Metering), Arc<Loaded>> for ByMetadata {
+    fn weight(&self, _key: &(ComponentDigest, Metering), loaded: &Arc<Loaded>) -> u64 {
+        loaded.metadata_bytes.max(LOADED_METADATA_BYTES_MAX / LOADED_MAX as u64)
+    }
 }
 
 /// All components of this host.
@@ -100,7 +132,7 @@ pub(crate) struct Artifacts {
     records: Arc<dyn ArtifactRecords>,
     /// The components of all hosts that share a database.
     shared: Option<SharedComponents>,
-    loaded: Cache<(ComponentDigest, Metering), Arc<Loaded>>,
+    loaded: LoadedComponents,
     staged: StagedTotal,
     /// The number of guards that keep the files of each component.
     held: Mutex<HashMap<ComponentDigest, u32>>,
@@ -180,7 +212,7 @@ impl Artifacts {
             compiler,
             records,
             shared: depot.map(SharedComponents::new),
-            loaded: Cache::new(LOADED_MAX),
+            loaded: loaded_components(),
             staged: StagedTotal::on(disk_space, tenancy),
             held: Mutex::default(),
         })
@@ -329,7 +361,7 @@ impl Artifacts {
 
     /// Compiles the component and loads the result: only loading shows whether a sandbox has room
     /// for all of its instances and functions. Without this check each of its jobs would fail
-    /// instead of the upload.
+    /// instead of the upload. Ends the turn after the load, so that uploads are loaded one at a time.
     async fn compile_and_verify(
         &self,
         hold: &Arc<FileGuard>,
@@ -338,12 +370,16 @@ impl Artifacts {
         turn: Turn,
     ) -> Result<(Compiled, ArtifactDigest, u64), AddError> {
         let Finished { compiled, artifact } = self.compiler.compile(task, &turn).await?;
-        drop(turn);
         let (artifact, compiled_bytes) = finish(artifact, hold.clone()).await?;
         let digest = artifact.digest.clone();
-        let loading = tokio::task::spawn_blocking(move || load_file(&artifact, engine));
+        // The load goes on when the caller's future is dropped, so it keeps the turn itself.
+        let loading = tokio::task::spawn_blocking(move || {
+            let verified = load_file(&artifact, engine).map(drop);
+            drop(turn);
+            verified
+        });
         match loading.await.map_err(io::Error::other)? {
-            Ok(_) => Ok((compiled, digest, compiled_bytes)),
+            Ok(()) => Ok((compiled, digest, compiled_bytes)),
             Err(LoadError::Rejected(reason)) => Err(reason.into()),
             Err(error) => Err(RejectedComponent::DoesNotFit(error.to_string()).into()),
         }
@@ -541,17 +577,26 @@ impl Artifacts {
 
 #[expect(unsafe_code, reason = "compiled code is loaded here, and nowhere else")]
 fn load_file(artifact: &Artifact, engine: Arc<RunEngine>) -> Result<Loaded, LoadError> {
+    let metadata_bytes = metadata_bytes(artifact.file()).map_err(host_error)?;
+    let count = u32::try_from(metadata_bytes).unwrap_or(u32::MAX);
+    check_count("bytes of metadata", count, METADATA_BYTES_MAX)?;
     let path = artifact.path();
-    // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
-    // was, or we have just made it. The path leads to the descriptor that was hashed, so that
-    // another file of the name is not loaded. The file is in a directory that only this user can
-    // write, is never changed in place, and wasmtime checks that it was made for this engine. The
-    // cache of a developer's compiles is in a directory that only this user can access.
-    let component = unsafe { CompiledComponent::deserialize_file(&engine.engine, path) };
-    let component = component.map_err(|error| LoadError::Host(causes(&error)))?;
+    let deserialize = |engine: &Engine| {
+        // SAFETY: the file was made by our compiler: its digest is the one that we recorded when it
+        // was, or we have just made it. The path leads to the descriptor that was hashed, so that
+        // another file of the name is not loaded. The file is in a directory that only this user can
+        // write, is never changed in place, and wasmtime checks that it was made for this engine. The
+        // cache of a developer's compiles is in a directory that only this user can access.
+        let component = unsafe { CompiledComponent::deserialize_file(engine, path) };
+        component.map_err(|error| LoadError::Host(causes(&error)))
+    };
+    if let Some(checking) = &engine.checking {
+        deserialize(checking)?;
+    }
+    let component = deserialize(&engine.engine)?;
     let info = names(&engine.engine, &component);
     let component = prepare(&engine.linker, &component, &info)?;
-    Ok(Loaded { component, engine })
+    Ok(Loaded { component, engine, metadata_bytes })
 }
 
 /// Gives a compiled file its name, and opens it. Also returns the bytes of all compiled files of the
@@ -589,5 +634,37 @@ impl From<CompileError> for AddError {
             CompileError::Io(error) if is_no_space(&error) => Self::Storage(error),
             CompileError::Io(_) | CompileError::NoReport(_) => Self::Compile(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Pool;
+    use crate::swap::SwapWatch;
+    use crate::testing::guest;
+
+    #[test]
+    fn loaded_components_are_bounded_by_their_number_and_their_metadata() {
+        let swap = SwapWatch::of_this_machine();
+        let engines = Engines::new(1, Pool::for_this_machine(), false, swap).unwrap();
+        let engine = engines.get(Metering::Fuel).unwrap();
+        let echo = guest("(call $ok (local.get $input) (local.get $input_len))");
+        let component = CompiledComponent::from_binary(&engine.engine, &echo).unwrap();
+        let info = names(&engine.engine, &component);
+        let fill = |metadata_bytes: u64| {
+            let cache = loaded_components();
+            for number in 0..2 * LOADED_MAX {
+                let component = prepare(&engine.linker, &component, &info).unwrap();
+                let loaded = Loaded { component, engine: engine.clone(), metadata_bytes };
+                let digest = ComponentDigest::of(&number.to_le_bytes());
+                cache.insert((digest, Metering::Fuel), Arc::new(loaded));
+            }
+            cache.len()
+        };
+        let (small, large) = (fill(1_000), fill(METADATA_BYTES_MAX.into()));
+        assert!((LOADED_MAX / 2..=LOADED_MAX).contains(&small), "{small}");
+        let fit = (LOADED_METADATA_BYTES_MAX / u64::from(METADATA_BYTES_MAX)) as usize;
+        assert!((fit / 2..=fit).contains(&large), "{large} of {fit}");
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod artifacts;
 pub(crate) mod depot;
+pub(crate) mod metadata;
 pub(crate) mod records;
 pub(crate) mod staging;
 pub(crate) mod upload;

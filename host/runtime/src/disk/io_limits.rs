@@ -12,7 +12,7 @@
 //! operation of an instance its [`locks`](super::locks) are released.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::{EndpointId, OwnerId};
@@ -31,7 +31,8 @@ use gristmill_core::sharing::permits::{Permit, Permits};
 /// Most file operations at one time.
 const OPERATIONS_MAX: usize = 32;
 
-/// Most descriptors, streams and listings of a job. A stream keeps up to 64 KiB.
+/// Most descriptors, streams and listings of a job. A stream keeps up to 64 KiB, so all of them keep
+/// up to 16 MiB.
 pub(crate) const SLOTS_MAX: usize = 256;
 
 /// Most files that handlers have open, when the process may open any number.
@@ -69,7 +70,8 @@ impl IoLimits {
             operations: self.operations.share(owner, endpoint),
             open_files: self.open_files.clone(),
             owner: owner.clone(),
-            was_full: AtomicBool::new(false),
+            job: AtomicU64::new(1),
+            full_job: AtomicU64::new(0),
             number: self.jobs.fetch_add(1, Ordering::Relaxed),
             locked_on: OnceLock::new(),
         })
@@ -84,12 +86,19 @@ pub(crate) struct JobIoLimits {
     operations: FairShare,
     open_files: Permits,
     owner: OwnerId,
-    was_full: AtomicBool,
+    /// The number of the job that the instance runs.
+    job: AtomicU64,
+    /// The last job of the instance that found no space; 0: none.
+    full_job: AtomicU64,
     /// Identifies the instance.
     number: u64,
     /// The volume on which it has held a lock.
     locked_on: OnceLock<OpenMount>,
 }
+
+/// A job of an instance, which may run several ones.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JobNumber(u64);
 
 /// The right to have a descriptor, a stream or a listing open; returned when it is dropped.
 #[derive(Debug)]
@@ -141,38 +150,47 @@ impl JobIoLimits {
         let _ = self.locked_on.set(mount.clone());
     }
 
-    /// Whether an operation of the job found no space.
+    /// Whether an operation of the present job found no space. Operations that an earlier job of the
+    /// instance began do not count, even if they end now.
     pub(crate) fn was_full(&self) -> bool {
-        self.was_full.load(Ordering::Relaxed)
+        self.full_job.load(Ordering::Relaxed) == self.job.load(Ordering::Relaxed)
     }
 
-    /// Resets [`was_full`](Self::was_full), for the next job of the same instance.
+    /// The next job of the same instance begins.
     pub(crate) fn begin(&self) {
-        self.was_full.store(false, Ordering::Relaxed);
+        self.job.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Runs an operation that does not change the space that a mount takes.
+    /// The job for which an operation counts that begins now.
+    pub(crate) fn current_job(&self) -> JobNumber {
+        JobNumber(self.job.load(Ordering::Relaxed))
+    }
+
+    /// Runs an operation of a job that does not change the space that a mount takes.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
+        job: JobNumber,
         operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
         let turn = self.turn.clone().lock_owned().await;
-        self.run(turn, operation).await
+        self.run(job, turn, operation).await
     }
 
-    /// Runs an operation that changes the mount, alone among such operations.
+    /// Runs an operation of a job that changes the mount, alone among such operations.
     pub(crate) async fn change<T: Send + 'static>(
         &self,
+        job: JobNumber,
         mount: &Mount,
         operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
         let turn = self.turn.clone().lock_owned().await;
         let alone = mount.change.clone().lock_owned().await;
-        self.run((turn, alone), operation).await
+        self.run(job, (turn, alone), operation).await
     }
 
     async fn run<T: Send + 'static>(
         &self,
+        JobNumber(job): JobNumber,
         guards: impl Send + 'static,
         operation: impl FnOnce() -> Result<T, ErrorCode> + Send + 'static,
     ) -> Result<T, ErrorCode> {
@@ -185,7 +203,7 @@ impl JobIoLimits {
         // It fails when the host ends before the operation has begun.
         let done = done.await.unwrap_or(Err(ErrorCode::Io));
         if matches!(done, Err(ErrorCode::InsufficientSpace)) {
-            self.was_full.store(true, Ordering::Relaxed);
+            self.full_job.fetch_max(job, Ordering::Relaxed);
         }
         done
     }
@@ -237,7 +255,7 @@ mod tests {
             ends.push(end);
             slow.push(tokio::spawn(async move {
                 io_limits
-                    .look(move || {
+                    .look(io_limits.current_job(), move || {
                         begun.send(()).unwrap();
                         let _ = is_over.recv();
                         Ok(())
@@ -254,7 +272,8 @@ mod tests {
             tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap();
         }
         let other = io_limits.job(&owner("other"), &endpoint("other"));
-        let answer = tokio::time::timeout(Duration::from_secs(10), other.look(|| Ok(7))).await;
+        let looking = other.look(other.current_job(), || Ok(7));
+        let answer = tokio::time::timeout(Duration::from_secs(10), looking).await;
         assert_eq!(answer.unwrap().unwrap(), 7);
         assert!(has_begun.try_recv().is_err(), "the endpoint has no more than its quarter");
         drop(ends);

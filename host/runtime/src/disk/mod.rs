@@ -412,7 +412,7 @@ impl Files {
         self.io_limits.was_full()
     }
 
-    /// Resets [`was_full`](Self::was_full), for the next job of the same instance.
+    /// The next job of the same instance begins: [`was_full`](Self::was_full) is about this job.
     pub(crate) fn begin(&self) {
         self.io_limits.begin();
     }

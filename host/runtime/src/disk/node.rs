@@ -73,22 +73,36 @@ impl Node {
         }
     }
 
-    /// Runs [`JobIoLimits::look`] on this.
-    pub(crate) async fn look<T: Send + 'static>(
+    /// Runs [`JobIoLimits::look`] on this, for the job that runs when this function is called.
+    pub(crate) fn look<T, F>(
         self: &Arc<Self>,
-        operation: impl FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
-    ) -> Result<T, ErrorCode> {
-        let node = self.clone();
-        self.io_limits.look(move || operation(&node)).await
+        operation: F,
+    ) -> impl Future<Output = Result<T, ErrorCode>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
+    {
+        let (node, job) = (self.clone(), self.io_limits.current_job());
+        async move {
+            let looked_at = node.clone();
+            node.io_limits.look(job, move || operation(&looked_at)).await
+        }
     }
 
-    /// Runs [`JobIoLimits::change`] on this.
-    pub(crate) async fn change<T: Send + 'static>(
+    /// Runs [`JobIoLimits::change`] on this, for the job that runs when this function is called.
+    pub(crate) fn change<T, F>(
         self: &Arc<Self>,
-        operation: impl FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
-    ) -> Result<T, ErrorCode> {
-        let node = self.clone();
-        self.io_limits.change(&self.mount, move || operation(&node)).await
+        operation: F,
+    ) -> impl Future<Output = Result<T, ErrorCode>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Self) -> Result<T, ErrorCode> + Send + 'static,
+    {
+        let (node, job) = (self.clone(), self.io_limits.current_job());
+        async move {
+            let changed = node.clone();
+            node.io_limits.change(job, &node.mount, move || operation(&changed)).await
+        }
     }
 
     /// The mode in which it was opened.

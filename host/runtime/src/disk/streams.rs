@@ -1,5 +1,6 @@
 //! Files as streams. A stream has one operation under way at most, and keeps what one operation
-//! reads or writes. Written bytes are sent to the file when a caller waits for the stream or drops
+//! reads or writes: up to [`PIECE_BYTES`]. A larger write traps, as wasmtime does not compare it with
+//! the permitted size. Written bytes are sent to the file when a caller waits for the stream or drops
 //! it; a stream that is left behind by a handler that ends may lose its last write.
 //!
 //! An operation is a task of its own: it waits for locks and permits that others need, so it must not stand still
@@ -45,8 +46,8 @@ impl ReadStream {
     }
 
     fn begin(&mut self, bytes: usize) {
-        let (node, offset, len) = (self.node.clone(), self.offset, bytes.min(PIECE_BYTES));
-        let reading = async move { node.look(move |node| node.read(len, offset)).await };
+        let (offset, len) = (self.offset, bytes.min(PIECE_BYTES));
+        let reading = self.node.look(move |node| node.read(len, offset));
         self.state = Reading::Busy(AbortOnDropHandle::new(tokio::spawn(reading)));
     }
 }
@@ -157,23 +158,22 @@ impl OutputStream for WriteStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
             Writing::Idle if bytes.is_empty() => return Ok(()),
-            Writing::Idle => {}
+            Writing::Idle if bytes.len() <= PIECE_BYTES => {}
             Writing::Closed => return Err(StreamError::Closed),
-            Writing::Busy(_) | Writing::Failed(_) => {
+            Writing::Idle | Writing::Busy(_) | Writing::Failed(_) => {
                 return Err(StreamError::trap("more bytes were written than the stream permitted"));
             }
         }
-        let (node, to) = (self.node.clone(), self.to);
+        let to = self.to;
         if let WriteAt::Offset(offset) = &mut self.to {
             *offset = offset.saturating_add(bytes.len() as u64);
         }
-        let writing = async move {
-            let write = move |node: &Node| match to {
-                WriteAt::Offset(offset) => node.write(&bytes, offset),
-                WriteAt::End => node.append(&bytes),
-            };
-            node.change(write).await
+        let write = move |node: &Node| match to {
+            WriteAt::Offset(offset) => node.write(&bytes, offset),
+            WriteAt::End => node.append(&bytes),
         };
+        // Called here and not in the task, which may begin during the next job.
+        let writing = self.node.change(write);
         self.state = Writing::Busy(AbortOnDropHandle::new(tokio::spawn(writing)));
         Ok(())
     }
@@ -245,6 +245,51 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(10), change).await.unwrap().unwrap();
         stream.ready().await;
         assert!(matches!(stream.check_write(), Ok(PIECE_BYTES)));
+    }
+
+    /// Each of the 256 streams of a job would keep it.
+    #[tokio::test]
+    async fn a_write_of_more_bytes_than_a_stream_keeps_traps() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mount, io_limits) = volume(&dir);
+        let node = file(&mount, &io_limits, "one");
+        for to in [WriteAt::Offset(0), WriteAt::End] {
+            let mut stream = WriteStream::new(node.clone(), to).unwrap();
+            let refused = stream.write(vec![1; PIECE_BYTES + 1].into());
+            assert!(matches!(refused, Err(StreamError::Trap(_))), "{refused:?}");
+            assert!(matches!(stream.state, Writing::Idle), "nothing is under way");
+            stream.write(vec![1; PIECE_BYTES].into()).unwrap();
+            stream.ready().await;
+            assert!(matches!(stream.check_write(), Ok(PIECE_BYTES)));
+        }
+        let size = node.look(Node::stat).await.unwrap().size;
+        assert_eq!(size, 2 * PIECE_BYTES as u64, "what was permitted was written");
+    }
+
+    /// A handler may keep a stream in an instance that runs further jobs.
+    #[tokio::test]
+    async fn a_write_of_the_job_before_does_not_count_for_the_next_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let mount = Mount::volume(&dir.path().join("v"), 1 << 20, DiskAccount::default()).unwrap();
+        let io_limits = IoLimits::new(Tenancy::default());
+        let node = file(&mount, &io_limits, "one");
+        // Whether the job finds that its write, or one of the job before, did not fit.
+        let is_full_after = async |is_next_job: bool| {
+            node.io_limits.begin();
+            let alone = mount.change.clone().lock_owned().await;
+            let mut stream = WriteStream::new(node.clone(), WriteAt::Offset(2 << 20)).unwrap();
+            stream.write(Bytes::from_static(b"grain")).unwrap();
+            if is_next_job {
+                node.io_limits.begin();
+            }
+            drop(alone);
+            stream.ready().await;
+            let Writing::Failed(error) = stream.state else { panic!("it fits") };
+            assert_eq!(error, ErrorCode::InsufficientSpace);
+            node.io_limits.was_full()
+        };
+        assert!(is_full_after(false).await);
+        assert!(!is_full_after(true).await);
     }
 
     /// The turn of the job's operations goes to one stream while the handler waits for another one.

@@ -39,7 +39,8 @@ const HOP_HEADERS: [HeaderName; 10] = [
     header::HOST,
 ];
 
-/// The right to one open request, within the bounds of the job, its endpoint, and the process.
+/// The right to one open request, within the bounds of the job, its endpoint, and the process. It is
+/// kept with the answer, whose body holds the connection ([`Clients::send`]).
 #[derive(Debug)]
 pub(crate) struct Slot {
     _of_job: OwnedSemaphorePermit,
@@ -131,7 +132,17 @@ impl Egress {
         Ok(self.clients.look_up(destination, &endpoint.owner, &endpoint.id).await?)
     }
 
-    /// The client for a scope.
+    /// Makes a call. Its connection ends with the returned future, or with the answer.
+    pub(super) async fn send(
+        &self,
+        request: reqwest::Request,
+        found: &Found,
+        address_scope: AddressScope,
+    ) -> Result<reqwest::Response, EgressError> {
+        Ok(self.clients.send(request, found, address_scope).await?)
+    }
+
+    /// The client that builds the requests for a scope.
     pub(super) fn client(&self, address_scope: AddressScope) -> Result<&Client, EgressError> {
         self.clients.get(address_scope).map_err(|error| EgressError::Other(error.to_string()))
     }

@@ -1,14 +1,15 @@
 //! Why a request of a handler was not made or failed, and the bounds of requests.
 
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_egress::{AddressRefused, LookupError, innermost_cause, refused_address};
+use gristmill_egress::{AddressRefused, LookupError, SendError, innermost_cause};
 
 /// Largest body of a request or a response, in bytes (16 MiB). A larger one fails the request.
 pub(crate) const HTTP_BODY_BYTES_MAX: usize = 16 << 20;
 
 /// Largest head of a request, in bytes (32 KiB): method, URL and headers. A larger one is refused
 /// before it is read. In `wasi:http`, where a handler sets these parts one by one, the bound
-/// applies to each.
+/// applies to each. The headers of an answer have the same bound, since the host keeps them for as
+/// long as the handler keeps the answer; larger ones fail the request.
 pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 32 << 10;
 
 /// Open requests of one job, until their answers are read or dropped. More are refused, since a
@@ -36,30 +37,23 @@ pub(crate) enum EgressError {
     /// There was no connection.
     #[error("{0}")]
     Connect(String),
+    /// The head of the answer is too large.
+    #[error("the answer has {bytes} bytes of headers, limit: {HTTP_HEAD_BYTES_MAX} bytes")]
+    HeadTooLarge { bytes: usize },
     /// Anything else.
     #[error("{0}")]
     Other(String),
 }
 
 impl EgressError {
-    /// Whether bytes of the request may have left the host.
-    pub(crate) fn may_have_sent(&self) -> bool {
-        match self {
-            Self::Timeout | Self::Other(_) => true,
-            Self::NotAllowed { .. }
-            | Self::AddressRefused(_)
-            | Self::Invalid(_)
-            | Self::TooMany
-            | Self::Connect(_) => false,
-        }
-    }
-
     pub(super) fn as_end(&self) -> RequestEnd {
         match self {
             Self::NotAllowed { .. } | Self::AddressRefused(_) => RequestEnd::Denied,
             Self::Timeout => RequestEnd::TimedOut,
             Self::Connect(_) => RequestEnd::NotConnected,
-            Self::Invalid(_) | Self::TooMany | Self::Other(_) => RequestEnd::Failed,
+            Self::Invalid(_) | Self::TooMany | Self::HeadTooLarge { .. } | Self::Other(_) => {
+                RequestEnd::Failed
+            }
         }
     }
 }
@@ -70,16 +64,24 @@ impl From<LookupError> for EgressError {
     }
 }
 
+impl From<SendError> for EgressError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Refused(refused) => refused.into(),
+            SendError::TimedOut => Self::Timeout,
+            SendError::NotConnected(_) => Self::Connect(error.to_string()),
+            SendError::Invalid(reason) => Self::Invalid(reason),
+            SendError::Failed(reason) => Self::Other(format!("the request failed: {reason}")),
+        }
+    }
+}
+
+/// A request that cannot be built, or a body that cannot be read.
 impl From<reqwest::Error> for EgressError {
     fn from(error: reqwest::Error) -> Self {
-        if let Some(refused) = refused_address(&error) {
-            return refused.clone().into();
-        }
         let cause = innermost_cause(&error);
         if error.is_timeout() {
             Self::Timeout
-        } else if error.is_connect() {
-            Self::Connect(format!("cannot connect: {cause}"))
         } else if error.is_builder() {
             Self::Invalid(cause)
         } else {

@@ -1,15 +1,18 @@
 //! The requests of one job: which hosts it may reach, for how long, and how many at one time.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use gristmill_core::deploy::egress::Permission;
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use gristmill_core::trace::{SpanKind, TraceContext};
 use gristmill_egress::{AddressScope, Destination};
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::{BodyExt as _, Full};
 use tokio::sync::Semaphore;
 use tracing::field::Empty;
 use tracing::{Instrument as _, trace_span};
@@ -17,7 +20,7 @@ use url::Url;
 
 use super::calls::Calls;
 use super::client::{Egress, Slot, without_hop_headers};
-use super::error::{EgressError, REQUESTS_PER_JOB_MAX};
+use super::error::{EgressError, HTTP_HEAD_BYTES_MAX, REQUESTS_PER_JOB_MAX};
 use super::span::{RequestSpan, add_trace};
 
 /// A request that a handler wants to make.
@@ -77,10 +80,9 @@ impl JobEgress {
         self.calls.traffic.totals()
     }
 
-    /// Counts the bytes of bodies that were whole in memory.
-    pub(crate) fn count_traffic(&self, sent: usize, received: usize) {
-        self.calls.traffic.sent(sent);
-        self.calls.traffic.received(received);
+    /// Counts bytes of an answer that is read into memory.
+    pub(crate) fn count_received(&self, bytes: usize) {
+        self.calls.traffic.received(bytes);
     }
 
     /// How many requests of the job hold a slot.
@@ -103,12 +105,38 @@ impl JobEgress {
         &self,
         request: OutgoingRequest,
     ) -> Result<(reqwest::Response, Slot), EgressError> {
-        let started = Instant::now();
+        let unanswered = self.calls.begin(self.deadline);
+        self.report_unanswered().await;
         let answer = self.send_once(request).await;
         let end = answer.as_ref().map_or_else(EgressError::as_end, |_| RequestEnd::Answered);
-        let took_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        self.sink.requested(end, took_us).await;
+        if let Some(took_us) = unanswered.end() {
+            self.sink.requested(end, took_us).await;
+        }
         answer
+    }
+
+    /// Reports the requests that the handler has abandoned since the last report.
+    async fn report_unanswered(&self) {
+        while let Some((end, took_us)) = self.calls.next_unanswered() {
+            self.sink.requested(end, took_us).await;
+        }
+    }
+
+    /// Reports the requests that have no answer when the attempt ends. Their answers are not
+    /// reported any more.
+    pub(crate) async fn report_end(&self) {
+        self.calls.abandon_all(self.deadline);
+        self.report_unanswered().await;
+    }
+
+    /// The body of a request, from bytes in memory; `None` without bytes. It counts as sent when the
+    /// connection takes it.
+    pub(crate) fn whole_body(&self, bytes: Vec<u8>) -> Option<reqwest::Body> {
+        let never = |never: Infallible| match never {};
+        (!bytes.is_empty()).then(|| {
+            let body = Full::new(Bytes::from(bytes)).map_err(never).boxed_unsync();
+            reqwest::Body::wrap(self.calls.cap(body, self.remaining(), None))
+        })
     }
 
     async fn send_once(
@@ -122,6 +150,7 @@ impl JobEgress {
         let until = request.until;
         let slot = within(until, self.egress.slot(endpoint, of_job)).await?;
         let found = within(until, self.egress.look_up(&destination, endpoint)).await??;
+        let client = self.egress.client(address_scope)?;
         let sent = {
             let (method, url) = (&request.method, &request.url);
             trace_span!(
@@ -136,24 +165,22 @@ impl JobEgress {
             let own = span.as_ref().map(RequestSpan::context);
             add_trace(&mut headers, own.as_ref().or(self.trace.as_ref()));
         }
-        let mut sending = self
-            .egress
-            .client(address_scope)?
-            .request(request.method, request.url)
-            .headers(headers)
-            .timeout(self.remaining());
+        let mut building =
+            client.request(request.method, request.url).headers(headers).timeout(self.remaining());
         if let Some(body) = request.body {
-            sending = sending.body(body);
+            building = building.body(body);
         }
-        let sending = found.with(sending.send()).instrument(sent.clone());
-        let answer = within(until, sending).await.and_then(|answer| Ok(answer?));
+        let sending = async {
+            let request = building.build()?;
+            self.egress.send(request, &found, address_scope).await
+        };
+        let answer = within(until, sending.instrument(sent.clone())).await.flatten();
+        let answer = answer.and_then(with_own_head);
         if let Some(span) = span {
             span.end(answer.as_ref().map(reqwest::Response::status));
         }
-        let mut response = answer?;
+        let response = answer?;
         sent.record("status", response.status().as_u16());
-        let headers = std::mem::take(response.headers_mut());
-        *response.headers_mut() = without_hop_headers(headers);
         Ok((response, slot))
     }
 
@@ -181,6 +208,35 @@ impl JobEgress {
             }
         }
     }
+}
+
+/// The answer with a bounded head that it does not share: the connection reads a head into one
+/// buffer, of up to some 400 KiB, which each value would keep. Headers that concern one hop only are
+/// dropped.
+///
+/// # Errors
+/// [`EgressError::HeadTooLarge`] beyond [`HTTP_HEAD_BYTES_MAX`].
+fn with_own_head(mut response: reqwest::Response) -> Result<reqwest::Response, EgressError> {
+    response.extensions_mut().clear();
+    let headers = std::mem::take(response.headers_mut());
+    let sizes = headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let bytes = sizes.sum();
+    if bytes > HTTP_HEAD_BYTES_MAX {
+        return Err(EgressError::HeadTooLarge { bytes });
+    }
+    let headers = without_hop_headers(headers);
+    let own = response.headers_mut();
+    own.reserve(headers.len());
+    for (name, value) in &headers {
+        let mut copy = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
+            EgressError::Other(format!(
+                "the answer's header `{name}` has a value that is malformed"
+            ))
+        })?;
+        copy.set_sensitive(value.is_sensitive());
+        own.append(name.clone(), copy);
+    }
+    Ok(response)
 }
 
 /// Waits for `future` until then.

@@ -5,6 +5,8 @@ use futures::FutureExt as _;
 use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::metrics::endpoint::RequestEnd;
+use gristmill_core::runtime::AttemptEnd;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
@@ -12,7 +14,7 @@ use http::{HeaderMap, Method};
 use http_body_util::{BodyExt as _, Empty, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use url::Url;
 use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
 
@@ -22,7 +24,7 @@ use super::*;
 use crate::attempt::deadline::Watch;
 use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
-use crate::testing::{Run, TestSandbox, guest};
+use crate::testing::{Run, TestRuntime, guest, guest_that_uses};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,
 /// `/huge` with too many bytes, `/silent` never, `/closed` with the end of the connection, and all other
@@ -84,8 +86,8 @@ async fn job(allowed: &[String]) -> State {
 
 /// The same for an owner, on a host whose operator permits these hosts to all owners.
 async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> State {
-    let sandbox = TestSandbox::open();
-    let mut run = Run::of(&sandbox.add(guest("unreachable")).await);
+    let runtime = TestRuntime::open();
+    let mut run = Run::of(&runtime.add(guest("unreachable")).await);
     let hosts = |list: &[String]| {
         AllowedHosts::new(list.iter().map(|host| host.parse().unwrap()).collect())
     };
@@ -236,6 +238,11 @@ async fn bytes_of_exchanges_that_fail_are_counted() {
         assert!(state.send(request).await.is_err());
         state.egress.traffic()
     };
+    // The attempt ends while the handler waits.
+    let mut state = job(&allowed).await;
+    let ended = tokio::time::timeout(Duration::from_millis(50), state.send(with_body("/silent")));
+    assert!(ended.await.is_err());
+    assert_eq!(state.egress.traffic(), (1_000, 0));
     assert_eq!(traffic(with_body("/closed")).await, (1_000, 0));
     let late = Request { timeout_ms: Some(50), ..with_body("/silent") };
     assert_eq!(traffic(late).await, (1_000, 0));
@@ -475,4 +482,216 @@ async fn a_body_that_a_job_has_not_finished_ends_with_it() {
     let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
     assert!(ended.is_err());
     assert_eq!(state.egress.open_requests(), 0);
+}
+
+/// A server that reads no bodies. It returns its sockets after their heads; it has answered requests
+/// for `/early`.
+async fn deaf_server() -> (u16, mpsc::UnboundedReceiver<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sockets, received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+                socket.read_buf(&mut head).await.unwrap();
+            }
+            if head.windows(6).any(|path| path == b"/early") {
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                socket.write_all(answer).await.unwrap();
+            }
+            sockets.send(socket).unwrap();
+        }
+    });
+    (port, received)
+}
+
+/// Reads until the connection ends, and fails if the whole body comes.
+async fn ends_without_the_body(sockets: &mut mpsc::UnboundedReceiver<TcpStream>) {
+    let mut socket = sockets.recv().await.unwrap();
+    let (mut rest, mut buffer) = (0, vec![0; 64 << 10]);
+    let reading = async {
+        while let Ok(bytes @ 1..) = socket.read(&mut buffer).await {
+            rest += bytes;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), reading).await;
+    assert!(ended.is_ok(), "the connection is open");
+    assert!(rest < HTTP_BODY_BYTES_MAX - (64 << 10), "{rest} bytes came after the call");
+}
+
+/// The receiver takes the kernel's buffers only, so most of the body waits in the host.
+#[tokio::test]
+async fn a_connection_ends_with_its_call_whatever_the_receiver_does() {
+    let (port, mut sockets) = deaf_server().await;
+    let allowed = [format!("127.0.0.1:{port}")];
+    let mut state = job(&allowed).await;
+    let url = |path: &str| format!("http://127.0.0.1:{port}{path}");
+    let post = |path: &str, timeout_ms: u32| Request {
+        method: "POST".to_owned(),
+        body: vec![b'x'; HTTP_BODY_BYTES_MAX],
+        timeout_ms: Some(timeout_ms),
+        ..get(url(path))
+    };
+    assert_eq!(state.send(post("/early", 10_000)).await.unwrap().status, 200);
+    ends_without_the_body(&mut sockets).await;
+    let late = state.send(post("/never", 200)).await;
+    assert!(matches!(late, Err(HttpError::Timeout)), "{late:?}");
+    ends_without_the_body(&mut sockets).await;
+    // The end of an attempt drops its call.
+    let dropped = state.send(post("/never", 10_000));
+    assert!(tokio::time::timeout(Duration::from_millis(200), dropped).await.is_err());
+    ends_without_the_body(&mut sockets).await;
+}
+
+#[tokio::test]
+async fn a_connection_of_wasi_http_ends_with_its_answer_the_deadline_or_the_job() {
+    let (port, mut sockets) = deaf_server().await;
+    let mut state = job(&[format!("127.0.0.1:{port}")]).await;
+    let post = |state: &mut State, path: &str| {
+        let body = Full::new(vec![b'x'; HTTP_BODY_BYTES_MAX].into());
+        let body = body.map_err(|never| match never {}).boxed_unsync();
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let done = Box::new(std::future::ready(Ok(())));
+        let request = http::Request::post(url).body(body).unwrap();
+        Box::into_pin(state.egress.send_request(request, None, done))
+    };
+    let (answer, _) = post(&mut state, "/early").await.unwrap();
+    drop(answer);
+    ends_without_the_body(&mut sockets).await;
+    // A handle that the job leaves open.
+    let left = post(&mut state, "/early").await.unwrap();
+    state.end();
+    ends_without_the_body(&mut sockets).await;
+    drop(left);
+    let mut attempt = state.attempt.clone();
+    attempt.deadline = std::time::Instant::now() + Duration::from_millis(200);
+    state.begin(attempt, state.sink.clone(), state.watch.clone());
+    let late = post(&mut state, "/never").await;
+    assert!(matches!(late, Err(Error::HttpResponseTimeout)));
+    ends_without_the_body(&mut sockets).await;
+}
+
+/// A server that answers with two headers of `bytes` each.
+async fn server_of_headers(bytes: usize) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            read_request(&mut socket).await;
+            let value = "v".repeat(bytes);
+            let head = format!("content-length: 0\r\nx-a: {value}\r\nx-b: {value}\r\n\r\n");
+            // The client may have enough.
+            let _ = socket.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await;
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn an_answer_with_large_headers_fails() {
+    let port = server_of_headers(HTTP_HEAD_BYTES_MAX / 2).await;
+    let (allowed, url) = ([format!("127.0.0.1:{port}")], format!("http://127.0.0.1:{port}/"));
+    let refused = send(&allowed, url.clone()).await;
+    assert!(
+        matches!(&refused, Err(HttpError::Other(text)) if text.contains("limit: 32768 bytes")),
+        "{refused:?}"
+    );
+    let refused = wasi_http(&allowed, url, "").await;
+    assert!(matches!(refused, Err(Error::HttpResponseHeaderSectionSize(_))), "{refused:?}");
+}
+
+/// Parts of one buffer lie as far apart as they came.
+#[tokio::test]
+async fn an_answer_does_not_keep_the_buffer_of_its_connection() {
+    const BYTES: usize = 5_000;
+    let port = server_of_headers(BYTES).await;
+    let mut state = job(&[format!("127.0.0.1:{port}")]).await;
+    let answer = open_call(&mut state, format!("http://127.0.0.1:{port}/")).await.unwrap();
+    let [a, b] = ["x-a", "x-b"].map(|name| &answer.headers()[name]);
+    assert_eq!((a.len(), b.len()), (BYTES, BYTES));
+    let [a, b] = [a, b].map(|value| value.as_bytes().as_ptr().addr());
+    assert_ne!(b.wrapping_sub(a), BYTES + "\r\nx-b: ".len());
+}
+
+/// Handlers in Python and JavaScript end their requests by dropping them.
+#[tokio::test]
+async fn requests_without_an_answer_are_counted_once() {
+    let port = server().await;
+    let mut state = job(&[format!("127.0.0.1:{port}")]).await;
+    let run = Run::of(&TestRuntime::open().add(guest("unreachable")).await);
+    let mut attempt = state.attempt.clone();
+    attempt.deadline = std::time::Instant::now() + Duration::from_secs(10);
+    state.begin(attempt.clone(), run.sink.clone(), state.watch.clone());
+    let silent = |state: &mut State| {
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let request = http::Request::get(format!("http://127.0.0.1:{port}/silent"));
+        let done = Box::new(std::future::ready(Ok(())));
+        tokio::spawn(Box::into_pin(state.egress.send_request(
+            request.body(body).unwrap(),
+            None,
+            done,
+        )))
+    };
+    let dropped = silent(&mut state);
+    while state.egress.open_requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    dropped.abort();
+    assert!(dropped.await.is_err());
+    // The next request reports it.
+    assert!(open_call(&mut state, format!("http://127.0.0.1:{port}/")).await.is_ok());
+    assert_eq!(run.sink.requests(), [RequestEnd::Abandoned, RequestEnd::Answered]);
+    // A request is under way when the attempt ends.
+    let left = silent(&mut state);
+    while state.egress.open_requests() == 0 {
+        tokio::task::yield_now().await;
+    }
+    state.egress.report_end().await;
+    state.end();
+    assert!(left.await.unwrap().is_err());
+    state.egress.report_end().await;
+    let [first, second] = [RequestEnd::Abandoned; 2];
+    assert_eq!(run.sink.requests(), [first, second, RequestEnd::Answered]);
+}
+
+/// A handler that waits for an answer until its attempt ends.
+#[tokio::test]
+async fn a_request_that_the_end_of_its_attempt_ends_is_counted_and_so_are_its_bytes() {
+    let port = server().await;
+    let runtime = TestRuntime::open();
+    let url = format!("http://127.0.0.1:{port}/silent");
+    let strings = [&i32s(32, url.len()), &i32s(0, 0), &i32s(64, 3)].map(String::as_str).concat();
+    let import = r#"(import "gristmill:handler/http@0.1.0" "send" (func $send
+        (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
+    let fields = format!(r#"(data (i32.const 16) "POST") (data (i32.const 32) "{url}")"#);
+    let body = format!(
+        "(call $send {}{strings}{}(i32.const 2048)) (call $ok (i32.const 16) (i32.const 0))",
+        i32s(16, 4),
+        i32s(0, 0)
+    );
+    let handler = runtime.add(guest_that_uses(import, &fields, &body)).await;
+    let mut run = Run::of(&handler);
+    run.endpoint.owner = OwnerId::operator();
+    let allowed = format!("127.0.0.1:{port}").parse().unwrap();
+    run.endpoint.allowed_hosts = AllowedHosts::new(vec![allowed]);
+    run.timeout_ms = 1_000;
+    let report = runtime.perform(&run).await;
+    assert_eq!(run.sink.requests(), [RequestEnd::TimedOut], "{:?}", report.end);
+    assert_eq!(report.usage.sent_bytes, 3);
+    // A cancel ends the attempt while its handler waits.
+    (run.timeout_ms, run.sink) = (60_000, Arc::default());
+    let cancel = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        run.stop.cancel();
+    };
+    let (report, ()) = tokio::join!(runtime.perform(&run), cancel);
+    assert!(matches!(report.end, AttemptEnd::Stopped), "{:?}", report.end);
+    assert_eq!(run.sink.requests(), [RequestEnd::Abandoned]);
+    assert_eq!(report.usage.sent_bytes, 3);
+}
+
+/// Two constants.
+fn i32s(first: usize, second: usize) -> String {
+    format!("(i32.const {first})(i32.const {second})")
 }

@@ -81,6 +81,9 @@ impl From<EgressError> for Error {
             EgressError::TooMany => Self::ConnectionLimitReached,
             EgressError::Timeout => Self::HttpResponseTimeout,
             EgressError::Connect(_) => Self::ConnectionRefused,
+            EgressError::HeadTooLarge { bytes } => {
+                Self::HttpResponseHeaderSectionSize(u32::try_from(bytes).ok())
+            }
             EgressError::Other(text) => Self::InternalError(Some(text)),
         }
     }

@@ -8,19 +8,15 @@ use url::Url;
 use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::http::{Host, HttpError, Request, Response};
 use crate::egress::{
-    EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, OutgoingRequest, within,
+    EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, JobEgress, OutgoingRequest, within,
 };
 
 impl Host for State {
     async fn send(&mut self, request: Request) -> Result<Response, HttpError> {
         let until = request.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms.into()));
-        let sent_bytes = request.body.len();
-        let answer = self.egress.send(outgoing(request, until)?).await;
-        // A receiver may have taken the whole body, and answered nothing.
-        if answer.as_ref().map_or_else(EgressError::may_have_sent, |_| true) {
-            self.egress.count_traffic(sent_bytes, 0);
-        }
-        let (response, _slot) = answer?;
+        let request = outgoing(&self.egress, request, until)?;
+        // Held until the body is read; the connection ends with the response.
+        let (response, _slot) = self.egress.send(request).await?;
         let status = response.status().as_u16();
         let headers = response
             .headers()
@@ -30,14 +26,18 @@ impl Host for State {
                 Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
             })
             .collect();
-        let body = read_body(response, |bytes| self.egress.count_traffic(0, bytes));
+        let body = read_body(response, |bytes| self.egress.count_received(bytes));
         // The attempt's own deadline ends the wait in any case.
         let body = within(until, body).await??;
         Ok(Response { status, headers, body })
     }
 }
 
-fn outgoing(request: Request, until: Option<Instant>) -> Result<OutgoingRequest, HttpError> {
+fn outgoing(
+    egress: &JobEgress,
+    request: Request,
+    until: Option<Instant>,
+) -> Result<OutgoingRequest, HttpError> {
     let invalid = |what: String| HttpError::InvalidRequest(what);
     let head_bytes = head_bytes(&request);
     if head_bytes > HTTP_HEAD_BYTES_MAX {
@@ -64,7 +64,7 @@ fn outgoing(request: Request, until: Option<Instant>) -> Result<OutgoingRequest,
     }
     // The body determines the length.
     headers.remove(http::header::CONTENT_LENGTH);
-    let body = (!request.body.is_empty()).then(|| request.body.into());
+    let body = egress.whole_body(request.body);
     Ok(OutgoingRequest { method, url, headers, body, until })
 }
 
@@ -105,7 +105,9 @@ impl From<EgressError> for HttpError {
             EgressError::Invalid(_) => Self::InvalidRequest(error.to_string()),
             EgressError::Timeout => Self::Timeout,
             EgressError::Connect(_) => Self::Connect(error.to_string()),
-            EgressError::TooMany | EgressError::Other(_) => Self::Other(error.to_string()),
+            EgressError::TooMany | EgressError::HeadTooLarge { .. } | EgressError::Other(_) => {
+                Self::Other(error.to_string())
+            }
         }
     }
 }

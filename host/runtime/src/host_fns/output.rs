@@ -74,12 +74,12 @@ mod tests {
     use super::*;
     use crate::attempt::deadline::Watch;
     use crate::egress::Egress;
-    use crate::testing::{Run, TestSandbox, guest};
+    use crate::testing::{Run, TestRuntime, guest};
 
     /// A bound on bytes alone would allow billions of chunks.
     #[tokio::test]
     async fn an_emit_counts_more_than_its_bytes() {
-        let run = Run::of(&TestSandbox::open().add(guest("unreachable")).await);
+        let run = Run::of(&TestRuntime::open().add(guest("unreachable")).await);
         let attempt = run.attempt();
         let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
         let mut state = State::new(

@@ -17,7 +17,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
 };
-use gristmill_runtime::{MemoryRecords, Sandbox, SandboxSettings};
+use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ use crate::compilers;
 /// A sandbox with one component, in a temporary directory.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    sandbox: Sandbox,
+    runtime: WasmtimeRuntime,
     deployment: Arc<Deployment>,
     timeout_ms: u64,
     checks: InputChecks,
@@ -61,23 +61,24 @@ impl Bench {
         let dir = crate::data_dir::temporary("gristmill-run-")
             .context("cannot create a directory for the compiled component")?;
         let records = MemoryRecords::new();
-        let sandbox = Sandbox::open(sandbox_settings(dir.path(), jobs_max)?, records.clone())?;
+        let runtime =
+            WasmtimeRuntime::open(sandbox_settings(dir.path(), jobs_max)?, records.clone())?;
         if let Some(volume) = &settings.volume {
             let name = volume.display();
             ensure!(volume.is_dir(), "the volume {name} is not a directory");
-            sandbox
+            runtime
                 .assign_volume_directory(&deployment::volume_id(), volume)
                 .with_context(|| format!("cannot use the volume {name}"))?;
         }
         let timeout_ms = settings.timeout_ms();
         let spinner = progress::spinner("compiling");
         let compiled = async {
-            let added = sandbox.add_component(component).await?;
+            let added = runtime.add_component(component).await?;
             let (digest, schema) = (added.component.digest, added.component.input_schema.clone());
             let deployment = Arc::new(deployment::local(settings, digest, schema));
             records.put(added.component.clone());
             drop(added);
-            sandbox.prepare(&deployment).await?;
+            runtime.prepare(&deployment).await?;
             anyhow::Ok(deployment)
         };
         let compiled = progress::noted("compiling the component, once", compiled);
@@ -87,7 +88,7 @@ impl Bench {
         };
         spinner.finish_and_clear();
         let checks = InputChecks::default();
-        Ok(Self { deployment: deployment?, sandbox, timeout_ms, checks, _dir: dir })
+        Ok(Self { deployment: deployment?, runtime, timeout_ms, checks, _dir: dir })
     }
 
     /// Whether jobs report their fuel.
@@ -120,7 +121,7 @@ impl Bench {
             () = stop.cancelled() => {
                 return AttemptReport { end: AttemptEnd::Stopped, usage: Usage::default() };
             }
-            reservation = self.sandbox.reserve(&deployment) => reservation,
+            reservation = self.runtime.reserve(&deployment) => reservation,
         };
         let attempt = Attempt {
             job: JobId::generate(Submission::Async, ShardId(0)),
@@ -133,13 +134,13 @@ impl Bench {
             deadline: Instant::now() + timeout,
             stop,
         };
-        self.sandbox.perform(reservation, attempt, sink).await
+        self.runtime.perform(reservation, attempt, sink).await
     }
 }
 
-fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<SandboxSettings> {
-    let settings = SandboxSettings::new(dir.to_owned(), compilers::for_developer()?);
-    Ok(SandboxSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
+fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<RuntimeSettings> {
+    let settings = RuntimeSettings::new(dir.to_owned(), compilers::for_developer()?);
+    Ok(RuntimeSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
 }
 
 /// Fires `stop` on SIGINT or SIGTERM.

@@ -9,7 +9,7 @@
 pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod handshake;
-pub(crate) mod host_sandbox;
+pub(crate) mod host_runtime;
 pub(crate) mod hosts;
 pub(crate) mod link;
 pub(crate) mod runner;

@@ -15,18 +15,18 @@ use tracing::{debug, info};
 
 use super::forward::Standby;
 use super::handshake::Purpose;
-use super::host_sandbox::HostSandbox;
+use super::host_runtime::HostRuntime;
 use crate::serve::listeners::Addresses;
-use crate::serve::sandbox::{SandboxParts, memory_bytes_max};
+use crate::serve::runtime_settings::{RuntimeParts, memory_bytes_max};
 
 /// Pause before the next connection.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The runner of this host.
 pub(crate) fn open(
-    parts: &SandboxParts<'_>,
+    parts: &RuntimeParts<'_>,
     addresses: Addresses,
-    sandbox: Arc<HostSandbox>,
+    local_runtime: Arc<HostRuntime>,
 ) -> Arc<Runner> {
     let settings = RunnerSettings {
         address: addresses.advertised,
@@ -37,7 +37,7 @@ pub(crate) fn open(
         tenancy: parts.tenancy.clone(),
         guests: parts.guests.normal.handle().clone(),
     };
-    Runner::new(settings, sandbox)
+    Runner::new(settings, local_runtime)
 }
 
 /// Runs attempts for the host that is active, until `drain` fires and the last attempt has ended.

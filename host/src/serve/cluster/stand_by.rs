@@ -18,12 +18,12 @@ use tracing::info;
 
 use super::forward::Standby;
 use super::handshake::Membership;
-use super::host_sandbox::HostSandbox;
+use super::host_runtime::HostRuntime;
 use super::{Joined, connect, join, runner, standby};
 use crate::serve::disk::Disk;
 use crate::serve::listeners::{Addresses, Bounds, Fronts, Listeners, Running};
 use crate::serve::ready;
-use crate::serve::sandbox::SandboxParts;
+use crate::serve::runtime_settings::RuntimeParts;
 use crate::serve::settings::{Database, ServeSettings};
 
 /// Time in which attempts that are stopped report their ends.
@@ -33,7 +33,7 @@ const LAST_REPORTS: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy)]
 pub(crate) struct StandbyParts<'a> {
     pub(crate) bounds: &'a Bounds,
-    pub(crate) sandbox: &'a SandboxParts<'a>,
+    pub(crate) runtime_parts: &'a RuntimeParts<'a>,
     pub(crate) disk: &'a Disk,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct StandingBy<'a> {
     pub(crate) running: Running,
     /// Keeps the data directory to this process.
     pub(crate) cache_dir: CacheDir,
-    pub(crate) sandbox: Arc<HostSandbox>,
+    pub(crate) local_runtime: Arc<HostRuntime>,
     runner: Arc<Runner>,
     /// The connections of the runner.
     running_attempts: AbortOnDropHandle<()>,
@@ -65,7 +65,7 @@ impl<'a> StandingBy<'a> {
         settings: &'a ServeSettings,
         database: &'a Database,
         listeners: Listeners,
-        StandbyParts { bounds, sandbox: sandbox_parts, disk }: StandbyParts<'_>,
+        StandbyParts { bounds, runtime_parts, disk }: StandbyParts<'_>,
     ) -> anyhow::Result<(Self, Candidate)> {
         let cache_dir = CacheDir::lock(&settings.data_dir)?;
         let disk_watch = CancellationToken::new();
@@ -77,8 +77,8 @@ impl<'a> StandingBy<'a> {
         let running = listeners.serve(&fronts, bounds.clone());
         let stop = bounds.stop.clone();
         let depot = candidate.depot().context("cannot start the thread of the database")?;
-        let sandbox = HostSandbox::new(sandbox_parts.settings(None)?, depot);
-        let runner = runner::open(sandbox_parts, addresses, sandbox.clone());
+        let local_runtime = HostRuntime::new(runtime_parts.settings(None)?, depot);
+        let runner = runner::open(runtime_parts, addresses, local_runtime.clone());
         let running_attempts = runner::run(runner.clone(), standby.clone(), stop.clone());
         let begun = Self {
             settings,
@@ -88,7 +88,7 @@ impl<'a> StandingBy<'a> {
             fronts,
             running,
             cache_dir,
-            sandbox,
+            local_runtime,
             runner,
             running_attempts: AbortOnDropHandle::new(tokio::spawn(running_attempts)),
             stop,

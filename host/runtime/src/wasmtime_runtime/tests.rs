@@ -8,7 +8,7 @@ use gristmill_core::runtime::AttemptEnd;
 use gristmill_core::time::Timestamp;
 
 use super::*;
-use crate::testing::{Run, TestSandbox, core_module, guest, guest_that_imports, guest_with};
+use crate::testing::{Run, TestRuntime, core_module, guest, guest_that_imports, guest_with};
 
 const ECHO: &str = "(call $ok (local.get $input) (local.get $input_len))";
 const SPIN: &str = "(loop $again (br $again)) unreachable";
@@ -31,18 +31,18 @@ fn output(report: &AttemptReport) -> &str {
 }
 
 async fn fails(body: &str) -> String {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(body).await;
-    error(&sandbox.perform(&run).await).to_owned()
+    let runtime = TestRuntime::open();
+    let run = runtime.run(body).await;
+    error(&runtime.perform(&run).await).to_owned()
 }
 
 #[tokio::test]
 async fn a_handler_returns_its_output_and_its_usage() {
-    let sandbox = TestSandbox::open();
-    let mut run = sandbox.run(ECHO).await;
+    let runtime = TestRuntime::open();
+    let mut run = runtime.run(ECHO).await;
     for metering in [Metering::Fuel, Metering::Epoch] {
         run.endpoint.limits.metering = metering;
-        let report = sandbox.perform(&run).await;
+        let report = runtime.perform(&run).await;
         assert_eq!(output(&report), "\"hello\"");
         assert_eq!(report.usage.memory_bytes_peak, 64 << 10);
         match metering {
@@ -50,7 +50,7 @@ async fn a_handler_returns_its_output_and_its_usage() {
             Metering::Epoch => assert_eq!(report.usage.fuel, None),
         }
     }
-    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
+    assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
 }
 
 #[tokio::test]
@@ -60,10 +60,10 @@ async fn every_job_has_an_instance_of_its_own() {
          (i32.const 1)))
          (i32.store8 (i32.const 2001) (i32.add (i32.load8_u (i32.const 2000)) (i32.const 48)))
          (call $ok (i32.const 2001) (i32.const 1))";
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(count).await;
+    let runtime = TestRuntime::open();
+    let run = runtime.run(count).await;
     for _ in 0..5 {
-        assert_eq!(output(&sandbox.perform(&run).await), "1");
+        assert_eq!(output(&runtime.perform(&run).await), "1");
     }
 }
 
@@ -74,14 +74,14 @@ async fn the_stack_ends_at_the_documented_size() {
         (if (result i32) (local.get 0)
           (then (i32.add (i32.const 1) (call $deep (i32.sub (local.get 0) (i32.const 1)))))
           (else (i32.const 0))))";
-    let sandbox = TestSandbox::open();
+    let runtime = TestRuntime::open();
     for (calls, fits) in [(4_000, true), (100_000, false)] {
         let body = format!(
             "(drop (call $deep (i32.const {calls})))
              (call $ok (local.get $input) (local.get $input_len))"
         );
-        let run = Run::of(&sandbox.add(guest_with(deep, &body)).await);
-        match sandbox.perform(&run).await.end {
+        let run = Run::of(&runtime.add(guest_with(deep, &body)).await);
+        match runtime.perform(&run).await.end {
             AttemptEnd::Returned(_) => assert!(fits, "{calls} calls"),
             AttemptEnd::Failed { error, .. } => {
                 assert!(!fits && error.starts_with("stack overflow: "), "{calls} calls: {error}");
@@ -125,29 +125,29 @@ async fn limits_and_traps_are_reported_in_a_sentence() {
 
 #[tokio::test]
 async fn the_memory_limit_is_the_endpoints() {
-    let sandbox = TestSandbox::open();
-    let mut run = sandbox.run("(drop (memory.grow (i32.const 31))) unreachable").await;
+    let runtime = TestRuntime::open();
+    let mut run = runtime.run("(drop (memory.grow (i32.const 31))) unreachable").await;
     run.endpoint.limits.memory_bytes_max = 1 << 20;
-    let report = sandbox.perform(&run).await;
+    let report = runtime.perform(&run).await;
     assert_eq!(error(&report), "memory limit of 1 MiB exceeded");
     run.endpoint.limits.memory_bytes_max = 2 << 20;
-    let report = sandbox.perform(&run).await;
+    let report = runtime.perform(&run).await;
     assert_eq!(report.usage.memory_bytes_peak, 2 << 20);
     assert!(error(&report).starts_with("handler aborted"));
 }
 
 #[tokio::test]
 async fn a_fuel_budget_ends_the_job() {
-    let sandbox = TestSandbox::open();
-    let mut run = sandbox.run(SPIN).await;
+    let runtime = TestRuntime::open();
+    let mut run = runtime.run(SPIN).await;
     run.endpoint.limits.fuel_max = Some(100_000);
-    let report = sandbox.perform(&run).await;
+    let report = runtime.perform(&run).await;
     assert_eq!(error(&report), "fuel limit of 100000 exceeded");
     assert_eq!(report.usage.fuel, Some(100_000));
 }
 
 /// The time between `at` and the end of a run, and its end.
-async fn ends_after(sandbox: &TestSandbox, run: &Run, at: Duration) -> (AttemptReport, Duration) {
+async fn ends_after(runtime: &TestRuntime, run: &Run, at: Duration) -> (AttemptReport, Duration) {
     let started = Instant::now();
     let stop = run.stop.clone();
     let stopping = async move {
@@ -155,26 +155,26 @@ async fn ends_after(sandbox: &TestSandbox, run: &Run, at: Duration) -> (AttemptR
         tokio::time::sleep(at).await;
         stop.cancel();
     };
-    let (report, ()) = tokio::join!(sandbox.perform(run), stopping);
+    let (report, ()) = tokio::join!(runtime.perform(run), stopping);
     (report, started.elapsed().saturating_sub(at))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlasts_a_stop_or_a_deadline() {
-    let sandbox = TestSandbox::open();
+    let runtime = TestRuntime::open();
     for (what, body, metering) in [
         ("spinning with fuel", SPIN, Metering::Fuel),
         ("spinning without", SPIN, Metering::Epoch),
         ("parked in a host call", EMIT_INPUT, Metering::Fuel),
     ] {
-        let mut run = sandbox.run(body).await;
+        let mut run = runtime.run(body).await;
         run.endpoint.limits.metering = metering;
         run.sink.is_full.store(true, Ordering::Relaxed);
         // The plain engine's file is compiled at its first use, and not in the time of the run.
-        sandbox.sandbox.prepare(&run.deployment()).await.unwrap();
+        runtime.runtime.prepare(&run.deployment()).await.unwrap();
         // A tenth of this time must be left for computing on a loaded machine.
         let at = Duration::from_millis(500);
-        let (report, late) = ends_after(&sandbox, &run, at).await;
+        let (report, late) = ends_after(&runtime, &run, at).await;
         println!("{what}: gone {late:?} after a stop");
         assert!(matches!(report.end, AttemptEnd::Stopped), "{what}: {:?}", report.end);
         // This only excludes a hang, since the test's machine may be busy.
@@ -185,20 +185,20 @@ async fn nothing_outlasts_a_stop_or_a_deadline() {
         run.stop = Default::default();
         run.timeout_ms = 100;
         let started = Instant::now();
-        let report = sandbox.perform(&run).await;
+        let report = runtime.perform(&run).await;
         let late = started.elapsed().saturating_sub(Duration::from_millis(run.timeout_ms));
         println!("{what}: gone {late:?} after its deadline");
         assert!(matches!(report.end, AttemptEnd::DeadlineReached), "{what}: {:?}", report.end);
         // This only excludes a hang, since the test's machine may be busy.
         assert!(late < Duration::from_secs(30), "{what}: {late:?}");
     }
-    assert_eq!(sandbox.sandbox.load().running, 0);
+    assert_eq!(runtime.runtime.load().running, 0);
 }
 
 /// The engine counts in a register while a loop calls nothing, and stores the sum at calls.
 #[tokio::test]
 async fn the_fuel_of_a_job_that_is_ended_is_counted_however_it_ends() {
-    let sandbox = TestSandbox::open();
+    let runtime = TestRuntime::open();
     // Counts down from 30 million without a call.
     let compute = "(local $n i32) (local.set $n (i32.const 30000000))
          (loop $again (br_if $again (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
@@ -207,18 +207,18 @@ async fn the_fuel_of_a_job_that_is_ended_is_counted_however_it_ends() {
         format!("{compute} (drop (i32.load (i32.sub (local.get $n) (i32.const 4)))) unreachable");
     let aborts = format!("{compute} unreachable");
     for (what, body) in [("trap", &traps), ("fault", &faults), ("abort", &aborts)] {
-        let report = sandbox.perform(&sandbox.run(body).await).await;
+        let report = runtime.perform(&runtime.run(body).await).await;
         assert!(matches!(report.end, AttemptEnd::Failed { .. }), "{what}: {:?}", report.end);
         assert!(report.usage.fuel >= Some(100_000_000), "{what}: {:?}", report.usage);
     }
     for what in ["deadline", "stop"] {
-        let mut run = sandbox.run(SPIN).await;
+        let mut run = runtime.run(SPIN).await;
         let at = Duration::from_millis(500);
         let report = match what {
-            "stop" => ends_after(&sandbox, &run, at).await.0,
+            "stop" => ends_after(&runtime, &run, at).await.0,
             _ => {
                 run.timeout_ms = 500;
-                sandbox.perform(&run).await
+                runtime.perform(&run).await
             }
         };
         println!("{what}: {:?}", report.usage);
@@ -231,78 +231,78 @@ async fn the_fuel_of_a_job_that_is_ended_is_counted_however_it_ends() {
 
 #[tokio::test]
 async fn a_deadline_does_not_run_while_its_job_waits_for_a_sandbox() {
-    let sandbox = TestSandbox::open();
-    let (busy, mut waiting) = (sandbox.run(SPIN).await, sandbox.run(ECHO).await);
+    let runtime = TestRuntime::open();
+    let (busy, mut waiting) = (runtime.run(SPIN).await, runtime.run(ECHO).await);
     waiting.timeout_ms = 500;
     let hold = async {
-        let (first, second) = tokio::join!(sandbox.perform(&busy), sandbox.perform(&busy));
+        let (first, second) = tokio::join!(runtime.perform(&busy), runtime.perform(&busy));
         assert!(matches!((first.end, second.end), (AttemptEnd::Stopped, AttemptEnd::Stopped)));
     };
     let wait = async {
-        while sandbox.sandbox.load().running < 2 {
+        while runtime.runtime.load().running < 2 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        assert!(sandbox.sandbox.try_reserve(&waiting.deployment()).is_none());
+        assert!(runtime.runtime.try_reserve(&waiting.deployment()).is_none());
         let stop = async {
             // Twice the deadline.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 2, idle: 0, waiting: 1 });
+            assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 2, idle: 0, waiting: 1 });
             busy.stop.cancel();
         };
-        let (report, ()) = tokio::join!(sandbox.perform(&waiting), stop);
+        let (report, ()) = tokio::join!(runtime.perform(&waiting), stop);
         assert_eq!(output(&report), "\"hello\"");
     };
     tokio::join!(hold, wait);
-    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
+    assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
 }
 
 #[tokio::test]
 async fn all_sandboxes_share_one_budget_of_memory() {
     const MIB: u64 = 1 << 20;
-    let sandbox = TestSandbox::with_memory(300 * MIB);
-    let mut run = sandbox.run(ECHO).await;
+    let runtime = TestRuntime::with_memory(300 * MIB);
+    let mut run = runtime.run(ECHO).await;
     let mut of = |mib: u64| {
         run.endpoint.limits.memory_bytes_max = mib * MIB;
         run.deployment()
     };
     let [large, middle, small, huge] = [256, 128, 44, 301].map(&mut of);
-    let held = sandbox.sandbox.try_reserve(&large).unwrap();
-    assert!(sandbox.sandbox.try_reserve(&middle).is_none());
-    drop(sandbox.sandbox.try_reserve(&small).expect("it fits beside"));
-    let refused = sandbox.sandbox.prepare(&huge).await.unwrap_err().to_string();
+    let held = runtime.runtime.try_reserve(&large).unwrap();
+    assert!(runtime.runtime.try_reserve(&middle).is_none());
+    drop(runtime.runtime.try_reserve(&small).expect("it fits beside"));
+    let refused = runtime.runtime.prepare(&huge).await.unwrap_err().to_string();
     assert!(refused.contains("memoryMib of 301") && refused.contains("300 MiB"), "{refused}");
     drop(held);
     // An idle instance has its memory, until another job needs it.
     run.endpoint.limits.memory_bytes_max = 256 * MIB;
     run.endpoint.reuse = gristmill_core::deploy::endpoint::Reuse { jobs_max: 9, idle_s: 60 };
-    assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
-    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
-    drop(sandbox.sandbox.reserve(&middle).await);
-    assert_eq!(sandbox.sandbox.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
+    assert_eq!(output(&runtime.perform(&run).await), "\"hello\"");
+    assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
+    drop(runtime.runtime.reserve(&middle).await);
+    assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 0, waiting: 0 });
 }
 
 #[tokio::test]
 async fn an_abandoned_wait_for_a_sandbox_leaves_nothing() {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(ECHO).await;
+    let runtime = TestRuntime::open();
+    let run = runtime.run(ECHO).await;
     let deployment = run.deployment();
-    let held = [(); 2].map(|()| sandbox.sandbox.try_reserve(&deployment).unwrap());
+    let held = [(); 2].map(|()| runtime.runtime.try_reserve(&deployment).unwrap());
     let limit = Duration::from_millis(10);
-    assert!(tokio::time::timeout(limit, sandbox.sandbox.reserve(&deployment)).await.is_err());
-    assert_eq!(sandbox.sandbox.load().waiting, 0);
+    assert!(tokio::time::timeout(limit, runtime.runtime.reserve(&deployment)).await.is_err());
+    assert_eq!(runtime.runtime.load().waiting, 0);
     drop(held);
-    assert_eq!(sandbox.sandbox.load().running, 0);
-    assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
+    assert_eq!(runtime.runtime.load().running, 0);
+    assert_eq!(output(&runtime.perform(&run).await), "\"hello\"");
 }
 
 #[tokio::test]
 async fn a_dropped_attempt_returns_its_permit() {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(SPIN).await;
+    let runtime = TestRuntime::open();
+    let run = runtime.run(SPIN).await;
     let limit = Duration::from_millis(50);
-    assert!(tokio::time::timeout(limit, sandbox.perform(&run)).await.is_err());
+    assert!(tokio::time::timeout(limit, runtime.perform(&run)).await.is_err());
     let started = Instant::now();
-    while sandbox.sandbox.load().running > 0 {
+    while runtime.runtime.load().running > 0 {
         assert!(started.elapsed() < Duration::from_secs(30));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -310,10 +310,10 @@ async fn a_dropped_attempt_returns_its_permit() {
 
 #[tokio::test]
 async fn large_emits_are_split() {
-    let sandbox = TestSandbox::open();
-    let mut run = sandbox.run(EMIT_INPUT).await;
+    let runtime = TestRuntime::open();
+    let mut run = runtime.run(EMIT_INPUT).await;
     run.input = format!("[\"{}\"]", "x".repeat(2 * CHUNK_BYTES_MAX));
-    let report = sandbox.perform(&run).await;
+    let report = runtime.perform(&run).await;
     assert_eq!(output(&report), run.input);
     let chunks = run.sink.chunks();
     assert_eq!((report.usage.chunks, chunks.len()), (3, 3));
@@ -322,7 +322,7 @@ async fn large_emits_are_split() {
 
 #[tokio::test]
 async fn a_component_that_cannot_run_here_is_refused() {
-    let sandbox = TestSandbox::open();
+    let runtime = TestRuntime::open();
     let cases = [
         (Bytes::from_static(b"hello"), "the file is not WebAssembly"),
         (Bytes::new(), "the file is empty"),
@@ -357,47 +357,72 @@ async fn a_component_that_cannot_run_here_is_refused() {
         (Bytes::from_static(b"\0asm\x0d\0\x01\0\x09\xff"), "not a valid component: "),
     ];
     for (bytes, expected) in cases {
-        let refused = sandbox.sandbox.add_component(bytes).await.unwrap_err();
+        let refused = runtime.runtime.add_component(bytes).await.unwrap_err();
         let AddComponentError::Rejected(reason) = refused else { panic!("{refused:?}") };
         assert!(reason.starts_with(expected), "{reason}");
         assert!(!reason.contains('\n'), "{reason}");
     }
-    sandbox.until_files(0).await;
+    runtime.until_files(0).await;
 }
 
 #[tokio::test]
 async fn an_upload_that_is_abandoned_during_its_compile_leaves_no_file() {
     let endless = Compiler::child("/bin/sh".into(), vec!["-c".into(), "exec sleep 600".into()]);
-    let sandbox = TestSandbox::with_compiler(endless);
+    let runtime = TestRuntime::with_compiler(endless);
     let component = Bytes::from(guest(ECHO));
     // Two uploads of the same bytes; the first is abandoned before the second.
     for patience in [50, 500].map(Duration::from_millis) {
         let [first, second] = [patience, 2 * patience].map(|patience| {
-            tokio::time::timeout(patience, sandbox.sandbox.add_component(component.clone()))
+            tokio::time::timeout(patience, runtime.runtime.add_component(component.clone()))
         });
         let (first, second) = tokio::join!(first, second);
         assert!(first.is_err() && second.is_err(), "no compile ends");
-        sandbox.until_files(0).await;
+        runtime.until_files(0).await;
     }
+}
+
+/// Several loads at one time would add up in the memory of the host.
+#[tokio::test]
+async fn an_upload_keeps_its_turn_to_compile_until_it_is_loaded() {
+    for _ in 0..50 {
+        let runtime = TestRuntime::open();
+        let artifacts = runtime.directory.path().join("artifacts");
+        // The compiled file has its name before it is loaded.
+        let is_compiled = || {
+            let engines = std::fs::read_dir(&artifacts).unwrap();
+            engines.flat_map(|engine| std::fs::read_dir(engine.unwrap().path()).unwrap()).any(
+                |file| file.unwrap().path().extension().is_some_and(|suffix| suffix == "cwasm"),
+            )
+        };
+        let mut adding = Box::pin(runtime.runtime.add_component(guest(ECHO).into()));
+        while (&mut adding).now_or_never().is_none() {
+            if is_compiled() && runtime.runtime.artifacts.compile_turns().is_taken() {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert!(!runtime.runtime.artifacts.compile_turns().is_taken());
+    }
+    panic!("the turn ended before the load");
 }
 
 #[tokio::test]
 async fn a_component_whose_record_is_never_written_leaves_no_file() {
-    let sandbox = TestSandbox::open();
-    let added = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
-    let again = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    let runtime = TestRuntime::open();
+    let added = runtime.runtime.add_component(guest(ECHO).into()).await.unwrap();
+    let again = runtime.runtime.add_component(guest(ECHO).into()).await.unwrap();
     drop(added);
-    sandbox.sandbox.remove_components(vec![again.component.digest]).await.unwrap();
-    assert_eq!(sandbox.files(), 2, "another upload of the same bytes keeps them");
+    runtime.runtime.remove_components(vec![again.component.digest]).await.unwrap();
+    assert_eq!(runtime.files(), 2, "another upload of the same bytes keeps them");
     drop(again);
-    sandbox.until_files(0).await;
+    runtime.until_files(0).await;
 }
 
 #[tokio::test]
 async fn a_changed_or_missing_artifact_is_compiled_again() {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(ECHO).await;
-    let file = sandbox.only_file("artifacts");
+    let runtime = TestRuntime::open();
+    let run = runtime.run(ECHO).await;
+    let file = runtime.only_file("artifacts");
     let good = std::fs::read(&file).unwrap();
     for damage in [Some(b"native code from elsewhere".as_slice()), None] {
         match damage {
@@ -405,11 +430,11 @@ async fn a_changed_or_missing_artifact_is_compiled_again() {
             None => std::fs::remove_file(&file).unwrap(),
         }
         // A new process: nothing is in memory.
-        let again = TestSandbox::open_in(sandbox.directory.clone(), sandbox.records.clone());
+        let again = TestRuntime::open_in(runtime.directory.clone(), runtime.records.clone());
         assert_eq!(output(&again.perform(&run).await), "\"hello\"");
         assert_eq!(std::fs::read(&file).unwrap().len(), good.len());
         let artifact = crate::files::Artifact::open(&file).unwrap().unwrap().digest;
-        let record = sandbox.records.find(run.component.digest).unwrap();
+        let record = runtime.records.find(run.component.digest).unwrap();
         assert_eq!(record.artifacts.values().collect::<Vec<_>>(), [&artifact]);
     }
 }
@@ -427,14 +452,14 @@ async fn until_it_waits(artifacts: &Artifacts, call: &mut (impl Future + Unpin),
 async fn components_are_compiled_in_turns_of_their_owners() {
     let [evil, good] = ["evil", "good"].map(|name| OwnerId::new(name).unwrap());
     let component = |number: u32| guest(&format!("(drop (i32.const {number})) {ECHO}"));
-    let before = TestSandbox::open();
+    let before = TestRuntime::open();
     let mut stored = vec![];
     for number in 0..3 {
         stored.push(before.add(component(number)).await.digest);
         std::fs::remove_file(before.only_file("artifacts")).unwrap();
     }
-    let sandbox = TestSandbox::open_in(before.directory.clone(), before.records.clone());
-    let artifacts = &sandbox.sandbox.artifacts;
+    let runtime = TestRuntime::open_in(before.directory.clone(), before.records.clone());
+    let artifacts = &runtime.runtime.artifacts;
     let upload = async |number: u32, owner: &OwnerId| {
         let staged = artifacts.stage(owner).unwrap();
         staged.write(component(number).into()).await.unwrap();
@@ -476,11 +501,11 @@ async fn components_are_compiled_in_turns_of_their_owners() {
 
 #[tokio::test]
 async fn a_damaged_component_is_not_compiled() {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(ECHO).await;
-    std::fs::write(sandbox.only_file("components"), guest(SPIN)).unwrap();
-    std::fs::remove_file(sandbox.only_file("artifacts")).unwrap();
-    let report = sandbox.perform(&run).await;
+    let runtime = TestRuntime::open();
+    let run = runtime.run(ECHO).await;
+    std::fs::write(runtime.only_file("components"), guest(SPIN)).unwrap();
+    std::fs::remove_file(runtime.only_file("artifacts")).unwrap();
+    let report = runtime.perform(&run).await;
     let digest = run.component.digest;
     let expected = format!("the stored file of component `{digest}` is missing or damaged");
     assert_eq!(error(&report), expected);
@@ -489,57 +514,57 @@ async fn a_damaged_component_is_not_compiled() {
 #[tokio::test]
 async fn files_are_private_and_are_deleted_with_the_component() {
     use std::os::unix::fs::PermissionsExt as _;
-    let sandbox = TestSandbox::open();
-    let component = sandbox.add(guest(ECHO)).await;
+    let runtime = TestRuntime::open();
+    let component = runtime.add(guest(ECHO)).await;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     for below in ["components", "artifacts"] {
-        let file = sandbox.only_file(below);
+        let file = runtime.only_file(below);
         assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700), "{file:?}");
     }
     assert_eq!(component.exports, ["gristmill:handler/run@0.1.0"]);
     assert!(component.imports.contains(&"gristmill:handler/output@0.1.0".to_owned()));
-    let known = sandbox.sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    let known = runtime.runtime.add_component(guest(ECHO).into()).await.unwrap();
     assert_eq!(known.component, component, "the same bytes are the same component");
     // Files stay as long as there is a record, or a task is about to write one.
-    let remove = || sandbox.sandbox.remove_components(vec![component.digest]);
+    let remove = || runtime.runtime.remove_components(vec![component.digest]);
     remove().await.unwrap();
-    assert_eq!(sandbox.files(), 2);
-    sandbox.records.remove(component.digest);
+    assert_eq!(runtime.files(), 2);
+    runtime.records.remove(component.digest);
     remove().await.unwrap();
-    assert_eq!(sandbox.files(), 2);
+    assert_eq!(runtime.files(), 2);
     drop(known);
-    sandbox.until_files(0).await;
+    runtime.until_files(0).await;
 }
 
 #[tokio::test]
 async fn a_start_removes_files_without_a_record() {
-    let TestSandbox { sandbox, records, directory } = TestSandbox::open();
-    let forgotten = sandbox.add_component(guest(ECHO).into()).await.unwrap();
+    let TestRuntime { runtime, records, directory } = TestRuntime::open();
+    let forgotten = runtime.add_component(guest(ECHO).into()).await.unwrap();
     // A crash, before the record is written.
     std::mem::forget(forgotten);
-    drop(sandbox);
+    drop(runtime);
     let other = guest("(call $ok (i32.const 0) (i32.const 0))");
-    let sandbox = TestSandbox::open_in(directory.clone(), records.clone());
-    assert_eq!(sandbox.files(), 0);
-    sandbox.add(other).await;
+    let runtime = TestRuntime::open_in(directory.clone(), records.clone());
+    assert_eq!(runtime.files(), 0);
+    runtime.add(other).await;
     // Another upload is half complete.
-    let staged = sandbox.sandbox.stage(&OwnerId::operator()).await.unwrap();
+    let staged = runtime.runtime.stage(&OwnerId::operator()).await.unwrap();
     staged.write("half".into()).await.unwrap();
     std::mem::forget(staged);
-    drop(sandbox);
-    let sandbox = TestSandbox::open_in(directory.clone(), records);
-    assert_eq!(sandbox.files(), 2);
+    drop(runtime);
+    let runtime = TestRuntime::open_in(directory.clone(), records);
+    assert_eq!(runtime.files(), 2);
 }
 
 #[tokio::test]
 async fn without_a_component_the_image_is_named() {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(ECHO).await;
+    let runtime = TestRuntime::open();
+    let run = runtime.run(ECHO).await;
     let deployment = Deployment { component: None, ..Deployment::clone(&run.deployment()) };
     let deployment = Arc::new(deployment);
-    let reservation = sandbox.sandbox.reserve(&deployment).await;
+    let reservation = runtime.runtime.reserve(&deployment).await;
     let attempt = run.attempt_of(deployment);
-    let report = sandbox.sandbox.perform(reservation, attempt, run.sink.clone()).await;
+    let report = runtime.runtime.perform(reservation, attempt, run.sink.clone()).await;
     assert_eq!(error(&report), "no component is stored as `t:latest`");
 }
 
@@ -559,15 +584,15 @@ impl AttemptSink for PanickingSink {
 
 #[tokio::test]
 async fn a_panic_of_the_host_fails_the_job_only() {
-    let sandbox = TestSandbox::open();
-    let run = sandbox.run(EMIT_INPUT).await;
+    let runtime = TestRuntime::open();
+    let run = runtime.run(EMIT_INPUT).await;
     for _ in 0..3 {
         let deployment = run.deployment();
-        let reservation = sandbox.sandbox.reserve(&deployment).await;
+        let reservation = runtime.runtime.reserve(&deployment).await;
         let attempt = run.attempt_of(deployment);
-        let report = sandbox.sandbox.perform(reservation, attempt, Arc::new(PanickingSink)).await;
+        let report = runtime.runtime.perform(reservation, attempt, Arc::new(PanickingSink)).await;
         assert_eq!(error(&report), "the host failed while it ran the handler");
     }
-    assert_eq!(output(&sandbox.perform(&run).await), "\"hello\"");
-    assert_eq!(sandbox.sandbox.load().running, 0);
+    assert_eq!(output(&runtime.perform(&run).await), "\"hello\"");
+    assert_eq!(runtime.runtime.load().running, 0);
 }

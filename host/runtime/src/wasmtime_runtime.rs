@@ -1,4 +1,8 @@
-//! The public interface of the sandbox.
+//! The runtime of handlers: uploads are stored and compiled, and each attempt runs in its own sandbox.
+//!
+//! No part of an attempt outlives its permit: its memory, its instance and its open files end before
+//! the permit returns. The permits bound the number of sandboxes and their memory; opening takes tens
+//! of milliseconds.
 
 use std::any::Any;
 use std::io;
@@ -18,7 +22,7 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, VolumeId};
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::runtime::{
     AddComponentError, AddedComponent, Attempt, AttemptReport, AttemptSink, CannotRun, Components,
-    Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, Volumes,
+    Reservation, Runtime, RuntimeLoad, SandboxShortage, StageError, Staged, VolumeDirectories,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
@@ -45,11 +49,12 @@ use crate::egress::Egress;
 use crate::engine::{Engines, Pool};
 use crate::files::blocking;
 use crate::swap::SwapWatch;
+use crate::wasmtime_runtime::reserved::{Reserved, ReservedRoom, Taken};
 use gristmill_core::sharing::permits::{Permit, Permits};
 
-/// The settings of a sandbox.
+/// The settings of a runtime.
 #[derive(Debug)]
-pub struct SandboxSettings {
+pub struct RuntimeSettings {
     /// The directory for `components/`, `artifacts/`, `volumes/` and `scratch/`.
     pub data_dir: PathBuf,
     /// The compiler of components.
@@ -86,7 +91,7 @@ pub struct SandboxSettings {
     pub depot: Option<Arc<dyn Depot>>,
 }
 
-impl SandboxSettings {
+impl RuntimeSettings {
     /// 256 running jobs, memory without a bound, the best pool for this machine, no runtime for
     /// lengthy attempts, and no network that the operator denies.
     pub fn new(data_dir: PathBuf, compiler: Compiler) -> Self {
@@ -109,11 +114,11 @@ impl SandboxSettings {
     }
 }
 
-/// Why a sandbox cannot be opened.
+/// Why a runtime cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenSandboxError {
+pub enum OpenRuntimeError {
     /// A fault of files or threads.
-    #[error("cannot open the sandbox: {0}")]
+    #[error("cannot open the runtime of handlers: {0}")]
     Io(#[from] io::Error),
     /// A fault of the engine.
     #[error("cannot build the WebAssembly engine: {0}")]
@@ -123,39 +128,40 @@ pub enum OpenSandboxError {
 /// Runs handlers, each attempt in a new instance unless its endpoint reuses them, and on the tokio
 /// runtime of its caller. A host uses a separate runtime for them, not the one that serves HTTP.
 #[derive(Debug)]
-pub struct Sandbox {
+pub struct WasmtimeRuntime {
     artifacts: Arc<Artifacts>,
     egress: Arc<Egress>,
     disks: Disks,
     disk_space: Arc<DiskSpaceGauge>,
     permits: Permits,
     idle: Idle,
+    taken: Taken,
     low_priority_threads: Option<Handle>,
 }
 
-impl Sandbox {
-    /// Opens a sandbox on its data directory. Takes tens of milliseconds.
+impl WasmtimeRuntime {
+    /// Opens the runtime on its data directory. Takes tens of milliseconds.
     ///
     /// # Errors
     /// When the directory cannot be used, or no engine can be built on this machine.
     pub fn open(
-        settings: SandboxSettings,
+        settings: RuntimeSettings,
         records: Arc<dyn ArtifactRecords>,
-    ) -> Result<Self, OpenSandboxError> {
+    ) -> Result<Self, OpenRuntimeError> {
         Self::open_watching(settings, records, SwapWatch::of_this_machine())
     }
 
     pub(crate) fn open_watching(
-        settings: SandboxSettings,
+        settings: RuntimeSettings,
         records: Arc<dyn ArtifactRecords>,
         swap: SwapWatch,
-    ) -> Result<Self, OpenSandboxError> {
+    ) -> Result<Self, OpenRuntimeError> {
         let sandboxes_max = settings.running_jobs_max.max(1);
         let (bytes_max, tenancy) = (settings.memory_bytes_max, settings.tenancy.clone());
         let permits = Permits::new(sandboxes_max as usize, bytes_max, tenancy);
         let engine_error = |error: wasmtime::Error| match error.downcast::<io::Error>() {
-            Ok(error) => OpenSandboxError::Io(error),
-            Err(error) => OpenSandboxError::Engine(causes(&error)),
+            Ok(error) => OpenRuntimeError::Io(error),
+            Err(error) => OpenRuntimeError::Engine(causes(&error)),
         };
         let engines = Engines::new(sandboxes_max, settings.pool, settings.explains_traps, swap);
         let engines = engines.map_err(engine_error)?;
@@ -177,6 +183,7 @@ impl Sandbox {
                 settings.tracer,
             ),
             idle: Idle::new(permits.clone()),
+            taken: Taken::default(),
             permits,
             low_priority_threads: settings.low_priority_threads,
             disk_space: settings.disk_space,
@@ -267,11 +274,11 @@ impl Sandbox {
         attempt: &Attempt,
     ) -> Result<(Start, Permit), String> {
         match reserved.into_parts() {
-            SandboxSource::Instance(waiting) => {
+            ReservedRoom::Instance(waiting) => {
                 let IdleInstance { instance, permit, .. } = *waiting;
                 Ok((Start::Reused(Box::new(instance)), permit))
             }
-            SandboxSource::Permit(permit) => {
+            ReservedRoom::Permit(permit) => {
                 let loaded = self.loaded(&attempt.deployment).await?;
                 let files = self.disks.files(&attempt.deployment).await?;
                 Ok((Start::New(loaded, files), permit))
@@ -279,8 +286,8 @@ impl Sandbox {
         }
     }
 
-    fn reserved(&self, source: SandboxSource) -> Reservation {
-        Reservation::new(Reserved { source: Some(source), idle: self.idle.clone() })
+    fn reserved_permit(&self, permit: Permit) -> Reservation {
+        Reservation::new(self.taken.permit(&self.idle, permit))
     }
 
     /// The instance that runs the attempt.
@@ -333,41 +340,13 @@ impl Sandbox {
     }
 }
 
-/// Room for one job. An idle instance returns to the idle ones if this is dropped before the job
-/// began.
-struct Reserved {
-    source: Option<SandboxSource>,
-    idle: Idle,
-}
-
-enum SandboxSource {
-    /// For an instance that is still to be made.
-    Permit(Permit),
-    /// An idle instance, with its permit.
-    Instance(Box<IdleInstance>),
-}
-
-impl Reserved {
-    fn into_parts(mut self) -> SandboxSource {
-        self.source.take().expect("the source is taken once, when the reservation ends")
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        if let Some(SandboxSource::Instance(waiting)) = self.source.take() {
-            self.idle.put_back(*waiting);
-        }
-    }
-}
-
 enum Start {
     Reused(Box<Instance>),
     New(Arc<Loaded>, Option<Files>),
 }
 
 #[async_trait]
-impl Runtime for Sandbox {
+impl Runtime for WasmtimeRuntime {
     async fn prepare(&self, deployment: &Deployment) -> Result<(), CannotRun> {
         self.check_memory(deployment)?;
         self.loaded(deployment).await?;
@@ -376,14 +355,11 @@ impl Runtime for Sandbox {
     }
 
     fn try_reserve(&self, deployment: &Arc<Deployment>) -> Option<Reservation> {
-        let source = match self.idle.take(deployment) {
-            Some(waiting) => SandboxSource::Instance(Box::new(waiting)),
-            None => {
-                let Endpoint { owner, limits, .. } = &*deployment.endpoint;
-                SandboxSource::Permit(self.permits.try_take(owner, limits.memory_bytes_max)?)
-            }
-        };
-        Some(self.reserved(source))
+        if let Some(reserved) = self.taken.reserve(&self.idle, deployment) {
+            return Some(Reservation::new(reserved));
+        }
+        let Endpoint { owner, limits, .. } = &*deployment.endpoint;
+        Some(self.reserved_permit(self.permits.try_take(owner, limits.memory_bytes_max)?))
     }
 
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
@@ -393,11 +369,11 @@ impl Runtime for Sandbox {
         let Endpoint { id, owner, limits, .. } = &*deployment.endpoint;
         let permit = self.permits.queue(owner, id, limits.memory_bytes_max);
         self.idle.make_room();
-        self.reserved(SandboxSource::Permit(permit.await))
+        self.reserved_permit(permit.await)
     }
 
     fn retire(&self, endpoint: &EndpointId, current: Option<&Arc<Deployment>>) {
-        self.idle.retire(endpoint, current);
+        self.taken.retire(&self.idle, endpoint, current);
         // The host may have fewer owners than before.
         self.permits.serve();
     }
@@ -475,7 +451,7 @@ impl Runtime for Sandbox {
 }
 
 #[async_trait]
-impl Components for Sandbox {
+impl Components for WasmtimeRuntime {
     async fn stage(&self, owner: &OwnerId) -> Result<Box<dyn Staged>, StageError> {
         if !self.disk_space.admits_work() {
             return Err(StageError::NoSpace(self.disk_space.shortage()));
@@ -512,7 +488,7 @@ impl Components for Sandbox {
 }
 
 #[async_trait]
-impl Volumes for Sandbox {
+impl VolumeDirectories for WasmtimeRuntime {
     async fn mark_removal(&self, volume: &VolumeId) -> io::Result<()> {
         self.disks.mark_removal(volume).await
     }
@@ -537,6 +513,7 @@ fn broken(panic: &(dyn Any + Send), job: JobId) -> AttemptReport {
     AttemptReport::failed("the host failed while it ran the handler".to_owned())
 }
 
+mod reserved;
 mod volume_files;
 
 #[cfg(test)]

@@ -9,23 +9,23 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_cluster::{CannotOpen, SandboxSource};
+use gristmill_cluster::{CannotOpen, RuntimeSource};
 use gristmill_core::catalog::{ArtifactDigest, Catalog, Component};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::Depot;
 use gristmill_core::runtime::Runtime;
 use gristmill_runtime::{
-    ArtifactRecords, MemoryRecords, OpenSandboxError, RecordError, Sandbox, SandboxSettings,
+    ArtifactRecords, MemoryRecords, OpenRuntimeError, RecordError, RuntimeSettings, WasmtimeRuntime,
 };
 use parking_lot::Mutex;
 use tracing::warn;
 
 /// A sandbox that is opened when it is first needed.
 #[derive(Debug)]
-pub(crate) struct HostSandbox {
+pub(crate) struct HostRuntime {
     /// Taken by the opening.
-    settings: Mutex<Option<SandboxSettings>>,
-    sandbox: OnceLock<Arc<Sandbox>>,
+    settings: Mutex<Option<RuntimeSettings>>,
+    local_runtime: OnceLock<Arc<WasmtimeRuntime>>,
     /// The records of components that the active host has sent.
     received: Arc<MemoryRecords>,
     records: Arc<Succession<dyn ArtifactRecords>>,
@@ -51,15 +51,15 @@ impl<T: ?Sized> Succession<T> {
     }
 }
 
-impl HostSandbox {
+impl HostRuntime {
     /// A sandbox that reads components from `read`, in place of the depot of the settings.
-    pub(crate) fn new(mut settings: SandboxSettings, read: Arc<dyn Depot>) -> Arc<Self> {
+    pub(crate) fn new(mut settings: RuntimeSettings, read: Arc<dyn Depot>) -> Arc<Self> {
         let depot = Succession::new(read);
         settings.depot = Some(depot.clone());
         let received = MemoryRecords::new();
         Arc::new(Self {
             settings: Mutex::new(Some(settings)),
-            sandbox: OnceLock::new(),
+            local_runtime: OnceLock::new(),
             records: Succession::new(received.clone()),
             received,
             depot,
@@ -75,35 +75,35 @@ impl HostSandbox {
         &self,
         catalog: Arc<Catalog>,
         depot: Arc<dyn Depot>,
-    ) -> Result<Arc<Sandbox>, OpenSandboxError> {
+    ) -> Result<Arc<WasmtimeRuntime>, OpenRuntimeError> {
         // A host becomes active once.
         let _ = self.records.active.set(catalog);
         let _ = self.depot.active.set(depot);
         self.opened()
     }
 
-    fn opened(&self) -> Result<Arc<Sandbox>, OpenSandboxError> {
+    fn opened(&self) -> Result<Arc<WasmtimeRuntime>, OpenRuntimeError> {
         let mut settings = self.settings.lock();
-        if let Some(opened) = self.sandbox.get() {
+        if let Some(opened) = self.local_runtime.get() {
             return Ok(opened.clone());
         }
         let taken = settings.take().ok_or_else(|| {
             // A sandbox that could not be opened is not tried again: its host has to start again.
             io::Error::other("an earlier try has failed")
         })?;
-        let sandbox = Arc::new(Sandbox::open(taken, self.records.clone())?);
-        Ok(self.sandbox.get_or_init(|| sandbox).clone())
+        let local_runtime = Arc::new(WasmtimeRuntime::open(taken, self.records.clone())?);
+        Ok(self.local_runtime.get_or_init(|| local_runtime).clone())
     }
 }
 
 #[async_trait]
-impl SandboxSource for HostSandbox {
+impl RuntimeSource for HostRuntime {
     fn open(&self, components: Vec<Component>) -> Result<Arc<dyn Runtime>, CannotOpen> {
         for component in components {
             self.add(component);
         }
         match self.opened() {
-            Ok(sandbox) => Ok(sandbox),
+            Ok(local_runtime) => Ok(local_runtime),
             Err(error) => Err(CannotOpen(error.into())),
         }
     }
@@ -119,7 +119,10 @@ impl SandboxSource for HostSandbox {
     /// The depot has all components that exist, so the others were deleted.
     async fn prune(&self) {
         let Ok(_turn) = self.pruning.try_lock() else { return };
-        let (None, Some(sandbox)) = (self.depot.active.get(), self.sandbox.get()) else { return };
+        let (None, Some(local_runtime)) = (self.depot.active.get(), self.local_runtime.get())
+        else {
+            return;
+        };
         // Read before the depot: a component is in the depot before it is sent.
         let received = self.received.all();
         let pruned = async {
@@ -127,7 +130,7 @@ impl SandboxSource for HostSandbox {
             for record in received.iter().filter(|record| !stored.contains(&record.digest)) {
                 self.received.remove_same(record);
             }
-            sandbox.remove_orphans().await
+            local_runtime.remove_orphans().await
         };
         if let Err(error) = pruned.await {
             warn!(%error, "deleted components stay until the next deployment: {error}");

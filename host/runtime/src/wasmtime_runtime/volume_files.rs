@@ -6,10 +6,10 @@ use gristmill_core::deploy::volume_files::{
     FileEntry, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
 };
 
-use super::Sandbox;
+use super::WasmtimeRuntime;
 
 #[async_trait]
-impl VolumeFiles for Sandbox {
+impl VolumeFiles for WasmtimeRuntime {
     async fn list_files(
         &self,
         volume: &Volume,

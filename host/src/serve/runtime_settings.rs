@@ -1,4 +1,4 @@
-//! The settings of this host's sandbox.
+//! The settings of the runtime that runs handlers on this host.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
-use gristmill_runtime::SandboxSettings;
+use gristmill_runtime::RuntimeSettings;
 use tracing::warn;
 
 use super::guest_runtimes::GuestRuntimes;
@@ -16,9 +16,9 @@ use super::memory;
 use super::settings::{ServeSettings, Within};
 use crate::compilers;
 
-/// What a sandbox is made from.
+/// The parts of a runtime.
 #[derive(Clone)]
-pub(super) struct SandboxParts<'a> {
+pub(super) struct RuntimeParts<'a> {
     pub(super) settings: &'a ServeSettings,
     pub(super) guests: &'a GuestRuntimes,
     /// Whether a developer watches the jobs, with the stacks of handlers that trap.
@@ -30,7 +30,7 @@ pub(super) struct SandboxParts<'a> {
     pub(super) tracer: Tracer,
 }
 
-impl SandboxParts<'_> {
+impl RuntimeParts<'_> {
     /// The settings, with the components of all hosts of a database. Compiles run in child processes of this same
     /// program.
     ///
@@ -39,11 +39,11 @@ impl SandboxParts<'_> {
     pub(super) fn settings(
         &self,
         depot: Option<Arc<dyn Depot>>,
-    ) -> anyhow::Result<SandboxSettings> {
+    ) -> anyhow::Result<RuntimeSettings> {
         let Self { settings, guests, .. } = self;
         let compiler =
             if self.is_watched { compilers::for_developer()? } else { compilers::for_host()? };
-        Ok(SandboxSettings {
+        Ok(RuntimeSettings {
             running_jobs_max: settings.max_running_jobs.as_u32(),
             memory_bytes_max: memory_bytes_max(settings),
             low_priority_threads: Some(guests.low_priority.handle().clone()),
@@ -54,7 +54,7 @@ impl SandboxParts<'_> {
             addresses: self.addresses.clone(),
             tracer: self.tracer.clone(),
             depot,
-            ..SandboxSettings::new(settings.data_dir.clone(), compiler)
+            ..RuntimeSettings::new(settings.data_dir.clone(), compiler)
         })
     }
 }
