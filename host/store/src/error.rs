@@ -13,13 +13,23 @@ use rusqlite::ErrorCode;
 /// Why a store was not opened. Nothing was changed, unless the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// There is no directory with the data of a host.
+    #[error(
+        "{} holds no data of a host: it has no file `store.db`. Name the directory that `gristmill serve` \
+         has as its --data-dir",
+        dir.display()
+    )]
+    NoData {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The directory cannot be created, read or written.
     #[error("data directory `{}`: {source}", dir.display())]
     Directory {
         /// The data directory.
         dir: PathBuf,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error. It is a part of the sentence, and no source, which would be shown again.
+        r#source: io::Error,
     },
     /// A restore or a repair into it was interrupted.
     #[error(
@@ -65,8 +75,8 @@ pub enum OpenError {
     NotMarked {
         /// The data directory.
         dir: PathBuf,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error. It is a part of the sentence, and no source, which would be shown again.
+        r#source: io::Error,
     },
     /// Another process, or this one, has it open.
     #[error("data directory `{}` is in use by another process", dir.display())]
@@ -342,6 +352,20 @@ impl SchemaUpgrade {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_in_the_sentence_once() {
+        let dir = PathBuf::from("count");
+        let source = || io::Error::from(io::ErrorKind::NotFound);
+        let errors = [
+            OpenError::Directory { dir: dir.clone(), source: source() },
+            OpenError::NotMarked { dir, source: source() },
+        ];
+        for error in errors {
+            assert!(std::error::Error::source(&error).is_none(), "{error}");
+            assert!(error.to_string().contains(&source().to_string()), "{error}");
+        }
+    }
 
     /// Each way in which a start can meet a full disk has the same sentence, which names the remedy.
     #[test]

@@ -21,6 +21,9 @@ use serde_json::value::RawValue;
 /// versions that left 512 bytes in memory, and they have no mark.
 const MARK: &str = "……";
 
+/// The same for clients.
+const SHOWN_MARK: &str = "…";
+
 /// Divides an error and a partial output into the part for memory and the part for the disk.
 pub(crate) fn divide(mut error: String, partial: Option<Json>) -> (String, Option<Json>) {
     if error.len() <= ERROR_IN_MEMORY_BYTES_MAX {
@@ -44,6 +47,14 @@ pub(crate) fn is_cut(text: &str) -> bool {
 /// The text before the mark of a cut one; `None` for a whole text.
 pub(crate) fn beginning(text: &str) -> Option<&str> {
     is_cut(text).then(|| text.strip_suffix(MARK)).flatten()
+}
+
+/// Changes a cut text to the form that clients get.
+pub(crate) fn show_cut(text: &mut String) {
+    if let Some(bytes) = beginning(text).map(str::len) {
+        text.truncate(bytes);
+        text.push_str(SHOWN_MARK);
+    }
 }
 
 /// The whole text of a cut one; `None` when `stored` is the output of another attempt.
@@ -85,6 +96,20 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn clients_see_one_ellipsis_after_a_cut_text() {
+        let shown = |text: &str| {
+            let (mut kept, _) = divide(text.to_owned(), None);
+            show_cut(&mut kept);
+            kept
+        };
+        let bound = ERROR_IN_MEMORY_BYTES_MAX;
+        assert_eq!(shown(&"x".repeat(bound + 1)), format!("{}…", "x".repeat(bound)));
+        assert_eq!(shown(&"x".repeat(bound)), "x".repeat(bound));
+        assert_eq!(shown("ends in ……"), "ends in ……", "a whole text is unchanged");
+    }
+
     #[test]
     fn a_partial_output_is_found_beside_any_error() {
         let part = || Some(Json::parse(r#"{"a":[1,"x"]}"#.to_owned()).unwrap());

@@ -34,7 +34,7 @@
 //!
 //! **Layers.** `store` and `recover` use all others but `offline`; `checkpoint`, `commit` and `offline` use `state`,
 //! `tables`, `format` and `journal`, and `offline` also `postgres`, `checkpoint` and `recover`; `postgres` uses
-//! `commit`, `state`, `tables` and `format`; `tables` uses `format` and `journal`, and `state` only `format`; `format`
+//! `commit`, `state`, `tables`, `format` and the expiry of bills in `checkpoint`; `tables` uses `format` and `journal`, and `state` only `format`; `format`
 //! uses `journal`; all use `medium`. No two files import each other, directly or around.
 //!
 //! **Invariants.** The state is that of the tables plus all segments of the journal that are not

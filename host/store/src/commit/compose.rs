@@ -18,8 +18,8 @@ use crate::format::pages;
 use crate::format::pages::Query;
 use crate::format::payload::{InputBytes, Kind, PayloadKey};
 use crate::shared::Shared;
-use crate::state::batch::Call;
 use crate::state::batch::NewDelivery;
+use crate::state::batch::WebhookToCompose;
 use crate::state::batch::{Batch, JobWrite, RowWrite};
 use crate::state::requests::DbRequest;
 
@@ -58,7 +58,11 @@ pub(crate) fn compose(batch: &mut Batch, shared: &Shared) -> Result<(), Failure>
     Ok(())
 }
 
-fn input(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>, Failure> {
+fn input(
+    write: &JobWrite,
+    call: &WebhookToCompose,
+    shared: &Shared,
+) -> Result<Option<Json>, Failure> {
     if let RowWrite::Insert(new) = &write.kind {
         return Ok(Some(new.input.body.clone()));
     }
@@ -91,7 +95,11 @@ fn damaged_part(details: &str) -> Json {
 }
 
 /// The output as clients read it: the list of its chunks, if the handler only streamed.
-fn output(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>, Failure> {
+fn output(
+    write: &JobWrite,
+    call: &WebhookToCompose,
+    shared: &Shared,
+) -> Result<Option<Json>, Failure> {
     let chunk_count = call.record.chunk_count;
     if chunk_count == 0 || !write.output.as_ref().is_some_and(Json::is_null) {
         return Ok(write.output.clone());
@@ -106,7 +114,7 @@ fn output(write: &JobWrite, call: &Call, shared: &Shared) -> Result<Option<Json>
 /// Some chunks from `from` on, out of this batch, the journal or the database.
 fn chunks_from(
     write: &JobWrite,
-    call: &Call,
+    call: &WebhookToCompose,
     from: u64,
     shared: &Shared,
 ) -> Result<ChunkPage, Failure> {

@@ -48,14 +48,17 @@ pub struct Report {
     pub frames: u64,
     /// Intact payloads.
     pub payloads: u64,
-    /// Jobs in the tables.
+    /// Jobs in the tables and in the frames of the journal.
     pub jobs: u64,
+    /// Whether the catalog was not checked, because the key that it is encrypted with is missing. It may have
+    /// further damage.
+    pub lacks_key: bool,
     /// The components that a start needs; `None` when the catalog cannot be read without its key.
     pub kept_components: Option<BTreeSet<ComponentDigest>>,
 }
 
 /// Checks the directory `dir`. `secrets_key` is the file with the key of the secrets, unless it is
-/// in the directory; without the key the catalog cannot be checked, which counts as damage.
+/// in the directory; without the key the catalog is not checked, and [`Report::lacks_key`] is set.
 ///
 /// # Errors
 /// [`OpenError`] when the directory cannot be checked at all, for example while a host uses it.
@@ -171,14 +174,17 @@ impl Report {
         let mut owners = Owners::default();
         let mut statement = db.prepare(&jobs::select_jobs_of(*version))?;
         let mut rows = statement.query(())?;
+        self.jobs += newer.added_jobs.len() as u64;
         // A table that cannot be read would concern each job.
         let mut unreadable = None;
         while let Some(row) = rows.next()? {
-            self.jobs += 1;
+            let seq = row.get::<_, i64>(0)?;
+            let is_counted = newer.added_jobs.contains(&seq.unsigned_abs())
+                || newer.removed_jobs.contains(&seq.unsigned_abs());
+            self.jobs += u64::from(!is_counted);
             let job = match job_of_row(row, &mut owners) {
                 Ok(job) => job,
                 Err(error) => {
-                    let seq: i64 = row.get(0)?;
                     self.add(file, None, format!("row {seq} of the table `job`: {error}"));
                     continue;
                 }
@@ -250,9 +256,7 @@ impl Report {
     fn check_catalog(&mut self, inspected: &Inspected) -> rusqlite::Result<()> {
         let Inspected { db, file, seal, .. } = inspected;
         let Some(seal) = seal else {
-            if db.prepare("SELECT 1 FROM catalog")?.exists(())? {
-                self.add(file, None, catalog::NOT_READ.to_owned());
-            }
+            self.lacks_key = db.prepare("SELECT 1 FROM catalog")?.exists(())?;
             return Ok(());
         };
         let mut entries = Vec::new();

@@ -38,7 +38,7 @@ use crate::format::image::{DeliveryImage, IdempotencyImage, PENDING};
 use crate::format::status_code;
 use crate::offline::inspect::Inspected;
 use crate::offline::repair::{self, Repaired};
-use crate::postgres::connection::{Call, Connection, DatabaseError, Transaction, Value};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Transaction, Value};
 use crate::postgres::url::DatabaseUrl;
 use crate::postgres::{schema, session};
 use crate::private::open_private_file;
@@ -175,7 +175,7 @@ fn is_of_directory(
 ) -> Result<bool, DatabaseError> {
     let sql = "SELECT 1 FROM meta WHERE shard = $1::bigint AND sealed = $2::bytea";
     let values: Vec<Value<'_>> = vec![Box::new(shard), Box::new(sealed)];
-    Ok(!connection.query(&Call::new(sql, values))?.is_empty())
+    Ok(!connection.query(&SqlQuery::new(sql, values))?.is_empty())
 }
 
 /// Sends the tables of a copy and the handlers, and returns what the commit has answered. `meta` is the shard,
@@ -193,7 +193,7 @@ fn send(
     import.to.script("SET LOCAL idle_in_transaction_session_timeout = 0")?;
     let insert = "INSERT INTO meta (id, shard, sealed) VALUES (1, $1::bigint::integer, $2::bytea)";
     let values: Vec<Value<'_>> = vec![Box::new(shard), Box::new(sealed)];
-    import.to.execute(&Call::new(insert, values))?;
+    import.to.execute(&SqlQuery::new(insert, values))?;
     import.copy_all()?;
     for component in copied.kept_components.into_iter().flatten() {
         import.copy_component(dir, component)?;
@@ -207,7 +207,7 @@ fn send(
 fn check_empty(connection: &mut Connection) -> Result<(), OpenError> {
     let sql = "SELECT (SELECT count(*) FROM meta) + (SELECT count(*) FROM session) \
          + (SELECT count(*) FROM catalog), (SELECT count(*) FROM job)";
-    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     let counts = rows.first().map_or((0, 0), |row| (row.get::<_, i64>(0), row.get::<_, i64>(1)));
     match counts {
         (0, 0) => Ok(()),
@@ -249,7 +249,7 @@ fn has_committed(connection: &mut Connection) -> Option<bool> {
         // shows no row until then. That connection has the lock until its end, so the lock is taken before the rows
         // are read.
         let Ok(is_decided) = session::try_lock(connection).map(|it| it.is_some()) else { continue };
-        let rows = connection.query(&Call::new("SELECT 1 FROM meta", Vec::new()));
+        let rows = connection.query(&SqlQuery::new("SELECT 1 FROM meta", Vec::new()));
         match rows.map(|rows| !rows.is_empty()) {
             // The server shows the commit also when no synchronous standby has it, as after its restart. The commit of
             // this change waits for a standby, which then has the other one.
@@ -509,7 +509,7 @@ impl Import<'_> {
                  VALUES ($1::text, $2::integer, $3::bytea)";
             let values: Vec<Value<'_>> =
                 vec![Box::new(&name), Box::new(part), Box::new(&bytes[..])];
-            self.to.execute(&Call::new(insert, values))?;
+            self.to.execute(&SqlQuery::new(insert, values))?;
         }
         if ComponentDigest::from_sha256(sum.finalize().into()) != component {
             let details = "this handler does not match the digest in its name".to_owned();
@@ -616,7 +616,7 @@ impl Batch {
                 Column::Bytes(values) => Box::new(values),
             }
         });
-        to.execute(&Call::new(self.insert, values.collect())).map(drop)
+        to.execute(&SqlQuery::new(self.insert, values.collect())).map(drop)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::journal::JournalRecord;
 use crate::journal::scan::Scan;
 use crate::seal::Seal;
 use crate::tables::catalog;
-use crate::tables::db::{FileContent, identify, read_journal_record};
+use crate::tables::db::{FileContent, identify, read_journal_record, refuse_remains};
 
 /// A data directory, open for reading.
 pub(crate) struct Inspected {
@@ -41,11 +41,19 @@ impl Inspected {
     /// Opens a directory that no process has open.
     ///
     /// # Errors
-    /// When it is in use, has no job store of a version that is read, or cannot be read at all.
+    /// [`OpenError::NoData`] and [`OpenError::TablesMissing`] when it has no tables; and when it is in use, has
+    /// a job store of an unknown version, or cannot be read at all.
     pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
         let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
         let file = dir.join(DATABASE);
-        fs::metadata(&file).map_err(in_dir)?;
+        match fs::metadata(&file) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                refuse_remains(dir)?;
+                return Err(OpenError::NoData { dir: dir.to_owned() });
+            }
+            Err(error) => return Err(in_dir(error)),
+        }
         let lock = lock(dir)?;
         let db = open_to_read(dir, &file)?;
         let FileContent::Store { version } = identify(&db, &file)? else {

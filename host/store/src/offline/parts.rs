@@ -20,6 +20,10 @@ pub(super) struct Newer {
     pub(super) payloads: HashSet<(u64, Kind)>,
     /// Jobs that they add, change or remove.
     jobs: HashSet<u64>,
+    /// Jobs that they add; the tables may have some of them already.
+    pub(super) added_jobs: HashSet<u64>,
+    /// Jobs that they remove.
+    pub(super) removed_jobs: HashSet<u64>,
     /// The same for webhooks.
     pub(super) webhooks: HashSet<u64>,
 }
@@ -32,6 +36,14 @@ impl Newer {
         self.webhooks.extend(&image.dropped_deliveries);
         for (job, locations) in image.jobs.iter().zip(locations) {
             self.jobs.insert(job.seq);
+            match &job.state {
+                StateImage::New { .. } => drop(self.added_jobs.insert(job.seq)),
+                StateImage::Changed(_) => {}
+                StateImage::Deleted { .. } => {
+                    self.added_jobs.remove(&job.seq);
+                    self.removed_jobs.insert(job.seq);
+                }
+            }
             self.webhooks.extend(job.delivery.as_ref().map(|webhook| webhook.id));
             let row = match &job.state {
                 StateImage::New { row, .. } | StateImage::Changed(row) => JobRow::of(row).ok(),

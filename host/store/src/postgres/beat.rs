@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::postgres::active_state::{ActiveState, Moment};
-use crate::postgres::connection::{Call, Connection, DatabaseError};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::session::Session;
 use crate::sync::thread::{Builder, JoinHandle};
 
@@ -79,8 +79,8 @@ fn pause_after(took: Duration) -> Duration {
 /// Updates the row. False when the session has ended: the next active host removes the row.
 fn beat(connection: &mut Connection, session: Session) -> Result<bool, DatabaseError> {
     let update = "UPDATE beat SET at = clock_timestamp() WHERE session = $1::bigint";
-    let call = Call::new(update, vec![Box::new(session.number)]);
-    Ok(connection.transaction(&[call])?.first() == Some(&1))
+    let query = SqlQuery::new(update, vec![Box::new(session.number)]);
+    Ok(connection.transaction(&[query])?.first() == Some(&1))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use gristmill_core::time::Timestamp;
 
 use crate::error::OpenError;
 use crate::postgres::active_state::ActiveState;
-use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::depot::PostgresDepot;
 use crate::postgres::load::{self, NotLoaded};
 use crate::postgres::meta;
@@ -112,7 +112,7 @@ impl Candidate {
         let sql = "SELECT session.session, is_alive, address, (extract(epoch FROM at) * 1000000)::bigint \
              FROM session LEFT JOIN beat ON beat.session = session.session \
              ORDER BY session.session DESC LIMIT 1";
-        let rows = self.reader.query(&Call::new(sql, Vec::new()))?;
+        let rows = self.reader.query(&SqlQuery::new(sql, Vec::new()))?;
         Ok(rows.first().map(|row| Newest {
             session: row.get(0),
             is_alive: row.get(1),
@@ -126,7 +126,7 @@ impl Candidate {
         let sql = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
              AND (classid::bigint << 32) | objid::bigint = $1::bigint \
              AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let rows = self.reader.query(&Call::new(sql, vec![Box::new(session::LOCK)]))?;
+        let rows = self.reader.query(&SqlQuery::new(sql, vec![Box::new(session::LOCK)]))?;
         Ok(rows.first().map(|row| row.get(0)))
     }
 
@@ -142,7 +142,7 @@ impl Candidate {
     ) -> Result<Opened, (Box<Self>, NotBegun)> {
         if let Some(pid) = vacancy.frozen {
             let values: Vec<Value<'_>> = vec![Box::new(pid)];
-            let end = Call::new("SELECT pg_terminate_backend($1::integer)", values);
+            let end = SqlQuery::new("SELECT pg_terminate_backend($1::integer)", values);
             if let Err(error) = self.reader.query(&end) {
                 return Err((Box::new(self), error.into()));
             }
@@ -173,7 +173,7 @@ impl Candidate {
     /// The time of the database's clock.
     pub(crate) fn database_time(&mut self) -> Result<Timestamp, DatabaseError> {
         let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-        let rows = self.reader.query(&Call::new(sql, Vec::new()))?;
+        let rows = self.reader.query(&SqlQuery::new(sql, Vec::new()))?;
         let ms = rows.first().map_or(0, |row| row.get::<_, i64>(0).max(0).unsigned_abs());
         Ok(Timestamp::from_millis(ms))
     }
@@ -184,7 +184,7 @@ impl Candidate {
         let sql = "SELECT (extract(epoch FROM coalesce(at, began_at)) * 1000)::bigint \
              FROM session LEFT JOIN beat ON beat.session = session.session \
              ORDER BY session.session DESC LIMIT 1";
-        let rows = self.reader.query(&Call::new(sql, Vec::new()))?;
+        let rows = self.reader.query(&SqlQuery::new(sql, Vec::new()))?;
         let seen_at = rows.first().map(|row| row.get::<_, i64>(0).max(0).unsigned_abs());
         Ok(seen_at.map(Timestamp::from_millis))
     }

@@ -77,18 +77,18 @@ pub(crate) enum DatabaseError {
 pub(crate) type Value<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// A statement with its values.
-pub(crate) struct Call<'a> {
+pub(crate) struct SqlQuery<'a> {
     pub(crate) sql: &'static str,
     pub(crate) values: Vec<Value<'a>>,
 }
 
-impl Debug for Call<'_> {
+impl Debug for SqlQuery<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.sql)
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> SqlQuery<'a> {
     pub(crate) fn new(sql: &'static str, values: Vec<Value<'a>>) -> Self {
         Self { sql, values }
     }
@@ -195,13 +195,16 @@ impl Connection {
     }
 
     /// Runs statements as one transaction, and returns the numbers of their rows.
-    pub(crate) fn transaction(&mut self, calls: &[Call<'_>]) -> Result<Vec<u64>, DatabaseError> {
+    pub(crate) fn transaction(
+        &mut self,
+        queries: &[SqlQuery<'_>],
+    ) -> Result<Vec<u64>, DatabaseError> {
         self.run(async |open| {
-            open.prepare(calls).await?;
+            open.prepare(queries).await?;
             let Open { client, statements } = open;
-            let each = calls.iter().filter_map(|call| Some((statements.get(call.sql)?, call)));
+            let each = queries.iter().filter_map(|query| Some((statements.get(query.sql)?, query)));
             let each = each
-                .map(async |(statement, call)| client.execute(statement, &values_of(call)).await);
+                .map(async |(statement, query)| client.execute(statement, &values_of(query)).await);
             // The messages are sent in the order of the first polls.
             let (begun, done, committed) = join3(
                 client.batch_execute("BEGIN"),
@@ -224,11 +227,11 @@ impl Connection {
     }
 
     /// The rows of a query.
-    pub(crate) fn query(&mut self, call: &Call<'_>) -> Result<Vec<Row>, DatabaseError> {
+    pub(crate) fn query(&mut self, query: &SqlQuery<'_>) -> Result<Vec<Row>, DatabaseError> {
         self.run(async |open| {
-            open.prepare(std::slice::from_ref(call)).await?;
-            let Some(statement) = open.statements.get(call.sql) else { return Ok(Vec::new()) };
-            open.client.query(statement, &values_of(call)).await
+            open.prepare(std::slice::from_ref(query)).await?;
+            let Some(statement) = open.statements.get(query.sql) else { return Ok(Vec::new()) };
+            open.client.query(statement, &values_of(query)).await
         })
     }
 
@@ -237,8 +240,11 @@ impl Connection {
     ///
     /// # Errors
     /// [`DatabaseError::Late`] then.
-    pub(crate) fn query_in_time(&mut self, call: &Call<'_>) -> Result<Vec<Row>, DatabaseError> {
-        let found = self.run(async |open| match open.read(call).await {
+    pub(crate) fn query_in_time(
+        &mut self,
+        query: &SqlQuery<'_>,
+    ) -> Result<Vec<Row>, DatabaseError> {
+        let found = self.run(async |open| match open.read(query).await {
             Err(error) if is_late(&error) => Ok(None),
             found => found.map(Some),
         })?;
@@ -260,11 +266,11 @@ pub(crate) struct Transaction<'a> {
 
 impl Transaction<'_> {
     /// Carries out a statement, and returns the number of its rows.
-    pub(crate) fn execute(&mut self, call: &Call<'_>) -> Result<u64, DatabaseError> {
+    pub(crate) fn execute(&mut self, query: &SqlQuery<'_>) -> Result<u64, DatabaseError> {
         self.connection.run_open(async |open| {
-            open.prepare(std::slice::from_ref(call)).await?;
-            let Some(statement) = open.statements.get(call.sql) else { return Ok(0) };
-            open.client.execute(statement, &values_of(call)).await
+            open.prepare(std::slice::from_ref(query)).await?;
+            let Some(statement) = open.statements.get(query.sql) else { return Ok(0) };
+            open.client.execute(statement, &values_of(query)).await
         })
     }
 
@@ -293,25 +299,25 @@ impl Drop for Transaction<'_> {
 }
 
 impl Open {
-    async fn prepare(&mut self, calls: &[Call<'_>]) -> Result<(), tokio_postgres::Error> {
-        for call in calls {
-            if !self.statements.contains_key(call.sql) {
-                let statement = self.client.prepare(call.sql).await?;
-                self.statements.insert(call.sql, statement);
+    async fn prepare(&mut self, queries: &[SqlQuery<'_>]) -> Result<(), tokio_postgres::Error> {
+        for query in queries {
+            if !self.statements.contains_key(query.sql) {
+                let statement = self.client.prepare(query.sql).await?;
+                self.statements.insert(query.sql, statement);
             }
         }
         Ok(())
     }
 
     /// The rows of a query, in a transaction of its own.
-    async fn read(&mut self, call: &Call<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {
-        self.prepare(std::slice::from_ref(call)).await?;
+    async fn read(&mut self, query: &SqlQuery<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.prepare(std::slice::from_ref(query)).await?;
         let Self { client, statements } = self;
-        let Some(statement) = statements.get(call.sql) else { return Ok(Vec::new()) };
+        let Some(statement) = statements.get(query.sql) else { return Ok(Vec::new()) };
         // The messages are sent in the order of the first polls, so that the transaction ends in any case.
         let (begun, found, ended) = join3(
             client.batch_execute(BEGIN_READ),
-            client.query(statement, &values_of(call)),
+            client.query(statement, &values_of(query)),
             client.batch_execute("COMMIT"),
         )
         .await;
@@ -322,8 +328,8 @@ impl Open {
     }
 }
 
-fn values_of<'a>(call: &'a Call<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
-    call.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
+fn values_of<'a>(query: &'a SqlQuery<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
+    query.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
 }
 
 /// Opens a connection. Each failure counts as one that passes, such as a wrong password while an operator changes it:

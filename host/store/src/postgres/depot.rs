@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::Depot;
 
-use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::numbered::Numbered;
 use crate::sync::Mutex;
 
@@ -75,7 +75,7 @@ impl Depot for PostgresDepot {
                  VALUES ($1::text, $2::integer, $3::bytea) ON CONFLICT DO NOTHING";
             let values: Vec<Value<'_>> =
                 vec![Box::new(component.to_string()), Box::new(number(part)), Box::new(&bytes[..])];
-            changes.transaction(connection, vec![Call::new(insert, values)])
+            changes.transaction(connection, vec![SqlQuery::new(insert, values)])
         })
         .await
     }
@@ -86,7 +86,7 @@ impl Depot for PostgresDepot {
                 "SELECT body FROM component_part WHERE component = $1::text AND part = $2::integer";
             let values: Vec<Value<'_>> =
                 vec![Box::new(component.to_string()), Box::new(number(part))];
-            let rows = connection.query(&Call::new(sql, values))?;
+            let rows = connection.query(&SqlQuery::new(sql, values))?;
             Ok(rows.first().map(|row| row.get::<_, Vec<u8>>(0).into()))
         })
         .await
@@ -95,8 +95,8 @@ impl Depot for PostgresDepot {
     async fn remove(&self, component: ComponentDigest) -> io::Result<()> {
         self.change(move |connection, changes| {
             let delete = "DELETE FROM component_part WHERE component = $1::text";
-            let call = Call::new(delete, vec![Box::new(component.to_string())]);
-            changes.transaction(connection, vec![call])
+            let query = SqlQuery::new(delete, vec![Box::new(component.to_string())]);
+            changes.transaction(connection, vec![query])
         })
         .await
     }
@@ -104,7 +104,7 @@ impl Depot for PostgresDepot {
     async fn components(&self) -> io::Result<Vec<ComponentDigest>> {
         self.run(move |connection| {
             let sql = "SELECT DISTINCT component FROM component_part";
-            let rows = connection.query(&Call::new(sql, Vec::new()))?;
+            let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
             Ok(rows.iter().filter_map(|row| row.get::<_, &str>(0).parse().ok()).collect())
         })
         .await

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::connection::{Call, Connection, DatabaseError, Value};
+use super::connection::{Connection, DatabaseError, SqlQuery, Value};
 use super::fence_model::{
     Bounds, Failed, Outcome, RULES, Rows, State, Statement, Step, Transaction,
 };
@@ -44,7 +44,7 @@ struct Process {
 impl Process {
     fn start(url: &DatabaseUrl, seal: &Arc<Seal>) -> Self {
         let mut connection = Connection::new(url).unwrap();
-        let pid = connection.query(&Call::new("SELECT pg_backend_pid()", Vec::new())).unwrap();
+        let pid = connection.query(&SqlQuery::new("SELECT pg_backend_pid()", Vec::new())).unwrap();
         let pid = pid.first().unwrap().get(0);
         let (statements, received) = channel();
         let (answer, answers) = channel();
@@ -54,9 +54,9 @@ impl Process {
             let mut transaction = connection.begin().ok();
             while let (Ok(statement), Some(mut running)) = (received.recv(), transaction.take()) {
                 let mut batch = Batch::default();
-                let answered = match call(statement, &mut batch, &seal) {
-                    Some(call) => {
-                        let answered = running.execute(&call);
+                let answered = match query(statement, &mut batch, &seal) {
+                    Some(query) => {
+                        let answered = running.execute(&query);
                         transaction = Some(running);
                         answered
                     }
@@ -77,7 +77,7 @@ impl Process {
     /// Ends the connection, and waits for the end of its process.
     fn end(&self, admin: &mut Connection) {
         let end = "SELECT pg_terminate_backend($1, 30000)";
-        admin.query(&Call::new(end, vec![Box::new(self.pid)])).unwrap();
+        admin.query(&SqlQuery::new(end, vec![Box::new(self.pid)])).unwrap();
     }
 
     /// The answer, or none when the server waits for a lock, as it must if it `should_wait`.
@@ -95,7 +95,7 @@ impl Process {
                 self.is_waiting = false;
                 return Some(answer);
             }
-            let found = admin.query(&Call::new(sql, vec![Box::new(self.pid)])).unwrap();
+            let found = admin.query(&SqlQuery::new(sql, vec![Box::new(self.pid)])).unwrap();
             let event: Option<&str> = found.first().and_then(|row| row.get(0));
             looks = if event == Some("Lock") { looks + 1 } else { 0 };
             if looks >= (if should_wait { 1 } else { 200 }) {
@@ -107,10 +107,10 @@ impl Process {
 }
 
 /// The statement of this program for one of the model; `None` for the end of the transaction.
-fn call<'a>(statement: Statement, batch: &'a mut Batch, seal: &Seal) -> Option<Call<'a>> {
+fn query<'a>(statement: Statement, batch: &'a mut Batch, seal: &Seal) -> Option<SqlQuery<'a>> {
     let begins = |session: u8, beginning: &str| {
-        let calls = of(session).begin_calls(None, None).into_iter();
-        calls.into_iter().find(|call| call.sql.starts_with(beginning)).unwrap()
+        let queries = of(session).begin_queries(None, None).into_iter();
+        queries.into_iter().find(|query| query.sql.starts_with(beginning)).unwrap()
     };
     Some(match statement {
         Statement::EndOthers => begins(1, "UPDATE session"),
@@ -119,7 +119,7 @@ fn call<'a>(statement: Statement, batch: &'a mut Batch, seal: &Seal) -> Option<C
         Statement::AddFirst(session) => begins(session, "INSERT INTO commit_log"),
         Statement::AddJob(commit) => {
             batch.endpoints.push((EndpointKey(key(commit)), "endpoint".to_owned()));
-            rows::calls(batch, seal).remove(0)
+            rows::queries(batch, seal).remove(0)
         }
         Statement::Log((session, number)) => of(session).log_commit(number.into()),
         Statement::Fence(session) => of(session).fence(),
@@ -142,7 +142,7 @@ type Tables = (BTreeMap<u8, bool>, BTreeSet<(u8, u8)>, BTreeSet<u32>);
 /// The rows of the server, as the model has them.
 fn rows_of(admin: &mut Connection) -> Tables {
     let small = |number: i64| u8::try_from(number).unwrap();
-    let mut query = |sql| admin.query(&Call::new(sql, Vec::<Value<'_>>::new())).unwrap();
+    let mut query = |sql| admin.query(&SqlQuery::new(sql, Vec::<Value<'_>>::new())).unwrap();
     let sessions = query("SELECT session, is_alive FROM session");
     let log = query("SELECT session, n FROM commit_log");
     let jobs = query("SELECT seq FROM endpoint");

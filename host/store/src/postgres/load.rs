@@ -19,7 +19,7 @@ use crate::error::OpenError;
 use crate::format::EndpointKey;
 use crate::format::image::{DeliveryImage, FixedImage, IdempotencyImage, NewJobImage, RowImage};
 use crate::format::trace;
-use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::seal::Seal;
 use crate::state::index::Index;
 use crate::state::owners::Owners;
@@ -65,7 +65,7 @@ pub(crate) fn load(
     load_jobs(connection, &mut index)?;
     // No job takes a number that has chunks in the tables, such as those of a dump that was restored in part.
     let sql = "SELECT coalesce(max(seq), 0) FROM chunk";
-    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     index.use_up_seq(rows.first().map_or(0, |row| number(row, 0)));
     let mut endpoint_owners = HashMap::new();
     for body in catalog_bodies(connection, seal)? {
@@ -79,7 +79,7 @@ pub(crate) fn load(
     load_idempotency_records(connection, &mut index, &endpoint_owners)?;
     load_deliveries(connection, &mut index, &endpoint_owners)?;
     let sql = "SELECT coalesce(max(run), 0) FROM usage";
-    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     let last_run = rows.first().map_or(0, |row| row.get::<_, i64>(0));
     let hours = Hour::of(now);
     let query = UsageQuery {
@@ -103,7 +103,7 @@ pub(super) fn overdue(connection: &mut Connection, now: Timestamp) -> Result<u64
 
 fn restore_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), NotLoaded> {
     let sql = "SELECT seq, name, completed, failed, retried FROM endpoint ORDER BY seq";
-    for row in connection.query(&Call::new(sql, Vec::new()))? {
+    for row in connection.query(&SqlQuery::new(sql, Vec::new()))? {
         let name = EndpointId::new(row.get::<_, &str>(1))
             .map_err(|error| damaged("endpoint", &row, error))?;
         let counts = JobCounts {
@@ -121,14 +121,14 @@ fn load_endpoints(connection: &mut Connection, index: &mut Index) -> Result<(), 
     restore_endpoints(connection, index)?;
     let mut stale = Vec::new();
     let sql = "SELECT endpoint FROM deleting ORDER BY endpoint";
-    for row in connection.query(&Call::new(sql, Vec::new()))? {
+    for row in connection.query(&SqlQuery::new(sql, Vec::new()))? {
         if !index.continue_deletion(key(&row, 0)) {
             stale.push(row.get::<_, i64>(0));
         }
     }
     if !stale.is_empty() {
         let unmark = "DELETE FROM deleting WHERE endpoint = ANY ($1::bigint[])";
-        connection.transaction(&[Call::new(unmark, vec![Box::new(stale)])])?;
+        connection.transaction(&[SqlQuery::new(unmark, vec![Box::new(stale)])])?;
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ fn load_jobs(connection: &mut Connection, index: &mut Index) -> Result<(), NotLo
          WHERE seq > $1::bigint ORDER BY seq LIMIT $2::bigint";
     let mut after = i64::MIN;
     loop {
-        let rows = connection.query(&Call::new(sql, vec![Box::new(after), Box::new(SLICE)]))?;
+        let rows = connection.query(&SqlQuery::new(sql, vec![Box::new(after), Box::new(SLICE)]))?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.get(0);
         for row in &rows {
@@ -174,7 +174,7 @@ fn load_idempotency_records(
     owners: &HashMap<EndpointId, OwnerId>,
 ) -> Result<(), NotLoaded> {
     let sql = "SELECT seq, endpoint, job, record FROM idempotency ORDER BY seq";
-    for row in connection.query(&Call::new(sql, Vec::new()))? {
+    for row in connection.query(&SqlQuery::new(sql, Vec::new()))? {
         let job =
             JobId::from_bytes(row.get(2)).map_err(|error| damaged("idempotency", &row, error))?;
         let record: IdempotencyImage = decoded("idempotency", &row, row.get(3))?;
@@ -190,7 +190,7 @@ fn load_deliveries(
     owners: &HashMap<EndpointId, OwnerId>,
 ) -> Result<(), NotLoaded> {
     let sql = "SELECT id, endpoint, state FROM delivery ORDER BY id";
-    for row in connection.query(&Call::new(sql, Vec::new()))? {
+    for row in connection.query(&SqlQuery::new(sql, Vec::new()))? {
         let endpoint = key(&row, 1);
         let Some(name) = index.endpoint_name(endpoint) else {
             index.drop_delivery(endpoint, DeliveryId(number(&row, 0)));
@@ -241,7 +241,7 @@ pub(super) fn catalog_bodies(
 ) -> Result<Vec<String>, NotLoaded> {
     let sql =
         "SELECT kind, name, body FROM catalog ORDER BY kind COLLATE \"C\", name COLLATE \"C\"";
-    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     rows.iter()
         .map(|row| {
             let (kind, name): (&str, &str) = (row.get(0), row.get(1));
@@ -292,7 +292,7 @@ pub(super) fn usage_part(
          ORDER BY hour LIMIT 1 OFFSET $3::bigint";
     let bounds = [i64::from(start.0), i64::from(query.hours.end.0), USAGE_PART_ROWS];
     let values = bounds.map(|bound| -> Value<'_> { Box::new(bound) });
-    let end = connection.query_in_time(&Call::new(sql, values.into()))?;
+    let end = connection.query_in_time(&SqlQuery::new(sql, values.into()))?;
     let end = match end.first() {
         Some(row) => hour(row)?.max(Hour(start.0.saturating_add(1))),
         None => query.hours.end,
@@ -329,7 +329,7 @@ fn usage_of(connection: &mut Connection, query: &UsageQuery) -> Result<Vec<Usage
         Box::new(query.filter.owner.as_ref().map(OwnerId::as_str)),
         Box::new(integer(query.rows_max as u64)),
     ];
-    let rows = connection.query_in_time(&Call::new(sql, values))?;
+    let rows = connection.query_in_time(&SqlQuery::new(sql, values))?;
     rows.iter().map(usage_row).collect()
 }
 
@@ -361,7 +361,7 @@ fn usage_row(row: &Row) -> Result<UsageRow, NotLoaded> {
 /// The oldest hour with usage.
 pub(super) fn oldest_usage(connection: &mut Connection) -> Result<Option<Hour>, NotLoaded> {
     let sql = "SELECT hour FROM usage ORDER BY hour LIMIT 1";
-    let rows = connection.query(&Call::new(sql, Vec::new()))?;
+    let rows = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     rows.first().map(hour).transpose()
 }
 

@@ -56,16 +56,16 @@ impl PostgresLog {
                 last => return Err(lost_commits("jobs", committed, last)),
             }
         }
-        let mut calls = rows::calls(batch, &self.seal);
+        let mut queries = rows::queries(batch, &self.seal);
         if next % PRUNE_EVERY == 0 {
-            calls.push(self.session.prune_commits(Series::Jobs, committed));
+            queries.push(self.session.prune_commits(Series::Jobs, committed));
         }
-        let logged = calls.len();
-        calls.push(self.session.log_commit(next));
+        let logged = queries.len();
+        queries.push(self.session.log_commit(next));
         // The last statement, so that its lock is held for the time of the commit only.
-        calls.push(self.session.fence());
+        queries.push(self.session.fence());
         let was_in_doubt = replace(&mut self.is_in_doubt, true);
-        let rows = match self.connection.transaction(&calls) {
+        let rows = match self.connection.transaction(&queries) {
             // The server process of a lost connection goes on until it has carried out what it had received.
             // Its transaction has been committed since the look above.
             Err(DatabaseError::Duplicate(_)) if was_in_doubt => {

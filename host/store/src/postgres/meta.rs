@@ -5,7 +5,7 @@ use std::path::Path;
 use gristmill_core::id::ShardId;
 
 use crate::error::OpenError;
-use crate::postgres::connection::{Call, Connection, Value};
+use crate::postgres::connection::{Connection, SqlQuery, Value};
 use crate::seal::{Seal, Word};
 
 /// Reads the row, and checks that the key file has the key of the secrets. A new database gets the row,
@@ -27,7 +27,7 @@ pub(super) fn read(
         "INSERT INTO meta (id, shard, sealed) VALUES (1, $1, $2) ON CONFLICT (id) DO NOTHING";
     let values: Vec<Value<'_>> =
         vec![Box::new(i32::from(shard)), Box::new(seal.seal_word(Word::SETTLED))];
-    connection.transaction(&[Call::new(insert, values)])?;
+    connection.transaction(&[SqlQuery::new(insert, values)])?;
     let found = find(connection, key_file)?;
     found.ok_or_else(|| OpenError::Database("the table `meta` has no row".to_owned()))
 }
@@ -36,7 +36,7 @@ fn find(
     connection: &mut Connection,
     key_file: &Path,
 ) -> Result<Option<(ShardId, Seal)>, OpenError> {
-    let rows = connection.query(&Call::new("SELECT shard, sealed FROM meta", Vec::new()))?;
+    let rows = connection.query(&SqlQuery::new("SELECT shard, sealed FROM meta", Vec::new()))?;
     let Some(row) = rows.first() else { return Ok(None) };
     let missing = || OpenError::SecretsKey {
         file: key_file.to_owned(),

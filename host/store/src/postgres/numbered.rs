@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use crate::postgres::Postgres;
-use crate::postgres::connection::{Call, Connection, DatabaseError};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::numbers::{PRUNE_EVERY, Series};
 use crate::postgres::session::Session;
 
@@ -29,17 +29,17 @@ impl Numbered {
     pub(crate) fn transaction(
         &self,
         connection: &mut Connection,
-        mut calls: Vec<Call<'_>>,
+        mut queries: Vec<SqlQuery<'_>>,
     ) -> Result<(), DatabaseError> {
         // Each transaction has a new number, also the repetition of another one, which may still be carried out: if two
         // had the same number, it would not show that only the second one is missing.
         let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         if n % PRUNE_EVERY == 0 {
-            calls.push(self.session.prune_commits(self.series, n - 1));
+            queries.push(self.session.prune_commits(self.series, n - 1));
         }
-        calls.push(self.session.log_number(self.series, n));
-        calls.push(self.session.fence());
-        connection.transaction(&calls)?;
+        queries.push(self.session.log_number(self.series, n));
+        queries.push(self.session.fence());
+        connection.transaction(&queries)?;
         self.medium.confirmed.add(self.series, n);
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::pages::{Answer, Page, Query};
 use crate::format::payload::{Found, Kind, Payload, open_s3};
-use crate::postgres::connection::{Call, Connection, DatabaseError};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::load::{self, NotLoaded, UsagePart};
 use crate::postgres::numbered::Numbered;
 use crate::postgres::outage::Outage;
@@ -257,14 +257,14 @@ impl PostgresReader {
 
     /// Checks the session, and removes the rows of idempotency records that were dropped.
     fn look(&mut self, dropped: &[u64]) -> Result<(), NotLoaded> {
-        let mut calls = Vec::with_capacity(2);
+        let mut queries = Vec::with_capacity(2);
         if !dropped.is_empty() {
             let seqs: Vec<i64> = dropped.iter().map(|seq| integer(*seq)).collect();
             let delete = "DELETE FROM idempotency WHERE seq = ANY ($1::bigint[])";
-            calls.push(Call::new(delete, vec![Box::new(seqs)]));
+            queries.push(SqlQuery::new(delete, vec![Box::new(seqs)]));
         }
-        calls.push(self.session.fence());
-        self.connection.transaction(&calls)?;
+        queries.push(self.session.fence());
+        self.connection.transaction(&queries)?;
         Ok(())
     }
 
@@ -319,14 +319,15 @@ impl PostgresReader {
                 let body = serde_json::to_string(&action).expect("an action is plain data");
                 let put = "INSERT INTO job_action (id, body) VALUES ($1, $2) \
                      ON CONFLICT (id) DO UPDATE SET body = excluded.body";
-                let call = || Call::new(put, vec![Box::new(action.id.as_str()), Box::new(&body)]);
-                let written = self.until_done(|it| it.write(vec![call()]))?;
+                let query =
+                    || SqlQuery::new(put, vec![Box::new(action.id.as_str()), Box::new(&body)]);
+                let written = self.until_done(|it| it.write(vec![query()]))?;
                 let _ = answer.send(written);
             }
             DbRequest::DeleteAction { id, answer } => {
                 let delete = "DELETE FROM job_action WHERE id = $1";
-                let call = || Call::new(delete, vec![Box::new(id.as_str())]);
-                let written = self.until_done(|it| it.write(vec![call()]))?;
+                let query = || SqlQuery::new(delete, vec![Box::new(id.as_str())]);
+                let written = self.until_done(|it| it.write(vec![query()]))?;
                 let _ = answer.send(written);
             }
             DbRequest::Actions { answer } => {
@@ -360,8 +361,8 @@ impl PostgresReader {
     }
 
     /// Runs statements as one transaction of this session.
-    fn write(&mut self, calls: Vec<Call<'_>>) -> Result<Result<(), StoreError>, NotLoaded> {
-        match self.changes.transaction(&mut self.connection, calls) {
+    fn write(&mut self, queries: Vec<SqlQuery<'_>>) -> Result<Result<(), StoreError>, NotLoaded> {
+        match self.changes.transaction(&mut self.connection, queries) {
             Ok(()) => Ok(Ok(())),
             Err(DatabaseError::NoSpace(details)) => {
                 warn!("the database's disk is full: {details}");
@@ -379,7 +380,7 @@ impl PostgresReader {
             }
         };
         let numbers: Vec<i64> = seqs.iter().map(|seq| integer(*seq)).collect();
-        let rows = self.connection.query(&Call::new(sql, vec![Box::new(numbers)]))?;
+        let rows = self.connection.query(&SqlQuery::new(sql, vec![Box::new(numbers)]))?;
         let payload = |seq: &u64| -> Found<Payload> {
             let Some(row) = rows.iter().find(|row| row.get::<_, i64>(0) == integer(*seq)) else {
                 return Ok(None);
@@ -415,7 +416,7 @@ impl PostgresReader {
                 Box::new(integer(next)) as _,
                 Box::new(PAGES) as _,
             ];
-            let rows = self.connection.query(&Call::new(sql, values))?;
+            let rows = self.connection.query(&SqlQuery::new(sql, values))?;
             for row in &rows {
                 let first = row.get::<_, i64>(0).unsigned_abs();
                 let Some(page) = Page::decode(first, row.get::<_, Vec<u8>>(1).into()) else {
@@ -434,7 +435,7 @@ impl PostgresReader {
 
     fn delivery_body(&mut self, id: i64) -> Result<Option<Json>, NotLoaded> {
         let sql = "SELECT body FROM delivery WHERE id = $1::bigint";
-        let rows = self.connection.query(&Call::new(sql, vec![Box::new(id)]))?;
+        let rows = self.connection.query(&SqlQuery::new(sql, vec![Box::new(id)]))?;
         let body = rows.first().and_then(|row| row.get::<_, Option<Vec<u8>>>(0));
         Ok(body.map(Json::from_stored))
     }
@@ -444,17 +445,17 @@ impl PostgresReader {
         rows: &[CatalogRow],
         deleted: &[EndpointKey],
     ) -> Result<Result<(), StoreError>, NotLoaded> {
-        let mut calls = Vec::with_capacity(rows.len() + 2);
+        let mut queries = Vec::with_capacity(rows.len() + 2);
         for row in rows {
             let (kind, name) = (row.kind, row.name.as_str());
-            calls.push(match &row.body {
+            queries.push(match &row.body {
                 Some(body) => {
                     let sealed = catalog::seal(&self.shared.seal, row, body);
                     let put = "INSERT INTO catalog (kind, name, body) VALUES ($1, $2, $3) \
                          ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body";
-                    Call::new(put, vec![Box::new(kind), Box::new(name), Box::new(sealed)])
+                    SqlQuery::new(put, vec![Box::new(kind), Box::new(name), Box::new(sealed)])
                 }
-                None => Call::new(
+                None => SqlQuery::new(
                     "DELETE FROM catalog WHERE kind = $1 AND name = $2",
                     vec![Box::new(kind), Box::new(name)],
                 ),
@@ -463,9 +464,9 @@ impl PostgresReader {
         if !deleted.is_empty() {
             let keys: Vec<i64> = deleted.iter().map(|key| key.0.into()).collect();
             let mark = "INSERT INTO deleting (endpoint) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING";
-            calls.push(Call::new(mark, vec![Box::new(keys)]));
+            queries.push(SqlQuery::new(mark, vec![Box::new(keys)]));
         }
-        self.write(calls)
+        self.write(queries)
     }
 
     /// A part of the usage; `None` when the server needs too long. Then only this request fails: the server works.
@@ -500,15 +501,15 @@ impl PostgresReader {
         // Before the statement: one whose answer was lost may have deleted them.
         self.bill_expiry.record(elapsed);
         let delete = "DELETE FROM usage WHERE hour < $1::bigint";
-        let call = Call::new(delete, vec![Box::new(i64::from(first_kept.0))]);
-        self.connection.transaction(&[call, self.session.fence()])?;
+        let query = SqlQuery::new(delete, vec![Box::new(i64::from(first_kept.0))]);
+        self.connection.transaction(&[query, self.session.fence()])?;
         Ok(())
     }
 
     /// All actions that can be read. A damaged one is left out: the jobs do not depend on it.
     fn actions(&mut self) -> Result<Vec<gristmill_core::job::action::JobAction>, NotLoaded> {
         let sql = "SELECT id, body FROM job_action ORDER BY id";
-        let rows = self.connection.query(&Call::new(sql, Vec::new()))?;
+        let rows = self.connection.query(&SqlQuery::new(sql, Vec::new()))?;
         let mut actions = Vec::new();
         for row in &rows {
             match serde_json::from_str(row.get(1)) {

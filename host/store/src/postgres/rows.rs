@@ -9,7 +9,7 @@ use crate::format::image::{DeliveryImage, PENDING};
 use crate::format::pages;
 use crate::format::payload::InputBytes;
 use crate::format::status_code;
-use crate::postgres::connection::{Call, Value};
+use crate::postgres::connection::{SqlQuery, Value};
 use crate::seal::Seal;
 use crate::state::batch::{Batch, JobWrite, RowWrite};
 use crate::state::meters::UsageWrite;
@@ -67,33 +67,33 @@ fn value<'a, T: tokio_postgres::types::ToSql + Sync + Send + 'a>(value: T) -> Va
 }
 
 /// The statements that write a batch.
-pub(super) fn calls<'a>(batch: &'a Batch, seal: &Seal) -> Vec<Call<'a>> {
-    let mut calls = Vec::with_capacity(8);
-    endpoints(batch, &mut calls);
-    jobs(batch, seal, &mut calls);
-    deliveries(batch, &mut calls);
-    usage(&batch.usage, &mut calls);
+pub(super) fn queries<'a>(batch: &'a Batch, seal: &Seal) -> Vec<SqlQuery<'a>> {
+    let mut queries = Vec::with_capacity(8);
+    endpoints(batch, &mut queries);
+    jobs(batch, seal, &mut queries);
+    deliveries(batch, &mut queries);
+    usage(&batch.usage, &mut queries);
     if !batch.forgotten.is_empty() {
         let keys: Vec<i64> = batch.forgotten.iter().map(|key| key.0.into()).collect();
         let delete = "DELETE FROM endpoint WHERE seq = ANY ($1::bigint[])";
-        calls.push(Call::new(delete, vec![value(keys.clone())]));
+        queries.push(SqlQuery::new(delete, vec![value(keys.clone())]));
         let unmark = "DELETE FROM deleting WHERE endpoint = ANY ($1::bigint[])";
-        calls.push(Call::new(unmark, vec![value(keys)]));
+        queries.push(SqlQuery::new(unmark, vec![value(keys)]));
     }
     if let Some(last) = batch.dropped_records_up_to {
         let delete = "DELETE FROM idempotency WHERE seq <= $1::bigint";
-        calls.push(Call::new(delete, vec![value(integer(last))]));
+        queries.push(SqlQuery::new(delete, vec![value(integer(last))]));
     }
-    calls
+    queries
 }
 
-fn endpoints<'a>(batch: &'a Batch, calls: &mut Vec<Call<'a>>) {
+fn endpoints<'a>(batch: &'a Batch, queries: &mut Vec<SqlQuery<'a>>) {
     if !batch.endpoints.is_empty() {
         let (seqs, names): (Vec<i64>, Vec<&str>) =
             batch.endpoints.iter().map(|(key, name)| (i64::from(key.0), name.as_str())).unzip();
         let insert = "INSERT INTO endpoint (seq, name) SELECT * FROM unnest($1::bigint[], $2::text[]) \
              ON CONFLICT (seq) DO NOTHING";
-        calls.push(Call::new(insert, vec![value(seqs), value(names)]));
+        queries.push(SqlQuery::new(insert, vec![value(seqs), value(names)]));
     }
     if !batch.totals.is_empty() {
         let totals = || batch.totals.iter();
@@ -110,11 +110,11 @@ fn endpoints<'a>(batch: &'a Batch, calls: &mut Vec<Call<'a>>) {
             column(|sum| sum.failed),
             column(|sum| sum.retried),
         ];
-        calls.push(Call::new(update, values));
+        queries.push(SqlQuery::new(update, values));
     }
 }
 
-fn jobs<'a>(batch: &'a Batch, seal: &Seal, calls: &mut Vec<Call<'a>>) {
+fn jobs<'a>(batch: &'a Batch, seal: &Seal, queries: &mut Vec<SqlQuery<'a>>) {
     let (mut new, mut changed) = (NewJobs::default(), ChangedJobs::default());
     let (mut deleted, mut cleared, mut chunks) = (Vec::new(), Vec::new(), Chunks::default());
     let (mut seqs, mut endpoints, mut ids, mut records) =
@@ -169,15 +169,15 @@ fn jobs<'a>(batch: &'a Batch, seal: &Seal, calls: &mut Vec<Call<'a>>) {
             records.push(cbor(&idempotency_image(*idempotency, &job.fixed)));
         }
     }
-    new.add(calls);
-    changed.add(calls);
+    new.add(queries);
+    changed.add(queries);
     for (sql, seqs) in [
         ("DELETE FROM job WHERE seq = ANY ($1::bigint[])", deleted),
         // Before the new chunks of the same jobs.
         ("DELETE FROM chunk WHERE seq = ANY ($1::bigint[])", cleared),
     ] {
         if !seqs.is_empty() {
-            calls.push(Call::new(sql, vec![value(seqs)]));
+            queries.push(SqlQuery::new(sql, vec![value(seqs)]));
         }
     }
     if !chunks.seqs.is_empty() {
@@ -185,14 +185,14 @@ fn jobs<'a>(batch: &'a Batch, seal: &Seal, calls: &mut Vec<Call<'a>>) {
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) \
              ON CONFLICT (seq, first) DO UPDATE SET body = excluded.body";
         let values = vec![value(chunks.seqs), value(chunks.firsts), value(chunks.bodies)];
-        calls.push(Call::new(insert, values));
+        queries.push(SqlQuery::new(insert, values));
     }
     if !seqs.is_empty() {
         let insert = "INSERT INTO idempotency (seq, endpoint, job, record) \
              SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[]) \
              ON CONFLICT (seq) DO UPDATE SET endpoint = excluded.endpoint, job = excluded.job, \
              record = excluded.record";
-        calls.push(Call::new(
+        queries.push(SqlQuery::new(
             insert,
             vec![value(seqs), value(endpoints), value(ids), value(records)],
         ));
@@ -204,7 +204,7 @@ fn output(job: &JobWrite) -> Option<&[u8]> {
 }
 
 impl<'a> NewJobs<'a> {
-    fn add(self, calls: &mut Vec<Call<'a>>) {
+    fn add(self, queries: &mut Vec<SqlQuery<'a>>) {
         if self.seqs.is_empty() {
             return;
         }
@@ -215,7 +215,7 @@ impl<'a> NewJobs<'a> {
              $5::bytea[], $6::bigint[], $7::smallint[], $8::bytea[], $9::bytea[], $10::bytea[], \
              $11::bytea[]) AS new (seq, id, endpoint, created_at, fixed, input_bytes, status, state, input, \
              s3, output)";
-        calls.push(Call::new(
+        queries.push(SqlQuery::new(
             insert,
             vec![
                 value(self.seqs),
@@ -237,7 +237,7 @@ impl<'a> NewJobs<'a> {
 impl<'a> ChangedJobs<'a> {
     /// An upsert rather than an update: it finds the rows by the key, whatever the planner believes. The
     /// rows exist.
-    fn add(self, calls: &mut Vec<Call<'a>>) {
+    fn add(self, queries: &mut Vec<SqlQuery<'a>>) {
         if self.seqs.is_empty() {
             return;
         }
@@ -247,7 +247,7 @@ impl<'a> ChangedJobs<'a> {
              input = CASE WHEN excluded.keeps_input THEN job.input END, \
              s3 = CASE WHEN excluded.keeps_input THEN job.s3 END, \
              output = coalesce(excluded.output, CASE WHEN excluded.keeps_output THEN job.output END)";
-        calls.push(Call::new(
+        queries.push(SqlQuery::new(
             upsert,
             vec![
                 value(self.seqs),
@@ -262,7 +262,7 @@ impl<'a> ChangedJobs<'a> {
 }
 
 /// A delivery may change several times in one batch, and an upsert may name a row once.
-fn deliveries<'a>(batch: &'a Batch, calls: &mut Vec<Call<'a>>) {
+fn deliveries<'a>(batch: &'a Batch, queries: &mut Vec<SqlQuery<'a>>) {
     let mut rows: BTreeMap<i64, DeliveryRow<'a>> = BTreeMap::new();
     let mut put = |endpoint: u32, image: &DeliveryImage<'_>, body: Option<&'a [u8]>| {
         let body = body.or_else(|| rows.get(&integer(image.id)).and_then(|row| row.body));
@@ -296,16 +296,16 @@ fn deliveries<'a>(batch: &'a Batch, calls: &mut Vec<Call<'a>>) {
         let states: Vec<Vec<u8>> = rows.into_values().map(|row| row.state).collect();
         let values =
             vec![value(ids), value(endpoints), value(pending), value(states), value(bodies)];
-        calls.push(Call::new(upsert, values));
+        queries.push(SqlQuery::new(upsert, values));
     }
     if !batch.dropped_deliveries.is_empty() {
         let ids: Vec<i64> = batch.dropped_deliveries.iter().map(|id| integer(id.0)).collect();
         let delete = "DELETE FROM delivery WHERE id = ANY ($1::bigint[])";
-        calls.push(Call::new(delete, vec![value(ids)]));
+        queries.push(SqlQuery::new(delete, vec![value(ids)]));
     }
 }
 
-fn usage<'a>(writes: &'a [UsageWrite], calls: &mut Vec<Call<'a>>) {
+fn usage<'a>(writes: &'a [UsageWrite], queries: &mut Vec<SqlQuery<'a>>) {
     if writes.is_empty() {
         return;
     }
@@ -329,5 +329,5 @@ fn usage<'a>(writes: &'a [UsageWrite], calls: &mut Vec<Call<'a>>) {
          wall_ms = excluded.wall_ms, cpu_us = excluded.cpu_us, fuel = excluded.fuel, \
          memory_bytes_peak = excluded.memory_bytes_peak, memory_mib_ms = excluded.memory_mib_ms, \
          bytes_in = excluded.bytes_in, bytes_out = excluded.bytes_out, chunks = excluded.chunks";
-    calls.push(Call::new(upsert, values));
+    queries.push(SqlQuery::new(upsert, values));
 }

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::postgres::active_state::Moment;
-use crate::postgres::connection::{Call, Connection, DatabaseError, Value};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::numbers::{Numbers, Series};
 
 /// The key of the advisory lock.
@@ -81,7 +81,7 @@ pub(crate) fn try_lock(connection: &mut Connection) -> Result<Option<Backend>, D
     let sql = "SELECT pg_try_advisory_lock($1::bigint), pid, \
          (extract(epoch FROM backend_start) * 1000000)::bigint \
          FROM pg_stat_activity WHERE pid = pg_backend_pid()";
-    let rows = connection.query(&Call::new(sql, vec![Box::new(LOCK)]))?;
+    let rows = connection.query(&SqlQuery::new(sql, vec![Box::new(LOCK)]))?;
     let row = rows.first().filter(|row| row.get(0));
     Ok(row.map(|row| Backend { pid: row.get(1), started_at: row.get(2) }))
 }
@@ -92,7 +92,7 @@ impl Backend {
         let sql = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE pid = $1::integer \
              AND (extract(epoch FROM backend_start) * 1000000)::bigint = $2::bigint";
         let values: Vec<Value<'_>> = vec![Box::new(self.pid), Box::new(self.started_at)];
-        connection.query(&Call::new(sql, values)).map(drop)
+        connection.query(&SqlQuery::new(sql, values)).map(drop)
     }
 }
 
@@ -115,16 +115,16 @@ impl Session {
             std::thread::sleep(LOCK_PAUSE);
         };
         let newest = "SELECT session, is_clean FROM session ORDER BY session DESC LIMIT 1";
-        let newest = connection.query(&Call::new(newest, Vec::new()))?;
+        let newest = connection.query(&SqlQuery::new(newest, Vec::new()))?;
         let newest = newest.first().map(|row| (row.get::<_, i64>(0), row.get::<_, bool>(1)));
         if newest.map(|(session, _)| session) != predecessor.map(|it| it.session) {
             return Err(NotBegun::InUse);
         }
         let (last, was_clean) = newest.unwrap_or((0, true));
         let session = Self { number: last + 1 };
-        let calls = session.begin_calls(predecessor, address);
+        let queries = session.begin_queries(predecessor, address);
         let confirmed_at = Moment::now();
-        match connection.transaction(&calls) {
+        match connection.transaction(&queries) {
             Ok(_) => Ok(Begun { session, was_clean, confirmed_at, lock_holder }),
             // The session before has shown a sign of life since it was judged.
             Err(DatabaseError::Fenced) => Err(NotBegun::InUse),
@@ -133,66 +133,66 @@ impl Session {
     }
 
     /// The statements that begin the session.
-    pub(super) fn begin_calls(
+    pub(super) fn begin_queries(
         self,
         predecessor: Option<Predecessor>,
         address: Option<SocketAddr>,
-    ) -> Vec<Call<'static>> {
-        let mut calls = Vec::with_capacity(8);
+    ) -> Vec<SqlQuery<'static>> {
+        let mut queries = Vec::with_capacity(8);
         if let Some(Predecessor { session, beat: Some(beat) }) = predecessor {
             let end = "WITH ended AS (DELETE FROM beat WHERE session = $1::bigint \
                  AND (extract(epoch FROM at) * 1000000)::bigint = $2::bigint RETURNING 1) \
                  SELECT 1 / count(*) FROM ended";
-            calls.push(Call::new(end, vec![Box::new(session), Box::new(beat)]));
+            queries.push(SqlQuery::new(end, vec![Box::new(session), Box::new(beat)]));
         }
         let number = || Box::new(self.number);
         let address = address.map(|address| address.to_string());
-        calls.extend([
-            Call::new("UPDATE session SET is_alive = false WHERE is_alive", Vec::new()),
-            Call::new("DELETE FROM beat", Vec::new()),
-            Call::new("DELETE FROM commit_log", Vec::new()),
-            Call::new("DELETE FROM session WHERE session < $1::bigint - 100", vec![Box::new(self.number - 1)]),
-            Call::new(
+        queries.extend([
+            SqlQuery::new("UPDATE session SET is_alive = false WHERE is_alive", Vec::new()),
+            SqlQuery::new("DELETE FROM beat", Vec::new()),
+            SqlQuery::new("DELETE FROM commit_log", Vec::new()),
+            SqlQuery::new("DELETE FROM session WHERE session < $1::bigint - 100", vec![Box::new(self.number - 1)]),
+            SqlQuery::new(
                 "INSERT INTO session (session, is_alive, is_clean) VALUES ($1::bigint, true, false)",
                 vec![number()],
             ),
-            Call::new(
+            SqlQuery::new(
                 "INSERT INTO commit_log (session, n) VALUES ($1::bigint, 0)",
                 vec![number()],
             ),
-            Call::new(
+            SqlQuery::new(
                 "INSERT INTO beat (session, address) VALUES ($1::bigint, $2::text)",
                 vec![number() as Value<'_>, Box::new(address)],
             ),
         ]);
-        calls
+        queries
     }
 
     /// The last statement of each transaction: it fails when the session has ended. It writes the lock of a row, so
     /// the commit waits for a synchronous standby also when the transaction has changed nothing else.
-    pub(crate) fn fence(self) -> Call<'static> {
+    pub(crate) fn fence(self) -> SqlQuery<'static> {
         let sql = "SELECT 1 / count(*) FROM \
              (SELECT 1 FROM session WHERE session = $1::bigint AND is_alive FOR SHARE) AS alive";
-        Call::new(sql, vec![Box::new(self.number)])
+        SqlQuery::new(sql, vec![Box::new(self.number)])
     }
 
     /// Records the number of a commit; adds no row when the commit before is missing.
-    pub(crate) fn log_commit(self, n: i64) -> Call<'static> {
+    pub(crate) fn log_commit(self, n: i64) -> SqlQuery<'static> {
         let sql = "INSERT INTO commit_log (session, n) SELECT $1::bigint, $2::bigint WHERE EXISTS \
              (SELECT 1 FROM commit_log WHERE session = $1::bigint AND n = $2::bigint - 1)";
-        Call::new(sql, vec![Box::new(self.number), Box::new(n)])
+        SqlQuery::new(sql, vec![Box::new(self.number), Box::new(n)])
     }
 
     /// Records the number of a commit of another series, which may have gaps.
-    pub(crate) fn log_number(self, series: Series, n: i64) -> Call<'static> {
+    pub(crate) fn log_number(self, series: Series, n: i64) -> SqlQuery<'static> {
         let sql = "INSERT INTO commit_log (session, n) VALUES ($1::bigint, $2::bigint)";
-        Call::new(sql, vec![Box::new(series.key(self.number)), Box::new(n)])
+        SqlQuery::new(sql, vec![Box::new(series.key(self.number)), Box::new(n)])
     }
 
     /// Removes the records of the commits of a series before this one.
-    pub(crate) fn prune_commits(self, series: Series, before: i64) -> Call<'static> {
+    pub(crate) fn prune_commits(self, series: Series, before: i64) -> SqlQuery<'static> {
         let sql = "DELETE FROM commit_log WHERE session = $1::bigint AND n < $2::bigint";
-        Call::new(sql, vec![Box::new(series.key(self.number)), Box::new(before)])
+        SqlQuery::new(sql, vec![Box::new(series.key(self.number)), Box::new(before)])
     }
 
     /// The numbers of the newest commits; `None` when the session has ended.
@@ -205,7 +205,7 @@ impl Session {
              coalesce((SELECT max(n) FROM commit_log WHERE session = $3::bigint), 0) \
              FROM session WHERE session = $1::bigint AND is_alive";
         let key = |series: Series| -> Value<'_> { Box::new(series.key(self.number)) };
-        let rows = connection.query(&Call::new(sql, Series::ALL.map(key).into()))?;
+        let rows = connection.query(&SqlQuery::new(sql, Series::ALL.map(key).into()))?;
         Ok(rows.first().map(|row| Numbers {
             jobs: row.get(0),
             catalog: row.get(1),
@@ -217,6 +217,6 @@ impl Session {
     pub(crate) fn close(self, connection: &mut Connection) -> Result<(), DatabaseError> {
         let sql = "UPDATE session SET is_alive = false, is_clean = true \
              WHERE session = $1::bigint AND is_alive";
-        connection.transaction(&[Call::new(sql, vec![Box::new(self.number)])]).map(drop)
+        connection.transaction(&[SqlQuery::new(sql, vec![Box::new(self.number)])]).map(drop)
     }
 }

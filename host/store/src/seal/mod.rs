@@ -104,6 +104,10 @@ impl SealKey {
     }
 }
 
+/// The fault of a missing key file, and its remedy. `gristmill restore` names the same one.
+const MISSING: &str = "the file is missing, and the records of this data directory cannot be decrypted \
+    without its key: put the file there, or name it with --secrets-key";
+
 impl Ring {
     fn new(texts: impl IntoIterator<Item = KeyText>, in_file: usize) -> Arc<Self> {
         let keys = texts.into_iter().take(KEYS_MAX).map(SealKey::new).collect();
@@ -143,7 +147,10 @@ impl Seal {
         };
         let keys = keys.map_err(|error| OpenError::SecretsKey {
             file: file.to_owned(),
-            details: error.to_string(),
+            details: match error.kind() {
+                io::ErrorKind::NotFound => MISSING.to_owned(),
+                _ => error.to_string(),
+            },
         })?;
         let ring = Mutex::new(Ring::new(keys.iter().copied(), keys.len()));
         Ok(Self { file: file.to_owned(), ring })
@@ -327,6 +334,14 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_missing_key_file_is_reported_with_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Seal::open(&dir.path().join("secrets.key"), false).unwrap_err().to_string();
+        assert!(error.contains("secrets.key`: the file is missing"), "{error}");
+        assert!(error.contains("put the file there, or name it with --secrets-key"), "{error}");
+    }
 
     #[test]
     fn a_text_opens_in_its_place_with_its_key_only() {

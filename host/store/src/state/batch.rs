@@ -80,7 +80,7 @@ pub(crate) struct JobWrite {
     pub(crate) clear_result: bool,
     pub(crate) pages: Vec<Page>,
     /// The webhook to call at the job's end, until the batch makes a delivery from it.
-    pub(crate) call: Option<Box<Call>>,
+    pub(crate) call: Option<Box<WebhookToCompose>>,
     pub(crate) delivery: Option<Box<NewDelivery>>,
     rewind: bool,
     counts: Lifetime,
@@ -101,7 +101,7 @@ pub(crate) struct Fixed {
 
 /// A webhook of a job that has ended, with the parts that are needed to compose it.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct WebhookToCompose {
     pub(crate) id: DeliveryId,
     pub(crate) owner: OwnerKey,
     pub(crate) url: Url,
@@ -360,7 +360,7 @@ impl Index {
                 })
             };
             let id = self.outbox.next_id();
-            Some(Box::new(Call {
+            Some(Box::new(WebhookToCompose {
                 id,
                 owner: job.owner,
                 url,
@@ -524,7 +524,7 @@ impl Index {
                 endpoint.history.remove(write.fixed.seq, write.key);
             }
             self.ids.remove(write.fixed.id, write.key);
-            self.owners.recount_in_memory(job.owner, true, false);
+            self.owners.remove_in_memory(job.owner);
             if let Some(tags) = &job.tags {
                 self.owners.release_tags(job.owner, tags);
             }

@@ -14,7 +14,7 @@ impl Index {
         if let Some(rare) = job.rare.as_deref_mut() {
             rare.trace = rare.trace.take().map(|trace| self.owners.hold_trace(job.owner, trace));
         }
-        self.owners.recount_in_memory(job.owner, false, true);
+        self.owners.add_in_memory(job.owner);
         let (id, seq, purge_at, endpoint) = (job.id, job.seq, job.purge_at(), job.endpoint);
         let key = self.jobs.insert(job);
         self.ids.insert(id, key, &self.jobs);
@@ -31,7 +31,7 @@ impl Index {
         self.ids.remove(id, key);
         let job = self.jobs.remove(key)?;
         self.expiry.remove(job.purge_at(), key);
-        self.owners.recount_in_memory(job.owner, true, false);
+        self.owners.remove_in_memory(job.owner);
         if let Some(url) = &job.webhook {
             self.owners.release_url(job.owner, url);
         }

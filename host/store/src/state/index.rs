@@ -528,11 +528,17 @@ impl Index {
     ) -> Option<SubmitAnswer> {
         let endpoint = self.names.get(endpoint)?;
         let found = self.idempotency_index.find(endpoint, idempotency)?;
-        match found {
-            SubmitAnswer::Repeated(first) => self.ack_id(first, ack),
+        self.ack_repeated(&found, ack);
+        Some(found)
+    }
+
+    /// Acknowledges a submission whose idempotency key was used before: once the first job is on
+    /// disk, or at once if the key belongs to another request.
+    fn ack_repeated(&mut self, answer: &SubmitAnswer, ack: Ack) {
+        match answer {
+            SubmitAnswer::Repeated(first) => self.ack_id(*first, ack),
             SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
         }
-        Some(found)
     }
 
     /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
@@ -553,10 +559,7 @@ impl Index {
         let endpoint = self.endpoint_or_new(&job.endpoint);
         let first = |idempotency| self.idempotency_index.find(&endpoint, idempotency);
         if let Some(answer) = job.idempotency.and_then(first) {
-            match answer {
-                SubmitAnswer::Repeated(first) => self.ack_id(first, ack),
-                SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
-            }
+            self.ack_repeated(&answer, ack);
             return Ok(Decided::Repeated(answer));
         }
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
@@ -565,7 +568,7 @@ impl Index {
         max.of(job.waiting_jobs_max).check(ready.len(), *disk_usage, input_bytes)?;
         let owner = self.owners.key(&job.owner);
         let webhook: Option<Url> = job.webhook.map(|url| Arc::new(url.into()));
-        self.check_owner(owner, input_bytes, webhook.as_ref(), job.tags.as_ref())?;
+        self.check_new_job(owner, input_bytes, webhook.as_ref(), job.tags.as_ref())?;
 
         self.last_seq += 1;
         self.last_queue_position += 1;
@@ -627,7 +630,7 @@ impl Index {
     }
 
     /// Checks that the owner of a new job has room for it, and for its webhook and tags.
-    fn check_owner(
+    fn check_new_job(
         &mut self,
         owner: OwnerKey,
         input_bytes: u32,
@@ -670,8 +673,8 @@ impl Index {
         let (position, ttl_at) = (job.row.queue_position, job.row.ttl_at);
         let usage = DiskUsage::of(&job);
         self.owners.account(owner).add(usage.bytes());
-        self.owners.recount_waiting(owner, false, true);
-        self.owners.recount_in_memory(owner, false, true);
+        self.owners.add_waiting(owner);
+        self.owners.add_in_memory(owner);
         let endpoint = self.endpoints.get_mut(&job.endpoint).expect("its queue has been checked");
         let key = self.jobs.insert(job);
         endpoint.disk_usage.add(usage);

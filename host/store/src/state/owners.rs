@@ -306,14 +306,24 @@ impl Owners {
         if is_admitted { Fit::Fits } else { Fit::OwnerFull }
     }
 
-    /// Notes that a job of the owner waits, or waits no longer.
+    /// Notes whether a job of the owner waited before a change, and waits after it.
     pub(crate) fn recount_waiting(&mut self, key: OwnerKey, before: bool, after: bool) {
         self.recount(key, |jobs| &mut jobs.waiting, before, after);
     }
 
-    /// Notes that memory has a job of the owner, or has it no longer.
-    pub(crate) fn recount_in_memory(&mut self, key: OwnerKey, before: bool, after: bool) {
-        self.recount(key, |jobs| &mut jobs.in_memory, before, after);
+    /// Notes that another job of the owner waits.
+    pub(crate) fn add_waiting(&mut self, key: OwnerKey) {
+        self.recount_waiting(key, false, true);
+    }
+
+    /// Notes that memory has another job of the owner.
+    pub(crate) fn add_in_memory(&mut self, key: OwnerKey) {
+        self.recount(key, |jobs| &mut jobs.in_memory, false, true);
+    }
+
+    /// Notes that memory has a job of the owner no longer.
+    pub(crate) fn remove_in_memory(&mut self, key: OwnerKey) {
+        self.recount(key, |jobs| &mut jobs.in_memory, true, false);
     }
 
     fn recount(

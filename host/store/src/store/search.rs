@@ -67,7 +67,8 @@ impl Store {
             }
             tokio::task::yield_now().await;
         }
-        let jobs = self.with_whole_errors(&search, found).await?;
+        let mut jobs = self.with_whole_errors(&search, found).await?;
+        jobs.iter_mut().filter_map(|job| job.error.as_mut()).for_each(failure::show_cut);
         Ok(JobPage { jobs, next: next.map(|location| seal.hide(location)) })
     }
 

@@ -8,7 +8,7 @@ use crate::format::CatalogRow;
 use crate::seal::Seal;
 use crate::tables::sql::invalid;
 
-/// The finding of a check or a repair without the key.
+/// The finding of a repair without the key.
 pub(crate) const NOT_READ: &str = "the catalog cannot be read without the key of the stored secrets: \
     name the key's file with --secrets-key";
 

@@ -427,7 +427,7 @@ impl Db {
 
 /// Refuses to make a new store in a directory that has handlers, or the copy of an upgrade: its tables were moved, and a
 /// host without records deletes all handlers.
-fn refuse_remains(dir: &Path) -> Result<(), OpenError> {
+pub(crate) fn refuse_remains(dir: &Path) -> Result<(), OpenError> {
     let in_dir = |source| OpenError::Directory { dir: dir.to_owned(), source };
     let is_handler = |name: &Path| name.extension().is_some_and(|it| it == "wasm");
     let is_copy = |name: &Path| name.to_str().is_some_and(|name| name.starts_with(COPY_PREFIX));

@@ -5,7 +5,7 @@
 //! before it can use as well, so that hosts can be upgraded one after the other; where that is impossible,
 //! `needs_program` of the step excludes it.
 
-use crate::postgres::connection::{Call, Connection, DatabaseError};
+use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 
 /// The steps, in order. The number of a step is its position, beginning with 1.
 const STEPS: [Step; 2] = [
@@ -40,13 +40,14 @@ impl From<DatabaseError> for NotReady {
 
 /// Brings the tables to this program's version.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), NotReady> {
-    let head = "BEGIN; SELECT pg_advisory_xact_lock(x'677269736d696c6c'::bigint); \
+    // Without a notice in the log of the host at each start that the schema exists already.
+    let head = "BEGIN; SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock(x'677269736d696c6c'::bigint); \
          CREATE SCHEMA IF NOT EXISTS gristmill; \
          CREATE TABLE IF NOT EXISTS gristmill.schema_version \
          (version integer PRIMARY KEY, needs_program integer NOT NULL); COMMIT";
     connection.script(head)?;
     let sql = "SELECT version, needs_program FROM schema_version ORDER BY version DESC LIMIT 1";
-    let newest = connection.query(&Call::new(sql, Vec::new()))?;
+    let newest = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     let (found, needs_program) =
         newest.first().map_or((0, 0), |row| (row.get::<_, i32>(0), row.get::<_, i32>(1)));
     if needs_program > VERSION {
