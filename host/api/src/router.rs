@@ -28,6 +28,7 @@ use crate::limits::admission::AdmissionLayer;
 use crate::limits::rate_limit::Operation;
 use crate::metrics::http::{HttpMetrics, route_of};
 use crate::queue::{StreamShape, dto};
+use crate::request::known_query::KnownQuery;
 use crate::request::{head, paths};
 use crate::state::ApiState;
 use crate::{console, docs_page, management, metrics, openapi, probes, queue, registry};
@@ -46,7 +47,7 @@ impl Api {
         let (routes, document) = OpenApiRouter::with_openapi(openapi::base())
             .merge(queue_api(&state, "/v2", StreamShape::Array))
             .merge(queue_api(&state, "/sdk/v2", StreamShape::Object))
-            .nest("/v1", management_api())
+            .nest("/v1", management_api(&state.brand))
             .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
             .merge(
                 OpenApiRouter::new().routes(routes!(probes::live)).routes(routes!(probes::ready)),
@@ -193,6 +194,8 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         openapi::below(prefix, &mut route.1);
         route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
     };
+    // SDKs may send more parameters to the contract's routes, which ignore them.
+    let known = |routes| with_known_query(&state.brand, routes);
     let stream = routes!(stream::stream).map(|route| route.route_layer(Extension(shape)));
     let mut router = OpenApiRouter::new()
         .routes(behind(On::Run, routes!(run::run)))
@@ -203,8 +206,8 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         .routes(behind(On::Cancel, routes!(cancel::cancel)))
         .routes(behind(On::Retry, routes!(retry::retry)))
         .routes(behind(On::PurgeQueue, routes!(purge_queue::purge_queue)))
-        .routes(behind(On::Requests, routes!(requests::requests)))
-        .routes(behind(On::Timeline, routes!(timeline::timeline)))
+        .routes(behind(On::Requests, known(routes!(requests::requests))))
+        .routes(behind(On::Timeline, known(routes!(timeline::timeline))))
         .routes(behind(On::Health, routes!(health::health)))
         .merge(openai_api(prefix, behind(On::OpenAi, routes!(openai::openai))));
     openapi::show_shape(router.get_openapi_mut(), shape);
@@ -227,46 +230,56 @@ fn openai_api(
     router
 }
 
-fn management_api() -> OpenApiRouter<Guarded> {
+/// Routes that refuse query parameters which their documentation does not have.
+fn with_known_query(
+    brand: &str,
+    routes: UtoipaMethodRouter<Guarded>,
+) -> UtoipaMethodRouter<Guarded> {
+    let known = KnownQuery::of(&routes.1, brand);
+    routes.map(|routes| routes.route_layer(Extension(known)))
+}
+
+fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     use management::{
         backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs,
         registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
         webhooks,
     };
+    let known = |routes| with_known_query(brand, routes);
     // Documented as one part of a path, since a document cannot express more.
     let (schemas, file_paths, files) =
-        routes!(volume_files::read, volume_files::write, volume_files::delete);
+        known(routes!(volume_files::read, volume_files::write, volume_files::delete));
     let (routes, mut document) = OpenApiRouter::new()
-        .routes(routes!(templates::list, templates::create))
-        .routes(routes!(templates::get, templates::update, templates::delete))
-        .routes(routes!(endpoints::list, endpoints::create))
-        .routes(routes!(endpoints::get, endpoints::update, endpoints::delete))
-        .routes(routes!(logs::read))
-        .routes(routes!(system::get))
-        .routes(routes!(cluster::get))
-        .routes(routes!(events::follow))
-        .routes(routes!(series::get))
-        .routes(routes!(series::list))
-        .routes(routes!(jobs::list))
-        .routes(routes!(job_actions::list, job_actions::begin))
-        .routes(routes!(job_actions::get, job_actions::abort))
-        .routes(routes!(releases::list))
-        .routes(routes!(releases::get))
-        .routes(routes!(releases::roll_back))
-        .routes(routes!(webhooks::rotate_secret))
-        .routes(routes!(webhooks::deliveries))
-        .routes(routes!(handlers::list))
-        .routes(routes!(handlers::get, handlers::upload, handlers::delete))
-        .routes(routes!(registry_auths::list, registry_auths::create))
-        .routes(routes!(registry_auths::get, registry_auths::delete))
-        .routes(routes!(volumes::list, volumes::create))
-        .routes(routes!(volumes::get, volumes::update, volumes::delete))
-        .routes(routes!(volume_files::list))
-        .routes(routes!(keys::list, keys::create))
-        .routes(routes!(keys::revoke))
-        .routes(routes!(billing::endpoints))
-        .routes(routes!(backup::backup))
-        .routes(routes!(secrets::rotate))
+        .routes(known(routes!(templates::list, templates::create)))
+        .routes(known(routes!(templates::get, templates::update, templates::delete)))
+        .routes(known(routes!(endpoints::list, endpoints::create)))
+        .routes(known(routes!(endpoints::get, endpoints::update, endpoints::delete)))
+        .routes(known(routes!(logs::read)))
+        .routes(known(routes!(system::get)))
+        .routes(known(routes!(cluster::get)))
+        .routes(known(routes!(events::follow)))
+        .routes(known(routes!(series::get)))
+        .routes(known(routes!(series::list)))
+        .routes(known(routes!(jobs::list)))
+        .routes(known(routes!(job_actions::list, job_actions::begin)))
+        .routes(known(routes!(job_actions::get, job_actions::abort)))
+        .routes(known(routes!(releases::list)))
+        .routes(known(routes!(releases::get)))
+        .routes(known(routes!(releases::roll_back)))
+        .routes(known(routes!(webhooks::rotate_secret)))
+        .routes(known(routes!(webhooks::deliveries)))
+        .routes(known(routes!(handlers::list)))
+        .routes(known(routes!(handlers::get, handlers::upload, handlers::delete)))
+        .routes(known(routes!(registry_auths::list, registry_auths::create)))
+        .routes(known(routes!(registry_auths::get, registry_auths::delete)))
+        .routes(known(routes!(volumes::list, volumes::create)))
+        .routes(known(routes!(volumes::get, volumes::update, volumes::delete)))
+        .routes(known(routes!(volume_files::list)))
+        .routes(known(routes!(keys::list, keys::create)))
+        .routes(known(routes!(keys::revoke)))
+        .routes(known(routes!(billing::endpoints)))
+        .routes(known(routes!(backup::backup)))
+        .routes(known(routes!(secrets::rotate)))
         .split_for_parts();
     document.paths.paths.extend(file_paths.paths);
     document.components.get_or_insert_default().schemas.extend(schemas);
@@ -396,7 +409,7 @@ mod tests {
 
     #[test]
     fn each_management_route_is_counted_under_the_word_of_its_path() {
-        let routes = management_api();
+        let routes = management_api("Mill");
         let paths: Vec<_> = routes.get_openapi().paths.paths.keys().collect();
         assert!(paths.len() > 20, "{paths:?}");
         for path in paths {

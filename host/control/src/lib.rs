@@ -45,7 +45,8 @@ pub use complete::complete;
 pub use control::{Control, Parts};
 pub use deployed::Extent;
 pub use endpoints::{
-    EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch, ScalerKind,
+    EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch,
+    RollbackTarget, ScalerKind,
 };
 pub use error::ControlError;
 pub use host::{Host, HostCounters};

@@ -279,6 +279,7 @@ async fn a_template_is_deleted_although_others_could_use_it_once() {
     for catalog in [t.catalog, Fixture::on(t.rows.clone()).await.catalog] {
         let kept = catalog.deployment(&eb).unwrap();
         assert!(kept.endpoint.template_is_deleted && kept.component.is_none());
+        assert_eq!(kept.endpoint.deleted_template_owner, Some(owner("a")));
         assert!(kept.missing_component().contains("template `t` of another owner was deleted"));
         // Another owner's template of the same id was not meant.
         let theirs = Template { owner: OwnerId::new("c").unwrap(), ..public.clone() };

@@ -41,11 +41,22 @@ pub(crate) fn require(
     if key.allows(needed, endpoint) {
         return Ok(());
     }
-    let for_endpoint = match endpoint {
-        Some(endpoint) => format!(" on endpoint `{endpoint}`"),
-        None => String::new(),
+    let has_scope = key.scopes.iter().any(|scope| scope.covers(needed));
+    let for_endpoint = match (endpoint, &key.endpoints) {
+        (None, Some(endpoints)) if has_scope => return Err(for_some_endpoints_only(endpoints)),
+        (None, _) => String::new(),
+        (Some(endpoint), _) => format!(" on endpoint `{endpoint}`"),
     };
     Err(unauthorized(format!("this API key lacks the scope `{}`{for_endpoint}", needed.as_str())))
+}
+
+/// The refusal of a call that is for no single endpoint, for a key that is restricted to some.
+fn for_some_endpoints_only(endpoints: &[EndpointId]) -> ApiError {
+    let example = endpoints.first().map_or("ENDPOINT", EndpointId::as_str);
+    unauthorized(format!(
+        "this API key is valid for some endpoints only, and this call needs a key that is valid for all \
+         endpoints; use such a key, or the calls of an endpoint, such as `/v2/{example}/requests`"
+    ))
 }
 
 /// Refuses the call unless the key is one of the operator's.
@@ -263,6 +274,38 @@ mod tests {
     use super::*;
     use crate::identity::call_origin::PeerAddress;
     use crate::limits::connection_shares::ConnectionAuth;
+
+    #[tokio::test]
+    async fn a_key_for_some_endpoints_is_told_from_one_without_the_scope() {
+        use axum::response::IntoResponse as _;
+        use http_body_util::BodyExt as _;
+
+        let new_key = |scope, endpoints: Option<&str>| NewKey {
+            name: "k".into(),
+            owner: OwnerId::new("a").unwrap(),
+            scopes: vec![scope],
+            endpoints: endpoints.map(|id| vec![EndpointId::new(id).unwrap()]),
+            expires_at: None,
+        };
+        let other = EndpointId::new("other").unwrap();
+        let lacks = "lacks the scope `read`";
+        for (scope, endpoints, endpoint, expected) in [
+            (Scope::Read, Some("mill"), None, "valid for some endpoints only"),
+            (Scope::Read, Some("mill"), None, "`/v2/mill/requests`"),
+            (Scope::Submit, Some("mill"), None, "valid for some endpoints only"),
+            (Scope::Manage, Some("mill"), None, lacks),
+            (Scope::Manage, None, None, lacks),
+            (Scope::Read, Some("mill"), Some(&other), "`read` on endpoint `other`"),
+        ] {
+            let key = ApiKey::generate(new_key(scope, endpoints), Timestamp::from_millis(0)).0;
+            let refused = require(&key, Scope::Read, endpoint).unwrap_err().into_response();
+            assert_eq!(refused.status(), 401);
+            let said = refused.into_body().collect().await.unwrap().to_bytes();
+            let said = String::from_utf8(said.to_vec()).unwrap();
+            assert!(said.contains(expected), "{scope:?} {endpoints:?}: {said}");
+            assert!(expected == lacks || endpoint.is_some() || !said.contains("lacks"), "{said}");
+        }
+    }
 
     #[test]
     fn a_valid_key_is_recorded_for_its_connection_and_for_the_answer() {

@@ -24,6 +24,7 @@ use crate::identity::auth::{self, Form, Identity};
 use crate::identity::session_cookie;
 use crate::limits::admission::Call;
 use crate::limits::rate_limit::ConcurrencyPermit;
+use crate::request::known_query::KnownQuery;
 use crate::state::ApiState;
 
 /// The state of the router. Its content reaches a route only as a part of a checked caller.
@@ -102,6 +103,7 @@ impl<P: Permission> FromRequestParts<Guarded> for Caller<P> {
         if P::IS_OPERATORS {
             auth::require_operator(&key)?;
         }
+        KnownQuery::check(parts)?;
         let state = state.clone();
         Ok(Self { state, key, session, _permit: permit, _permission: PhantomData })
     }
@@ -159,6 +161,7 @@ impl<P: Permission> FromRequestParts<Guarded> for Admitted<P> {
         if !call.scope.covers(P::SCOPE) {
             auth::require(&call.key, P::SCOPE, Some(&call.deployment.endpoint.id))?;
         }
+        KnownQuery::check(parts)?;
         Ok(Self { state: state.clone(), call, _permission: PhantomData })
     }
 }

@@ -4,7 +4,8 @@
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
 //! Waiting calls leave a quarter of the concurrent calls to calls that do not wait. The concurrent calls of
-//! the queue API and the streams of events also count for [their owner](super::owner_calls) on all endpoints together.
+//! the queue API and the streams of events and logs also count for [their owner](super::owner_calls) on all
+//! endpoints together.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
@@ -140,7 +141,7 @@ pub struct RateLimits {
     pub requests: OperationLimit,
     /// All calls below `/v1`, and `/metrics`.
     pub management: OperationLimit,
-    /// Streams of `/v1/events`.
+    /// Streams of `/v1/events` and of the log lines of endpoints, together.
     pub events: OperationLimit,
     /// Calls without a valid key, for each address.
     pub unauthenticated: AddressLimit,
@@ -324,7 +325,7 @@ struct Subject {
 enum Calls {
     Queue(EndpointId, Operation),
     Management,
-    Events,
+    Streams,
 }
 
 #[derive(Debug)]
@@ -419,14 +420,14 @@ impl RateLimiter {
         self.count(key, Calls::Management, &call, || 0)
     }
 
-    /// Counts a stream of events, which lasts until the permit is dropped.
+    /// Counts a stream of events or of log lines, which lasts until the permit is dropped.
     ///
     /// # Errors
     /// Those of [`admit`](Self::admit).
-    pub(crate) fn enter_events(&self, key: &ApiKey) -> Result<ConcurrencyPermit, ApiError> {
+    pub(crate) fn enter_stream(&self, key: &ApiKey) -> Result<ConcurrencyPermit, ApiError> {
         let limit = &self.limits.events;
-        let call = NewCall { name: "events", limit, waits: false };
-        self.count(key, Calls::Events, &call, || 0)
+        let call = NewCall { name: "events and logs", limit, waits: false };
+        self.count(key, Calls::Streams, &call, || 0)
     }
 
     fn count(
@@ -742,7 +743,7 @@ mod tests {
         assert_eq!(held.len(), 300);
         let refused = call(&limiter, &one, Operation::Status, 0).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::ConcurrencyLimited, "another operation");
-        assert!(limiter.enter_events(&one).is_err());
+        assert!(limiter.enter_stream(&one).is_err());
         assert!(limiter.enter_management(&one).is_ok(), "the endpoint can be deleted");
         assert!(fill(&other).len() > 70, "another owner has calls");
     }

@@ -13,13 +13,14 @@ use super::input::{self, Named};
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
-use crate::openapi::parameters::{CheckOnly, PageOfList};
+use crate::openapi::parameters::{CheckOnly, OfHostedService, PageOfList};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 
 /// One endpoint.
 #[utoipa::path(
     get, path = "/endpoints/{id}", operation_id = "GetEndpoint", tag = tag::ENDPOINTS,
+    params(OfHostedService),
     responses((status = 200, description = "The endpoint", body = wire::Endpoint), Mistaken, Missing),
 )]
 pub(crate) async fn get(
@@ -33,7 +34,7 @@ pub(crate) async fn get(
 /// All endpoints of the key's owner, by id; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/endpoints", operation_id = "ListEndpoints", tag = tag::ENDPOINTS,
-    params(PageOfList),
+    params(PageOfList, OfHostedService),
     responses((status = 200, description = "By id", body = Vec<wire::Endpoint>), Mistaken),
 )]
 pub(crate) async fn list(

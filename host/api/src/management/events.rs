@@ -4,17 +4,16 @@
 //! **Promise.** A reader gets the present state, not its history: events are made when the connection has
 //! taken the last one, so a slow reader gets fewer events and none is queued for it. Nothing is sent when
 //! nothing has changed, except a comment that keeps the connection alive.
-//! **Bounds.** [`TOPICS_MAX`] topics of a stream, an hour for a stream, and the limit `events` for the streams
-//! of an owner. A stream holds the last values of each endpoint that it has sent, about 150 bytes for each.
+//! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](sse::STREAM_TIME_MAX) for a stream, and the limit
+//! `events` for the streams of an owner, those of log lines included. A stream holds the last values of each
+//! endpoint that it has sent, about 150 bytes for each.
 //! **Cost.** One [task](gristmill_control::Live) reads the values for all streams.
 
 use std::collections::{BTreeMap, HashMap};
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::RawQuery;
 use axum::response::Response;
 use bytes::Bytes;
@@ -37,7 +36,6 @@ use tokio::time::{Instant, sleep_until};
 use crate::answer::error::ApiError;
 use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::identity::caller::{Caller, Read};
-use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::openapi::parameters::Topics;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
@@ -47,9 +45,6 @@ use crate::state::ApiState;
 
 /// Most topics of a stream.
 const TOPICS_MAX: usize = 32;
-
-/// A stream ends after this time; its reader connects again.
-const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
 
 /// Shortest time between two events of a job.
 const JOB_INTERVAL: Duration = Duration::from_millis(250);
@@ -82,15 +77,13 @@ pub(crate) async fn follow(
             topics.len()
         )));
     }
-    let permit = state.limiter.enter_events(&key)?;
+    let permit = state.limiter.enter_stream(&key)?;
     let mut reader = Reader {
         key_check: KeyCheck::new(&state, &Identity { key: key.clone(), session }),
         values: None,
         overview: None,
         endpoints: vec![],
         jobs: vec![],
-        ends_at: Instant::now() + STREAM_TIME_MAX,
-        _permit: permit,
         state,
         key,
     };
@@ -99,9 +92,9 @@ pub(crate) async fn follow(
     }
     let pieces = stream::unfold(reader, async |mut reader| {
         let piece = reader.next().await?;
-        Some((Ok::<_, Infallible>(piece), reader))
+        Some((piece, reader))
     });
-    Ok(sse::response(Body::from_stream(pieces)))
+    Ok(sse::long_response(pieces, permit))
 }
 
 /// Something to follow.
@@ -143,8 +136,6 @@ struct Reader {
     overview: Option<Overview>,
     endpoints: Vec<EndpointTopic>,
     jobs: Vec<JobTopic>,
-    ends_at: Instant,
-    _permit: ConcurrencyPermit,
 }
 
 /// The values that were sent last.
@@ -209,12 +200,12 @@ impl Reader {
     }
 
     /// The next events, or a comment when there were none for a while. `None`: the key or the session is not
-    /// valid any more, the host is stopping, or the stream has lasted long enough.
+    /// valid any more, or the host is stopping.
     async fn next(&mut self) -> Option<Bytes> {
         let comment_at = Instant::now() + COMMENT_INTERVAL;
         loop {
             self.key_check.check().ok()?;
-            if self.state.jobs.is_closing() || Instant::now() >= self.ends_at {
+            if self.state.jobs.is_closing() {
                 return None;
             }
             let mut text = vec![];

@@ -50,7 +50,8 @@ impl Body for EndpointInput {
             "minCudaVersion",
             "vcpuCount",
         ];
-        const ANSWERED: [&str; 3] = ["createdAt", "userId", "version"];
+        const ANSWERED: [&str; 5] =
+            ["createdAt", "inputSchema", "templateIsDeleted", "userId", "version"];
         HARDWARE.contains(&name) || ANSWERED.contains(&name)
     }
 }

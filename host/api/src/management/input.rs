@@ -150,6 +150,12 @@ mod tests {
             json!({ "workersMax": 3, "computeType": "GPU", "gpuTypeIds": [], "flashboot": {} });
         let input: EndpointInput = parse(hosted.to_string().as_bytes(), "Mill").unwrap();
         assert_eq!(input, EndpointInput { workers_max: Some(3), ..EndpointInput::default() });
+        let answered = json!({
+            "workersMax": 3, "createdAt": "2026-01-01T00:00:00.000Z", "userId": "default", "version": 2,
+            "templateIsDeleted": true, "inputSchema": { "type": "object" },
+        });
+        let sent_back: EndpointInput = parse(answered.to_string().as_bytes(), "Mill").unwrap();
+        assert_eq!(sent_back, input);
         let own = json!({ "isMill": true, "earned": 0.5, "runtimeInMin": 2, "readme": "r" });
         let input: TemplateInput = parse(own.to_string().as_bytes(), "Mill").unwrap();
         assert_eq!(input, TemplateInput { readme: Some("r".into()), ..TemplateInput::default() });

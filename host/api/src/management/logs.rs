@@ -3,16 +3,16 @@
 //! client that returns with `Last-Event-ID` continues after it. An event without data has the number of the
 //! last line that was considered: a client that has received no line yet continues from there.
 //!
+//! **Bounds.** A stream counts with those of [events](super::events) for the limit `events` of its owner, since
+//! each line wakes all followers of its endpoint, and ends after [an hour](sse::STREAM_TIME_MAX).
 //! **Costs.** Lines that only the disk has are read apart from the threads that serve calls, and owners
 //! and their keys [take turns](crate::limits::checks): the files of one endpoint, up to 16 MiB by default.
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::RawQuery;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
@@ -30,6 +30,7 @@ use super::input::Named;
 use crate::answer::error::ApiError;
 use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::identity::caller::{Caller, Manage};
+use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
@@ -39,8 +40,8 @@ use crate::state::ApiState;
 
 /// The newest lines that the endpoint's handlers have logged, the oldest of them first.
 ///
-/// With `Accept: text/event-stream` new lines follow as events. The host keeps 16 MiB of lines for each
-/// endpoint, unless its operator chooses another bound, and an answer has 4 MiB of them at most.
+/// With `Accept: text/event-stream` new lines follow as events, for up to an hour. The host keeps 16 MiB of
+/// lines for each endpoint, unless its operator chooses another bound, and an answer has 4 MiB of them at most.
 #[utoipa::path(
     get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
     params(LogFilter),
@@ -66,16 +67,19 @@ pub(crate) async fn read(
     match job(query)? {
         JobSelection::All => {}
         JobSelection::Job(job) => wanted.job = Some(job),
+        // A stream would never have a line, and a client would open it again and again.
+        JobSelection::Nothing if is_stream => return Err(ApiError::job_not_found()),
         JobSelection::Nothing => return Ok(Json::<[(); 0]>([]).into_response()),
     }
     if is_stream {
+        let permit = state.limiter.enter_stream(&key)?;
         let reader = Reader {
             key: KeyCheck::new(&state, &Identity { key: key.clone(), session }),
             caller: key,
             follower: logs.follow(),
             state,
         };
-        return Ok(follow(reader, wanted));
+        return Ok(follow(reader, wanted, permit));
     }
     let answer = logs.read(wanted);
     // There may be 10,000 lines.
@@ -124,13 +128,13 @@ struct Reader {
     follower: Follower,
 }
 
-fn follow(reader: Reader, query: LogQuery) -> Response {
+fn follow(reader: Reader, query: LogQuery, permit: ConcurrencyPermit) -> Response {
     let pages = stream::unfold((reader, query, true), async |(reader, mut query, is_first)| {
         let wait = if is_first { Duration::ZERO } else { COMMENT_INTERVAL };
         let lines = reader.next_lines(&mut query, wait).await?;
-        Some((Ok::<_, Infallible>(events(&lines, query.after)), (reader, query, false)))
+        Some((events(&lines, query.after), (reader, query, false)))
     });
-    sse::response(Body::from_stream(pages))
+    sse::long_response(pages, permit)
 }
 
 impl Reader {

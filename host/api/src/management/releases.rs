@@ -3,6 +3,7 @@
 
 use axum::Json;
 use axum::extract::Request;
+use gristmill_control::RollbackTarget;
 use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
 use gristmill_wire::management::{self as wire, ReleaseWithSettings, Rollback};
@@ -57,7 +58,7 @@ pub(crate) async fn get(
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.
 ///
 /// Running jobs finish with the handler that they began with; waiting jobs start with the earlier
-/// handler. The settings are unchanged.
+/// handler. The settings are unchanged. A call without `version` and `from` is not idempotent.
 #[utoipa::path(
     post, path = "/endpoints/{id}/rollback", operation_id = "RollBackEndpoint", tag = tag::ENDPOINTS,
     request_body = Rollback,
@@ -68,7 +69,8 @@ pub(crate) async fn roll_back(
     named: Named,
     request: Request,
 ) -> Result<Json<wire::Release>, ApiError> {
-    let input: Rollback = input::json_or_default(&state, &key, request).await?;
-    let release = state.control.endpoints.roll_back(&key, named.id()?, input.version).await?;
+    let Rollback { version, from } = input::json_or_default(&state, &key, request).await?;
+    let to = RollbackTarget { version, from };
+    let release = state.control.endpoints.roll_back(&key, named.id()?, to).await?;
     Ok(Json(dto::release(&release)))
 }

@@ -99,6 +99,11 @@ parameters! {
         "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
     }
+    /// Parameters of endpoints that have no effect.
+    OfHostedService {
+        "includeTemplate", Query, flag(), "Accepted from clients of the hosted service, without effect";
+        "includeWorkers", Query, flag(), "Accepted from clients of the hosted service, without effect";
+    }
     /// Parameters of the list of a volume's files.
     DirectoryPage {
         "path", Query, schema::VolumeDirectory::schema(), "The directory; without it, the volume's root";

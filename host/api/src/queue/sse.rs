@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use futures::stream;
+use futures::{Stream, StreamExt as _, stream};
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::record::StreamPosition;
@@ -22,14 +22,19 @@ use gristmill_core::job::state::Claim;
 use gristmill_core::job::stream::{Position, StreamPage};
 use gristmill_wire::queue::{StreamEnd, StreamRestart};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::answer::error::ApiError;
 use crate::identity::auth::KeyCheck;
+use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::queue::{dto, waiting};
 use crate::request::query::integer;
 
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// A stream of the management API ends after this time; its reader connects again.
+pub(crate) const STREAM_TIME_MAX: Duration = Duration::from_hours(1);
 
 /// Whether the caller prefers events to JSON, by the `Accept` headers (RFC 9110, section 12.5.1): of
 /// `text/event-stream` and `application/json`, the type with the greater weight, or of equal ones the first.
@@ -153,6 +158,19 @@ pub(crate) fn response(events: Body) -> Response {
     (headers, events).into_response()
 }
 
+/// An answer of server-sent events that could go on for ever: it ends after [`STREAM_TIME_MAX`], between two of
+/// its pieces. The permit is held until the answer has ended or its reader has left.
+pub(crate) fn long_response(
+    pieces: impl Stream<Item = Bytes> + Send + 'static,
+    permit: ConcurrencyPermit,
+) -> Response {
+    let end = async move {
+        let _permit = permit;
+        sleep(STREAM_TIME_MAX).await;
+    };
+    response(Body::from_stream(pieces.take_until(end).map(Ok::<_, Infallible>)))
+}
+
 /// Puts JSON text on one line, as an event has it: a line break can only be white space between
 /// its tokens.
 pub(crate) fn one_line(json: &mut [u8]) {
@@ -239,7 +257,50 @@ fn write_event(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::access::key::{ApiKey, NewKey, Scope};
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::sharing::rate::OperationLimit;
+    use gristmill_core::time::{ManualClock, Timestamp};
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::limits::rate_limit::{RateLimiter, RateLimits};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_without_an_end_ends_after_an_hour_and_counts_until_then() {
+        let events = OperationLimit { calls_per_10s: 10, concurrent: Some(1), calls_per_worker: 0 };
+        let limits = RateLimits { events, ..RateLimits::default() };
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
+        let limiter = RateLimiter::new(limits, 100, clock);
+        let new = NewKey {
+            name: String::new(),
+            owner: OwnerId::new("a").unwrap(),
+            scopes: vec![Scope::Read],
+            endpoints: None,
+            expires_at: None,
+        };
+        let key = ApiKey::generate(new, Timestamp::from_millis(0)).0;
+        // Without the end, the pieces alone would last for a day.
+        let pieces = stream::unfold(0, async |count: u64| {
+            sleep(COMMENT_INTERVAL).await;
+            (count < 24 * 240).then(|| (Bytes::from_static(b":\n\n"), count + 1))
+        });
+        let begun = Instant::now();
+        let permit = limiter.enter_stream(&key).unwrap();
+        let mut body = long_response(pieces, permit).into_body().into_data_stream();
+        while let Some(piece) = body.next().await {
+            assert_eq!(piece.unwrap(), ":\n\n");
+            assert!(limiter.enter_stream(&key).is_err(), "the stream counts while it lasts");
+        }
+        let lasted = begun.elapsed();
+        assert!(lasted >= STREAM_TIME_MAX, "{lasted:?}");
+        assert!(lasted < STREAM_TIME_MAX + COMMENT_INTERVAL, "{lasted:?}");
+        let permit = limiter.enter_stream(&key).expect("the stream has ended");
+        let left = long_response(stream::pending(), permit);
+        assert!(limiter.enter_stream(&key).is_err());
+        drop(left);
+        assert!(limiter.enter_stream(&key).is_ok(), "its reader has left");
+    }
 
     #[test]
     fn events_are_sent_to_callers_who_prefer_them_to_json() {

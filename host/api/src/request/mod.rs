@@ -3,5 +3,6 @@
 pub(crate) mod body;
 pub(crate) mod byte_range;
 pub(crate) mod head;
+pub(crate) mod known_query;
 pub(crate) mod paths;
 pub(crate) mod query;

@@ -101,9 +101,9 @@ fn to_usize(value: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use gristmill_core::limits::{STREAM_WAIT_MS, WAIT_MS};
 
-    const BOUNDS: Bounds = Bounds { min: 1_000, default: 90_000, max: 300_000 };
+    use super::*;
 
     #[test]
     fn waits_are_clamped_and_words_refused() {
@@ -118,8 +118,20 @@ mod tests {
             ("wait=1.5", None),
         ];
         for (query, expected) in cases {
-            let wait = Query(query).wait(BOUNDS).ok();
+            let wait = Query(query).wait(WAIT_MS).ok();
             assert_eq!(wait, expected.map(Duration::from_millis), "{query}");
+        }
+        let of_stream = [
+            ("", Some(4_000)),
+            ("wait=5000", Some(5_000)),
+            ("a=b&wait=0", Some(0)),
+            ("wait=-7", Some(0)),
+            ("wait=99999999999999999999999", Some(300_000)),
+            ("wait=soon", None),
+        ];
+        for (query, expected) in of_stream {
+            let wait = Query(query).wait(STREAM_WAIT_MS).ok();
+            assert_eq!(wait, expected.map(Duration::from_millis), "of a stream: {query}");
         }
     }
 
@@ -143,7 +155,7 @@ mod tests {
             ("n=", None),
         ];
         for (query, expected) in cases {
-            assert_eq!(Query(query).bounded("n", BOUNDS).ok(), expected, "{query}");
+            assert_eq!(Query(query).bounded("n", WAIT_MS).ok(), expected, "{query}");
         }
     }
 

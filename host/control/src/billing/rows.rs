@@ -12,6 +12,18 @@ pub(super) const SLICE_HOURS: u32 = 31 * 24;
 /// Most rows of one answer.
 const ROWS_MAX: usize = 1_000;
 
+/// The first of these hours that has a row of any endpoint, template and owner. One query for one row, whatever
+/// the number of hours is: stores keep rows in the order of their hours.
+pub(super) async fn first_stored_hour(
+    store: &dyn UsageStore,
+    hours: Range<Hour>,
+) -> Result<Option<Hour>, StoreError> {
+    let filter = UsageFilter::default();
+    let query = UsageQuery { hours, filter, after: None, rows_max: 1 };
+    let rows = store.usage(&query).await?;
+    Ok(rows.first().map(|row| row.key.hour))
+}
+
 /// Passes the rows of these hours to `take`, in their order.
 pub(super) async fn read(
     store: &dyn UsageStore,

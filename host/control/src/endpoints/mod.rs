@@ -16,10 +16,11 @@ use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
 use gristmill_core::webhook::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
 
 pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
+pub use self::rollback::RollbackTarget;
 use crate::complete::complete;
 use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
-use crate::owned::{Listed, find_owned, missing, random_id};
+use crate::owned::{Listed, find_owned, missing, random_id, taken};
 
 /// The service for endpoints.
 #[derive(Debug, Clone)]
@@ -111,7 +112,7 @@ impl Endpoints {
         let blank = Endpoint::new(id.clone(), caller.owner.clone(), template, now);
         self.change_one(caller, id.clone(), extent, move |view, _| {
             if view.deployments.contains_key(&id) {
-                return Err(ControlError::conflict(format!("endpoint `{id}` exists already")));
+                return Err(taken::<Endpoint>(&id));
             }
             id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
             properties.apply(view, blank)
@@ -138,7 +139,7 @@ impl Endpoints {
         .await
     }
 
-    /// Creates a new secret for webhooks; for a day they are signed with the previous one as well.
+    /// Creates a new secret for webhooks; for a day they are signed with the previous ones as well.
     ///
     /// # Errors
     /// [`ControlError::NotFound`], and those of every change.
@@ -220,24 +221,24 @@ impl Endpoints {
         Ok(self.get(caller, id)?.releases.to_vec())
     }
 
-    /// Returns to an earlier handler of the endpoint, that of the release with the number `version`
-    /// or the one before the current: from now on the endpoint's template names that component.
-    /// Returns the release that runs now.
+    /// Returns to an earlier handler of the endpoint: from now on the endpoint's template names that
+    /// component. Returns the release that runs now.
     ///
     /// # Errors
-    /// [`ControlError::Conflict`] when there is nothing to return to, or when the change would reach
-    /// other endpoints; [`ControlError::Invalid`] for another version; and those of every change.
+    /// [`ControlError::Conflict`] when there is nothing to return to, when the change would reach other
+    /// endpoints, or when the endpoint has another version than `from`; [`ControlError::Invalid`] for
+    /// another version than that of a release; and those of every change.
     pub async fn roll_back(
         &self,
         caller: &Arc<ApiKey>,
         id: EndpointId,
-        version: Option<u64>,
+        to: RollbackTarget,
     ) -> Result<Release, ControlError> {
         let (deployed, caller) = (self.deployed.clone(), caller.clone());
         complete(async move {
             let roll_back = |view: &View| {
                 let endpoint = find_owned::<Endpoint>(view, &caller, &id)?;
-                let template = rollback::rolled_back(view, endpoint, version)?;
+                let template = rollback::rolled_back(view, endpoint, to)?;
                 let id = template.id.clone();
                 Ok((vec![CatalogChange::Put(CatalogEntry::Template(template))], id))
             };

@@ -99,16 +99,8 @@ impl EndpointPatch {
     /// The endpoint with these properties, if the result is valid.
     pub(super) fn apply(self, view: &View, current: Endpoint) -> Result<Endpoint, ControlError> {
         let scaling = scaling(current.scaling, &self)?;
-        let (template, template_is_deleted) = match self.template {
-            Some(id) => {
-                check_template(view, &current.id, &current.owner, &id)?;
-                (id, false)
-            }
-            None => {
-                check_template(view, &current.id, &current.owner, &current.template)?;
-                (current.template, current.template_is_deleted)
-            }
-        };
+        let (template, template_is_deleted) = chosen_template(view, &current, self.template)?;
+        let deleted_template_owner = current.deleted_template_owner.filter(|_| template_is_deleted);
         let name = self.name.unwrap_or(current.name);
         check_name(&name)?;
         if let Some(hosts) = &self.allowed_hosts {
@@ -143,6 +135,7 @@ impl EndpointPatch {
             owner: current.owner,
             template,
             template_is_deleted,
+            deleted_template_owner,
             version: current.version,
             template_revision: current.template_revision,
             releases: current.releases,
@@ -185,18 +178,43 @@ impl EndpointPatch {
     }
 }
 
-/// Refuses a template that the endpoint's owner may not use. The endpoint's present template is not
-/// checked again.
-fn check_template(
+/// The endpoint's template after the change, and whether it is a deleted one. The endpoint's present
+/// template is not checked again.
+///
+/// While its template is deleted, the present id still means that template. Otherwise another owner could
+/// take the id for a public template of their own, and a client that sends the whole endpoint back with
+/// another change would run their handler with this owner's inputs, environment and network volume.
+fn chosen_template(
     view: &View,
-    endpoint: &EndpointId,
-    owner: &OwnerId,
-    id: &TemplateId,
-) -> Result<(), ControlError> {
-    let kept = view.deployments.get(endpoint).filter(|kept| kept.endpoint.template == *id);
-    if kept.is_some_and(|kept| !kept.endpoint.template_is_deleted) {
-        return Ok(());
+    current: &Endpoint,
+    given: Option<TemplateId>,
+) -> Result<(TemplateId, bool), ControlError> {
+    // A new endpoint has the given template already.
+    let is_new = !view.deployments.contains_key(&current.id);
+    match given {
+        Some(id) if is_new || id != current.template => {
+            check_template(view, &current.owner, &id)?;
+            Ok((id, false))
+        }
+        Some(id) => Ok((id, current.template_is_deleted && !is_made_again(view, current))),
+        None => Ok((current.template.clone(), current.template_is_deleted)),
     }
+}
+
+/// Whether there is a template with the id of the endpoint's deleted one that may take its place: the
+/// endpoint's owner may use it, and the same owner has made it again, or it belongs to the endpoint's
+/// owner or to the operator.
+fn is_made_again(view: &View, endpoint: &Endpoint) -> bool {
+    view.templates.get(&endpoint.template).is_some_and(|template| {
+        let is_known = template.owner == endpoint.owner
+            || template.owner.is_operator()
+            || endpoint.deleted_template_owner.as_ref() == Some(&template.owner);
+        is_known && check_template(view, &endpoint.owner, &template.id).is_ok()
+    })
+}
+
+/// Refuses a template that this owner's endpoints may not use.
+fn check_template(view: &View, owner: &OwnerId, id: &TemplateId) -> Result<(), ControlError> {
     let usable = view.templates.get(id).filter(|template| template.is_usable_by(owner));
     let template = usable
         .ok_or_else(|| ControlError::invalid(format!("`templateId`: template `{id}` not found")))?;
@@ -262,10 +280,14 @@ fn scaling(current: Scaling, input: &EndpointPatch) -> Result<Scaling, ControlEr
         None => current.workers_max,
     };
     let workers_min = match input.workers_min {
-        Some(count) => {
-            let bounds = Bounds { min: 0, default: 0, max: workers_max.into() };
-            bounded_u32("workersMin", bounds, count)?
-        }
+        Some(count) => match u32::try_from(count) {
+            Ok(count) if count <= workers_max => count,
+            Ok(_) | Err(_) => {
+                return Err(ControlError::invalid(format!(
+                    "`workersMin` must be 0 to {workers_max}, which is `workersMax`, not {count}"
+                )));
+            }
+        },
         None => current.workers_min.min(workers_max),
     };
     let idle_timeout_s = match input.idle_timeout_s {

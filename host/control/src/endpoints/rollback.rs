@@ -9,14 +9,30 @@ use gristmill_core::deploy::template::Template;
 
 use crate::error::ControlError;
 
+/// Where a rollback leads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RollbackTarget {
+    /// The version of a release; by default the release before the current one.
+    pub version: Option<u64>,
+    /// The version of the endpoint that the caller saw. The rollback is refused if the endpoint has another
+    /// one, so that a repetition cannot undo it.
+    pub from: Option<u64>,
+}
+
 /// The endpoint's template with the component of an earlier release.
 pub(super) fn rolled_back(
     view: &View,
     endpoint: &Endpoint,
-    to: Option<u64>,
+    to: RollbackTarget,
 ) -> Result<Template, ControlError> {
+    if let Some(seen) = to.from.filter(|seen| *seen != u64::from(endpoint.version)) {
+        return Err(ControlError::conflict(format!(
+            "endpoint `{}` has version {}, not {seen} as in `from`: it was changed or rolled back meanwhile; look at its releases before another rollback",
+            endpoint.id, endpoint.version
+        )));
+    }
     let deployment = view.deployments.get(&endpoint.id).ok_or_else(|| nowhere(endpoint))?;
-    let release = target(deployment, to)?;
+    let release = target(deployment, to.version)?;
     if endpoint.template_is_deleted {
         return Err(ControlError::conflict(deployment.missing_component()));
     }

@@ -18,7 +18,7 @@ use crate::billing::{Billing, TemplateUsage};
 use crate::complete::complete;
 use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
-use crate::owned::{find_owned, missing, random_id};
+use crate::owned::{find_owned, missing, random_id, taken};
 use crate::registry_auths::named_by_template;
 
 /// The service for templates.
@@ -94,9 +94,8 @@ impl Templates {
         let id = id.unwrap_or_else(random_id);
         complete(async move {
             let create = |view: &View| {
-                // Ids are unique on the host, so the refusal is the same for every owner's template.
                 if view.templates.contains_key(&id) {
-                    return Err(ControlError::conflict(format!("template `{id}` exists already")));
+                    return Err(taken::<Template>(&id));
                 }
                 id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
                 let blank = Template::new(id.clone(), caller.owner.clone(), "");
@@ -218,20 +217,27 @@ impl TemplateList {
     /// The templates, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Template>> {
         let Self { view, caller, filter } = self;
-        // As in `is_visible`, but with one pass over the endpoints for all templates.
-        let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
-        let seen = endpoints.filter(|endpoint| caller.sees(&endpoint.owner));
-        let bound: HashSet<_> = seen.map(|endpoint| &endpoint.template).collect();
+        // One pass over the endpoints for all templates.
+        let bound: HashSet<_> = templates_in_use(view, caller).collect();
         let templates = view.templates.values();
         templates.filter(move |t| t.is_visible_to(caller, bound.contains(&t.id), *filter))
     }
 }
 
 fn is_visible(view: &View, reader: &ApiKey, template: &Template, filter: TemplateFilter) -> bool {
-    // Only endpoints that the reader sees count: a public template stays visible when another owner
-    // uses it.
-    let is_bound = view.bound_to(&template.id).any(|endpoint| reader.sees(&endpoint.owner));
+    let is_bound = templates_in_use(view, reader).any(|used| *used == template.id);
     template.is_visible_to(reader, is_bound, filter)
+}
+
+/// The templates that endpoints use, in the eyes of this reader: only endpoints that the reader sees
+/// count, so that a public template stays visible when another owner uses it. A template can be
+/// returned more than once.
+fn templates_in_use<'v>(
+    view: &'v View,
+    reader: &'v ApiKey,
+) -> impl Iterator<Item = &'v TemplateId> {
+    let seen = view.bound().filter(move |endpoint| reader.sees(&endpoint.owner));
+    seen.map(|endpoint| &endpoint.template)
 }
 
 /// The changes of a template write: the template, and the component that was fetched for it.

@@ -1,12 +1,14 @@
 //! The rules of the services, over the store in memory and without HTTP.
 
 mod charts;
+mod deleted_templates;
 mod deletions;
 mod images;
 mod job_actions;
 mod keys;
 mod live;
 mod objects;
+mod rollbacks;
 mod sessions;
 
 use std::sync::Arc;

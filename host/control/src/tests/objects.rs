@@ -6,7 +6,7 @@ use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::sharing::rate::OperationLimit;
 
 use super::*;
-use crate::{BucketSize, Grouping, NewTemplate, Report, TemplatePatch};
+use crate::{BucketSize, Grouping, NewTemplate, Report, RollbackTarget, TemplatePatch};
 
 #[tokio::test]
 async fn an_endpoint_takes_only_a_template_that_its_owner_may_see() {
@@ -43,10 +43,10 @@ async fn objects_of_another_owner_do_not_exist() {
     assert!(is_missing(endpoints.logs(&other, &e).map(drop)));
     assert!(is_missing(endpoints.releases(&other, &e).map(drop)));
     assert!(is_missing(endpoints.deliveries(&other, &e).await.map(drop)));
-    let patch = EndpointPatch::default();
+    let (patch, target) = (EndpointPatch::default(), RollbackTarget::default());
     assert!(is_missing(endpoints.update(&other, e.clone(), patch, Extent::Whole).await.map(drop)));
     assert!(is_missing(endpoints.rotate_webhook_secret(&other, e.clone()).await.map(drop)));
-    assert!(is_missing(endpoints.roll_back(&other, e.clone(), None).await.map(drop)));
+    assert!(is_missing(endpoints.roll_back(&other, e.clone(), target).await.map(drop)));
     assert!(is_missing(endpoints.delete(&other, e.clone()).await));
     assert!(endpoints.deployment(&other, &e).is_none());
     assert_eq!(endpoints.list(&other).iter().count(), 0);
@@ -72,7 +72,7 @@ async fn a_change_sets_the_given_properties_only() {
     );
     let patch = EndpointPatch { workers_min: Some(8), ..EndpointPatch::default() };
     let refused = update(patch).await.unwrap_err();
-    assert_eq!(refused.to_string(), "`workersMin` must be 0 to 7, not 8");
+    assert_eq!(refused.to_string(), "`workersMin` must be 0 to 7, which is `workersMax`, not 8");
     let limit = OperationLimit { calls_per_10s: 1, concurrent: None, calls_per_worker: 0 };
     let limits = [("everything".to_owned(), limit)];
     let patch = EndpointPatch { rate_limits: Some(limits.into()), ..EndpointPatch::default() };
@@ -93,16 +93,18 @@ async fn an_endpoint_returns_to_an_earlier_handler_of_its_own_template() {
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
     let (endpoints, e) = (&bench.control.endpoints, || endpoint_id("e"));
-    let nowhere = endpoints.roll_back(&key, e(), None).await;
+    let before = RollbackTarget::default();
+    let nowhere = endpoints.roll_back(&key, e(), before).await;
     assert!(matches!(nowhere, Err(ControlError::Conflict(_))), "{nowhere:?}");
     let patch = TemplatePatch { image: Some("j".to_owned()), ..TemplatePatch::default() };
     bench.control.templates.update(&key, template_id("t"), patch, Extent::Whole).await.unwrap();
     let running = || endpoints.deployment(&key, &e()).unwrap().component;
     assert_eq!(running(), Some(second));
     bench.workers.take();
-    assert_eq!(endpoints.roll_back(&key, e(), None).await.unwrap().component, first);
+    assert_eq!(endpoints.roll_back(&key, e(), before).await.unwrap().component, first);
     assert_eq!((running(), bench.workers.take()), (Some(first), vec![e()]));
-    let unknown = endpoints.roll_back(&key, e(), Some(99)).await;
+    let unknown = RollbackTarget { version: Some(99), ..before };
+    let unknown = endpoints.roll_back(&key, e(), unknown).await;
     assert!(matches!(unknown, Err(ControlError::Invalid(_))), "{unknown:?}");
 }
 

@@ -5,7 +5,8 @@
 //!
 //! Records count as they are stored, except that the record of a component counts only for its content.
 //! Releases count in the record that has them: those that a template has run, for the template's owner.
-//! So no owner's share grows because of a change of another owner.
+//! So no owner's share grows because of a change of another owner, but for the mark of a deleted template
+//! in the records of the endpoints that used it, which has 200 bytes at most.
 //!
 //! **Costs.** A change serialises the records that it replaces and those that it writes, to count their
 //! bytes.

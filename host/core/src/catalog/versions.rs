@@ -142,9 +142,13 @@ impl Step {
     }
 
     /// Writes an endpoint, with its next version if it has changed. It is marked if its template does not
-    /// exist.
+    /// exist, with the owner of the template that this change deletes.
     fn count_endpoint(&mut self, before: &View, mut endpoint: Endpoint, now: Timestamp) {
-        endpoint.template_is_deleted |= !self.view.templates.contains_key(&endpoint.template);
+        if !endpoint.template_is_deleted && !self.view.templates.contains_key(&endpoint.template) {
+            let deleted = before.templates.get(&endpoint.template);
+            endpoint.template_is_deleted = true;
+            endpoint.deleted_template_owner = deleted.map(|deleted| deleted.owner.clone());
+        }
         let earlier = before.deployments.get(&endpoint.id).map(|current| &*current.endpoint);
         (endpoint.version, endpoint.template_revision, endpoint.releases) = earlier
             .map_or_else(Default::default, |e| {

@@ -132,19 +132,19 @@ impl View {
         template.fetched.or_else(|| self.resolve_image(&template.owner, &template.image))
     }
 
-    /// The endpoints, of any owner, that use the template. An endpoint whose owner may use the template
-    /// no more does not count.
+    /// The endpoints, of any owner, that use their template. An endpoint whose template was deleted, or
+    /// whose owner may no longer use the template, does not count.
+    pub fn bound(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        let bound = self.deployments.values().filter(|deployment| deployment.uses_template());
+        bound.map(|deployment| &deployment.endpoint)
+    }
+
+    /// The endpoints of [`bound`](Self::bound) that use this template.
     pub fn bound_to<'v>(
         &'v self,
         template: &'v TemplateId,
     ) -> impl Iterator<Item = &'v Arc<Endpoint>> {
-        let deployments = self.deployments.values().filter(move |deployment| {
-            let Deployment { endpoint, template: joined, .. } = &***deployment;
-            endpoint.template == *template
-                && !endpoint.template_is_deleted
-                && joined.is_usable_by(&endpoint.owner)
-        });
-        deployments.map(|deployment| &deployment.endpoint)
+        self.bound().filter(move |endpoint| endpoint.template == *template)
     }
 
     /// Whether the credentials may be sent to the registry of this image.

@@ -52,6 +52,10 @@ pub struct Endpoint {
     /// same id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
+    /// The owner of that deleted template: a new template of this owner with the same id can take its
+    /// place. Records of older hosts have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_template_owner: Option<OwnerId>,
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
     /// first version is 1. A stored record has the version of its own last change.
     pub version: u32,
@@ -201,6 +205,7 @@ impl Endpoint {
             owner,
             template,
             template_is_deleted: false,
+            deleted_template_owner: None,
             version: 1,
             template_revision: 0,
             releases: Releases::default(),
@@ -441,12 +446,17 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// Whether the endpoint uses its template: the template exists, and the endpoint's owner may use it.
+    pub fn uses_template(&self) -> bool {
+        !self.endpoint.template_is_deleted && self.template.is_usable_by(&self.endpoint.owner)
+    }
+
     /// Why there is no component to run, in one sentence.
     pub fn missing_component(&self) -> String {
         let Template { id, image, .. } = &*self.template;
         if self.endpoint.template_is_deleted {
             return format!(
-                "template `{id}` of another owner was deleted; set the endpoint's `templateId`"
+                "template `{id}` of another owner was deleted; set the endpoint's `templateId` to another template"
             );
         }
         match self.template.is_usable_by(&self.endpoint.owner) {

@@ -17,9 +17,12 @@ const PREFIX: &str = "whsec_";
 /// Bytes of a new secret; the specification allows 24 to 64.
 const SECRET_BYTES: usize = 32;
 
-/// How long the previous secret is still used for signing: a day, in which receivers can change to
-/// the new one.
+/// How long a previous secret is still used for signing: a day, in which receivers can change to the
+/// new one.
 const PREVIOUS_VALID_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Most previous secrets, so that the header stays short: five signatures have 240 bytes.
+const PREVIOUS_MAX: usize = 4;
 
 /// A secret that signs an endpoint's webhooks.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,11 +77,16 @@ impl From<WebhookSecret> for String {
     }
 }
 
-/// The secrets of one endpoint: one, or two for a day after a rotation.
+/// The secrets of one endpoint: the newest one, and for a day after a rotation the ones before it.
+///
+/// Receivers may know any of them: a rotation may be repeated because its answer was lost, or two
+/// operators may rotate at the same time. So all of them sign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredSecrets", into = "StoredSecrets")]
 pub struct WebhookSecrets {
     current: WebhookSecret,
-    previous: Option<PreviousSecret>,
+    /// The oldest first; at most [`PREVIOUS_MAX`].
+    previous: Vec<PreviousSecret>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,10 +95,35 @@ struct PreviousSecret {
     valid_until: Timestamp,
 }
 
+/// The secrets in a stored record. Older hosts read and write the first two fields.
+#[derive(Serialize, Deserialize)]
+struct StoredSecrets {
+    current: WebhookSecret,
+    /// The oldest one: of the secrets with which an older host can sign, receivers are the most likely to
+    /// know it.
+    previous: Option<PreviousSecret>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    later_previous: Vec<PreviousSecret>,
+}
+
+impl From<WebhookSecrets> for StoredSecrets {
+    fn from(WebhookSecrets { current, previous }: WebhookSecrets) -> Self {
+        let mut previous = previous.into_iter();
+        Self { current, previous: previous.next(), later_previous: previous.collect() }
+    }
+}
+
+impl From<StoredSecrets> for WebhookSecrets {
+    fn from(stored: StoredSecrets) -> Self {
+        let StoredSecrets { current, previous, later_previous } = stored;
+        Self { current, previous: previous.into_iter().chain(later_previous).collect() }
+    }
+}
+
 impl WebhookSecrets {
     /// One new secret.
     pub fn generate() -> Self {
-        Self { current: WebhookSecret::generate(), previous: None }
+        Self { current: WebhookSecret::generate(), previous: Vec::new() }
     }
 
     /// The newest secret.
@@ -98,11 +131,15 @@ impl WebhookSecrets {
         &self.current
     }
 
-    /// Adds a new secret; the previous one stays valid for a day, and older ones are dropped.
+    /// Adds a new secret. Each previous one stays valid for a day after its replacement. If there are
+    /// too many, the newest of them is dropped: receivers are more likely to know the older ones.
     #[must_use]
     pub fn rotated(self, now: Timestamp) -> Self {
+        let Self { current: secret, mut previous } = self;
+        previous.retain(|earlier| earlier.valid_until > now);
+        previous.truncate(PREVIOUS_MAX - 1);
         let valid_until = now.plus_millis(PREVIOUS_VALID_MS);
-        let previous = Some(PreviousSecret { secret: self.current, valid_until });
+        previous.push(PreviousSecret { secret, valid_until });
         Self { current: WebhookSecret::generate(), previous }
     }
 
@@ -110,13 +147,10 @@ impl WebhookSecrets {
     /// `webhook-signature`.
     pub fn sign(&self, id: &str, now: Timestamp, body: &[u8]) -> String {
         let timestamp_s = now.as_millis() / 1_000;
-        let newest = self.current.sign(id, timestamp_s, body);
-        match &self.previous {
-            Some(previous) if previous.valid_until > now => {
-                format!("{newest} {}", previous.secret.sign(id, timestamp_s, body))
-            }
-            Some(_) | None => newest,
-        }
+        let previous = self.previous.iter().rev().filter(|previous| previous.valid_until > now);
+        let secrets = std::iter::once(&self.current).chain(previous.map(|it| &it.secret));
+        let signatures: Vec<_> = secrets.map(|secret| secret.sign(id, timestamp_s, body)).collect();
+        signatures.join(" ")
     }
 }
 
@@ -148,8 +182,86 @@ mod tests {
         assert_eq!(newest, new.current().sign("m", 5, b"{}"));
         let later = now.plus_millis(PREVIOUS_VALID_MS);
         assert!(!new.sign("m", later, b"{}").contains(' '));
-        let twice = new.rotated(now);
-        assert!(!twice.sign("m", now, b"{}").contains(previous));
+    }
+
+    /// The answer of a rotation may be lost, so that the caller repeats it: the receivers know the
+    /// secret before both.
+    #[test]
+    fn a_repeated_rotation_keeps_the_secret_that_receivers_know() {
+        let known = WebhookSecrets::generate();
+        let now = Timestamp::from_millis(5_000);
+        let lost = known.clone().rotated(now);
+        let repeated = lost.clone().rotated(now);
+        let expected = [&repeated, &lost, &known].map(|secrets| newest(secrets, now));
+        assert_eq!(repeated.sign("m", now, b"{}"), expected.join(" "));
+    }
+
+    #[test]
+    fn previous_secrets_expire_and_are_bounded_and_the_oldest_valid_ones_stay() {
+        const HOUR_MS: u64 = 60 * 60 * 1_000;
+        // The hours of the rotations, the hour of a webhook, and the secrets that sign it, by the
+        // number of rotations before them.
+        let cases: [(&[u64], u64, &[usize]); 8] = [
+            (&[], 0, &[0]),
+            (&[0, 0, 0], 1, &[3, 2, 1, 0]),
+            (&[0, 0, 0, 0], 1, &[4, 3, 2, 1, 0]),
+            (&[0, 0, 0, 0, 0], 1, &[5, 4, 2, 1, 0]),
+            (&[0, 0, 0, 0, 0, 0], 1, &[6, 5, 2, 1, 0]),
+            (&[0, 10], 23, &[2, 1, 0]),
+            (&[0, 10], 24, &[2, 1]),
+            // Secrets that have expired leave their places to others.
+            (&[0, 1, 2, 3, 25, 25], 26, &[6, 5, 4, 3]),
+        ];
+        let start = Timestamp::from_millis(1_000_000);
+        let at = |hour: u64| start.plus_millis(hour * HOUR_MS);
+        for (rotations, hour, expected) in cases {
+            let mut secrets = vec![WebhookSecrets::generate()];
+            for rotation in rotations {
+                let last = secrets.last().unwrap().clone();
+                secrets.push(last.rotated(at(*rotation)));
+            }
+            let last = secrets.last().unwrap();
+            assert!(last.previous.len() <= PREVIOUS_MAX, "{rotations:?}");
+            let now = at(hour);
+            let expected: Vec<_> =
+                expected.iter().map(|number| newest(&secrets[*number], now)).collect();
+            let signatures = last.sign("m", now, b"{}");
+            assert_eq!(signatures, expected.join(" "), "{rotations:?}, hour {hour}");
+            let stored = serde_json::to_string(last).unwrap();
+            assert_eq!(serde_json::from_str::<WebhookSecrets>(&stored).unwrap(), *last);
+        }
+    }
+
+    #[test]
+    fn older_hosts_and_this_one_read_the_records_of_each_other() {
+        /// The record of a host that kept one previous secret.
+        #[derive(Serialize, Deserialize)]
+        struct OlderRecord {
+            current: WebhookSecret,
+            previous: Option<PreviousSecret>,
+        }
+        let now = Timestamp::from_millis(5_000);
+        let [none, one, several] = {
+            let none = WebhookSecrets::generate();
+            let one = none.clone().rotated(now);
+            [none, one.clone(), one.rotated(now).rotated(now)]
+        };
+        for (secrets, is_whole) in [(&none, true), (&one, true), (&several, false)] {
+            let stored = serde_json::to_string(secrets).unwrap();
+            let older: OlderRecord = serde_json::from_str(&stored).unwrap();
+            assert_eq!(older.current, secrets.current);
+            assert_eq!(older.previous, secrets.previous.first().cloned());
+            let written = serde_json::to_string(&older).unwrap();
+            assert_eq!(stored == written, is_whole, "{stored}");
+            let read: WebhookSecrets = serde_json::from_str(&written).unwrap();
+            assert_eq!(read.current, older.current);
+            assert_eq!(read.previous, Vec::from_iter(older.previous));
+        }
+    }
+
+    /// The signature of a webhook of this time with the newest secret alone.
+    fn newest(secrets: &WebhookSecrets, now: Timestamp) -> String {
+        secrets.current().sign("m", now.as_millis() / 1_000, b"{}")
     }
 
     #[test]

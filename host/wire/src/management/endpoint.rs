@@ -160,6 +160,10 @@ pub struct Endpoint {
     /// The template with its handler.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub template_id: TemplateId,
+    /// Whether that template, which was another owner's, was deleted: the endpoint needs another one. A
+    /// template of a third owner with the same id does not count. Absent: it was not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub template_is_deleted: bool,
     /// Grows by one with each change; the first version is 1.
     pub version: u32,
     /// When it was created.

@@ -95,6 +95,7 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         user_id: endpoint.owner.clone(),
         name: endpoint.name.clone(),
         template_id,
+        template_is_deleted: endpoint.template_is_deleted,
         version: endpoint.version,
         created_at: rfc3339(endpoint.created_at),
         compute_type: ComputeType::Cpu,

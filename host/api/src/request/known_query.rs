@@ -1,0 +1,153 @@
+//! Refuses query parameters that a call does not have. A misspelt parameter would otherwise be a filter or a
+//! check that was silently left out: `dryRun` in a deletion, for example, would not keep it from deleting.
+//!
+//! The parameters of a call are those of its documentation, so a parameter that is not documented is refused.
+//! The calls of the contract's queue API have no such check, since SDKs may send more parameters.
+
+use std::sync::Arc;
+
+use axum::http::Method;
+use axum::http::request::Parts;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::path::{Operation, Parameter, ParameterIn, Paths};
+
+use crate::answer::error::ApiError;
+use crate::management::dto::template::{NEUTRAL, PLATFORM_FLAG, branded_flag};
+
+/// Most characters of an unknown name that a refusal shows.
+const SHOWN_CHARS_MAX: usize = 100;
+
+/// The query parameters of the methods of one path, as an extension of its requests.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownQuery(Arc<[(Method, Vec<String>)]>);
+
+impl KnownQuery {
+    /// The documented parameters. The flag for platform templates is also known under `brand`.
+    pub(crate) fn of(paths: &Paths, brand: &str) -> Self {
+        let methods = paths.paths.values().flat_map(|item| {
+            [
+                (Method::GET, &item.get),
+                (Method::PUT, &item.put),
+                (Method::POST, &item.post),
+                (Method::DELETE, &item.delete),
+                (Method::PATCH, &item.patch),
+            ]
+        });
+        let names = |(method, operation): (Method, &Option<Operation>)| {
+            Some((method, names(operation.as_ref()?, brand)))
+        };
+        Self(methods.filter_map(names).collect())
+    }
+
+    /// Checks the query of a call; a route without known parameters accepts each query.
+    ///
+    /// # Errors
+    /// 400 that names the unknown parameter and those of the call.
+    pub(crate) fn check(call: &Parts) -> Result<(), ApiError> {
+        let Some(known) = call.extensions.get::<Self>() else { return Ok(()) };
+        known.check_query(&call.method, call.uri.query().unwrap_or_default())
+    }
+
+    fn check_query(&self, method: &Method, query: &str) -> Result<(), ApiError> {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let of_method = self.0.iter().find(|(documented, _)| documented == method);
+        let known = of_method.map_or(&[][..], |(_, names)| names);
+        let is_unknown = |name: &str| known.iter().all(|known| known != name);
+        let unknown = url::form_urlencoded::parse(query.as_bytes())
+            .find_map(|(name, _)| is_unknown(&name).then_some(name));
+        let Some(unknown) = unknown else { return Ok(()) };
+        let unknown: String = unknown.chars().take(SHOWN_CHARS_MAX).collect();
+        let allowed = match known {
+            [] => "this call has no query parameters".to_owned(),
+            names => {
+                let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+                format!("this call has {}", names.join(", "))
+            }
+        };
+        Err(ApiError::bad_request(format!("unknown query parameter `{unknown}`; {allowed}")))
+    }
+}
+
+fn names(operation: &Operation, brand: &str) -> Vec<String> {
+    let parameters = operation.parameters.iter().flatten();
+    let in_query = parameters.filter_map(|parameter| match parameter {
+        RefOr::T(parameter) if is_in_query(parameter) => Some(parameter.name.clone()),
+        RefOr::T(_) | RefOr::Ref(_) => None,
+    });
+    let mut names: Vec<_> = in_query.collect();
+    if brand != NEUTRAL && names.iter().any(|name| name == PLATFORM_FLAG) {
+        names.push(branded_flag(brand));
+    }
+    names
+}
+
+fn is_in_query(parameter: &Parameter) -> bool {
+    matches!(parameter.parameter_in, ParameterIn::Query)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::response::IntoResponse as _;
+    use utoipa::IntoParams;
+    use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
+
+    use super::*;
+    use crate::openapi::parameters::{CheckOnly, LogFilter, PageOfList, TemplateFlags};
+
+    fn operation<P: IntoParams>() -> Operation {
+        OperationBuilder::new().parameters(Some(P::into_params(|| None))).build()
+    }
+
+    /// Parameters for GET and PATCH, and none for DELETE.
+    fn known<Get: IntoParams, Patch: IntoParams>(brand: &str) -> KnownQuery {
+        let mut item = PathItem::new(HttpMethod::Get, operation::<Get>());
+        item.patch = Some(operation::<Patch>());
+        item.delete = Some(OperationBuilder::new().build());
+        KnownQuery::of(&PathsBuilder::new().path("/things/{id}", item).build(), brand)
+    }
+
+    async fn complaint(known: &KnownQuery, method: Method, query: &str) -> String {
+        let refused = known.check_query(&method, query).expect_err(query).into_response();
+        assert_eq!(refused.status(), 400, "{query}");
+        let body = to_bytes(refused.into_body(), usize::MAX).await.unwrap();
+        serde_json::from_slice::<serde_json::Value>(&body).unwrap()["error"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_parameter_that_another_method_has_is_refused() {
+        let known = known::<PageOfList, CheckOnly>("Mill");
+        assert!(known.check_query(&Method::PATCH, "dryRun=true").is_ok());
+        let said = complaint(&known, Method::DELETE, "dryRun=true").await;
+        assert_eq!(said, "unknown query parameter `dryRun`; this call has no query parameters");
+        assert!(known.check_query(&Method::DELETE, "").is_ok());
+        assert!(known.check_query(&Method::DELETE, "&").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_misspelt_parameter_is_refused_with_those_of_the_call() {
+        let known = known::<PageOfList, CheckOnly>("Mill");
+        for method in [Method::GET, Method::HEAD] {
+            assert!(known.check_query(&method, "cursor=a%20b&limit=1&limit=2").is_ok());
+            let said = complaint(&known, method, "limit=1&limt=2").await;
+            assert_eq!(said, "unknown query parameter `limt`; this call has `limit`, `cursor`");
+        }
+        let said = complaint(&known, Method::GET, &"x".repeat(1_000)).await;
+        assert!(said.len() < 200, "{said}");
+        // A header is no query parameter.
+        let of_logs = self::known::<LogFilter, CheckOnly>("Mill");
+        complaint(&of_logs, Method::GET, "Last-Event-ID=1").await;
+    }
+
+    #[tokio::test]
+    async fn the_flag_for_platform_templates_is_known_under_the_brand() {
+        let known = known::<TemplateFlags, CheckOnly>("Mill");
+        for flag in ["includePlatformTemplates", "includeMillTemplates"] {
+            assert!(known.check_query(&Method::GET, flag).is_ok(), "{flag}");
+        }
+        complaint(&known, Method::GET, "includeOtherTemplates=true").await;
+    }
+}
