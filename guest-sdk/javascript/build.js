@@ -413,7 +413,7 @@ async function main() {
   }
   const output = resolve(values.output ?? join(project, `${basename(project)}.wasm`));
   const bytes = await build({ ...values, project, output });
-  console.error(`${output}: ${(bytes / 1e6).toFixed(1)} MB`);
+  console.error(`${output}: ${(bytes / 2 ** 20).toFixed(1)} MiB`);
 }
 
 try {

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use data_encoding::HEXLOWER;
 use gristmill_core::backup::{
     CHECKSUMS, COMPONENTS, DATABASE, JOURNAL, SECRETS_KEY, component_digest, is_name,
@@ -17,6 +17,10 @@ use tar::{Archive, Entry, EntryType};
 
 /// Most bytes of the list of checksums: enough for half a million files.
 const CHECKSUMS_BYTES_MAX: u64 = 64 << 20;
+
+/// The fault of a file that does not begin as a backup does.
+const NO_BACKUP: &str = "the file is not a backup: it is not an archive that `gristmill backup` has written, \
+    or is incomplete";
 
 /// The content of a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,9 +47,10 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
     let mut summary = Summary::default();
     let expected = loop {
         let Some(entry) = entries.next() else {
+            ensure!(!found.is_empty(), NO_BACKUP);
             bail!("the backup is incomplete: it ends before its {CHECKSUMS}");
         };
-        let mut entry = entry.context("the file is not a backup, or is incomplete")?;
+        let mut entry = entry.map_err(|error| explained(error, found.is_empty()))?;
         let name = name(&entry)?;
         if name == CHECKSUMS {
             break checksums(&mut entry)?;
@@ -82,6 +87,20 @@ pub(crate) fn read(archive: impl Read, dir: Option<&Path>) -> anyhow::Result<Sum
     }
     summary.files = found.len();
     Ok(summary)
+}
+
+/// An error of the library in words: its own ones name blocks and headers of an archive. Errors of the system
+/// stay as they are.
+fn explained(error: io::Error, is_first: bool) -> anyhow::Error {
+    let is_of_library = matches!(
+        error.kind(),
+        io::ErrorKind::Other | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+    );
+    match (is_of_library, is_first) {
+        (true, true) => anyhow!(NO_BACKUP),
+        (true, false) => anyhow!("the backup is incomplete or damaged before its {CHECKSUMS}"),
+        (false, _) => anyhow::Error::from(error).context("cannot read the backup"),
+    }
 }
 
 /// The permitted name of a file of a backup.
@@ -177,6 +196,13 @@ mod tests {
         assert_eq!(read(&bytes[..], Some(dir.path())).unwrap(), expected);
         let text = std::fs::read_to_string(dir.path().join("journal/000001.seg")).unwrap();
         assert_eq!(text, GRAIN);
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_reported_as_one() {
+        for bytes in [&b""[..], b"{}", &[b'x'; 2_000], &[0; 1_024]] {
+            assert_eq!(format!("{:#}", read(bytes, None).unwrap_err()), NO_BACKUP);
+        }
     }
 
     #[test]

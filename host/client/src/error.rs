@@ -94,7 +94,7 @@ impl ClientError {
             let is_untrusted = !is_refused && reason.contains("UnknownIssuer");
             let sentence = match is_refused {
                 true => format!("no Gristmill host answers at {host}"),
-                false => format!("cannot connect to {host}: {reason}"),
+                false => format!("cannot connect to {host}: {}", explained(&reason)),
             };
             return Self::Unreachable { sentence, is_refused, is_untrusted };
         }
@@ -168,6 +168,18 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
+/// The reason of a failed connection in words, where the TLS library names only its own error.
+fn explained(reason: &str) -> &str {
+    if reason.contains("InvalidContentType") {
+        "the host speaks plain HTTP, so its URL begins with http://"
+    } else if reason.contains("CaUsedAsEndEntity") {
+        "the host's certificate is that of an authority (CA:TRUE), which no host may have. A certificate for \
+         tests has basicConstraints CA:FALSE; docs/OPERATIONS.md has the command that makes one"
+    } else {
+        reason
+    }
+}
+
 fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map_or_else(String::new, ToString::to_string)
 }
@@ -205,6 +217,8 @@ impl Error for ClientError {}
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     #[test]
@@ -228,6 +242,32 @@ mod tests {
         let refused = |had_key| ClientError::refused(401, body, None, had_key, &base).to_string();
         assert_eq!(refused(true), "no API key: send the header");
         assert_eq!(refused(false), "the host wants an API key");
+    }
+
+    #[tokio::test]
+    async fn a_host_without_tls_is_reported_as_one() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = vec![0; 16 << 10];
+                let _ = stream.read(&mut request).await;
+                let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+                let _ = stream.write_all(answer).await;
+                // Unread bytes would reset the connection before the client has read the answer.
+                let _ = stream.read_to_end(&mut request).await;
+            }
+        });
+        let client = crate::Client::builder(url.parse().unwrap()).retries(crate::Retries::NONE);
+        let error = client.build().unwrap().keys().await.unwrap_err().to_string();
+        assert!(error.contains("the host speaks plain HTTP"), "{error}");
+    }
+
+    #[test]
+    fn the_certificate_of_an_authority_is_reported_with_the_remedy() {
+        let reason = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        assert!(explained(reason).contains("CA:FALSE"), "{}", explained(reason));
+        assert_eq!(explained("connection reset"), "connection reset");
     }
 
     #[tokio::test]

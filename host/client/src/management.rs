@@ -229,10 +229,11 @@ calls! {
     /// A handler that an endpoint has run, with its settings at that time.
     release(endpoint: &str, version: u32) -> Answer<ReleaseWithSettings> =
         get(&["v1", ENDPOINTS, endpoint, "releases", &version.to_string()], &[]);
-    /// Rolls back to the previous handler, or to that of a version.
+    /// Rolls back to the previous handler, or to that of a version. After a call without a version and
+    /// without `from`, a repetition returns to the handler that the first call replaced.
     roll_back(endpoint: &str, to: &Rollback) -> Answer<Release> =
         send_json(Method::POST, &["v1", ENDPOINTS, endpoint, "rollback"], to);
-    /// Replaces the secret of an endpoint's webhooks.
+    /// Replaces the secret of an endpoint's webhooks; for a day the previous ones sign them as well.
     rotate_webhook_secret(endpoint: &str) -> Answer<EndpointWithSecret> =
         post(&["v1", ENDPOINTS, endpoint, "rotate-webhook-secret"]);
     /// The newest deliveries of an endpoint's webhooks, newest first.

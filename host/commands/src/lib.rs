@@ -33,6 +33,12 @@ use management::{
 pub const HOW_TO_CONNECT: &str = "Client commands find their host with --url or GRISTMILL_URL, and their key with \
      --api-key, GRISTMILL_API_KEY or the admin.key in the data directory.";
 
+/// The commands that only `gristmill` has, since they need more than a host to call.
+pub const COMMANDS_OF_GRISTMILL: [&str; 12] = [
+    "serve", "deploy", "new", "build", "dev", "run", "test", "backup", "restore", "check",
+    "repair", "import",
+];
+
 /// A command that only calls a host.
 #[expect(missing_docs, reason = "the docs of a command are those of its arguments")]
 #[derive(Debug, Subcommand)]

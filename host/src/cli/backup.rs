@@ -108,7 +108,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     // damaged backup.
     unpacked.close().with_context(cannot_make)?;
     unfinished.complete().with_context(cannot_make)?;
-    let summary = read?;
+    let summary = read.with_context(|| format!("cannot restore {}", backup.display()))?;
     report(&summary, &format!("restored to {}", data_dir.display()));
     if !summary.has_secrets_key {
         output::note(

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use gristmill_commands::output;
-use gristmill_core::backup::{COMPONENTS, DATABASE, JOURNAL};
+use gristmill_core::backup::{COMPONENTS, DATABASE, JOURNAL, SECRETS_KEY};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_store::Damage;
 
@@ -19,6 +19,9 @@ use crate::data_dir::{self, Unfinished};
 use gristmill_client::ADMIN_KEY_FILE;
 
 use crate::archive;
+
+/// The exit code of a check that has found no damage, and could not read everything.
+const INCOMPLETE: u8 = 3;
 
 /// The directory of network volumes in a data directory.
 const VOLUMES: &str = "volumes";
@@ -29,7 +32,8 @@ const UNNAMED_COMPONENTS: &str = "unnamed-components";
 /// Look for damage in a data directory, without changing it.
 ///
 /// Reads the journal, the tables, all payloads and all handlers, and lists every damaged place with
-/// its file and offset. The host must be stopped. Exits with status 1 when there is any damage.
+/// its file and offset. The host must be stopped. Exits with status 1 when there is any damage, and
+/// with status 3 when there is none, but the records could not be read without their key.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The data directory.
@@ -83,15 +87,26 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     damage.extend(missing.iter().map(|digest| missing_component(data_dir, digest)));
     list(&damage)?;
     output::note(format_args!(
-        "{}: {} jobs in the tables, {} frames of the journal, {} payloads and {handlers} handlers \
-         were read; {} damaged",
+        "{}: read {} jobs, {} payloads, {handlers} handlers and {} frames of the journal; {} damaged",
         data_dir.display(),
         report.jobs,
-        report.frames,
         report.payloads,
+        report.frames,
         places(damage.len()),
     ));
-    Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if report.lacks_key {
+        output::note(format_args!(
+            "the records of endpoints, templates, handlers, keys and secrets were not checked: they cannot be \
+             read without the key of the stored secrets. Put its file {SECRETS_KEY} into {}, or name it with \
+             --secrets-key, and check again",
+            data_dir.display()
+        ));
+    }
+    Ok(match (damage.is_empty(), report.lacks_key) {
+        (false, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::from(INCOMPLETE),
+        (true, false) => ExitCode::SUCCESS,
+    })
 }
 
 pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {

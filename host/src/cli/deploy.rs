@@ -14,6 +14,7 @@ use gristmill_commands::arguments::{ConnectionArgs, EndpointOptions, given};
 use gristmill_commands::calls::upload;
 use gristmill_commands::output;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::fresh_component::{self, FreshnessOptions};
 use super::local::ComponentSource;
@@ -135,12 +136,22 @@ impl Deployable {
         };
         let id = TemplateId::new(name.as_str())?;
         let endpoint = EndpointInput { template_id: Some(id.clone()), ..endpoint };
-        if client.check_template(&id, &template).await? == Deployed::Created {
+        let is_new = client.check_template(&id, &template).await? == Deployed::Created;
+        if is_new {
             // The check of the endpoint needs the template, and nothing runs with a new one.
             client.put_template(&id, &template).await?;
         }
-        client.check_endpoint(&name, &endpoint).await?;
-        let upload = upload(client, &image, component).await?.read()?;
+        let uploaded = async {
+            client.check_endpoint(&name, &endpoint).await?;
+            anyhow::Ok(upload(client, &image, component).await?.read()?)
+        };
+        let uploaded = uploaded.await;
+        if uploaded.is_err() && is_new {
+            // The refusal matters more than a template that cannot be deleted. A template that another
+            // deploy uses by now is not deleted.
+            let _ = client.delete_template(id.as_str()).await;
+        }
+        let upload = uploaded?;
         let applied = async {
             client.put_template(&id, &template).await?;
             client.put_endpoint(&name, &endpoint).await
@@ -279,14 +290,43 @@ fn first_input(chosen: &ComponentSource) -> String {
     const BYTES_MAX: usize = 120;
     let own = chosen.project.as_ref().and_then(|project| test_input::beside(&project.dir).ok());
     let Some(input) = own else { return "'{}'".to_owned() };
-    let text = output::one_line(input.as_str());
+    let compact = serde_json::from_str::<&RawValue>(input.as_str()).ok().map(compact);
+    let text = compact.unwrap_or_else(|| output::one_line(input.as_str()));
     let has_room = text.len() <= BYTES_MAX && !text.contains('\'');
     if has_room { format!("'{text}'") } else { "@FILE".to_owned() }
+}
+
+/// The same JSON without blanks between its parts.
+fn compact(json: &RawValue) -> String {
+    let mut text = String::new();
+    let (mut is_string, mut is_escaped) = (false, false);
+    for c in json.get().chars() {
+        if !is_string && c.is_ascii_whitespace() {
+            continue;
+        }
+        if is_string {
+            is_string = is_escaped || c != '"';
+            is_escaped = !is_escaped && c == '\\';
+        } else {
+            is_string = c == '"';
+        }
+        text.push(c);
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Numbers and the order of keys stay as they are, unlike in a parsed value.
+    #[test]
+    fn the_suggested_input_has_no_blanks_outside_of_strings() {
+        let text =
+            "{\n  \"b\": \"a \\\" b\\\\\",\n  \"a\": [ 1.0, 9007199254740993 ],\n  \"\": { }\n}";
+        let expected = r#"{"b":"a \" b\\","a":[1.0,9007199254740993],"":{}}"#;
+        assert_eq!(compact(serde_json::from_str(text).unwrap()), expected);
+    }
 
     #[test]
     fn the_report_has_every_url() {

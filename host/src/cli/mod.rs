@@ -137,6 +137,11 @@ mod tests {
             "requests a --status failed --limit 3 --cursor 9",
             "jobs list --json",
             "volumes list --json",
+            "volumes create grain --size 1",
+            "volumes create --name grain --size 1",
+            "volumes update v --size 2 --json",
+            "volumes update v --name grain",
+            "submit a --input {} --idempotency-key order-7",
             "keys create --name n --scope submit,read --endpoint a --endpoint b",
             "console --url http://h:1",
             "templates list --json",
@@ -183,6 +188,29 @@ mod tests {
         }
     }
 
+    /// The program `gristmill-client` names them in its error.
+    #[test]
+    fn the_commands_that_only_this_program_has_are_listed() {
+        let with_client = |name: &str| {
+            ClientCommand::augment_subcommands(clap::Command::new("client"))
+                .find_subcommand(name)
+                .is_some()
+        };
+        let line = Cli::command();
+        let shown = line.get_subcommands().filter(|command| !command.is_hide_set());
+        let own: Vec<_> =
+            shown.map(clap::Command::get_name).filter(|name| !with_client(name)).collect();
+        assert_eq!(own, gristmill_commands::COMMANDS_OF_GRISTMILL);
+    }
+
+    #[test]
+    fn a_required_argument_is_shown_as_one() {
+        let mut line = Cli::command();
+        let volumes = line.find_subcommand_mut("volumes").unwrap();
+        let help = volumes.find_subcommand_mut("create").unwrap().render_help().to_string();
+        assert!(help.contains("<NAME>") && !help.contains("[NAME]"), "{help}");
+    }
+
     #[test]
     fn the_readme_names_each_command() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
@@ -215,6 +243,11 @@ mod tests {
             "test --endpoint e --memory-mib 5",
             "submit a/b --input {}",
             "submit a --input {} --ttl 1",
+            "submit a --input {} --idempotency-key=",
+            "volumes create --size 1",
+            "volumes create grain --name grain --size 1",
+            "volumes update v",
+            "volumes update v --size 0",
             "submit a --input {} --wait-timeout-ms 5",
             "status a ../x",
             "health a --url ftp://x",

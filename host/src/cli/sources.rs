@@ -1,7 +1,8 @@
 //! The sources of a project: `dev` watches them, and `run`, `test` and `deploy` build again when one is
 //! newer than the component.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -14,7 +15,8 @@ const OF_TOOLS: [&str; 4] = ["node_modules", "__pycache__", "venv", "gristmill-d
 const BUILT: [&str; 3] = ["build", "dist", "target"];
 
 /// Suffixes of files that tools and editors create.
-const OF_EDITORS: [&str; 6] = ["~", ".swp", ".swx", ".tmp", ".pyc", ".wasm"];
+const OF_EDITORS: [&str; 11] =
+    ["~", "#", ".swp", ".swo", ".swx", ".tmp", ".bak", ".orig", ".rej", ".pyc", ".wasm"];
 
 /// Files that no component contains: settings, cases, inputs and documents.
 const NOT_BUILT: [&str; 3] = [FILE_NAME, "tests.json", "test_input.json"];
@@ -25,6 +27,9 @@ pub(crate) const OPTIONS_SUFFIX: &str = ".options.json";
 /// Most entries of directories that a search visits, so that a project with a huge directory of data
 /// does not delay each run. A project with more entries is built each time.
 pub(crate) const ENTRIES_MAX: usize = 20_000;
+
+/// The beginning of a file in which a JUnit report has its first element, in bytes.
+const REPORT_HEAD_BYTES: u64 = 256;
 
 /// The result of a search for a source that is newer than the component.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +85,10 @@ fn newer_within(dir: &Path, time: SystemTime, entries_max: usize) -> Search {
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
                 waiting.push(path);
-            } else if goes_into_component(&path) && is_changed_since(&metadata, time) {
+            } else if goes_into_component(&path)
+                && is_changed_since(&metadata, time)
+                && !(metadata.is_file() && is_junit_report(&dir.join(&path)))
+            {
                 return Search::Newer(path);
             }
         }
@@ -92,6 +100,16 @@ fn newer_within(dir: &Path, time: SystemTime, entries_max: usize) -> Search {
 fn goes_into_component(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     !name.ends_with(".md") && !NOT_BUILT.iter().any(|name| path == Path::new(name))
+}
+
+/// Whether a file is a report of `test --junit`. It may have any name, and a test after a build writes it, so
+/// that it would be newer than the component each time.
+fn is_junit_report(file: &Path) -> bool {
+    let mut head = Vec::new();
+    let read =
+        File::open(file).and_then(|file| file.take(REPORT_HEAD_BYTES).read_to_end(&mut head));
+    let head = String::from_utf8_lossy(&head);
+    read.is_ok() && head.starts_with("<?xml") && head.contains("<testsuites")
 }
 
 #[cfg(test)]
@@ -116,6 +134,9 @@ mod tests {
             ".git/index",
             "src/.lib.rs.swp",
             "src/lib.rs~",
+            "src/#lib.rs#",
+            "handler.py.bak",
+            "handler.py.orig",
             "a.egg-info/PKG-INFO",
         ] {
             assert!(!is_source(Path::new(path)), "{path}");
@@ -132,7 +153,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, "x").unwrap();
             let changed = now + Duration::from_secs(seconds);
-            fs::File::options().write(true).open(path).unwrap().set_modified(changed).unwrap();
+            File::options().write(true).open(path).unwrap().set_modified(changed).unwrap();
         };
         let built = now + Duration::from_secs(1);
         write("src/lib.rs", 0);
@@ -148,6 +169,19 @@ mod tests {
             assert_eq!(newer_than(root, built), deep, "an equal time is not older");
         }
         assert_eq!(newer_than(root, built + Duration::from_nanos(1)), Search::AllOlder);
+    }
+
+    #[test]
+    fn a_report_of_the_tests_is_no_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        let report = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"gristmill\">";
+        write("out.xml", report);
+        write("results", report);
+        let built = SystemTime::UNIX_EPOCH;
+        assert_eq!(newer_than(dir.path(), built), Search::AllOlder);
+        write("grain.xml", "<?xml version=\"1.0\"?>\n<grain/>");
+        assert_eq!(newer_than(dir.path(), built), Search::Newer("grain.xml".into()));
     }
 
     #[test]

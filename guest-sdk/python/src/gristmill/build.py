@@ -266,7 +266,7 @@ def build(project: Path, output: Path, module: str = "handler") -> None:
         entry = _ENTRY.format(name=module, directory=this.mounted(temp))
         this.componentize(entry, world, output)
         this.add_schema(output)
-    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    print(f"{output}: {output.stat().st_size / (1 << 20):.1f} MiB", file=sys.stderr)
 
 
 def main() -> None:

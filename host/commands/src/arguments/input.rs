@@ -9,6 +9,9 @@ use anyhow::{Context as _, ensure};
 use gristmill_client::wire::bounds::RUN_BODY_BYTES_MAX;
 use serde_json::value::RawValue;
 
+/// What an input must be.
+const EXPECTED: &str = "a JSON object, such as {\"text\":\"to be\"}";
+
 /// The source of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputSource {
@@ -50,14 +53,20 @@ impl InputSource {
                 read_bounded(io::stdin().lock()).context("cannot use the input on stdin")?
             }
         };
+        let input = match self {
+            Self::Text(_) => "the input".to_owned(),
+            Self::File(path) => format!("the input file {}", path.display()),
+            Self::Stdin => "the input on stdin".to_owned(),
+        };
+        ensure!(!bytes.trim_ascii().is_empty(), "{input} is empty; it must be {EXPECTED}");
         let json: Box<RawValue> = serde_json::from_slice(&bytes).map_err(|error| {
             let hint = match self {
-                Self::Text(_) => " (`@FILE` reads a file, `-` reads stdin)",
+                Self::Text(_) => "; `@FILE` reads a file, and `-` reads stdin",
                 Self::File(_) | Self::Stdin => "",
             };
-            anyhow::anyhow!("the input is not JSON: {error}{hint}")
+            anyhow::anyhow!("{input} is not JSON ({error}); it must be {EXPECTED}{hint}")
         })?;
-        ensure!(json.get().starts_with('{'), "the input must be a JSON object");
+        ensure!(json.get().starts_with('{'), "{input} must be a JSON object");
         Ok(json)
     }
 }
@@ -92,10 +101,31 @@ mod tests {
         assert_eq!(source(&format!(" {text}\n")).read().unwrap().get(), text);
 
         let complaint = |text: &str| format!("{:#}", source(text).read().unwrap_err());
-        assert!(complaint("{").starts_with("the input is not JSON: EOF"), "{}", complaint("{"));
+        assert!(complaint("{").starts_with("the input is not JSON (EOF"), "{}", complaint("{"));
+        let word = complaint("nope");
+        assert!(word.contains("it must be a JSON object, such as {\"text\""), "{word}");
+        assert!(word.contains("`@FILE` reads a file"), "{word}");
+        assert!(complaint(" ").starts_with("the input is empty; it must be"), "{}", complaint(" "));
         assert_eq!(complaint("[1]"), "the input must be a JSON object");
         let missing = complaint("@/no/such/file");
         assert!(missing.starts_with("cannot read the input file /no/such/file: "), "{missing}");
+    }
+
+    #[test]
+    fn a_wrong_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("input.json");
+        for (text, expected) in [
+            ("", "is empty; it must be a JSON object"),
+            ("\n", "is empty; it must be a JSON object"),
+            ("nope", "is not JSON (expected"),
+            ("[1]", "must be a JSON object"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let said = InputSource::File(path.clone()).read().unwrap_err().to_string();
+            assert!(said.starts_with("the input file "), "{said}");
+            assert!(said.contains("input.json ") && said.contains(expected), "{said}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use gristmill_client::wire::bounds::{Bounds, NAME_BYTES_MAX, OutOfBounds, SCALER_VALUE};
+use gristmill_client::wire::bounds::{
+    Bounds, IDEMPOTENCY_KEY_CHARS_MAX, NAME_BYTES_MAX, OutOfBounds, SCALER_VALUE,
+};
 use gristmill_client::wire::management::ScalerType;
 use gristmill_client::wire::{
     InvalidRegistryHost, JobStatus, Metering, RegistryHost, Scope, UnknownStatus,
@@ -94,6 +96,18 @@ pub fn status(text: &str) -> Result<JobStatus, UnknownStatus> {
 pub fn tag(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("a tag is KEY=VALUE, such as env=prod")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// A key of submissions, as the host accepts it: without blanks at its ends, which HTTP removes.
+pub fn idempotency_key(text: &str) -> Result<String, String> {
+    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let has_length = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len());
+    match is_printable && has_length && text.trim() == text {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "a key has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters, and no blank at its ends"
+        )),
+    }
 }
 
 /// A job's id. Only its characters are checked, since only the host can interpret it.

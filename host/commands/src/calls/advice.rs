@@ -2,6 +2,21 @@
 
 use gristmill_client::{ClientError, is_loopback};
 
+/// The error with the options of a command in place of the parameters that the host names.
+pub fn in_options(mut error: ClientError, options: &[(&str, &str)]) -> ClientError {
+    if let ClientError::Refused(refusal) = &mut error
+        && let Some(message) = &mut refusal.message
+    {
+        for (parameter, option) in options {
+            let option = format!("`{option}`");
+            *message = message
+                .replace(&format!("query `{parameter}`"), &option)
+                .replace(&format!("`{parameter}`"), &option);
+        }
+    }
+    error
+}
+
 /// The error in words, with the next step if there is one.
 pub fn describe(error: &anyhow::Error) -> String {
     let advice = error.downcast_ref::<ClientError>().and_then(advice);
@@ -58,6 +73,23 @@ mod tests {
         assert_eq!(describe(&remote), "case `a`: the host wants an API key; set GRISTMILL_API_KEY");
         let wrong = unauthorized("https://example.com", true);
         assert_eq!(describe(&wrong), "no API key: send the header");
+    }
+
+    #[test]
+    fn a_refusal_names_the_options_of_the_command() {
+        let message = "query `startTime` must be before `endTime`; `recursive=true` is none";
+        let refusal = Refusal {
+            host: "http://127.0.0.1:8080/".parse().unwrap(),
+            status: 400,
+            code: None,
+            message: Some(message.to_owned()),
+            retry_after: None,
+            had_key: true,
+        };
+        let options =
+            [("startTime", "--from"), ("endTime", "--to"), ("recursive=true", "--recursive")];
+        let error = in_options(ClientError::Refused(Box::new(refusal)), &options);
+        assert_eq!(error.to_string(), "`--from` must be before `--to`; `--recursive` is none");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod interrupt;
 pub(crate) mod repetition;
 mod upload;
 
-pub use advice::describe;
+pub use advice::{describe, in_options};
 pub use interrupt::{signalled, unless_signalled};
 pub use repetition::until_accepted;
 pub use upload::upload;

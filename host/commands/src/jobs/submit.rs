@@ -65,6 +65,10 @@ pub struct SubmitArgs {
     /// A tag of the job; may be repeated. `gristmill jobs list --tag` finds the job by it.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     tags: Vec<(String, String)>,
+    /// A key of your choice, at most 255 printable ASCII characters: all submissions to the endpoint with this
+    /// key within 24 hours make one job, whose id is printed again.
+    #[arg(long, value_name = "KEY", value_parser = parse::idempotency_key)]
+    idempotency_key: Option<String>,
     /// Print the host's answer as it is.
     #[arg(long)]
     json: bool,
@@ -87,7 +91,7 @@ pub(crate) async fn submit(args: SubmitArgs) -> anyhow::Result<ExitCode> {
         }),
         ..Submission::new(&input)
     };
-    let answer = client.run(&args.endpoint, &submission, None).await?;
+    let answer = client.run(&args.endpoint, &submission, args.idempotency_key.as_deref()).await?;
     let id = answer.read()?.id;
     if !args.wait {
         if args.json {

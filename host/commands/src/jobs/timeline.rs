@@ -49,12 +49,22 @@ fn table(events: &[TimelineEvent]) -> Vec<String> {
     output::table(["AT", "EVENT", "DETAILS"], rows)
 }
 
+/// Why a job was queued, in words.
+fn cause(cause: QueueCause) -> &'static str {
+    match cause {
+        QueueCause::Submitted => "submitted",
+        QueueCause::Retried => "queued again by a retry",
+        QueueCause::Released => "queued again, since the host stopped the attempt",
+        QueueCause::HostLost => "queued again, since the host ended during the attempt",
+    }
+}
+
 /// The fields of an event besides its time and its kind.
 fn details(event: &TimelineEvent) -> String {
     let parts = [
         event.attempt.map(|attempt| format!("attempt {attempt}")),
         event.worker_id.as_ref().map(|worker| format!("worker {worker}")),
-        event.cause.map(QueueCause::as_str).map(str::to_owned),
+        event.cause.map(cause).map(str::to_owned),
         event.status.map(JobStatus::as_str).map(str::to_owned),
         event.http_status.map(|status| format!("answered {status}")),
         event.error.clone(),
@@ -72,13 +82,15 @@ mod tests {
             {"at":"2026-01-01T00:00:00Z","event":"queued","cause":"submitted"},
             {"at":"2026-01-01T00:00:01Z","event":"started","attempt":1,"workerId":"w"},
             {"at":"2026-01-01T00:00:02Z","event":"ended","status":"FAILED","error":"no"},
-            {"at":"2026-01-01T00:00:03Z","event":"webhookSent","attempt":1,"httpStatus":500}]}"#;
+            {"at":"2026-01-01T00:00:03Z","event":"webhookSent","attempt":1,"httpStatus":500},
+            {"at":"2026-01-01T00:00:04Z","event":"queued","cause":"hostLost"}]}"#;
         let expected = [
             "AT                    EVENT        DETAILS",
             "2026-01-01T00:00:00Z  queued       submitted",
             "2026-01-01T00:00:01Z  started      attempt 1, worker w",
             "2026-01-01T00:00:02Z  ended        FAILED, no",
             "2026-01-01T00:00:03Z  webhookSent  attempt 1, answered 500",
+            "2026-01-01T00:00:04Z  queued       queued again, since the host ended during the attempt",
         ];
         let timeline: Timeline = serde_json::from_str(answer).unwrap();
         assert_eq!(table(&timeline.events), expected);

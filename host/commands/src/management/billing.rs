@@ -9,6 +9,7 @@ use gristmill_client::wire::id::{EndpointId, OwnerId, TemplateId};
 use gristmill_client::wire::management::{BillingRecord, BucketSize, Grouping};
 
 use crate::arguments::ConnectionArgs;
+use crate::calls::in_options;
 use crate::output;
 use crate::resource::print;
 
@@ -49,9 +50,18 @@ pub struct BillingArgs {
     connection: ConnectionArgs,
 }
 
+/// The options of parameters that refusals name.
+const OPTIONS: [(&str, &str); 4] = [
+    ("startTime", "--from"),
+    ("endTime", "--to"),
+    ("bucketSize", "--bucket"),
+    ("ownerId", "--owner"),
+];
+
 pub(crate) async fn billing(args: BillingArgs) -> anyhow::Result<ExitCode> {
     let (query, group) = (args.query(), args.group);
-    let answer = args.connection.client()?.billing(&query).await?;
+    let answer = args.connection.client()?.billing(&query).await;
+    let answer = answer.map_err(|error| in_options(error, &OPTIONS))?;
     print(&answer, args.json, |records: Vec<_>| table(&group, &records))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -74,7 +84,8 @@ impl BillingArgs {
 
 /// A date means its first moment; other texts are passed on, since the host parses times.
 fn time(text: &str) -> String {
-    if text.contains(['T', 't', ' ']) { text.to_owned() } else { format!("{text}T00:00:00Z") }
+    let is_date = !text.contains(['T', 't', ' ']) && text.parse::<jiff::civil::Date>().is_ok();
+    if is_date { format!("{text}T00:00:00Z") } else { text.to_owned() }
 }
 
 fn table(group: &str, records: &[BillingRecord]) -> Vec<String> {
@@ -145,5 +156,13 @@ mod tests {
             owner: Some("o".parse().unwrap()),
         };
         assert_eq!(line.args.query(), expected);
+    }
+
+    #[test]
+    fn a_text_that_is_no_date_is_passed_on_as_it_is() {
+        assert_eq!(time("2026-01-31"), "2026-01-31T00:00:00Z");
+        for other in ["yesterday", "2026-13-01", "2026-01-31T12:00:00Z", ""] {
+            assert_eq!(time(other), other);
+        }
     }
 }

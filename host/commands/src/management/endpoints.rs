@@ -8,6 +8,7 @@ use gristmill_client::wire::id::{EndpointId, TemplateId};
 use gristmill_client::wire::management::{
     Delivery, DeliveryState, Endpoint, EndpointInput, Release, Rollback, ScalerType,
 };
+use gristmill_client::{Client, ClientError};
 
 use crate::arguments::ConnectionArgs;
 use crate::arguments::EndpointOptions;
@@ -38,7 +39,7 @@ enum EndpointsCommand {
     /// List the newest webhooks of an endpoint's jobs, the newest first: at most 1,000.
     Deliveries(OneArgs),
     /// Make a new secret for an endpoint's webhooks and print it. For another day webhooks are signed
-    /// with the previous secret as well.
+    /// with the previous secrets as well.
     RotateWebhookSecret(OneArgs),
 }
 
@@ -84,6 +85,9 @@ struct UpdateArgs {
 }
 
 /// Return to the previous handler, or to the handler of a release. The settings are unchanged.
+///
+/// With --to, a repetition changes nothing. Without it, each call returns to the handler before the
+/// current one, so that a second call undoes the first one.
 #[derive(Debug, Args)]
 struct RollbackArgs {
     /// The endpoint.
@@ -172,14 +176,49 @@ fn release_table(releases: Vec<Release>) -> Vec<String> {
 }
 
 async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
-    let to = Rollback { version: args.to.map(u64::from) };
-    let answer = args.connection.client()?.roll_back(args.id.as_str(), &to).await?;
-    if args.json {
+    let RollbackArgs { id, to, json, connection } = args;
+    let client = connection.client()?;
+    let to = match to {
+        Some(version) => Rollback { version: Some(version.into()), from: None },
+        None => before_current(&client, &id).await?,
+    };
+    let answer = client.roll_back(id.as_str(), &to).await;
+    let answer = answer.map_err(|error| unknown_outcome(error, &id, to.version))?;
+    if json {
         return output::result(answer.text());
     }
     let Release { version, image, .. } = answer.read()?;
-    output::note(format_args!("endpoint `{}` runs {image} as version {version}", args.id));
+    output::note(format_args!("endpoint `{id}` runs {image} as version {version}"));
     Ok(())
+}
+
+/// The release before the current one, by its version, and the endpoint's version, so that the host refuses
+/// the call if the endpoint is changed meanwhile.
+async fn before_current(client: &Client, id: &EndpointId) -> anyhow::Result<Rollback> {
+    // The endpoint is read first, so that `from` is not newer than the releases.
+    let from = client.endpoint(id.as_str()).await?.read()?.version;
+    let releases = client.releases(id.as_str()).await?.read()?;
+    // Without an earlier release, the host's refusal says why.
+    Ok(Rollback { version: previous_version(&releases), from: Some(from.into()) })
+}
+
+/// The version of the newest release with another handler than the current one.
+fn previous_version(newest_first: &[Release]) -> Option<u64> {
+    let (current, earlier) = newest_first.split_first()?;
+    let previous = earlier.iter().find(|release| release.sha256 != current.sha256);
+    previous.map(|release| release.version.into())
+}
+
+/// The error of a rollback, with the command that can be repeated if the host may have carried it out.
+fn unknown_outcome(error: ClientError, id: &EndpointId, version: Option<u64>) -> anyhow::Error {
+    let is_unknown = matches!(error, ClientError::Interrupted(_) | ClientError::Garbled(_));
+    let error = anyhow::Error::new(error);
+    match version.filter(|_| is_unknown) {
+        Some(version) => error.context(format!(
+            "the endpoint may have been rolled back; to repeat it, run `gristmill endpoints rollback {id} --to {version}`"
+        )),
+        None => error,
+    }
 }
 
 async fn deliveries(args: OneArgs) -> anyhow::Result<()> {
@@ -217,7 +256,7 @@ async fn rotate_webhook_secret(args: OneArgs) -> anyhow::Result<()> {
     }
     let secret = answer.read()?.webhook_secret;
     output::note(format_args!(
-        "endpoint `{}` signs its webhooks with a new secret, and for a day with the previous one too",
+        "endpoint `{}` signs its webhooks with a new secret, and for a day with the previous ones too",
         args.id
     ));
     output::result(secret)
@@ -240,5 +279,44 @@ mod tests {
             "2026-01-01T00:00:00.000Z  k    COMPLETED  DELIVERED  1         http://h/     204",
         ];
         assert_eq!(delivery_table(serde_json::from_str(deliveries).unwrap()), expected);
+    }
+
+    #[test]
+    fn a_rollback_names_the_newest_release_with_another_handler() {
+        let releases = |digests: &[&str]| -> Vec<Release> {
+            let oldest_first = (1..).zip(digests.iter().rev()).map(|(version, sha256)| Release {
+                version,
+                released_at: "2026-01-01T00:00:00.000Z".to_owned(),
+                image: "mill:1".to_owned(),
+                sha256: (*sha256).to_owned(),
+            });
+            let mut releases: Vec<_> = oldest_first.collect();
+            releases.reverse();
+            releases
+        };
+        let cases: [(&[&str], Option<u64>); 6] = [
+            (&["b", "a"], Some(1)),
+            (&["c", "b", "a"], Some(2)),
+            (&["a", "a", "b"], Some(1)),
+            (&["a", "a"], None),
+            (&["a"], None),
+            (&[], None),
+        ];
+        for (digests, expected) in cases {
+            assert_eq!(previous_version(&releases(digests)), expected, "{digests:?}");
+        }
+    }
+
+    #[test]
+    fn a_rollback_without_an_answer_names_the_command_to_repeat() {
+        let id: EndpointId = "mill".parse().unwrap();
+        let shown = |error, version| format!("{:#}", unknown_outcome(error, &id, version));
+        let broken = || ClientError::Interrupted("the connection broke".to_owned());
+        let expected = "the endpoint may have been rolled back; to repeat it, run \
+                        `gristmill endpoints rollback mill --to 2`: the connection broke";
+        assert_eq!(shown(broken(), Some(2)), expected);
+        assert_eq!(shown(broken(), None), "the connection broke");
+        let unsent = ClientError::Unsendable("it is no JSON".to_owned());
+        assert_eq!(shown(unsent, Some(2)), "it is no JSON");
     }
 }

@@ -92,7 +92,7 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
         return output::result(answer.text());
     }
     let auth = answer.read()?;
-    output::note(format_args!("keeps credentials `{}`", output::plain(&auth.name)));
+    output::note(format_args!("stored the credentials `{}`", output::plain(&auth.name)));
     output::result(auth.id)
 }
 

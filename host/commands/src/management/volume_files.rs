@@ -21,7 +21,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::arguments::ConnectionArgs;
 use crate::calls::repetition::{is_over_limit, pause, within_limits};
-use crate::calls::unless_signalled;
+use crate::calls::{in_options, unless_signalled};
 use crate::output::new_file::{NewFile, is_open_file};
 use crate::output::{self, progress};
 use crate::resource::{self, print};
@@ -114,8 +114,11 @@ pub(crate) struct LsArgs {
 /// or a pipe is written to.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
+    /// The file or directory to copy: VOLUME:PATH, a path on this machine, or `-` for standard input.
     #[arg(value_name = "SOURCE")]
     from: Place,
+    /// The path of the copy, or the directory for it: VOLUME:PATH, a path on this machine, or `-` for standard
+    /// output.
     #[arg(value_name = "TARGET")]
     to: Place,
     /// Copy a directory with its content. Links and devices are left out.
@@ -162,8 +165,10 @@ pub(crate) async fn rm(args: RmArgs) -> anyhow::Result<()> {
         !path.is_empty(),
         "name a file or directory: {volume}:PATH; `volumes delete` deletes the volume"
     );
-    let call =
-        async |client: &Client| client.delete_volume_file(volume.as_str(), &path, recursive).await;
+    let call = async |client: &Client| {
+        let deleted = client.delete_volume_file(volume.as_str(), &path, recursive).await;
+        deleted.map_err(|error| in_options(error, &[("recursive=true", "--recursive")]))
+    };
     resource::delete(connection, format_args!("`{path}` of network volume `{volume}`"), call).await
 }
 

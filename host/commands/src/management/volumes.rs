@@ -1,12 +1,12 @@
-//! `gristmill volumes`: creates, lists, shows and deletes network volumes, and copies their files.
+//! `gristmill volumes`: creates, lists, shows, changes and deletes network volumes, and copies their files.
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use gristmill_client::Client;
 use gristmill_client::wire::bounds::VOLUME_GB;
 use gristmill_client::wire::id::VolumeId;
-use gristmill_client::wire::management::{NetworkVolume, NewNetworkVolume};
+use gristmill_client::wire::management::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume};
 
 use super::volume_files::{self, CpArgs, LsArgs, RmArgs};
 use crate::arguments::ConnectionArgs;
@@ -14,7 +14,7 @@ use crate::arguments::parse;
 use crate::output;
 use crate::resource::{self, ListArgs, print};
 
-/// Create, list, show and delete network volumes: persistent directories for handlers; copy files to them
+/// Create, list, show, change and delete network volumes: persistent directories for handlers; copy files to them
 /// and from them.
 #[derive(Debug, Args)]
 pub struct VolumesArgs {
@@ -28,6 +28,7 @@ enum VolumesCommand {
     /// List all network volumes.
     List(ListArgs),
     Get(GetArgs),
+    Update(UpdateArgs),
     Delete(DeleteArgs),
     Ls(LsArgs),
     Cp(CpArgs),
@@ -38,10 +39,11 @@ enum VolumesCommand {
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// A display name.
-    #[arg(required_unless_present = "named")]
+    // An argument that conflicts with a given one is not required.
+    #[arg(required = true, conflicts_with = "named")]
     name: Option<String>,
     /// The same as NAME, as an option.
-    #[arg(long = "name", id = "named", value_name = "NAME", conflicts_with = "name", hide = true)]
+    #[arg(long = "name", id = "named", value_name = "NAME", hide = true)]
     named: Option<String>,
     /// The size limit, in gigabytes.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
@@ -65,6 +67,25 @@ struct GetArgs {
     connection: ConnectionArgs,
 }
 
+/// Change the name of a network volume, or make it larger.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("changes").required(true).multiple(true).args(["name", "size"]))]
+struct UpdateArgs {
+    /// The volume's id.
+    id: VolumeId,
+    /// A new display name.
+    #[arg(long)]
+    name: Option<String>,
+    /// The new size limit, in gigabytes; at least the present one.
+    #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
+    size: Option<u32>,
+    /// Print the host's answer as it is.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
 /// Delete a network volume that no endpoint uses, with all its files.
 #[derive(Debug, Args)]
 struct DeleteArgs {
@@ -81,6 +102,7 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
             args.print(async |client| client.volumes().await, |all| table(&all)).await?;
         }
         VolumesCommand::Get(args) => get(args).await?,
+        VolumesCommand::Update(args) => update(args).await?,
         VolumesCommand::Delete(args) => delete(args).await?,
         VolumesCommand::Ls(args) => volume_files::ls(args).await?,
         VolumesCommand::Cp(args) => volume_files::cp(args).await?,
@@ -105,6 +127,13 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
 async fn get(args: GetArgs) -> anyhow::Result<()> {
     let answer = args.connection.client()?.volume(args.id.as_str()).await?;
     print(&answer, args.json, |one| table(&[one]))
+}
+
+async fn update(args: UpdateArgs) -> anyhow::Result<()> {
+    let UpdateArgs { id, name, size, json, connection } = args;
+    let fields = NetworkVolumeInput { name, size: size.map(Into::into) };
+    let answer = connection.client()?.update_volume(id.as_str(), &fields).await?;
+    print(&answer, json, |one| table(&[one]))
 }
 
 fn table(volumes: &[NetworkVolume]) -> Vec<String> {

@@ -42,7 +42,8 @@ impl NewFile {
         let file = tempfile::Builder::new()
             .prefix(".gristmill-")
             .permissions(Permissions::from_mode(mode))
-            .tempfile_in(parent(&path))?;
+            .tempfile_in(parent(&path))
+            .map_err(|error| of_directory(&error, parent(&path)))?;
         Ok(Self { file, path })
     }
 
@@ -81,6 +82,21 @@ impl NewFile {
         let directory = File::open(parent(&self.path))?;
         self.complete()?;
         directory.sync_all()
+    }
+}
+
+/// An error of a new file in a directory, without the name of the temporary file, which no user knows.
+fn of_directory(error: &io::Error, directory: &Path) -> io::Error {
+    let kind = error.kind();
+    let directory = directory.display();
+    match kind {
+        io::ErrorKind::NotFound => {
+            io::Error::new(kind, format!("the directory {directory} does not exist"))
+        }
+        _ => io::Error::new(
+            kind,
+            format!("no file can be created in the directory {directory}: {kind}"),
+        ),
     }
 }
 
@@ -147,6 +163,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "rye");
         drop(NewFile::begin(&path, 0o600).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_in_which_no_file_can_be_created_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
+        let said = NewFile::begin(&missing.join("a"), 0o600).unwrap_err().to_string();
+        assert_eq!(said, format!("the directory {} does not exist", missing.display()));
+        fs::write(&missing, "").unwrap();
+        let said = NewFile::begin(&missing.join("a"), 0o600).unwrap_err().to_string();
+        assert!(
+            said.contains(missing.to_str().unwrap()) && !said.contains(".gristmill-"),
+            "{said}"
+        );
     }
 
     #[test]

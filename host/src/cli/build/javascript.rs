@@ -42,9 +42,11 @@ pub(super) async fn build(dir: &Path, output: &Path, engine: Engine) -> anyhow::
         if !tool::is_there("npm").await? {
             return Err(no_npm().into());
         }
-        return Err(
-            Missing::new("the project's packages are missing in node_modules", INSTALL).into()
-        );
+        return Err(Missing::new(
+            "the project's packages are not installed in node_modules",
+            INSTALL,
+        )
+        .into());
     };
     let mut command = tool::command("node")?;
     command.arg(builder).args(["build", ".", "--engine", engine.as_str(), "-o"]).arg(output);

@@ -21,7 +21,7 @@ impl std::error::Error for Missing {}
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; install it with\n  {}", self.what, self.command)
+        write!(f, "{}; run\n  {}", self.what, self.command)
     }
 }
 

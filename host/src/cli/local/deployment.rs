@@ -1,5 +1,6 @@
 //! The deployment of a handler that runs without a host.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,9 +14,29 @@ use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::time::{Clock as _, SystemClock};
 
 use super::options::LocalSettings;
+use crate::cli::project::FILE_NAME;
 
 /// The id of all objects of a local run; handlers see it as their endpoint.
 const NAME: &str = "local";
+
+/// An error of a handler, where a refused request names the setting of a local run: the user knows no endpoint
+/// `local`.
+pub(crate) fn with_local_setting(error: &str) -> Cow<'_, str> {
+    let refused = format!("endpoint `{NAME}` does not allow requests to `");
+    let Some((before, (address, after))) =
+        error.split_once(&refused).and_then(|(before, rest)| Some((before, rest.split_once('`')?)))
+    else {
+        return error.into();
+    };
+    // A pattern without a port stands for that of the URL's scheme.
+    let host = [":443", ":80"].iter().find_map(|port| address.strip_suffix(port));
+    let host = host.unwrap_or(address);
+    let allowed = format!(
+        "{before}requests to `{address}` are not allowed; allow them with --allow-host {host}, or in \
+         `[network] allow` of {FILE_NAME}{after}"
+    );
+    allowed.into()
+}
 
 /// The id of the only possible network volume.
 pub(super) fn volume_id() -> VolumeId {
@@ -91,6 +112,28 @@ mod tests {
     struct Line {
         #[command(flatten)]
         options: LocalOptions,
+    }
+
+    #[test]
+    fn a_refused_request_names_the_setting_of_a_local_run() {
+        let error = "fetch: endpoint `local` does not allow requests to `example.com:443` (line 3)";
+        assert_eq!(
+            with_local_setting(error),
+            "fetch: requests to `example.com:443` are not allowed; allow them with --allow-host \
+             example.com, or in `[network] allow` of gristmill.toml (line 3)"
+        );
+        for other in ["endpoint `e` does not allow requests to `a:1`", "no water", ""] {
+            assert_eq!(with_local_setting(other), other);
+        }
+    }
+
+    /// The sentence of the sandbox is recognized by its words.
+    #[test]
+    fn the_sentence_of_the_sandbox_has_the_words_that_are_replaced() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/egress/error.rs");
+        let source = std::fs::read_to_string(path).unwrap();
+        let sentence = "endpoint `{endpoint}` does not allow requests to `{host}:{port}`";
+        assert!(source.contains(sentence), "egress/error.rs has another sentence");
     }
 
     #[test]

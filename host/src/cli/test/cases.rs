@@ -125,6 +125,10 @@ impl CaseFile {
 }
 
 fn parse(text: &str) -> anyhow::Result<(Vec<Case>, bool)> {
+    ensure!(
+        !text.trim().is_empty(),
+        "the file is empty; it must be a JSON object such as {{\"tests\": [{{\"input\": {{}}}}]}}"
+    );
     let file: FileDocument<'_> = serde_json::from_str(text)?;
     ensure!(
         !file.tests.is_empty(),
@@ -210,6 +214,7 @@ mod tests {
     fn errors_name_the_wrong_value_and_the_allowed_ones() {
         let of = |case: &str| format!(r#"{{"tests":[{{"name":"a","input":{{}}{case}}}]}}"#);
         let cases = [
+            (String::new(), "the file is empty; it must be a JSON object such as {\"tests\""),
             ("[]".to_owned(), "expected struct"),
             (r#"{"test":[]}"#.to_owned(), "unknown field `test`, expected `tests` or `config`"),
             (r#"{"tests":[]}"#.to_owned(), "`tests` is empty"),
