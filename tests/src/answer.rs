@@ -35,6 +35,23 @@ impl Answer {
         self.json()
     }
 
+    /// The chunks of an answer of `/stream`.
+    pub fn chunks(&self) -> Vec<Value> {
+        self.ok().as_array().unwrap_or_else(|| panic!("no array: {self:?}")).clone()
+    }
+
+    /// The job's status in an answer of `/stream`.
+    pub fn job_status(&self) -> &str {
+        self.header("x-job-status").unwrap_or_else(|| panic!("no X-Job-Status: {self:?}"))
+    }
+
+    /// The path of a list's next page; `None` on the last page.
+    pub fn next_page(&self) -> Option<String> {
+        let link = self.header("link")?;
+        let path = link.strip_prefix('<').and_then(|link| link.strip_suffix(">; rel=\"next\""));
+        Some(path.unwrap_or_else(|| panic!("no link to a next page: {self:?}")).to_owned())
+    }
+
     /// Asserts the status code and format of a refusal under `/openai`, and returns the `type` and
     /// `code` of the error: exactly `{"error":{"message","type","param","code"}}`.
     pub fn refused_as_openai(&self, status: u16) -> (String, String) {

@@ -46,6 +46,13 @@ impl Client {
         self.with_authorization(Some(&format!("Bearer {key}")))
     }
 
+    /// The same with a new key that has these scopes. For a client with an admin's key.
+    pub async fn with_scopes(&self, scopes: &[&str]) -> Self {
+        let key = json!({ "name": "scopes", "scopes": scopes });
+        let made = self.post("/v1/keys", &key).await.ok();
+        self.with_key(made["key"].as_str().unwrap())
+    }
+
     /// The same with another Authorization header, or none.
     #[must_use]
     pub fn with_authorization(&self, value: Option<&str>) -> Self {

@@ -116,7 +116,46 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
 
     /// A call whose body never comes.
     pub async fn post_without_body(&mut self, stream: u32, path: &str, fields: &[(&str, &str)]) {
-        self.stream.write_all(&head(stream, "POST", path, fields, 0)).await.unwrap();
+        self.begin_call(stream, "POST", path, fields).await;
+    }
+
+    /// Calls with a body that [`end_body`](Self::end_body) sends.
+    pub async fn begin_call(
+        &mut self,
+        stream: u32,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) {
+        self.stream.write_all(&head(stream, method, path, fields, 0)).await.unwrap();
+    }
+
+    /// Sends a body, or its rest, and ends it.
+    pub async fn end_body(&mut self, stream: u32, body: &str) {
+        self.stream.write_all(&frame(DATA, END_STREAM, stream, body.as_bytes())).await.unwrap();
+    }
+
+    /// The status and the whole body of the next answer, which must be on this stream. Another event is
+    /// returned as an error, such as a reset of any stream.
+    pub async fn whole_answer(&mut self, wanted: u32) -> Result<(u16, String), Event> {
+        let (mut code, mut body) = (None, vec![]);
+        loop {
+            let Some((kind, flags, stream, payload)) = self.read().await else {
+                return Err(Event::Closed);
+            };
+            match kind {
+                HEADERS if stream == wanted => code = Some(status(&payload)),
+                DATA if stream == wanted => body.extend(payload),
+                _ => match self.event(kind, flags, stream, &payload).await {
+                    Some(event) => return Err(event),
+                    None => continue,
+                },
+            }
+            if flags & END_STREAM != 0 {
+                let code = code.expect("a head is before its body");
+                return Ok((code, String::from_utf8(body).unwrap()));
+            }
+        }
     }
 
     /// Opens this many streams and resets each at once. The host may close before it has read all
@@ -136,18 +175,26 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
             let Some((kind, flags, stream, payload)) = self.read().await else {
                 return Event::Closed;
             };
-            let code = |at: usize| payload[at..at + 4].try_into().map(u32::from_be_bytes).unwrap();
-            match kind {
-                HEADERS => return Event::Status { stream, status: status(&payload) },
-                RST_STREAM => return Event::Reset { stream, code: code(0) },
-                GOAWAY => return Event::GoAway { code: code(4) },
-                SETTINGS if flags & ACK == 0 => {
-                    let _ = self.stream.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
-                }
-                DATA => assert!(stream > 0),
-                _ => {}
+            if let Some(event) = self.event(kind, flags, stream, &payload).await {
+                return event;
             }
         }
+    }
+
+    /// The event that a frame is, if it is one. The host's settings are acknowledged.
+    async fn event(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Option<Event> {
+        let code = |at: usize| payload[at..at + 4].try_into().map(u32::from_be_bytes).unwrap();
+        match kind {
+            HEADERS => return Some(Event::Status { stream, status: status(payload) }),
+            RST_STREAM => return Some(Event::Reset { stream, code: code(0) }),
+            GOAWAY => return Some(Event::GoAway { code: code(4) }),
+            SETTINGS if flags & ACK == 0 => {
+                let _ = self.stream.write_all(&frame(SETTINGS, ACK, 0, &[])).await;
+            }
+            DATA => assert!(stream > 0),
+            _ => {}
+        }
+        None
     }
 
     /// The status of the answer on a stream.
@@ -218,6 +265,8 @@ fn push_length(block: &mut Vec<u8>, length: usize) {
 /// The status at the beginning of a header block: indexed, or a literal with its name indexed.
 fn status(block: &[u8]) -> u16 {
     match block {
+        // The size of the table of headers, if the client has set it.
+        [0x20..=0x3f, block @ ..] => status(block),
         [indexed @ 0x88..=0x8e, ..] => {
             [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)]
         }

@@ -15,6 +15,7 @@
 
 mod answer;
 mod client;
+mod files;
 pub mod guests;
 mod host;
 pub mod http2;
@@ -31,9 +32,10 @@ mod wire;
 
 pub use answer::Answer;
 pub use client::Client;
+pub use files::files_without_keys;
 pub use host::{Clocked, Shared, TestHost, clocked_host, shared_host};
 pub use local_server::LocalServer;
-pub use own_network::{ip, run_in_own_network};
+pub use own_network::{ip, run_in_own_network, skip_without_namespaces};
 pub use process::{binary, command};
 pub use receiver::{ReceivedCall, Receiver};
 pub use scripted_server::{Reply, ScriptedServer};

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use reqwest::header::{HeaderName, HeaderValue};
+use rustix::net::sockopt::set_tcp_cork;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use crate::TestHost;
+use crate::wait::PATIENCE;
+use crate::{Answer, TestHost};
 
 /// A connection of a client.
 #[derive(Debug)]
@@ -25,6 +28,38 @@ impl Wire {
         stream.set_nodelay(true).unwrap();
         let (reader, writer) = stream.into_split();
         Self { reader, writer }
+    }
+
+    /// Keeps back what is written from now on, for up to 200 ms, until this side ends: the host gets it together with
+    /// the end. For less than a segment, 64 KiB.
+    pub fn cork(&self) {
+        let stream: &TcpStream = self.writer.as_ref();
+        set_tcp_cork(stream, true).unwrap();
+    }
+
+    /// The answer to a call whose body has this many bytes, in chunks and so without an announced length. The answer is
+    /// read while the body is sent: the host may close the connection before it has the whole body.
+    pub async fn call_in_chunks(host: &TestHost, method: &str, path: &str, bytes: usize) -> Answer {
+        const PIECE_BYTES: usize = 64 << 10;
+        let mut wire = Self::connect(host).await;
+        wire.send_head(host, method, path, "transfer-encoding: chunked\r\n").await;
+        let Self { mut reader, mut writer } = wire;
+        let chunk = format!("{PIECE_BYTES:x}\r\n{}\r\n", "x".repeat(PIECE_BYTES));
+        let writing = async {
+            for _ in 0..bytes.div_ceil(PIECE_BYTES) {
+                if writer.write_all(chunk.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+            // The host may have closed the connection by now.
+            let _ = writer.write_all(b"0\r\n\r\n").await;
+        };
+        let (answer, ()) = tokio::join!(timeout(PATIENCE, next_answer(&mut reader)), writing);
+        let call = format!("{method} {path}");
+        match answer {
+            Ok(Some(answer)) => answer.into_answer(call),
+            missing => panic!("{call}: no answer: {missing:?}"),
+        }
     }
 
     /// Sends a head with the admin key; `headers` are whole lines.
@@ -57,6 +92,16 @@ impl WireAnswer {
     /// A header's value; `name` is lower case, as the host writes it.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
+    }
+
+    /// The same with the assertions of [`Answer`].
+    fn into_answer(self, call: String) -> Answer {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        let header = |(name, value): (&str, &str)| {
+            (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
+        };
+        let headers = lines.map(header).collect();
+        Answer { call, status: self.status, headers, text: self.body }
     }
 }
 

@@ -105,7 +105,7 @@ async fn an_import_is_complete_or_leaves_nothing() {
     alone.kill9();
     let (_folder, empty) = directory();
     fs::create_dir(&empty).unwrap();
-    assert!(refusal(&empty, &database).contains("No such file"));
+    assert!(refusal(&empty, &database).contains("holds no data of a host"));
     // A damaged handler.
     let components = fs::read_dir(data.join("components")).unwrap();
     let component = components.map(|entry| entry.unwrap().path());

@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{PATIENCE, TestHost, eventually, guests, run_in_own_network};
+use gristmill_tests::{
+    PATIENCE, TestHost, eventually, guests, run_in_own_network, skip_without_namespaces,
+};
 use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::json;
@@ -173,8 +175,7 @@ fn calls_are_refused_while_the_disk_of_the_database_is_full() {
         return runtime.block_on(fill_the_disk());
     }
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root may mount a disk for a server of another user");
-        return;
+        return skip_without_namespaces("only root may mount a disk for a server of another user");
     }
     let name = "outage::calls_are_refused_while_the_disk_of_the_database_is_full";
     run_in_own_network(name, &[(INSIDE, "1".as_ref())]);

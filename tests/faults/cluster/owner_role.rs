@@ -95,7 +95,7 @@ async fn a_role_that_owns_the_database_needs_no_further_rights() {
     submit_all(&clients, 0..20, 100, &mut ledger).await;
     check(&clients, &ledger).await;
     until_connections(&server, 4 + 2).await;
-    let running = one.client().submit("play", sleep(1_000, "again")).await;
+    let running = one.client().submit("play", sleep(8_000, "again")).await;
     one.client().until("play", &running, "IN_PROGRESS").await;
     signal(&one, Signal::STOP);
     until_active(&two).await;

@@ -116,7 +116,7 @@ async fn a_drained_host_hands_everything_over() {
     let settings = json!({ "workersMax": 1, "templateEnv": { "STONE": "granite" } });
     one.deploy(&guests::playground(), "play", settings).await;
     let ended = one.client().finish("play", json!({ "op": "echo", "value": 1 })).await;
-    let running = one.client().submit("play", json!({ "op": "sleep", "ms": 1_500 })).await;
+    let running = one.client().submit("play", json!({ "op": "sleep", "ms": 8_000 })).await;
     one.client().until("play", &running, "IN_PROGRESS").await;
     let waiting: Vec<_> = {
         let mut jobs = Vec::new();

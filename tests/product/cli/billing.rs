@@ -18,5 +18,11 @@ async fn usage_is_shown_as_a_table_and_as_json() {
     let lines: Vec<_> = shown.stdout.lines().collect();
     assert!(lines[0].starts_with("TIME") && lines[0].contains("TEMPLATE"), "{shown:?}");
     assert!(lines[1].contains("cli-billing"), "{shown:?}");
-    run(on(&host), "billing --from 2026-13-01").failed(1, &["starttime", "rfc 3339"]);
+    for wrong in ["2026-13-01", "yesterday"] {
+        let refused = run(on(&host), &format!("billing --from {wrong}"));
+        let refused = refused.failed(1, &["`--from` must be", "rfc 3339", wrong]);
+        assert!(!refused.stderr.contains("startTime"), "{refused:?}");
+    }
+    let swapped = "billing --from 2026-02-01 --to 2026-01-01";
+    run(on(&host), swapped).failed(1, &["`--from` must be before `--to`"]);
 }

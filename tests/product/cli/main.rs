@@ -14,6 +14,7 @@ mod command;
 mod deploy;
 mod dev;
 mod downloads;
+mod first_steps;
 mod handlers;
 mod jobs;
 mod keys;

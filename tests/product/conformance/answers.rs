@@ -1,7 +1,7 @@
 //! Our decisions where the contract is silent, about answers: codes, bodies, paths. (Documents:
 //! `documents`.)
 
-use gristmill_tests::{TestHost, eventually, guests};
+use gristmill_tests::{TestHost, Wire, eventually, guests};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -84,13 +84,7 @@ async fn codes() {
         assert!(all_named && !named.contains(&method.as_str()), "{method} {path}: {named:?}");
     }
     crate::raw::refused_by_its_length(&endpoint, "run", (10 << 20) + 1).await;
-    let pieces = (0..11).map(|_| Ok::<_, std::io::Error>("x".repeat(1 << 20)));
-    let body = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
-    let request = endpoint.client.request(Method::POST, &path("run")).body(body);
-    // A client that is still writing may see the connection close instead of the answer.
-    if let Ok(answer) = endpoint.client.try_send(request).await {
-        answer.refused(413);
-    }
+    Wire::call_in_chunks(&endpoint.host, "POST", &path("run"), 11 << 20).await.refused(413);
     assert_eq!(endpoint.health().await["jobs"]["inQueue"], 0);
 }
 

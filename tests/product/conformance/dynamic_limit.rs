@@ -51,7 +51,8 @@ async fn higher_of_base_and_workers() {
     refused.refused(429);
 }
 
-/// requests_per_worker: run 200, runsync, status and stream 400, cancel 20, purge none.
+/// requests_per_worker: run 200, runsync, openai, status and stream 400, cancel and retry 20, purge and requests
+/// none.
 #[tokio::test]
 async fn requests_per_worker() {
     let endpoint = six_workers("dynamic-numbers").await;
@@ -60,16 +61,28 @@ async fn requests_per_worker() {
     endpoint.host.advance(11 * SECOND);
     raises(1_200, async || endpoint.post_empty("run").await).await;
     raises(2_400, async || endpoint.post_empty("runsync").await).await;
+    let chat = endpoint.path("openai/v1/chat/completions");
+    raises(2_400, async || endpoint.client.post_text(&chat, "no JSON").await).await;
     raises(2_400, async || endpoint.status(UNKNOWN_JOB).await).await;
     raises(2_400, async || endpoint.stream(UNKNOWN_JOB).await).await;
     raises(120, async || endpoint.cancel(UNKNOWN_JOB).await).await;
+    raises(120, async || endpoint.retry(UNKNOWN_JOB).await).await;
     raises(2, async || endpoint.purge().await).await;
+    // At most two of these calls are admitted at one time.
+    let list = async || endpoint.get("requests").await;
+    assert_eq!(admitted_one_by_one(&list).await, 10);
+    names(10, &list().await);
 }
 
 /// Asserts that exactly this many calls are admitted, and that the refusal then names the number.
 async fn raises(limit: usize, call: impl AsyncFn() -> Answer) {
     assert_eq!(admitted(&call).await, limit);
-    let refused = call().await;
+    names(limit, &call().await);
+}
+
+/// Asserts that a refusal names this number of calls.
+fn names(limit: usize, refused: &Answer) {
+    assert_eq!(refused.status, 429, "{limit}: {refused:?}");
     let policy = refused.header("ratelimit-policy").unwrap_or_default();
     assert!(policy.ends_with(&format!(";q={limit};w=10")), "{limit}: {refused:?}");
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use gristmill_tests::files_without_keys;
 use serde_json::{Value, json};
 
 use crate::support::{echo, shared};
@@ -28,9 +29,7 @@ async fn kinds_and_keeping() {
     let listed = client.get("/v1/keys").await;
     assert!(listed.text.contains(key_id) && !listed.text.contains(secret));
     assert!(!endpoint.host.log().contains(secret));
-    let store = std::fs::read_dir(endpoint.host.data_dir()).unwrap();
-    for file in store.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
-        let bytes = std::fs::read(&file).unwrap();
+    for (file, bytes) in files_without_keys(&endpoint.host.data_dir()) {
         let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
         assert!(!found, "{}", file.display());
     }

@@ -18,7 +18,7 @@ async fn no_body() {
 async fn removes_the_waiting_jobs() {
     let endpoint = shared("purge-removes", one_worker()).await;
     let done = endpoint.finish(echo()).await;
-    let running = endpoint.running(json!({ "op": "sleep", "ms": 1_500 })).await;
+    let running = endpoint.running(json!({ "op": "sleep", "ms": 8_000 })).await;
     let waiting = [endpoint.submit(echo()).await, endpoint.submit(forever()).await];
     endpoint.purge().await.ok();
     for job in &waiting {

@@ -94,9 +94,7 @@ async fn requests() {
 async fn for_each_endpoint_and_operation() {
     let endpoint = clocked("rate-apart", paused()).await;
     let other = endpoint.host.deploy(&guests::playground(), "rate-apart-other", paused()).await;
-    let key = json!({ "name": "second", "scopes": ["submit"] });
-    let made = endpoint.client.post("/v1/keys", &key).await.ok();
-    let second = endpoint.client.with_key(made["key"].as_str().unwrap());
+    let second = endpoint.client.with_scopes(&["submit"]).await;
     endpoint.purge().await.ok();
     second.sdk().purge(&endpoint.id).await.ok();
     endpoint.purge().await.refused(429);

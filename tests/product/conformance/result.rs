@@ -51,7 +51,7 @@ async fn delay_time() {
 #[tokio::test]
 async fn execution_time() {
     let endpoint = clocked("result-execution", paused()).await;
-    let job = endpoint.submit(json!({ "op": "sleep", "ms": 2_500 })).await;
+    let job = endpoint.submit(json!({ "op": "sleep", "ms": 8_000 })).await;
     endpoint.host.advance(250);
     assert_eq!(endpoint.status(&job).await.ok()["executionTime"], 0);
     endpoint.set_workers_max(1).await;

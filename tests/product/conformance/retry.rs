@@ -47,10 +47,18 @@ async fn only_failed_or_timed_out() {
 #[tokio::test]
 async fn keeps_the_id_and_input() {
     let endpoint = shared("retry-keeps", json!({})).await;
-    let failed = endpoint.finish(json!({ "op": "fail", "message": "no rye" })).await;
-    let job = id(&failed);
+    let input = json!({ "op": "fail", "message": "no rye", "value": "half a sack" });
+    let failed = endpoint.finish(input).await;
+    assert_eq!((&failed["error"], &failed["output"]), (&json!("no rye"), &json!("half a sack")));
+    let input = json!({ "op": "emit", "values": [1, 2], "message": "no oats" });
+    let (job, streamed) = (id(&failed), id(&endpoint.finish(input).await));
+    let chunks =
+        async || endpoint.stream(&format!("{streamed}?from=0&wait=0")).await.chunks().len();
+    assert_eq!(chunks().await, 2);
     endpoint.set_workers_max(0).await;
     endpoint.retry(&job).await.ok();
+    endpoint.retry(&streamed).await.ok();
+    assert_eq!(chunks().await, 0);
     let document = endpoint.status(&job).await.ok();
     assert_eq!((&document["id"], &document["status"]), (&json!(job), &json!("IN_QUEUE")));
     assert!(document.get("error").is_none() && document.get("output").is_none(), "{document}");

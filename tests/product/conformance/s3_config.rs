@@ -1,8 +1,6 @@
 //! `s3Config`: for the handler, and hidden everywhere else.
 
-use std::fs;
-
-use gristmill_tests::{Receiver, TestHost, guests};
+use gristmill_tests::{Receiver, TestHost, files_without_keys, guests};
 use serde_json::json;
 
 use crate::support::shared;
@@ -53,9 +51,7 @@ async fn reaches_the_handler_only() {
     for (what, text) in &seen {
         assert!(!text.contains("only-for-the-handler"), "{what} reveals the secret: {text}");
     }
-    for entry in fs::read_dir(host.data_dir()).unwrap() {
-        let path = entry.unwrap().path();
-        let bytes = if path.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+    for (path, bytes) in files_without_keys(&host.data_dir()) {
         let tells = bytes.windows(20).any(|window| window == b"only-for-the-handler");
         assert!(!tells, "{} tells the secret", path.display());
     }

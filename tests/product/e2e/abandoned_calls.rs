@@ -23,6 +23,24 @@ fn abandon_delete(host: &TestHost, path: &str, later: Duration) {
     std::thread::sleep(later);
 }
 
+/// Waits until the host has closed each connection that its client has closed, and so has ended the calls on it.
+async fn abandoned_calls_ended(host: &TestHost) {
+    /// The kernel's number for a connection whose other side has ended: `CLOSE_WAIT`.
+    const CLOSE_WAIT: &str = "08";
+    let (_, port) = host.address().rsplit_once(':').unwrap();
+    let port = format!(":{:04X}", port.parse::<u16>().unwrap());
+    eventually("the abandoned calls to end", async || {
+        let connections = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let is_abandoned = |line: &str| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            // A number, the local address, the other one, and the state.
+            matches!(fields[..], [_, local, _, CLOSE_WAIT, ..] if local.ends_with(&port))
+        };
+        (!connections.lines().any(is_abandoned)).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_abandoned_change_is_made_on_disk_and_in_memory_or_in_neither() {
     let mut host = TestHost::start();
@@ -35,6 +53,7 @@ async fn an_abandoned_change_is_made_on_disk_and_in_memory_or_in_neither() {
     for n in 0..ENDPOINTS {
         abandon_delete(&host, &format!("/v1/endpoints/e{n}"), Duration::from_micros(150) * n);
     }
+    abandoned_calls_ended(&host).await;
     // A begun change ends before this one, since changes run one at a time.
     client.post("/v1/endpoints", &json!({ "id": "last", "templateId": "first" })).await.ok();
     let mut accepted = vec![];

@@ -69,6 +69,25 @@ async fn names_with_files(host: &TestHost) -> Vec<String> {
     .await
 }
 
+/// Uploads a component once there is room for it: abandoned uploads may still wait for their turn to be compiled.
+async fn upload(host: &TestHost, name: &str, component: &[u8]) {
+    let client = host.client();
+    eventually("room for another upload", async || {
+        let answer = client.upload(name, component).await;
+        assert!(matches!(answer.status, 200 | 429), "{answer:?}");
+        (answer.status == 200).then_some(())
+    })
+    .await;
+}
+
+/// Uploads another component, which waits for its turn behind abandoned uploads, and looks at the files again.
+async fn names_with_files_after_all(host: &TestHost) -> Vec<String> {
+    upload(host, "marker", &component(100)).await;
+    let names = names_with_files(host).await;
+    assert!(names.contains(&"marker:latest".to_owned()), "{names:?}");
+    names
+}
+
 fn image(handler: &Value) -> String {
     handler["image"].as_str().unwrap().to_owned()
 }
@@ -83,15 +102,9 @@ async fn an_upload_that_its_client_abandons_leaves_no_file_without_a_name() {
     let names = names_with_files(&host).await;
     println!("{} of 12 uploads were taken before their client left", names.len());
     // Bytes whose upload was abandoned can be uploaded again, and run.
-    let client = host.client();
-    // Abandoned uploads may still wait for their turn to be compiled.
-    eventually("room for another upload", async || {
-        let answer = client.upload("again", component(0)).await;
-        assert!(matches!(answer.status, 200 | 429), "{answer:?}");
-        (answer.status == 200).then_some(())
-    })
-    .await;
-    assert!(names_with_files(&host).await.contains(&"again:latest".to_owned()));
+    upload(&host, "again", &component(0)).await;
+    let names = names_with_files_after_all(&host).await;
+    assert!(names.contains(&"again:latest".to_owned()), "{names:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,6 +121,7 @@ async fn a_push_that_its_client_abandons_is_completed_or_leaves_nothing() {
     }
     let names = names_with_files(&host).await;
     println!("{} of 12 pushes were taken before their client left", names.len());
+    names_with_files_after_all(&host).await;
 }
 
 /// Its client sends all bytes again, since it knows no upload that it could continue.

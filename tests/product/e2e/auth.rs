@@ -2,19 +2,10 @@
 
 use std::cell::OnceCell;
 
-use gristmill_tests::{
-    Answer, Client, PATIENCE, Shared, clocked_host, eventually, guests, shared_host,
-};
+use gristmill_tests::{Answer, Client, PATIENCE, clocked_host, eventually, guests, shared_host};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
-
-/// A client with a separate key.
-async fn with_scopes(host: &Shared, scopes: Value) -> Client {
-    let settings = json!({ "name": "scopes", "scopes": scopes });
-    let made = host.client.post("/v1/keys", &settings).await.ok();
-    host.client.with_key(made["key"].as_str().unwrap())
-}
 
 #[tokio::test]
 async fn an_unauthenticated_caller_does_not_learn_what_exists() {
@@ -35,7 +26,7 @@ async fn a_key_that_only_reads_cannot_delete_a_running_job() {
     let endpoint = host.deploy(&guests::playground(), "auth-ttl", json!({})).await;
     let job = host.client.submit(&endpoint, json!({ "op": "sleep", "ms": 600_000 })).await;
     host.client.until(&endpoint, &job, "IN_PROGRESS").await;
-    let reader = with_scopes(&host, json!(["read"])).await;
+    let reader = host.client.with_scopes(&["read"]).await;
     for query in ["ttl=0", "ttl=86400000", "ttl=1&ttl=0"] {
         let refused = reader.status(&endpoint, &format!("{job}?{query}")).await;
         assert!(refused.refused(401).contains("`submit`"), "{query}: {refused:?}");
@@ -46,7 +37,7 @@ async fn a_key_that_only_reads_cannot_delete_a_running_job() {
     let unknown = "00000000-0000-7000-8000-000000000000-0000";
     reader.status(&endpoint, &format!("{unknown}?ttl=0")).await.refused(401);
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_PROGRESS");
-    let submitter = with_scopes(&host, json!(["submit"])).await;
+    let submitter = host.client.with_scopes(&["submit"]).await;
     submitter.status(&endpoint, &format!("{job}?ttl=0")).await.ok();
     host.client.status(&endpoint, &job).await.refused(404);
 }
@@ -59,7 +50,7 @@ async fn a_key_is_limited_to_its_scopes() {
     let job = done["id"].as_str().unwrap();
     let template = "/v1/templates/auth-scopes?includeEndpointBoundTemplates=true";
 
-    let reader = with_scopes(&host, json!(["read"])).await;
+    let reader = host.client.with_scopes(&["read"]).await;
     reader.status(&endpoint, job).await.ok();
     reader.stream(&endpoint, job).await.ok();
     reader.health(&endpoint).await;
@@ -70,13 +61,13 @@ async fn a_key_is_limited_to_its_scopes() {
     reader.purge(&endpoint).await.refused(401);
     reader.get(template).await.refused(401);
 
-    let submitter = with_scopes(&host, json!(["submit"])).await;
+    let submitter = host.client.with_scopes(&["submit"]).await;
     assert_eq!(submitter.finish(&endpoint, json!({ "op": "echo" })).await["status"], "COMPLETED");
     submitter.cancel(&endpoint, job).await.ok();
     submitter.get(template).await.refused(401);
     submitter.post("/v1/keys", &json!({ "name": "x", "scopes": ["admin"] })).await.refused(401);
 
-    let manager = with_scopes(&host, json!(["manage"])).await;
+    let manager = host.client.with_scopes(&["manage"]).await;
     manager.get(template).await.ok();
     manager.run(&endpoint, json!({ "op": "echo" })).await.refused(401);
     manager.post("/v1/keys", &json!({ "name": "x", "scopes": ["admin"] })).await.refused(401);
@@ -85,7 +76,7 @@ async fn a_key_is_limited_to_its_scopes() {
     reader.status(&endpoint, job).await.ok();
     submitter.status(&endpoint, &format!("{job}?ttl=60000")).await.ok();
 
-    let both = with_scopes(&host, json!(["manage", "read"])).await;
+    let both = host.client.with_scopes(&["manage", "read"]).await;
     both.get(template).await.ok();
     both.status(&endpoint, job).await.ok();
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use gristmill_tests::{Answer, Client, PATIENCE, TestHost, eventually, guests, shared_host};
+use gristmill_tests::{Client, PATIENCE, TestHost, eventually, guests, shared_host};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -187,7 +187,7 @@ async fn stopped_attempts_are_billed_once_and_interrupted_ones_are_not() {
     })
     .await;
     assert_eq!(number(&bill, "jobs"), 1);
-    let broken_off = client.submit(&endpoint, json!({ "op": "sleep", "ms": 1_500 })).await;
+    let broken_off = client.submit(&endpoint, json!({ "op": "sleep", "ms": 8_000 })).await;
     client.until(&endpoint, &broken_off, "IN_PROGRESS").await;
     host.kill9();
     host.start_again();
@@ -259,18 +259,12 @@ async fn usage_is_listed_by_bucket_and_group_page_by_page() {
     let mut path = format!("/v1/billing/endpoints?{range}hour&limit=2");
     for expected in [2, 2, 1] {
         let answer = client.get(&path).await;
-        path = next(&answer);
+        path = answer.next_page().unwrap_or_default();
         let page = answer.ok();
         assert_eq!(page.as_array().unwrap().len(), expected);
         paged.extend(page.as_array().unwrap().clone());
     }
     assert_eq!((paged, path), (records(&client, &format!("{range}hour")).await, String::new()));
-}
-
-/// The path of the next page, or nothing.
-fn next(answer: &Answer) -> String {
-    let link = answer.header("link").unwrap_or_default();
-    link.trim_start_matches('<').trim_end_matches(">; rel=\"next\"").to_owned()
 }
 
 /// A time before 2100 as RFC 3339.
@@ -396,14 +390,10 @@ async fn wrong_questions_are_refused_and_named() {
     for cursor in ["eA", "OTk5OTk5OTk5OTk5OTk", "MDAwMDAwMDAwMCA"] {
         records(&host.client, &format!("cursor={cursor}")).await;
     }
-    let manage = json!({ "name": "m", "scopes": ["manage"] });
-    let made = host.client.post("/v1/keys", &manage).await.ok();
-    let manager = host.client.with_key(made["key"].as_str().unwrap());
+    let manager = host.client.with_scopes(&["manage"]).await;
     records(&manager, "").await;
     let other = manager.get("/v1/billing/endpoints?ownerId=other").await.refused(400);
     assert!(other.contains("query `ownerId` must be"), "{other}");
-    let read = json!({ "name": "r", "scopes": ["read"] });
-    let made = host.client.post("/v1/keys", &read).await.ok();
-    let reader = host.client.with_key(made["key"].as_str().unwrap());
+    let reader = host.client.with_scopes(&["read"]).await;
     reader.get("/v1/billing/endpoints").await.refused(401);
 }

@@ -8,12 +8,6 @@ const LIMITS: &str = "[rate-limits.status]\nconcurrent = 8\n\
     [rate-limits.runsync]\nconcurrent = 4\n\
     [rate-limits.retry]\ncalls-per-10s = 3\n";
 
-async fn key(host: &TestHost) -> Client {
-    let made = json!({ "name": "fair", "scopes": ["submit"] });
-    let made = host.client().post("/v1/keys", &made).await.ok();
-    host.client().with_key(made["key"].as_str().unwrap())
-}
-
 /// Makes this many concurrent calls. Each waits for five minutes.
 fn wait_at_once<F>(count: usize, call: impl Fn() -> F) -> Vec<JoinHandle<u16>>
 where
@@ -37,34 +31,40 @@ async fn with_waiting_jobs(host: &TestHost, endpoint: &str, count: u64) {
 }
 
 async fn places_are_shared(host: &TestHost, endpoint: &str, greedy: &Client, other: &Client) {
-    let waits = || {
-        let (greedy, endpoint) = (greedy.clone(), endpoint.to_owned());
+    let waits = |caller: Client| {
+        let endpoint = endpoint.to_owned();
         async move {
             let input = json!({ "op": "echo" });
-            greedy.run_sync(&endpoint, "?wait=300000", input).await.status
+            caller.run_sync(&endpoint, "?wait=300000", input).await.status
         }
     };
-    let short = async || other.run_sync(endpoint, "?wait=1000", json!({ "op": "echo" })).await;
-    let first = wait_at_once(4, waits);
+    let first = wait_at_once(4, || waits(greedy.clone()));
     with_waiting_jobs(host, endpoint, 4).await;
-    let (one, two) = tokio::join!(short(), short());
-    let mut answers = [one.status, two.status];
-    answers.sort_unstable();
-    assert_eq!(answers, [200, 429], "only the first call of a key is admitted beyond the limit");
+    let beyond = wait_at_once(2, || waits(other.clone()));
+    ended(&beyond, 1).await;
+    with_waiting_jobs(host, endpoint, 5).await;
     host.client().purge(endpoint).await.ok();
+    let answers = statuses(beyond).await;
+    assert_eq!(answers, [404, 429], "only the first call of a key is admitted beyond the limit");
     ended(&first, 4).await;
     // Now two concurrent calls are reserved for the refused key.
-    let second = wait_at_once(4, waits);
+    let second = wait_at_once(4, || waits(greedy.clone()));
     ended(&second, 2).await;
     with_waiting_jobs(host, endpoint, 2).await;
-    assert_eq!(short().await.ok()["status"], "IN_QUEUE");
+    let short = other.run_sync(endpoint, "?wait=1000", json!({ "op": "echo" })).await;
+    assert_eq!(short.ok()["status"], "IN_QUEUE");
     host.client().purge(endpoint).await.ok();
+    assert_eq!(statuses(second).await, [404, 404, 429, 429]);
+}
+
+/// Waits for the end of these calls, and returns their statuses in order.
+async fn statuses(calls: Vec<JoinHandle<u16>>) -> Vec<u16> {
     let mut statuses = vec![];
-    for call in second {
+    for call in calls {
         statuses.push(call.await.unwrap());
     }
     statuses.sort_unstable();
-    assert_eq!(statuses, [404, 404, 429, 429]);
+    statuses
 }
 
 #[tokio::test]
@@ -74,7 +74,9 @@ async fn one_key_does_not_use_up_the_permits_of_the_others() {
     std::fs::write(&config, LIMITS).unwrap();
     let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
     let endpoint = host.deploy(&guests::playground(), "fair", json!({ "workersMax": 0 })).await;
-    let (greedy, other) = (key(&host).await, key(&host).await);
+    let client = host.client();
+    let (greedy, other) =
+        (client.with_scopes(&["submit"]).await, client.with_scopes(&["submit"]).await);
     places_are_shared(&host, &endpoint, &greedy, &other).await;
 
     // Waiting calls may use three quarters of the cap, so that `status` still works.

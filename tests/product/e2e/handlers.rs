@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
+use gristmill_tests::{Client, TestHost, Wire, eventually, guests, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -60,7 +60,8 @@ async fn a_handler_that_runs_somewhere_is_not_deleted() {
     assert_eq!(host.client.status(&endpoint, &job).await.ok()["status"], "IN_QUEUE");
 }
 
-/// A component stays while a name, a template or a running job uses it, and no longer.
+/// A component stays while a name, a template or a release of an endpoint uses it, and no longer. (A running job:
+/// `a_running_job_keeps_a_component_that_no_release_keeps`.)
 #[tokio::test]
 async fn a_component_is_deleted_with_its_last_reference() {
     let host = TestHost::start();
@@ -75,13 +76,9 @@ async fn a_component_is_deleted_with_its_last_reference() {
     assert_eq!(host.client().delete("/v1/handlers/a:1").await.status, 204);
     assert_eq!(stored(&host), 1, "another name has it");
     let endpoint = host.deploy_image("a:2", "running", json!({})).await;
-    let job = host.client().submit(&endpoint, json!({ "op": "sleep", "ms": 3_000 })).await;
-    host.client().until(&endpoint, &job, "IN_PROGRESS").await;
     upload("a:2", "two").await;
-    assert_eq!(stored(&host), 2, "a job runs it");
     let quick = host.client().finish(&endpoint, json!({ "op": "echo" })).await;
     assert_eq!(quick["status"], "COMPLETED");
-    host.client().until(&endpoint, &job, "COMPLETED").await;
     upload("b:1", "two").await;
     assert_eq!(stored(&host), 2, "its endpoint may go back to it");
     assert_eq!(host.client().delete("/v1/endpoints/running").await.status, 204);
@@ -212,15 +209,8 @@ async fn leftovers_of_a_crashed_upload_are_deleted_at_the_next_start() {
 #[tokio::test]
 async fn an_upload_that_is_too_large_is_refused_and_leaves_nothing() {
     let host = TestHost::start();
-    let piece = vec![0_u8; 1 << 20];
     // Without an announced length, the excess is detected while the body arrives.
-    let pieces = (0..65).map(move |_| Ok::<_, std::io::Error>(piece.clone()));
-    let body = reqwest::Body::wrap_stream(futures::stream::iter(pieces));
-    let request = host.client().request(Method::PUT, "/v1/handlers/huge:1").body(body);
-    // A client that is still sending may see the connection close instead.
-    if let Ok(answer) = host.client().try_send(request).await {
-        answer.refused(413);
-    }
+    Wire::call_in_chunks(&host, "PUT", "/v1/handlers/huge:1", 65 << 20).await.refused(413);
     eventually("the upload to go", async || (stored(&host) == 0).then_some(())).await;
 }
 
@@ -228,15 +218,7 @@ async fn an_upload_that_is_too_large_is_refused_and_leaves_nothing() {
 #[tokio::test]
 async fn handlers_need_the_scope_manage() {
     let host = shared_host();
-    let key = |scope: &'static str| {
-        let admin = host.client.clone();
-        async move {
-            let body = json!({ "name": scope, "scopes": [scope] });
-            let made = admin.post("/v1/keys", &body).await.ok();
-            made["key"].as_str().unwrap().to_owned()
-        }
-    };
-    let submit: Client = host.client.with_key(&key("submit").await);
+    let submit = host.client.with_scopes(&["submit"]).await;
     for (method, path) in [
         (Method::GET, "/v1/handlers/x:1"),
         (Method::DELETE, "/v1/handlers/x:1"),
@@ -244,7 +226,7 @@ async fn handlers_need_the_scope_manage() {
     ] {
         submit.send(submit.request(method, path)).await.refused(401);
     }
-    let manage = host.client.with_key(&key("manage").await);
+    let manage = host.client.with_scopes(&["manage"]).await;
     let listed: Value = manage.get("/v1/containerregistryauth").await.ok();
     assert!(listed.is_array(), "{listed}");
 }

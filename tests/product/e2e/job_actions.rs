@@ -68,7 +68,7 @@ async fn many_jobs_are_retried_cancelled_and_deleted() {
     let listed = client.get("/v1/job-actions?limit=2").await;
     let ids: Vec<_> = listed.ok().as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
     assert_eq!(ids, [json!(delete), json!(cancel)]);
-    let next = listed.header("link").unwrap().split(['<', '>']).nth(1).unwrap().to_owned();
+    let next = listed.next_page().unwrap();
     assert_eq!(client.get(&next).await.ok()[0]["id"], json!(retry));
     // An action that has ended can be aborted, without effect.
     assert_eq!(client.delete(&format!("/v1/job-actions/{retry}")).await.status, 204);

@@ -102,6 +102,7 @@ async fn each_endpoint_has_counters_gauges_and_histograms() {
     let behind = client.submit(&endpoint, json!({ "op": "sleep", "ms": 0 })).await;
     client.submit(&idle, json!({})).await;
     client.until(&endpoint, &slow, "IN_PROGRESS").await;
+    client.workers_running(&endpoint, 1).await;
     let running = Samples::read(&client).await;
     let gauge =
         |name: &str, of: &str| running.get(&format!(r#"gristmill_{name}{{endpoint="{of}"}}"#));
@@ -473,9 +474,7 @@ async fn one_address_that_holds_many_connections_for_metrics_silences_no_probe()
 async fn a_key_for_metrics_reads_nothing_else_and_is_the_operators() {
     let host = TestHost::start();
     let client = host.client();
-    let key = json!({ "name": "prometheus", "scopes": ["metrics"] });
-    let made = client.post("/v1/keys", &key).await.ok();
-    let collector = client.with_key(made["key"].as_str().unwrap());
+    let collector = client.with_scopes(&["metrics"]).await;
     Samples::read(&collector).await;
     for path in ["/v1/templates", "/v1/keys", "/v2/nothing/health", "/v1/endpoints"] {
         collector.get(path).await.refused(401);

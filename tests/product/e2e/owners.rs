@@ -96,14 +96,13 @@ async fn ids_are_the_hosts_and_handlers_names_an_owners_own() {
     bind(&a, "ids-e", "ids-t").await.ok();
     // A used id is refused with the same sentence, whichever owner has it.
     bind(&b, "ids-e2", "ids-t2").await.ok();
-    let sentence = |id: &str| format!("endpoint `{id}` exists already");
-    assert_eq!(bind(&b, "ids-e", "ids-t2").await.refused(400), sentence("ids-e"));
-    assert_eq!(bind(&b, "ids-e2", "ids-t2").await.refused(400), sentence("ids-e2"));
+    let rest = ": ids are unique on this host, and another owner may have this one; choose another id \
+                (`gristmill deploy`: another `--name`)";
+    let sentence = |object: &str| format!("{object} exists already{rest}");
+    assert_eq!(bind(&b, "ids-e", "ids-t2").await.refused(400), sentence("endpoint `ids-e`"));
+    assert_eq!(bind(&b, "ids-e2", "ids-t2").await.refused(400), sentence("endpoint `ids-e2`"));
     let taken = json!({ "id": "ids-t", "name": "x", "imageName": "x:1" });
-    assert_eq!(
-        b.post("/v1/templates", &taken).await.refused(400),
-        "template `ids-t` exists already"
-    );
+    assert_eq!(b.post("/v1/templates", &taken).await.refused(400), sentence("template `ids-t`"));
     // Each runs its own owner's handler of the name.
     assert_eq!(a.finish("ids-e", echo_input()).await["output"], json!({ "echo": 1 }));
     assert_eq!(b.finish("ids-e2", echo_input()).await["output"], echo_input());
@@ -270,9 +269,7 @@ async fn platform_templates_are_the_operators_to_make() {
     miller.patch(own, &json!({ "isPlatform": false, "readme": "x" })).await.ok();
     let refused = admin.patch(own, &json!({ "isPlatform": true })).await.refused(400);
     assert!(refused.contains("isPlatform"), "{refused}");
-    let key = json!({ "name": "m", "scopes": ["manage"] });
-    let made = admin.post("/v1/keys", &key).await.ok();
-    let manager = admin.with_key(made["key"].as_str().unwrap());
+    let manager = admin.with_scopes(&["manage"]).await;
     manager.patch(path, &json!({ "isPlatform": false })).await.refused(401);
     manager.patch(path, &json!({ "readme": "official" })).await.ok();
     admin.patch(path, &json!({ "isPlatform": false })).await.ok();

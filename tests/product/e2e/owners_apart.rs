@@ -307,7 +307,10 @@ impl Walk {
                 let [theirs, nothing] = [&self.things, &unknown].map(|of| of.fill(path) + query);
                 let theirs = self.call(method, &theirs, accept).await;
                 let nothing = self.call(method, &nothing, accept).await;
-                assert_eq!(theirs.status, 404, "{theirs:?}");
+                // Only reads of templates have these parameters; most other calls refuse them.
+                let has_them = method == Method::GET && path.contains("templates");
+                let is_refused = theirs.status == 400 && !query.is_empty() && !has_them;
+                assert!(theirs.status == 404 || is_refused, "{theirs:?}");
                 assert_same(&theirs, &self.things, &nothing, &unknown);
             }
         }
@@ -396,7 +399,9 @@ async fn every_route_keeps_owners_apart() {
                 }
                 Access::List => {
                     let query = "?includeEndpointBoundTemplates=true&includePublicTemplates=true";
-                    for query in ["", query] {
+                    // Only templates have these parameters.
+                    let flags = path.contains("templates").then_some(query);
+                    for query in std::iter::once("").chain(flags) {
                         let answer = walk.call(&method, &format!("{path}{query}"), "*/*").await;
                         let list = answer.ok();
                         let has_list = list.is_array() || list["jobs"].is_array();

@@ -262,8 +262,8 @@ async fn a_list_of_referrers_takes_little_memory() {
         let index: Value = serde_json::from_str(&page.text).unwrap();
         found += index["manifests"].as_array().unwrap().len();
         pages += 1;
-        let Some(next) = page.header("link") else { break };
-        path = next.split(['<', '>']).nth(1).unwrap().to_owned();
+        let Some(next) = page.next_page() else { break };
+        path = next;
     }
     assert_eq!(found, 200, "on {pages} pages");
     let more = host.peak_memory() - before;

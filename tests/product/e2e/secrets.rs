@@ -1,26 +1,13 @@
 //! Stored secrets are not on disk in clear text, in no log at any level, and in no answer except
 //! the one that shows them for the first time.
 
-use std::fs;
-use std::path::Path;
-
-use gristmill_tests::{Answer, Client, Receiver, Reply, ScriptedServer, TestHost, guests};
+use gristmill_tests::{
+    Answer, Client, Receiver, Reply, ScriptedServer, TestHost, files_without_keys, guests,
+};
 use serde_json::{Value, json};
 
 /// `mill:password-7f3b91`, as a registry receives it.
 const BASIC: &str = "bWlsbDpwYXNzd29yZC03ZjNiOTE=";
-
-/// All files below a directory, with their bytes, except those that hold a secret on purpose.
-fn files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if !path.ends_with("admin.key") && !path.ends_with("secrets.key") {
-            found.push((path.display().to_string(), fs::read(&path).unwrap()));
-        }
-    }
-}
 
 fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
@@ -179,11 +166,10 @@ async fn secrets_are_on_no_disk_in_no_log_and_in_no_list() {
     host.kill9();
     // The next start moves the journal's content to the tables.
     for state in ["after a kill", "after a start"] {
-        let mut found = vec![];
-        files(&host.data_dir(), &mut found);
+        let found = files_without_keys(&host.data_dir());
         assert!(found.len() > 5 && found.iter().any(|(_, bytes)| holds(bytes, "NOTHING")));
-        for (name, bytes) in &found {
-            secrets.are_nowhere_in(&format!("{name} {state}"), bytes);
+        for (path, bytes) in &found {
+            secrets.are_nowhere_in(&format!("{} {state}", path.display()), bytes);
         }
         host.start_again();
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files whose tests must all be in the document.
 const ATTACKS: [&str; 4] = [
-    "host/runtime/src/sandbox/hostile_tests.rs",
+    "host/runtime/src/wasmtime_runtime/hostile_tests.rs",
     "tests/product/runtime/hostile.rs",
     "tests/product/e2e/hostile.rs",
     "tests/product/e2e/hostile_uploads.rs",

@@ -124,8 +124,7 @@ async fn the_state_of_the_host_is_for_its_operator() {
 #[tokio::test]
 async fn a_series_needs_the_scope_read() {
     let host = shared_host();
-    let made = host.client.post("/v1/keys", &json!({ "name": "m", "scopes": ["metrics"] })).await;
-    let metrics = host.client.with_key(made.ok()["key"].as_str().unwrap());
+    let metrics = host.client.with_scopes(&["metrics"]).await;
     metrics.get("/v1/series").await.refused(401);
     metrics.get("/v1/endpoints/x/series").await.refused(401);
     host.client.get("/v1/endpoints/no-such-one/series").await.refused(404);

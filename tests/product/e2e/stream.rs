@@ -1,17 +1,9 @@
 //! `/stream`: chunks as a JSON array on `/v2`, inside the SDKs' object on `/sdk/v2`.
 
-use gristmill_tests::{Answer, guests, shared_host};
-use serde_json::{Value, json};
+use gristmill_tests::{guests, shared_host};
+use serde_json::json;
 
 const FINAL: [&str; 4] = ["COMPLETED", "FAILED", "CANCELLED", "TIMED_OUT"];
-
-fn chunks(answer: &Answer) -> Vec<Value> {
-    answer.ok().as_array().unwrap_or_else(|| panic!("no array: {answer:?}")).clone()
-}
-
-fn job_status(answer: &Answer) -> &str {
-    answer.header("x-job-status").unwrap_or_else(|| panic!("no X-Job-Status: {answer:?}"))
-}
 
 #[tokio::test]
 async fn calls_that_follow_each_other_at_once_never_deliver_a_chunk_twice() {
@@ -22,7 +14,7 @@ async fn calls_that_follow_each_other_at_once_never_deliver_a_chunk_twice() {
         let job = done["id"].as_str().unwrap();
         let first = host.client.stream(&endpoint, job).await;
         let second = host.client.stream(&endpoint, job).await;
-        assert_eq!((chunks(&first).len(), chunks(&second).len()), (3, 0), "turn {turn}");
+        assert_eq!((first.chunks().len(), second.chunks().len()), (3, 0), "turn {turn}");
     }
 }
 
@@ -33,7 +25,7 @@ async fn a_job_that_waits_has_an_empty_stream_with_its_status() {
     let endpoint = host.deploy(&guests::playground(), "stream-queued", settings).await;
     let job = host.client.submit(&endpoint, json!({ "op": "stream" })).await;
     let answer = host.client.stream(&endpoint, &format!("{job}?wait=0")).await;
-    assert_eq!((chunks(&answer), job_status(&answer)), (vec![], "IN_QUEUE"));
+    assert_eq!((answer.chunks(), answer.job_status()), (vec![], "IN_QUEUE"));
     let page = host.client.sdk().stream(&endpoint, &format!("{job}?wait=0")).await.ok();
     assert_eq!(page, json!({ "status": "IN_QUEUE", "stream": [] }));
     host.client.stream(&endpoint, &format!("{job}?wait=soon")).await.refused(400);

@@ -1,6 +1,6 @@
 //! Unauthenticated callers.
 
-use gristmill_tests::TestHost;
+use gristmill_tests::{TestHost, eventually};
 
 #[tokio::test]
 async fn unauthenticated_callers_are_limited_by_their_address() {
@@ -22,8 +22,12 @@ async fn unauthenticated_callers_are_limited_by_their_address() {
     // Eleven at once, and one more in each second that this takes.
     let let_in = statuses.iter().filter(|status| **status != 429).count();
     assert!((11..=20).contains(&let_in), "{statuses:?}");
-    assert!(statuses[29] == 429, "{statuses:?}");
-    let refused = unauthenticated[0].get("/v1/templates").await;
+    // On a busy machine the next call may be let in, but not all that follow.
+    let refused = eventually("a call to be refused", async || {
+        let answer = unauthenticated[0].get("/v1/templates").await;
+        (answer.status == 429).then_some(answer)
+    })
+    .await;
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=10).contains(&wait), "{wait}");
     assert!(refused.refused(429).contains("without a valid API key"), "{refused:?}");

@@ -11,12 +11,10 @@ use tokio::time::sleep;
 const OPENAI: &str = "openai/v1/chat/completions";
 
 /// Sends a whole call.
-async fn send(host: &TestHost, path: &str, body: &str) -> Wire {
-    let mut wire = Wire::connect(host).await;
+async fn send(wire: &mut Wire, host: &TestHost, path: &str, body: &str) {
     let length = format!("content-length: {}\r\n", body.len());
     wire.send_head(host, "POST", path, &length).await;
     wire.writer.write_all(body.as_bytes()).await.unwrap();
-    wire
 }
 
 #[tokio::test]
@@ -24,7 +22,10 @@ async fn a_client_that_ends_its_side_after_its_call_is_answered() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "half-closed", json!({})).await;
     let body = json!({ "input": { "op": "sleep", "ms": 700, "value": 5 } }).to_string();
-    let mut wire = send(&host, &format!("/v2/{endpoint}/runsync"), &body).await;
+    let mut wire = Wire::connect(&host).await;
+    // An end 100 ms after the call would mean that the client has left.
+    wire.cork();
+    send(&mut wire, &host, &format!("/v2/{endpoint}/runsync"), &body).await;
     wire.writer.shutdown().await.unwrap();
     let answer = wire.answer(PATIENCE).await.expect("an answer");
     assert_eq!(answer.status, 200);
@@ -34,10 +35,11 @@ async fn a_client_that_ends_its_side_after_its_call_is_answered() {
     // Two calls at once; the host reads the second one long after the client's end.
     let body = json!({ "op": "sleep", "ms": 300 }).to_string();
     let path = format!("/v2/{endpoint}/{OPENAI}");
-    let mut wire = send(&host, &path, &body).await;
-    let length = format!("content-length: {}\r\n", body.len());
-    wire.send_head(&host, "POST", &path, &length).await;
-    wire.writer.write_all(body.as_bytes()).await.unwrap();
+    let mut wire = Wire::connect(&host).await;
+    wire.cork();
+    for _ in 0..2 {
+        send(&mut wire, &host, &path, &body).await;
+    }
     wire.writer.shutdown().await.unwrap();
     for _ in 0..2 {
         let answer = wire.answer(PATIENCE).await.expect("an answer");
@@ -50,7 +52,8 @@ async fn a_client_that_ends_its_side_later_has_left() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::playground(), "half-gone", json!({})).await;
     let body = json!({ "op": "sleep_forever" }).to_string();
-    let mut wire = send(&host, &format!("/v2/{endpoint}/{OPENAI}"), &body).await;
+    let mut wire = Wire::connect(&host).await;
+    send(&mut wire, &host, &format!("/v2/{endpoint}/{OPENAI}"), &body).await;
     let running = async || host.client.health(&endpoint).await["jobs"]["inProgress"].clone();
     eventually("the job to run", async || (running().await == 1).then_some(())).await;
     // The subject: an end within 100 ms of the call would not mean that the client has left.

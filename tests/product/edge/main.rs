@@ -14,6 +14,7 @@ mod backup;
 mod connections;
 mod data_dir;
 mod early_answers;
+mod early_answers_http2;
 mod half_close;
 mod heads;
 mod http2;

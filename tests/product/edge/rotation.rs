@@ -1,10 +1,11 @@
 //! `gristmill secrets rotate` on a working host.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gristmill_tests::{Client, PATIENCE, TestHost, eventually, guests};
+use gristmill_tests::{Client, PATIENCE, TestHost, disk_shim, eventually, guests};
 use serde_json::json;
 
 use crate::backup::{assert_done, back_up, gristmill, restore, said};
@@ -64,9 +65,7 @@ async fn a_rotation_replaces_the_key_of_a_working_host() {
     let old = keys(&host.data_dir());
     assert_eq!(old.len(), 1);
 
-    let read_only = json!({ "name": "r", "scopes": ["manage", "submit"] });
-    let read_only = host.client().post("/v1/keys", &read_only).await.ok();
-    let manager = host.client().with_key(read_only["key"].as_str().unwrap());
+    let manager = host.client().with_scopes(&["manage", "submit"]).await;
     manager.post_empty("/v1/secrets/rotate").await.refused(401);
     assert_eq!(keys(&host.data_dir()), old);
 
@@ -124,6 +123,15 @@ async fn a_rotation_replaces_the_key_of_a_working_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_killed_during_a_rotation_completes_it() {
     let (mut host, mut jobs) = start_with_a_job_of_each_kind().await;
+    // Each sync takes 20 ms, so that a rotation lasts longer than the time until the kill, however fast the disk of
+    // this machine is.
+    let directory = host.data_dir().canonicalize().unwrap();
+    let slow_disk = [
+        ("LD_PRELOAD", disk_shim().as_os_str()),
+        ("DISK_DIR", directory.as_os_str()),
+        ("DISK_SYNC_MS", OsStr::new("20")),
+    ];
+    host.start_again_in(&slow_disk);
     let mut interrupted = 0;
     for round in 0..8 {
         let old = keys(&host.data_dir());
@@ -146,7 +154,7 @@ async fn a_host_that_is_killed_during_a_rotation_completes_it() {
         let left = keys(&host.data_dir());
         interrupted += usize::from(left.len() > 1);
         assert!(left == old || left.len() == 1 || left[1] == old[0], "{left:?} after {old:?}");
-        host.start_again();
+        host.start_again_in(&slow_disk);
         assert_secrets_are_readable(&host).await;
         let one = async || (keys(&host.data_dir()).len() == 1).then_some(());
         eventually("the end of the rotation", one).await;

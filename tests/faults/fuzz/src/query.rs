@@ -49,7 +49,7 @@ async fn call(host: &Host, choice: u8, query: &str) {
         5 => ("POST", of_endpoint("run"), true),
         6 => ("POST", of_job("cancel"), true),
         7 => ("GET", of_endpoint("health"), true),
-        8 => ("GET", of_job("timeline"), true),
+        8 => ("GET", of_job("timeline"), parameters.has_only(&[])),
         _ => ("POST", of_endpoint("purge-queue"), true),
     };
     let before = Instant::now();
@@ -148,6 +148,14 @@ impl Parameters<'_> {
         is_number && (may_be_negative || is_zero || !text.starts_with('-'))
     }
 
+    /// Whether all names are among these.
+    fn has_only(self, known: &[&str]) -> bool {
+        self.0.split('&').filter(|pair| !pair.is_empty()).all(|pair| {
+            let name = decode(pair.split_once('=').map_or(pair, |(name, _)| name));
+            known.iter().any(|known| name == known.as_bytes())
+        })
+    }
+
     fn is_right_filter(self) -> bool {
         let status = self.get("status");
         let limit = self.get("limit");
@@ -160,7 +168,9 @@ impl Parameters<'_> {
             let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
             cursor.len() == 16 && cursor.bytes().all(is_digit)
         };
-        status.is_none_or(|status| JobStatus::ALL.iter().any(|known| known.as_str() == status))
+        self.has_only(&["status", "limit", "cursor"])
+            && status
+                .is_none_or(|status| JobStatus::ALL.iter().any(|known| known.as_str() == status))
             && (limit.is_none() || self.is_whole("limit", false) && limit.is_some_and(is_listed))
             && cursor.as_ref().is_none_or(is_place)
     }
