@@ -18,7 +18,7 @@ const AT_ONCE_MAX: usize = 16;
 
 /// Runs until the store is closed. Costs a look at each endpoint in each pause.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut is_away = false;
+    let mut is_unreachable = false;
     loop {
         let view = shared.catalog.view();
         let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
@@ -36,12 +36,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             .filter_map(async |(endpoint, trimmed)| Some((endpoint, trimmed.err()?)))
             .collect()
             .await;
-        let was_away = std::mem::take(&mut is_away);
+        let was_unreachable = std::mem::take(&mut is_unreachable);
         for (endpoint, error) in trimmed {
             match error {
                 StoreError::Closed => return,
-                // A database that is away for minutes is reported once.
-                StoreError::Unavailable if std::mem::replace(&mut is_away, true) || was_away => {}
+                // A database that cannot be reached for minutes is reported once.
+                StoreError::Unavailable
+                    if std::mem::replace(&mut is_unreachable, true) || was_unreachable => {}
                 error => warn!(%endpoint, %error, "old jobs cannot be deleted: {error}"),
             }
         }

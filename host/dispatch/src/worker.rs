@@ -24,13 +24,15 @@ use tracing::{debug, warn};
 
 use crate::attempt;
 use crate::shared::Shared;
-use crate::worker_set::{Idle, MissedWakeups, Retire, Sleep, Throttle, Throttled, WorkerSet};
+use crate::worker_set::{
+    Idle, MissedWakeups, Retire, Sleep, Starting, Throttle, Throttled, WorkerSet,
+};
 
 /// Time after which a component that could not be prepared is tried again, if jobs wait for it. A
 /// deploy ends the pause.
 const FAULT_PAUSE: Duration = Duration::from_secs(5);
 
-/// Pause of a worker that cannot claim because the database of the jobs is away.
+/// Pause of a worker that cannot claim because the database of the jobs cannot be reached.
 const UNAVAILABLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// A worker that waits for a sandbox checks this often whether jobs still wait: they may have been
@@ -54,14 +56,18 @@ impl Starter {
         self.workers.spawn_on(worker, &self.guests);
     }
 
-    /// Starts up to `at_most` workers that the waiting jobs need.
-    async fn start_missing(&self, endpoint: &EndpointId, set: &Arc<WorkerSet>, at_most: u32) {
+    /// Starts another worker if the waiting jobs need one.
+    async fn start_missing(&self, deployment: &Deployment, set: &Arc<WorkerSet>) {
+        let endpoint = &deployment.endpoint.id;
         // A store that returns an error is closing.
         let Ok(demand) = self.shared.store.demand(endpoint).await else { return };
-        let Some(deployment) = self.shared.catalog.deployment(endpoint) else { return };
-        let scaling = deployment.endpoint.scaling;
-        let missing = set.missing(scaling, demand.jobs, demand.claimable, at_most);
-        self.start_all(endpoint, set, missing);
+        let Some(now) = self.shared.catalog.deployment(endpoint) else { return };
+        // An endpoint that was deleted and created again has another set.
+        if now.incarnation == deployment.incarnation {
+            let scaling = now.endpoint.scaling;
+            let missing = set.missing(scaling, demand.jobs, demand.claimable, 1);
+            self.start_all(endpoint, set, missing);
+        }
     }
 
     /// Starts workers that `set` counts already.
@@ -74,7 +80,7 @@ impl Starter {
 
 /// Runs a worker to its end. `set` counts it already.
 async fn run(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
-    let mut worker = Worker::new();
+    let mut worker = Worker::new(Starting(set.clone()));
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker started");
     while let Next::Continue = step(&starter, &endpoint, &set, &mut worker).await {}
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker ended");
@@ -123,6 +129,8 @@ async fn step(
         set.remove_worker();
         return Next::End;
     };
+    // Before the claim: the set may start a worker too many for a moment, but never one too few.
+    drop(worker.starting.take());
     if let Err(CannotRun(reason)) = prepared {
         drop(reserved);
         // Each worker tries again every few seconds, so a reason is logged once.
@@ -143,7 +151,7 @@ async fn step(
     if let Some(reservation) = reserved {
         let claimed = match shared.store.claim(endpoint, &worker.id).await {
             Ok(claimed) => claimed,
-            // Nothing wakes a worker when the database of the jobs is back, so this one looks again.
+            // Nothing wakes a worker when the database of the jobs answers again, so this one looks again.
             Err(StoreError::Unavailable) => {
                 drop(reservation);
                 let _ = tokio::time::timeout(UNAVAILABLE_PAUSE, changed).await;
@@ -160,7 +168,7 @@ async fn step(
             // wake-up that has arrived already is passed on.
             wake_up.set(set.wake_up());
             if set.take_shortage() {
-                starter.start_missing(endpoint, set, 1).await;
+                starter.start_missing(&deployment, set).await;
             }
             run_job(shared, set, deployment, reservation, job).await;
             return Next::Continue;
@@ -331,6 +339,8 @@ struct Worker {
     /// A name that is unique in this process, and almost surely among all processes.
     name: String,
     id: WorkerId,
+    /// Until it looks for a job.
+    starting: Option<Starting>,
     /// The deployment of its last round.
     deployment: Option<Arc<Deployment>>,
     /// The reservation that it has waited for, with its deployment.
@@ -338,12 +348,13 @@ struct Worker {
 }
 
 impl Worker {
-    fn new() -> Self {
+    fn new(starting: Starting) -> Self {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let random: u32 = rand::random();
         let name = format!("w{random:08x}{number:x}");
-        Self { id: worker_id(&name, 0), name, deployment: None, reserved: None }
+        let (id, starting) = (worker_id(&name, 0), Some(starting));
+        Self { id, name, starting, deployment: None, reserved: None }
     }
 
     /// Begins a round with this deployment; `None`: the endpoint was deleted. If the deployment has

@@ -16,6 +16,7 @@
 //! The set remembers that it is short of workers, and the next worker that begins a job starts
 //! another one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::deploy::endpoint::{Scaler, Scaling};
@@ -44,6 +45,12 @@ pub(crate) struct WorkerSet {
 struct State {
     alive: u32,
     idle: u32,
+    /// Workers that were started and have not looked for a job yet: each will take one of those that
+    /// wait.
+    starting: u32,
+    /// Workers that ended because enough others waited for a sandbox. They are started again once
+    /// there are sandboxes, as far as jobs wait, whatever the scaler says.
+    ended_for_room: u32,
     /// Jobs that arrived while no worker slept and no worker was started.
     missed_wakeups: u64,
     initializing: u32,
@@ -159,8 +166,7 @@ impl WorkerSet {
     /// A job has waited too long: whether to start one more worker, which is counted already.
     pub(crate) fn grow(&self, scaling: Scaling) -> Demand {
         let mut state = self.state.lock();
-        let is_held_up = state.unhealthy > 0 || state.throttled > 0;
-        if is_held_up || state.idle > 0 || state.alive >= scaling.workers_max {
+        if state.is_held_up() || state.idle > 0 || state.alive >= scaling.workers_max {
             return Demand::Nothing;
         }
         state.start_worker()
@@ -170,8 +176,7 @@ impl WorkerSet {
     /// set was short of workers and no longer waits for a sandbox.
     pub(crate) fn take_shortage(&self) -> bool {
         let mut state = self.state.lock();
-        let may_start = state.throttled == 0 && state.unhealthy == 0;
-        may_start && std::mem::take(&mut state.is_short)
+        !state.is_held_up() && std::mem::take(&mut state.is_short)
     }
 
     /// The endpoint is new or has changed: number of workers to start for `claimable` jobs;
@@ -197,18 +202,21 @@ impl WorkerSet {
         let mut state = self.state.lock();
         let [demand, claimable] =
             [demand, claimable].map(|jobs| u32::try_from(jobs).unwrap_or(u32::MAX));
-        // An awake worker has a job, perhaps for a long time; a worker that waits for a sandbox
-        // will take one of the waiting jobs.
-        let busy = state.alive.saturating_sub(state.idle + state.throttled);
+        // An awake worker has a job, perhaps for a long time; a worker that was just started, or
+        // waits for a sandbox, will take one of the waiting jobs.
+        let busy = state.alive.saturating_sub(state.idle + state.throttled + state.starting);
+        state.ended_for_room = state.ended_for_room.min(claimable);
         let wanted = match scaling.scaler {
             Scaler::RequestCount(jobs) => demand.saturating_add(busy).div_ceil(jobs.max(1)),
             // Further workers are started when the first jobs have waited too long.
             Scaler::QueueDelay(_) => state.alive.max(demand.min(1)),
         };
         let kept = scaling.workers_min.min(claimable.saturating_add(busy).max(1));
-        let wanted = wanted.max(kept).min(scaling.workers_max);
+        let before = state.alive.saturating_add(state.ended_for_room);
+        let wanted = wanted.max(kept).max(before).min(scaling.workers_max);
         let missing = wanted.saturating_sub(state.alive);
-        let started = if state.throttled > 0 { 0 } else { missing.min(at_most) };
+        let started = if state.is_held_up() { 0 } else { missing.min(at_most) };
+        state.ended_for_room = state.ended_for_room.saturating_sub(started);
         state.is_short |= missing > started;
         for _ in 0..started {
             state.start_worker();
@@ -315,6 +323,7 @@ impl WorkerSet {
         let mut state = self.state.lock();
         if state.throttled >= THROTTLED_MAX {
             state.alive -= 1;
+            state.ended_for_room += 1;
             state.is_short = true;
             return Throttle::Ends;
         }
@@ -368,9 +377,14 @@ impl WorkerSet {
 }
 
 impl State {
-    /// Starts no worker while others wait for a sandbox, or cannot prepare the component.
+    /// Whether workers wait for a sandbox, or cannot prepare the component: then no worker is
+    /// started.
+    fn is_held_up(&self) -> bool {
+        self.unhealthy > 0 || self.throttled > 0
+    }
+
     fn start_unless_held_up(&mut self) -> Demand {
-        if self.unhealthy > 0 || self.throttled > 0 {
+        if self.is_held_up() {
             self.missed_wakeups += 1;
             self.is_short = true;
             return Demand::Nothing;
@@ -380,7 +394,18 @@ impl State {
 
     fn start_worker(&mut self) -> Demand {
         self.alive += 1;
+        self.starting += 1;
         Demand::StartWorker
+    }
+}
+
+/// A worker that was started, until it looks for a job.
+#[derive(Debug)]
+pub(crate) struct Starting(pub(crate) Arc<WorkerSet>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.0.state.lock().starting -= 1;
     }
 }
 
@@ -552,9 +577,19 @@ mod tests {
         assert_eq!(set.refresh(fewer, 100, 100), 0);
         assert_eq!(set.retire_surplus(fewer), Retire::Yes);
         assert_eq!(set.retire_surplus(fewer), Retire::No);
+        assert_eq!(set.refresh(SCALING, 1, 1), 0, "the one that is left will look for a job");
+        set.look_for_jobs();
         assert_eq!(set.refresh(SCALING, 1, 1), 1, "the one that is left is busy");
+        set.look_for_jobs();
         assert_eq!(set.try_sleep(set.observe_queue()), Sleep::Yes);
         assert_eq!(set.refresh(SCALING, 1, 1), 0, "a sleeper takes it");
+    }
+
+    impl WorkerSet {
+        /// All workers that were started look for a job.
+        fn look_for_jobs(&self) {
+            self.state.lock().starting = 0;
+        }
     }
 
     fn throttled(set: &WorkerSet) -> Throttled<'_> {
@@ -569,6 +604,7 @@ mod tests {
         let set = WorkerSet::default();
         let scaling = Scaling { workers_max: 9, ..SCALING };
         assert_eq!(set.refresh(scaling, 2, 2), 2);
+        set.look_for_jobs();
         let throttled = throttled(&set);
         let counts = set.counts(SCALING);
         assert_eq!((counts.throttled, counts.idle, counts.running), (1, 1, 0));
@@ -611,6 +647,7 @@ mod tests {
         let set = WorkerSet::default();
         let scaling = Scaling { workers_min: 0, workers_max: 1_000, ..SCALING };
         assert_eq!(set.refresh(scaling, 1_000, 1_000), STARTED_AT_ONCE_MAX);
+        set.look_for_jobs();
         let waiting = [throttled(&set), throttled(&set)];
         assert!(matches!(set.throttle(), Throttle::Ends));
         assert_eq!(set.alive(), STARTED_AT_ONCE_MAX - 1);
@@ -623,8 +660,50 @@ mod tests {
         assert!(!set.take_shortage(), "another worker looks already");
         assert_eq!(set.missing(scaling, 900, 900, 1), 1);
         assert!(set.take_shortage(), "one was not enough");
-        assert_eq!(set.missing(scaling, 1, 1, 9), 1);
+        assert_eq!(set.missing(scaling, 1, 1, 9), 0, "the worker that was started takes it");
         assert!(!set.take_shortage(), "every job has a worker");
+    }
+
+    #[test]
+    fn workers_that_ended_for_lack_of_sandboxes_come_back_whatever_the_scaler_says() {
+        for scaler in [Scaler::QueueDelay(60), Scaler::RequestCount(4)] {
+            let set = WorkerSet::default();
+            let scaling = Scaling { workers_min: 0, workers_max: 100, scaler, ..SCALING };
+            for _ in 0..20 {
+                set.state.lock().start_worker();
+            }
+            set.look_for_jobs();
+            let waiting = [throttled(&set), throttled(&set)];
+            for _ in 0..18 {
+                assert!(matches!(set.throttle(), Throttle::Ends));
+            }
+            drop(waiting);
+            // Jobs of low priority wait.
+            let mut started = 0;
+            while set.take_shortage() {
+                started += set.missing(scaling, 0, 40 - u64::from(started), 1);
+            }
+            assert_eq!((started, set.alive()), (18, 20), "{scaler:?}");
+        }
+        let set = WorkerSet::default();
+        let slow = Scaling { scaler: Scaler::QueueDelay(60), workers_max: 100, ..SCALING };
+        set.state.lock().ended_for_room = 18;
+        assert_eq!(set.missing(slow, 0, 0, 9), 1, "no job waits: only that of `workersMin`");
+        assert_eq!(set.missing(slow, 9, 9, 9), 0, "and it was forgotten");
+    }
+
+    #[test]
+    fn a_faulty_component_gets_no_further_worker() {
+        for scaler in [Scaler::RequestCount(1), Scaler::RequestCount(4), Scaler::QueueDelay(4)] {
+            let set = WorkerSet::default();
+            let scaling = Scaling { workers_min: 0, workers_max: 100, scaler, ..SCALING };
+            assert_eq!(set.job_ready(scaling, true), Demand::StartWorker);
+            set.look_for_jobs();
+            let _unhealthy = set.unhealthy("no".into());
+            assert_ne!(set.job_ready(scaling, true), Demand::StartWorker, "{scaler:?}");
+            assert_eq!(set.missing(scaling, 50, 50, 9), 0, "{scaler:?}");
+            assert_eq!(set.grow(scaling), Demand::Nothing, "{scaler:?}");
+        }
     }
 
     #[test]

@@ -537,6 +537,19 @@ async fn a_long_queue_costs_few_workers_until_there_are_sandboxes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_queue_gets_a_worker_for_each_job_and_no_more() {
+    let bench = Bench::new(0, 1).await;
+    for _ in 0..40 {
+        bench.submit("wait", false).await;
+    }
+    deploy(&bench.catalog, Scaling { workers_max: 1_000, ..Scaling::default() }).await;
+    bench.dispatcher.refresh(&bench.endpoint);
+    bench.pass(1_000).await;
+    let counts = bench.dispatcher.counts(&bench.endpoint);
+    assert_eq!((counts.running, counts.idle), (40, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_whose_job_was_deleted_stops_waiting_for_a_sandbox() {
     let bench = Bench::with_sandboxes(0, 4, 0).await;
     bench.pass(1).await;

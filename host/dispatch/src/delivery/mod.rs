@@ -72,7 +72,7 @@ impl Deliverer {
     }
 }
 
-/// Whether the database of the jobs is away, as attempts report it.
+/// Whether the database of the jobs cannot be reached, as attempts report it.
 #[derive(Debug, Default)]
 struct Outage {
     until: Option<Duration>,
@@ -91,11 +91,11 @@ impl Outage {
             Ok(()) => *self = Self::default(),
             Err(StoreError::Closed) => {}
             Err(error) => {
-                let is_away = *error == StoreError::Unavailable;
-                if !(is_away && self.is_reported) {
+                let is_outage = *error == StoreError::Unavailable;
+                if !(is_outage && self.is_reported) {
                     warn!(%error, "an attempt of a webhook is repeated later: {error}");
                 }
-                if is_away {
+                if is_outage {
                     *self = Self { until: Some(now + UNAVAILABLE_PAUSE), is_reported: true };
                 }
             }
