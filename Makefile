@@ -54,7 +54,7 @@ endif
 unit: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 unit: guests ## all tests in Rust: crates, handlers, and the whole system through the real binary
 	@test -z "$$GRISTMILL_WITHOUT_NAMESPACES" || \
-	  echo "skipped: the tests that need a network or a mount of their own, which this machine does not permit"
+	  echo "skipped: tests that need a network or a mount of their own, as far as this machine does not permit them"
 	cd handlers && $(CARGO) test $(LOCKED)
 	$(CARGO) test $(LOCKED) --workspace
 	$(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --ignored capacity

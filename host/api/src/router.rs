@@ -233,9 +233,10 @@ fn openai_api(
 /// Routes that refuse query parameters which their documentation does not have.
 fn with_known_query(
     brand: &str,
-    routes: UtoipaMethodRouter<Guarded>,
+    mut routes: UtoipaMethodRouter<Guarded>,
 ) -> UtoipaMethodRouter<Guarded> {
     let known = KnownQuery::of(&routes.1, brand);
+    openapi::refuse_unknown_query(&mut routes.1);
     routes.map(|routes| routes.route_layer(Extension(known)))
 }
 

@@ -366,7 +366,7 @@ impl Usage {
     }
 }
 
-/// Accepts uploaded components and keeps their bytes. Implemented by the sandbox.
+/// Accepts uploaded components and keeps their bytes. Implemented by the runtime.
 #[async_trait]
 pub trait Components: Send + Sync + std::fmt::Debug {
     /// Begins an upload of this owner that arrives piece by piece.
@@ -482,7 +482,7 @@ pub fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Manages the content of network volumes. Implemented by the sandbox.
+/// Manages the content of network volumes. Implemented by the runtime.
 #[async_trait]
 pub trait VolumeDirectories: VolumeFiles {
     /// Notes on the disk that a volume's record is about to be deleted. If the host crashes after the

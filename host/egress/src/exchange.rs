@@ -1,9 +1,10 @@
 //! One request and its answer, on a connection of its own.
 //!
 //! **Promise.** The connection belongs to the call: it is closed as soon as the future of
-//! [`exchange`] is dropped, or the body of the answer is. If the receiver has not taken all bytes by
-//! then, the rest is discarded and the connection is reset. So a receiver that answers early, or
-//! never, and reads slowly keeps neither a socket nor a buffer of the host beyond the call.
+//! [`exchange`] is dropped, or the body of the answer is. If the kernel has not taken the whole request
+//! by then, the rest is discarded and the connection is reset; otherwise the kernel delivers its buffer.
+//! So a receiver that answers early, or never, and reads slowly keeps no memory of this process beyond
+//! the call.
 //! **Cost.** A task for each call.
 
 use std::error::Error;
@@ -53,7 +54,8 @@ pub enum SendError {
     /// The receiver has an address that is refused. Nothing was connected to.
     #[error(transparent)]
     Refused(#[from] AddressRefused),
-    /// The time of the request is over.
+    /// The time of the request is over, or that for connecting, or the receiver has acknowledged nothing for
+    /// too long.
     #[error("the request timed out")]
     TimedOut,
     /// There is no connection, for this reason. Nothing was sent.
@@ -216,7 +218,7 @@ async fn drive<T: Read + Write + Unpin>(
 ) {
     tokio::select! {
         // When the call ends, the connection is polled once more: it closes in the usual way if
-        // the receiver has taken the whole request.
+        // the kernel has taken the whole request.
         biased;
         // A failure reaches the call through its answer.
         _ = &mut connection => {}

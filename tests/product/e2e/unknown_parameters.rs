@@ -42,6 +42,7 @@ async fn every_call_of_the_management_api_names_a_misspelt_parameter() {
                 false => known.join(", "),
             };
             assert_eq!(refused, format!("{begin}{allowed}"), "{method} {path}");
+            assert!(!item[method]["responses"]["400"].is_null(), "{method} {path}");
             calls += 1;
         }
     }

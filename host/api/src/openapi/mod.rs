@@ -96,6 +96,13 @@ pub(crate) fn behind_bearer(paths: &mut Paths) {
     }
 }
 
+/// Documents that the calls refuse query parameters that they do not have.
+pub(crate) fn refuse_unknown_query(paths: &mut Paths) {
+    for operation in paths.paths.values_mut().flat_map(operations) {
+        refusals::add(&mut operation.responses, &[ErrorCode::BadRequest]);
+    }
+}
+
 /// Documents that the calls need a key in either form, and the refusals of the admission layer.
 pub(crate) fn document_admission(paths: &mut Paths) {
     let refused = [

@@ -151,7 +151,10 @@ fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
         };
         [
             endpoint.id.to_string(),
-            endpoint.template_id.to_string(),
+            match endpoint.template_is_deleted {
+                true => format!("{} (deleted)", endpoint.template_id),
+                false => endpoint.template_id.to_string(),
+            },
             endpoint.version.to_string(),
             format!("{}-{}", endpoint.workers_min, endpoint.workers_max),
             format!("{scaler}:{}", endpoint.scaler_value),
@@ -183,7 +186,7 @@ async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
         None => before_current(&client, &id).await?,
     };
     let answer = client.roll_back(id.as_str(), &to).await;
-    let answer = answer.map_err(|error| unknown_outcome(error, &id, to.version))?;
+    let answer = answer.map_err(|error| unknown_outcome(error, &id, &to))?;
     if json {
         return output::result(answer.text());
     }
@@ -192,33 +195,25 @@ async fn roll_back(args: RollbackArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The release before the current one, by its version, and the endpoint's version, so that the host refuses
-/// the call if the endpoint is changed meanwhile.
+/// The release before the current one, which the host chooses. It refuses the call if the endpoint is changed
+/// meanwhile, for example by the same command of another operator.
 async fn before_current(client: &Client, id: &EndpointId) -> anyhow::Result<Rollback> {
-    // The endpoint is read first, so that `from` is not newer than the releases.
     let from = client.endpoint(id.as_str()).await?.read()?.version;
-    let releases = client.releases(id.as_str()).await?.read()?;
-    // Without an earlier release, the host's refusal says why.
-    Ok(Rollback { version: previous_version(&releases), from: Some(from.into()) })
+    Ok(Rollback { version: None, from: Some(from.into()) })
 }
 
-/// The version of the newest release with another handler than the current one.
-fn previous_version(newest_first: &[Release]) -> Option<u64> {
-    let (current, earlier) = newest_first.split_first()?;
-    let previous = earlier.iter().find(|release| release.sha256 != current.sha256);
-    previous.map(|release| release.version.into())
-}
-
-/// The error of a rollback, with the command that can be repeated if the host may have carried it out.
-fn unknown_outcome(error: ClientError, id: &EndpointId, version: Option<u64>) -> anyhow::Error {
+/// The error of a rollback. If the host may have carried it out, a second call could undo it, so the error
+/// names the way to find out.
+fn unknown_outcome(error: ClientError, id: &EndpointId, to: &Rollback) -> anyhow::Error {
     let is_unknown = matches!(error, ClientError::Interrupted(_) | ClientError::Garbled(_));
     let error = anyhow::Error::new(error);
-    match version.filter(|_| is_unknown) {
-        Some(version) => error.context(format!(
-            "the endpoint may have been rolled back; to repeat it, run `gristmill endpoints rollback {id} --to {version}`"
-        )),
-        None => error,
+    if !is_unknown || to.version.is_some() {
+        return error;
     }
+    error.context(format!(
+        "the endpoint may have been rolled back; `gristmill endpoints releases {id}` shows its handlers, and \
+         `gristmill endpoints rollback {id} --to VERSION` can be repeated"
+    ))
 }
 
 async fn deliveries(args: OneArgs) -> anyhow::Result<()> {
@@ -282,41 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_names_the_newest_release_with_another_handler() {
-        let releases = |digests: &[&str]| -> Vec<Release> {
-            let oldest_first = (1..).zip(digests.iter().rev()).map(|(version, sha256)| Release {
-                version,
-                released_at: "2026-01-01T00:00:00.000Z".to_owned(),
-                image: "mill:1".to_owned(),
-                sha256: (*sha256).to_owned(),
-            });
-            let mut releases: Vec<_> = oldest_first.collect();
-            releases.reverse();
-            releases
-        };
-        let cases: [(&[&str], Option<u64>); 6] = [
-            (&["b", "a"], Some(1)),
-            (&["c", "b", "a"], Some(2)),
-            (&["a", "a", "b"], Some(1)),
-            (&["a", "a"], None),
-            (&["a"], None),
-            (&[], None),
-        ];
-        for (digests, expected) in cases {
-            assert_eq!(previous_version(&releases(digests)), expected, "{digests:?}");
-        }
-    }
-
-    #[test]
-    fn a_rollback_without_an_answer_names_the_command_to_repeat() {
+    fn a_rollback_without_an_answer_says_how_to_go_on() {
         let id: EndpointId = "mill".parse().unwrap();
-        let shown = |error, version| format!("{:#}", unknown_outcome(error, &id, version));
+        let shown = |error, version| {
+            let to = Rollback { version, from: Some(3) };
+            format!("{:#}", unknown_outcome(error, &id, &to))
+        };
         let broken = || ClientError::Interrupted("the connection broke".to_owned());
-        let expected = "the endpoint may have been rolled back; to repeat it, run \
-                        `gristmill endpoints rollback mill --to 2`: the connection broke";
-        assert_eq!(shown(broken(), Some(2)), expected);
-        assert_eq!(shown(broken(), None), "the connection broke");
+        let expected = "the endpoint may have been rolled back; `gristmill endpoints releases mill` shows its \
+                        handlers, and `gristmill endpoints rollback mill --to VERSION` can be repeated: the \
+                        connection broke";
+        assert_eq!(shown(broken(), None), expected);
+        assert_eq!(shown(broken(), Some(2)), "the connection broke", "it can be repeated as it is");
         let unsent = ClientError::Unsendable("it is no JSON".to_owned());
-        assert_eq!(shown(unsent, Some(2)), "it is no JSON");
+        assert_eq!(shown(unsent, None), "it is no JSON");
     }
 }

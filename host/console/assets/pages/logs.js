@@ -57,7 +57,7 @@ export function Tail({ endpoints, query, at }) {
         let line;
         try { line = JSON.parse(e.data); } catch { return; }
         take({ ...line, endpoint });
-      }, { lastId: String(read.get(endpoint) ?? ''), onState: (s, e) => { if (!stop.signal.aborted) { setStates((all) => ({ ...all, [endpoint]: s })); if (s === 'refused') setError(e); } } });
+      }, { lastId: String(read.get(endpoint) ?? ''), onState: (s, e) => { if (!stop.signal.aborted) { setStates((all) => ({ ...all, [endpoint]: s })); if (s === 'refused' || e?.status === 429) setError(e); else if (s === 'open') setError(null); } } });
       // A page that is opened while updates are paused has its lines.
       else if (pause && !read.has(endpoint)) tail(endpoint, FIRST).then((all) => { if (!stop.signal.aborted) all.forEach(take); }, setError);
     }

@@ -14,7 +14,7 @@ use crate::{AddressPolicy, AddressScope, Clients, Destination};
 const BODY_BYTES: usize = 16 << 20;
 
 /// A server with TLS that answers the head of its only request, reads no body, and returns the head
-/// and the bytes that come once the receiver reads: it does so when `reads` is dropped.
+/// and the bytes that come once the receiver reads: it does so when `reads` is cancelled.
 async fn deaf_server(
     reads: CancellationToken,
 ) -> (u16, CertificateDer<'static>, JoinHandle<Option<(String, usize)>>) {

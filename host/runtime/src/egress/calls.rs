@@ -6,7 +6,7 @@
 //! a handle in its next job gets an error. Each request is counted once, also if the handler or the
 //! end of the attempt ends it before its answer.
 //! **Bounds.** [`UNANSWERED_MAX`] such ends wait for their report; further ones are not counted.
-//! **Cost.** An uncontended lock for each piece of a body, and three for each request.
+//! **Cost.** An uncontended lock for each piece of a body, and four for each request.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -20,7 +20,7 @@ use gristmill_runtime::{
 use parking_lot::Mutex;
 use tracing::warn;
 
-/// A sandbox that is opened when it is first needed.
+/// A runtime that is opened when it is first needed.
 #[derive(Debug)]
 pub(crate) struct HostRuntime {
     /// Taken by the opening.
@@ -52,7 +52,7 @@ impl<T: ?Sized> Succession<T> {
 }
 
 impl HostRuntime {
-    /// A sandbox that reads components from `read`, in place of the depot of the settings.
+    /// A runtime that reads components from `read`, in place of the depot of the settings.
     pub(crate) fn new(mut settings: RuntimeSettings, read: Arc<dyn Depot>) -> Arc<Self> {
         let depot = Succession::new(read);
         settings.depot = Some(depot.clone());
@@ -88,7 +88,7 @@ impl HostRuntime {
             return Ok(opened.clone());
         }
         let taken = settings.take().ok_or_else(|| {
-            // A sandbox that could not be opened is not tried again: its host has to start again.
+            // A runtime that could not be opened is not tried again: its host has to start again.
             io::Error::other("an earlier try has failed")
         })?;
         let local_runtime = Arc::new(WasmtimeRuntime::open(taken, self.records.clone())?);
