@@ -99,7 +99,7 @@ class Parts(unittest.TestCase):
         )
         status, shown = build(source, model_txt="a model")
         self.assertEqual(status, 0, shown)
-        self.assertRegex(shown, r"^PROJECT/out\.wasm: \d+\.\d MB\n$")
+        self.assertRegex(shown, r"^PROJECT/out\.wasm: \d+\.\d MiB\n$")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ test("a handler has only the parts of the platform that it uses", async () => {
   const size = (source) =>
     withHandler(source, async ({ code, stderr }) => {
       assert.equal(code, 0, stderr);
-      return Number(/([\d.]+) MB/.exec(stderr)[1]);
+      return Number(/([\d.]+) MiB/.exec(stderr)[1]);
     });
   const small = await size("export default (job) => job.input;");
   // Names that only look like those of globals.
