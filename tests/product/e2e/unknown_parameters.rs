@@ -75,6 +75,8 @@ async fn parameters_of_clients_of_the_hosted_service_are_accepted() {
     host.client.get(&format!("/v1/endpoints?{flags}")).await.ok();
     let shown = host.client.get(&format!("/v1/endpoints/{endpoint}?{flags}")).await.ok();
     assert_eq!(shown["id"], endpoint);
+    let path = format!("/v1/endpoints/{endpoint}?includeWorkers=yes");
+    assert!(host.client.get(&path).await.refused(400).contains("`includeWorkers`"));
 }
 
 #[tokio::test]

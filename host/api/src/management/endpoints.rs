@@ -1,7 +1,7 @@
 //! `/v1/endpoints`: handlers with their workers, limits and permissions.
 
 use axum::Json;
-use axum::extract::Request;
+use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 
@@ -16,6 +16,7 @@ use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, OfHostedService, PageOfList};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
+use crate::request::query;
 
 /// One endpoint.
 #[utoipa::path(
@@ -25,8 +26,10 @@ use crate::openapi::tag;
 )]
 pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
+    RawQuery(query): RawQuery,
     named: Named,
 ) -> Result<Json<wire::Endpoint>, ApiError> {
+    check_flags(query.as_deref().unwrap_or_default())?;
     let deployment = state.control.endpoints.get_deployment(&key, &named.id()?)?;
     Ok(Json(dto::deployed_endpoint(&deployment)))
 }
@@ -39,13 +42,24 @@ pub(crate) async fn get(
 )]
 pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
+    RawQuery(query): RawQuery,
     page: Page,
 ) -> Result<Paged, ApiError> {
+    check_flags(query.as_deref().unwrap_or_default())?;
     let own = state.control.endpoints.list(&key);
     let select = move |page: Page| {
         page.of(own.iter(), |endpoint| endpoint.id.to_string(), |e| dto::endpoint(e))
     };
     page.make(&state, &key, select).await
+}
+
+/// Checks the flags of clients of the hosted service. They have no effect, but another value than `true` or
+/// `false` is a mistake.
+fn check_flags(query: &str) -> Result<(), ApiError> {
+    for name in ["includeTemplate", "includeWorkers"] {
+        query::flag(query, &[name])?;
+    }
+    Ok(())
 }
 
 /// A new endpoint; it takes jobs at once.
