@@ -106,26 +106,13 @@ mod tests {
     use gristmill_core::job::record::StoreEpoch;
     use gristmill_core::job::state::Claim;
     use gristmill_core::runtime::{FailureReason, Usage};
-    use gristmill_core::trace::{AttributeValue, Sampler, Span, SpanCounts, SpanSink};
-    use parking_lot::Mutex;
+    use gristmill_core::trace::{AttributeValue, Sampler, Span};
+    use gristmill_test_support::RecordedSpans;
 
     use super::*;
 
-    #[derive(Debug, Default)]
-    struct Recorded(Mutex<Vec<Span>>);
-
-    impl SpanSink for Recorded {
-        fn record(&self, span: Span) {
-            self.0.lock().push(span);
-        }
-
-        fn counts(&self) -> SpanCounts {
-            SpanCounts::default()
-        }
-    }
-
     fn spans_of(end: AttemptEnd) -> [Span; 2] {
-        let sink = Arc::new(Recorded::default());
+        let sink = Arc::new(RecordedSpans::default());
         let tracer = Tracer::new(Sampler { follows_parent: true, ratio: 1.0 }, sink.clone());
         let (kept, _) = tracer.receive(None);
         let spans = AttemptSpans::open(&tracer, kept.as_ref()).unwrap();
@@ -137,8 +124,7 @@ mod tests {
         let report =
             AttemptReport { end, usage: Usage { fuel: Some(7), cpu_us: 8, ..Usage::default() } };
         spans.end(&ended, &WorkerId::new("w1-v3").unwrap(), &report);
-        let spans = std::mem::take(&mut *sink.0.lock());
-        let [attempt, job_span] = <[Span; 2]>::try_from(spans).unwrap();
+        let [attempt, job_span] = <[Span; 2]>::try_from(sink.take()).unwrap();
         assert_eq!(attempt.context, context);
         assert_eq!(attempt.parent, Some(job_span.context.span));
         let kept = kept.unwrap();

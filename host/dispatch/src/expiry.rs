@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gristmill_core::store::{NextExpiry, StoreError};
 use tracing::warn;
 
+use crate::outage_log::OutageLog;
 use crate::shared::Shared;
 
 /// Longest sleep between two checks, in milliseconds. The deletion after a ttl that was shortened
@@ -14,19 +15,16 @@ const SLEEP_MS_MAX: u64 = 250;
 /// Runs until the store is closed.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let clock = &shared.clock;
-    let mut is_unreachable = false;
+    let mut outage = OutageLog::default();
     loop {
         match shared.store.expire().await {
             Ok(NextExpiry(next)) => {
-                is_unreachable = false;
+                outage.end();
                 clock.sleep_until(next.min(clock.now().plus_millis(SLEEP_MS_MAX))).await;
             }
             Err(StoreError::Closed) => return,
             Err(error) => {
-                // A database that cannot be reached for minutes is reported once.
-                let was_unreachable =
-                    std::mem::replace(&mut is_unreachable, error == StoreError::Unavailable);
-                if !(was_unreachable && is_unreachable) {
+                if outage.is_news(&error) {
                     warn!(%error, "expired jobs cannot be deleted: {error}");
                 }
                 clock.sleep_until(clock.now().plus_millis(SLEEP_MS_MAX)).await;

@@ -7,6 +7,7 @@ use gristmill_core::job::retention::HistoryMax;
 use gristmill_core::store::StoreError;
 use tracing::warn;
 
+use crate::outage_log::OutageLog;
 use crate::shared::Shared;
 
 /// Pause between two checks, in milliseconds: the jobs that end meanwhile can exceed the bounds.
@@ -18,7 +19,7 @@ const AT_ONCE_MAX: usize = 16;
 
 /// Runs until the store is closed. Costs a look at each endpoint in each pause.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut is_unreachable = false;
+    let mut outage = OutageLog::default();
     loop {
         let view = shared.catalog.view();
         let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
@@ -36,14 +37,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             .filter_map(async |(endpoint, trimmed)| Some((endpoint, trimmed.err()?)))
             .collect()
             .await;
-        let was_unreachable = std::mem::take(&mut is_unreachable);
+        if trimmed.is_empty() {
+            outage.end();
+        }
         for (endpoint, error) in trimmed {
-            match error {
-                StoreError::Closed => return,
-                // A database that cannot be reached for minutes is reported once.
-                StoreError::Unavailable
-                    if std::mem::replace(&mut is_unreachable, true) || was_unreachable => {}
-                error => warn!(%endpoint, %error, "old jobs cannot be deleted: {error}"),
+            if error == StoreError::Closed {
+                return;
+            }
+            if outage.is_news(&error) {
+                warn!(%endpoint, %error, "old jobs cannot be deleted: {error}");
             }
         }
         let clock = &shared.clock;

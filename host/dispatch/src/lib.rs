@@ -18,6 +18,7 @@ mod delivery;
 mod dispatcher;
 mod expiry;
 mod history;
+mod outage_log;
 mod scaler;
 mod shared;
 mod worker;

@@ -106,11 +106,6 @@ async fn step(
     let deployment = shared.catalog.deployment(endpoint).filter(|now| {
         worker.deployment.as_ref().is_none_or(|last| last.incarnation == now.incarnation)
     });
-    // A reservation for another deployment is useless. It is dropped before the idle instances of
-    // that deployment are retired, since it may hold one of them.
-    let reserved = reserved.filter(|(reserved_for, _)| {
-        deployment.as_ref().is_some_and(|now| Arc::ptr_eq(reserved_for, now))
-    });
     let Some(deployment) = deployment else {
         worker.set_deployment(shared, endpoint, None);
         set.remove_worker();
@@ -146,6 +141,8 @@ async fn step(
     let mut wake_up = std::pin::pin!(set.wake_up());
     wake_up.as_mut().enable();
     let observed = set.observe_queue();
+    // A reservation for another deployment is useless.
+    let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
     let reserved = reserved.map(|(_, reservation)| reservation);
     let reserved = reserved.or_else(|| shared.runtime.try_reserve(&deployment));
     if let Some(reservation) = reserved {

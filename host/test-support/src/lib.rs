@@ -12,6 +12,7 @@ mod end_attempt;
 mod files;
 mod jobs;
 mod runtime;
+mod spans;
 mod usage;
 mod workers;
 
@@ -20,5 +21,6 @@ pub use end_attempt::EndAttempt;
 pub use files::{NoBackup, NoRegistries, RecordedFiles};
 pub use jobs::new_job;
 pub use runtime::NoRuntime;
+pub use spans::RecordedSpans;
 pub use usage::usage_of_all_hours;
 pub use workers::{NoWorkers, RecordedWorkers};

@@ -156,6 +156,12 @@ pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000
 /// Longest `Idempotency-Key`, in characters: 400.
 pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 255;
 
+/// Whether a text can be an `Idempotency-Key`: 1 to [`IDEMPOTENCY_KEY_CHARS_MAX`] printable ASCII characters.
+pub fn is_idempotency_key(text: &[u8]) -> bool {
+    let is_printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    is_printable && (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len())
+}
+
 /// Longest `volumeMountPath` of a template, in bytes: 400.
 pub const MOUNT_PATH_BYTES_MAX: usize = 256;
 
@@ -237,5 +243,21 @@ impl Bounds {
     /// Whether the value lies inside the bounds.
     pub fn contains(self, value: u64) -> bool {
         (self.min..=self.max).contains(&value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_short_and_printable() {
+        let longest = "~".repeat(IDEMPOTENCY_KEY_CHARS_MAX);
+        for key in ["a", " ", &longest] {
+            assert!(is_idempotency_key(key.as_bytes()), "{key}");
+        }
+        for no_key in ["", "a\tb", "a\u{7f}", "ä", &format!("{longest}~")] {
+            assert!(!is_idempotency_key(no_key.as_bytes()), "{no_key}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use axum::response::Response;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::operations::Submitted;
-use gristmill_wire::bounds::IDEMPOTENCY_KEY_CHARS_MAX;
+use gristmill_wire::bounds::{IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
 
 use crate::answer::error::ApiError;
 
@@ -35,7 +35,7 @@ impl Key {
 pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
     let mut keys = headers.get_all("idempotency-key").iter();
     let Some(key) = keys.next() else { return Ok(Key(None)) };
-    match (Idempotency::is_key(key.as_bytes()), keys.next()) {
+    match (is_idempotency_key(key.as_bytes()), keys.next()) {
         (true, None) => Ok(Key(Some(key.clone()))),
         (_, _) => Err(ApiError::bad_request(format!(
             "the header Idempotency-Key must be given once, with 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable \

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::bounds::{
     Bounds, IDEMPOTENCY_KEY_CHARS_MAX, NAME_BYTES_MAX, OutOfBounds, SCALER_VALUE,
+    is_idempotency_key,
 };
 use gristmill_client::wire::management::ScalerType;
 use gristmill_client::wire::{
@@ -100,9 +101,7 @@ pub fn tag(text: &str) -> Result<(String, String), String> {
 
 /// A key of submissions, as the host accepts it: without blanks at its ends, which HTTP removes.
 pub fn idempotency_key(text: &str) -> Result<String, String> {
-    let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    let has_length = (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len());
-    match is_printable && has_length && text.trim() == text {
+    match is_idempotency_key(text.as_bytes()) && text.trim() == text {
         true => Ok(text.to_owned()),
         false => Err(format!(
             "a key has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters, and no blank at its ends"

@@ -24,7 +24,7 @@ use crate::job::signals::Signals;
 use crate::job::state::JobStatus;
 use crate::job::stream::output_of;
 use crate::job::submissions::{SubmitError, SubmitMode, SubmitRequest, submit};
-use crate::limits::{HANDLER_CALL_MARGIN_MS, IDEMPOTENCY_KEY_CHARS_MAX};
+use crate::limits::{HANDLER_CALL_MARGIN_MS, IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
 use crate::store::{JobStore, StoreError};
 use crate::trace::TraceContext;
 
@@ -172,7 +172,7 @@ const SHOWN_CHARS_MAX: usize = 64;
 const OPERATION: &str = "handler";
 
 fn idempotency(owner: &OwnerId, key: &str, input: &Json) -> Result<Idempotency, CallError> {
-    if !Idempotency::is_key(key.as_bytes()) {
+    if !is_idempotency_key(key.as_bytes()) {
         return Err(CallError::InvalidRequest(format!(
             "an idempotency key must have 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
         )));

@@ -4,7 +4,6 @@
 use sha2::{Digest as _, Sha256};
 
 use crate::id::OwnerId;
-use crate::limits::IDEMPOTENCY_KEY_CHARS_MAX;
 
 /// How long a key is stored after its first submission, in milliseconds (24 hours).
 pub const KEY_LIFETIME_MS: u64 = 86_400_000;
@@ -24,12 +23,6 @@ pub struct Idempotency {
 }
 
 impl Idempotency {
-    /// Whether a text can be a key: 1 to [`IDEMPOTENCY_KEY_CHARS_MAX`] printable ASCII characters.
-    pub fn is_key(text: &[u8]) -> bool {
-        let is_printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
-        is_printable && (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&text.len())
-    }
-
     /// The hashes of `owner`'s submission of `body` by `operation`, with the key `text`.
     pub fn new(owner: &OwnerId, text: &str, operation: &str, body: &[u8]) -> Self {
         Self {
@@ -54,17 +47,6 @@ fn digest(first: &[u8], second: &[u8]) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_is_short_and_printable() {
-        let longest = "~".repeat(IDEMPOTENCY_KEY_CHARS_MAX);
-        for key in ["a", " ", &longest] {
-            assert!(Idempotency::is_key(key.as_bytes()), "{key}");
-        }
-        for no_key in ["", "a\tb", "a\u{7f}", "ä", &format!("{longest}~")] {
-            assert!(!Idempotency::is_key(no_key.as_bytes()), "{no_key}");
-        }
-    }
 
     #[test]
     fn owner_key_operation_and_body_each_count() {

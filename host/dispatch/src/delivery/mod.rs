@@ -27,6 +27,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::outage_log::OutageLog;
+
 pub use http::HttpSender;
 pub use parts::DeliveryParts;
 pub use sender::{CallEnd, WebhookCall, WebhookSender};
@@ -76,7 +78,7 @@ impl Deliverer {
 #[derive(Debug, Default)]
 struct Outage {
     until: Option<Duration>,
-    is_reported: bool,
+    log: OutageLog,
 }
 
 impl Outage {
@@ -85,18 +87,17 @@ impl Outage {
         self.until.filter(|until| *until > now)
     }
 
-    /// Reports an error of an attempt; an outage is reported once.
+    /// Logs an error of an attempt, and begins a pause if the database cannot be reached.
     fn observe(&mut self, result: &Result<(), StoreError>, now: Duration) {
         match result {
             Ok(()) => *self = Self::default(),
             Err(StoreError::Closed) => {}
             Err(error) => {
-                let is_outage = *error == StoreError::Unavailable;
-                if !(is_outage && self.is_reported) {
+                if self.log.is_news(error) {
                     warn!(%error, "an attempt of a webhook is repeated later: {error}");
                 }
-                if is_outage {
-                    *self = Self { until: Some(now + UNAVAILABLE_PAUSE), is_reported: true };
+                if *error == StoreError::Unavailable {
+                    self.until = Some(now + UNAVAILABLE_PAUSE);
                 }
             }
         }

@@ -5,68 +5,31 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+
+use object::Endianness;
+use object::elf::FileHeader64;
+use object::read::ReadCache;
+use object::read::elf::{FileHeader as _, SectionHeader as _};
 
 /// The section with the metadata.
 const METADATA: &[u8] = b".wasmtime.info";
 
-/// Bytes of an ELF file's header.
-const HEADER_BYTES: usize = 64;
-
-/// Bytes of the header of a section.
-const SECTION_BYTES: usize = 64;
-
-/// Most bytes of the names of all sections. A compiled file has 13 sections.
-const NAMES_BYTES_MAX: u64 = 1 << 16;
-
 /// The bytes of a compiled file's metadata, before they are decoded.
 ///
 /// # Errors
-/// Those of the file system, and [`io::ErrorKind::InvalidData`] for a file that is not a compiled one.
+/// [`io::ErrorKind::InvalidData`] for a file that cannot be read, or is not a compiled one.
 pub(crate) fn metadata_bytes(compiled: &File) -> io::Result<u64> {
-    let header = read(compiled, 0, HEADER_BYTES)?;
-    let sections = u64_at(&header, 0x28)?;
-    let [count, names] = [u16_at(&header, 0x3c)?, u16_at(&header, 0x3e)?].map(usize::from);
-    let headers = read(compiled, sections, count * SECTION_BYTES)?;
-    let (headers, _) = headers.as_chunks::<SECTION_BYTES>();
-    let of_names = headers.get(names).ok_or_else(invalid)?;
-    let names_bytes = u64_at(of_names, 0x20)?.min(NAMES_BYTES_MAX) as usize;
-    let names = read(compiled, u64_at(of_names, 0x18)?, names_bytes)?;
-    for header in headers {
-        let name = names.get(u32_at(header, 0)? as usize..).unwrap_or_default();
-        if name.strip_prefix(METADATA).is_some_and(|rest| rest.first() == Some(&0)) {
-            return u64_at(header, 0x20);
-        }
-    }
-    Err(invalid())
-}
-
-fn read(file: &File, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
-    let mut read = vec![0; bytes];
-    file.read_exact_at(&mut read, offset)?;
-    Ok(read)
-}
-
-// Compiled files have the byte order of this machine, and are never larger than its addresses.
-
-fn u64_at(bytes: &[u8], at: usize) -> io::Result<u64> {
-    Ok(u64::from_ne_bytes(*part(bytes, at)?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> io::Result<u32> {
-    Ok(u32::from_ne_bytes(*part(bytes, at)?))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> io::Result<u16> {
-    Ok(u16::from_ne_bytes(*part(bytes, at)?))
-}
-
-fn part<const BYTES: usize>(bytes: &[u8], at: usize) -> io::Result<&[u8; BYTES]> {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or_else(invalid)
-}
-
-fn invalid() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the compiled file has no metadata")
+    let cache = ReadCache::new(compiled);
+    let find = || {
+        let header = FileHeader64::<Endianness>::parse(&cache)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, &cache)?;
+        let found = sections.section_by_name(endian, METADATA);
+        object::Result::Ok(found.map(|(_, section)| section.sh_size(endian)))
+    };
+    let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
+    let found = find().map_err(|error| invalid(error.to_string()))?;
+    found.ok_or_else(|| invalid("the compiled file has no metadata".to_owned()))
 }
 
 #[cfg(test)]
@@ -101,7 +64,7 @@ mod tests {
 
     #[test]
     fn other_files_are_refused() {
-        let mut header = [0; HEADER_BYTES];
+        let mut header = [0; 64];
         assert!(metadata_bytes(&file(&[])).is_err());
         assert!(metadata_bytes(&file(&header)).is_err());
         header.fill(0xff);

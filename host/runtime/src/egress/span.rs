@@ -82,28 +82,15 @@ pub(super) fn add_trace(headers: &mut HeaderMap, trace: Option<&TraceContext>) {
 mod tests {
     use std::sync::Arc;
 
-    use gristmill_core::trace::{Sampler, Span, SpanCounts, SpanKind, SpanSink, Tracer};
-    use parking_lot::Mutex;
+    use gristmill_core::trace::{Sampler, SpanKind, Tracer};
+    use gristmill_test_support::RecordedSpans;
     use url::Url;
 
     use super::*;
 
-    #[derive(Debug, Default)]
-    struct Recorded(Mutex<Vec<Span>>);
-
-    impl SpanSink for Recorded {
-        fn record(&self, span: Span) {
-            self.0.lock().push(span);
-        }
-
-        fn counts(&self) -> SpanCounts {
-            SpanCounts::default()
-        }
-    }
-
     #[test]
     fn a_span_that_is_dropped_ends_with_an_error_and_is_recorded_once() {
-        let recorded = Arc::new(Recorded::default());
+        let recorded = Arc::new(RecordedSpans::default());
         let tracer = Tracer::new(Sampler { follows_parent: true, ratio: 1.0 }, recorded.clone());
         let job =
             TraceContext::from_header("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
@@ -116,7 +103,7 @@ mod tests {
         drop(open());
         open().end(Ok(StatusCode::OK));
         let errors: Vec<_> =
-            recorded.0.lock().drain(..).map(|span| (span.name, span.error)).collect();
+            recorded.take().into_iter().map(|span| (span.name, span.error)).collect();
         let ended = "the request was ended before its answer".to_owned();
         let get = || "GET".to_owned();
         assert_eq!(errors, [(get(), Some(ended)), (get(), None)]);
