@@ -26,7 +26,7 @@ pub(crate) struct LimitOptions {
     /// How long a job may run, in milliseconds [default: 600000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TIMEOUT_MS))]
     timeout_ms: Option<u64>,
-    /// Fuel of a job [default: derived from its timeout].
+    /// Most fuel of a job [default: fuel is counted and not bounded].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(FUEL))]
     max_fuel: Option<u64>,
     /// How computing is metered [default: fuel].

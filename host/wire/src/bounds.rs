@@ -147,7 +147,7 @@ pub const HISTORY_JOBS: Bounds = Bounds { min: 1, default: 1, max: 100_000_000 }
 /// Most MiB of results, and of inputs of failed jobs, that an endpoint keeps (up to 16 TiB).
 pub const HISTORY_MIB: Bounds = Bounds { min: 1, default: 1, max: 16_777_216 };
 
-/// Fuel of one attempt; without a number it is derived from the timeout.
+/// Fuel of one attempt; without a number it is counted and not bounded.
 pub const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
 
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).

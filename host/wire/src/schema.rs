@@ -180,7 +180,7 @@ schemas! {
     KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFETIME_S);
     Gigabytes: "In gigabytes" =>
         integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
-    Fuel: "Most instructions of one attempt; 0 derives it from the timeout again" =>
+    Fuel: "Most instructions of one attempt; 0 removes the bound" =>
         integer(Bounds { min: 0, default: 0, max: u64::MAX });
 }
 

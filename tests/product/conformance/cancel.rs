@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{echo, forever, one_worker, paused, shared};
+use crate::support::{computing, echo, forever, one_worker, paused, shared};
 
 /// It takes no body; a body is ignored.
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn no_body() {
 #[tokio::test]
 async fn stops_or_removes_at_once() {
     let endpoint = shared("cancel-stops", one_worker()).await;
-    let running = endpoint.running(json!({ "op": "spin" })).await;
+    let running = endpoint.running(computing()).await;
     let queued = endpoint.submit(forever()).await;
     let begun = Instant::now();
     endpoint.cancel(&queued).await.ok();

@@ -4,7 +4,9 @@
 use gristmill_tests::{TestHost, eventually, guests};
 use serde_json::{Value, json};
 
-use crate::support::{MINUTE, clocked, echo, failing, forever, id, one_worker, paused, shared};
+use crate::support::{
+    MINUTE, clocked, computing, echo, failing, forever, id, one_worker, paused, shared,
+};
 
 /// A job that has ended keeps its status when it is cancelled, and the answer is a 200 with that
 /// status; a second cancellation gets the same answer.
@@ -88,7 +90,7 @@ async fn purged_job() {
 async fn execution_timeout() {
     let endpoint = shared("behaviour-timeout", json!({})).await;
     let timeout = json!({ "executionTimeout": 5_000 });
-    let computes = endpoint.submit_with(json!({ "op": "spin" }), timeout.clone()).await;
+    let computes = endpoint.submit_with(computing(), timeout.clone()).await;
     let waits = endpoint.submit_with(forever(), timeout).await;
     for job in [&computes, &waits] {
         let document = endpoint.until(job, "TIMED_OUT").await;
@@ -107,7 +109,7 @@ async fn execution_timeout() {
 async fn ttl_passes() {
     let endpoint = clocked("behaviour-gone", one_worker()).await;
     let ttl = json!({ "ttl": MINUTE });
-    let running = endpoint.submit_with(json!({ "op": "spin" }), ttl.clone()).await;
+    let running = endpoint.submit_with(computing(), ttl.clone()).await;
     endpoint.until(&running, "IN_PROGRESS").await;
     let body = json!({ "input": echo(), "policy": ttl });
     let parked_runsync = endpoint.post("runsync?wait=60000", &body);

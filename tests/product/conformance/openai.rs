@@ -7,6 +7,8 @@ use gristmill_tests::{Client, TestHost, eventually, guests, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::support::computing;
+
 const CHAT: &str = "v1/chat/completions";
 
 fn pair(r#type: &str, code: &str) -> (String, String) {
@@ -125,7 +127,7 @@ async fn a_jobs_end_without_an_answer_has_a_status_of_its_own() {
         let failed = call(json!({ "op": "fail", "message": "no flour" })).await;
         assert_eq!(failed.refused_as_openai(500), pair("server_error", "job_failed"));
         assert_eq!(failed.json()["error"]["message"], "no flour");
-        let timed_out = call(json!({ "op": "spin" })).await;
+        let timed_out = call(computing()).await;
         assert_eq!(timed_out.refused_as_openai(504), pair("server_error", "job_timed_out"));
     }
 }

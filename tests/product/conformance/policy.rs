@@ -3,7 +3,7 @@
 use gristmill_tests::{Answer, TestHost};
 use serde_json::{Value, json};
 
-use crate::support::{DAY, Endpoint, SECOND, clocked, echo, forever, paused, shared};
+use crate::support::{DAY, Endpoint, SECOND, clocked, computing, echo, forever, paused, shared};
 
 async fn submit<H: std::ops::Deref<Target = TestHost>>(
     endpoint: &Endpoint<H>,
@@ -46,8 +46,11 @@ async fn execution_timeout() {
     assert_bounds("policy-timeout-bounds", "executionTimeout", 5 * SECOND, 7 * DAY).await;
     let endpoint = shared("policy-timeout", json!({ "executionTimeoutMs": 5_000 })).await;
     let own = endpoint.submit_with(forever(), json!({ "executionTimeout": 600_000 })).await;
-    let inherited = endpoint.submit(forever()).await;
-    endpoint.until(&inherited, "TIMED_OUT").await;
+    let sleeps = endpoint.submit(forever()).await;
+    let computes = endpoint.submit(computing()).await;
+    for inherited in [sleeps, computes] {
+        endpoint.until(&inherited, "TIMED_OUT").await;
+    }
     assert_eq!(endpoint.status(&own).await.ok()["status"], "IN_PROGRESS");
     endpoint.cancel(&own).await.ok();
     let path = "/v1/endpoints/policy-timeout-bounds";

@@ -55,7 +55,12 @@ pub(crate) fn echo() -> Value {
     json!({ "op": "echo", "value": "grain" })
 }
 
-/// An input that runs until it is stopped.
+/// An input that computes until it is stopped.
+pub(crate) fn computing() -> Value {
+    json!({ "op": "spin" })
+}
+
+/// An input that waits until it is stopped.
 pub(crate) fn forever() -> Value {
     json!({ "op": "sleep_forever" })
 }
@@ -159,9 +164,9 @@ impl<H: Deref<Target = TestHost>> Endpoint<H> {
         self.client.workers_running(&self.id, count).await;
     }
 
-    /// Waits until the job has reached an executionTimeout of 5 s, the minimum.
+    /// Waits until a job that computes has reached an executionTimeout of 5 s, the minimum.
     pub(crate) async fn timed_out(&self) -> String {
-        let job = self.submit_with(forever(), json!({ "executionTimeout": 5_000 })).await;
+        let job = self.submit_with(computing(), json!({ "executionTimeout": 5_000 })).await;
         self.until(&job, "TIMED_OUT").await;
         job
     }

@@ -25,7 +25,7 @@ const KEPT_MEMORY_PART: u64 = 2;
 /// The precision of the fuel of a job that is ended while it computes. The engine counts in a
 /// register, and stores the count at each call and return; a loop without either is interrupted
 /// each time it has burned this much. The bill of a job that is ended in such a loop, by its
-/// deadline, a stop or a trap, lacks at most this amount. Handlers burn it in 1.2 to 5 ms, so the
+/// deadline, a stop or a trap, lacks at most this amount. Handlers burn it in 0.7 to 5 ms, so the
 /// interruption (about 1 µs) costs less than 0.1 %, and most jobs end before the first.
 const FUEL_COUNTED_EACH: u64 = 20_000_000;
 

@@ -32,10 +32,6 @@ pub(crate) const HANDLES_MAX: usize = 1_024;
 /// Most random bytes that a handler gets in one call.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 
-/// Fuel per millisecond of timeout when the endpoint sets no budget. Handlers burn 4 to 16 million
-/// a millisecond, so the timeout always comes first and the figure is only counted.
-const FUEL_PER_MS: u64 = 20_000_000;
-
 /// The host's state of one instance, and of its present attempt.
 pub(crate) struct State {
     pub(crate) attempt: Attempt,
@@ -120,10 +116,10 @@ impl State {
         self.attempt.trace = None;
     }
 
-    /// The fuel that this attempt may burn.
+    /// The fuel that this attempt may burn. Unless the endpoint bounds it, fuel is only counted: how
+    /// much a processor burns in a millisecond differs between machines, and the deadline is a time.
     pub(crate) fn fuel_max(&self) -> u64 {
-        let derived = self.attempt.timeout_ms.saturating_mul(FUEL_PER_MS);
-        self.attempt.deployment.endpoint.limits.fuel_max.unwrap_or(derived)
+        self.attempt.deployment.endpoint.limits.fuel_max.unwrap_or(u64::MAX)
     }
 }
 

@@ -222,7 +222,7 @@ async fn the_fuel_of_a_job_that_is_ended_is_counted_however_it_ends() {
             }
         };
         println!("{what}: {:?}", report.usage);
-        // A loop is interrupted each time it has burned this much, which takes 5 ms at most. A
+        // A loop is interrupted each time it has burned this much, in some milliseconds. A
         // loaded machine burned 80 million in 200 ms; a host that does not interrupt counts
         // 309,451.
         assert!(report.usage.fuel >= Some(20_000_000), "{what}: {:?}", report.usage);

@@ -214,7 +214,7 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub network_volume_id: Option<VolumeId>,
-    /// Absent: derived from the timeout.
+    /// Absent: fuel is counted and not bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = u64))]
     pub max_fuel: Option<u64>,
