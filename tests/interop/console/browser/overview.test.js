@@ -141,10 +141,10 @@ test('the charts of an endpoint have the numbers of the API and marks at its dep
 
   // The tabs are those of this endpoint.
   await page.getByRole('link', { name: 'Jobs', exact: true }).last().click();
-  await page.locator('tbody tr').first().waitFor();
   const ids = (await api('GET', 'v1/jobs?endpoint=charted')).jobs.map((j) => j.id);
-  assert.deepEqual(await page.locator('tbody a.id').evaluateAll((all) => all.map((a) => a.title)), ids);
   assert.equal(ids.length, 7);
+  const shown = () => page.locator('tbody a.id').evaluateAll((all) => all.map((a) => a.title));
+  await until('the jobs are those of the API', async () => (await shown()).join() === ids.join());
   await page.getByRole('link', { name: 'Logs', exact: true }).last().click();
   for (let i = 0; i < 6; i++) await page.getByRole('log').getByText(`chart ${i}`, { exact: true }).waitFor();
   await page.getByRole('link', { name: 'Usage', exact: true }).click();
