@@ -47,14 +47,14 @@ impl Api {
         let (routes, document) = OpenApiRouter::with_openapi(openapi::base())
             .merge(queue_api(&state, "/v2", StreamShape::Array))
             .merge(queue_api(&state, "/sdk/v2", StreamShape::Object))
-            .nest("/v1", management_api(&state.brand))
+            .nest("/v1", management_api(&state.compatibility.brand))
             .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
             .merge(
                 OpenApiRouter::new().routes(routes!(probes::live)).routes(routes!(probes::ready)),
             )
             .split_for_parts();
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
-        let document = openapi::finish(document, &state.brand);
+        let document = openapi::finish(document, &state.compatibility.brand);
         let routes = routes
             .merge(docs_page::routes())
             .merge(console::routes())
@@ -195,7 +195,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
     };
     // SDKs may send more parameters to the contract's routes, which ignore them.
-    let known = |routes| with_known_query(&state.brand, routes);
+    let known = |routes| with_known_query(&state.compatibility.brand, routes);
     let stream = routes!(stream::stream).map(|route| route.route_layer(Extension(shape)));
     let mut router = OpenApiRouter::new()
         .routes(behind(On::Run, routes!(run::run)))

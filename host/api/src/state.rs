@@ -48,11 +48,21 @@ pub struct Parts {
     pub(crate) unauthenticated: UnauthenticatedLimiter,
     pub(crate) http: Arc<HttpMetrics>,
     pub(crate) tracer: Tracer,
-    pub(crate) brand: Box<str>,
+    pub(crate) compatibility: Compatibility,
     pub(crate) facts: HostFacts,
     pub(crate) certificate: CertificateExpiry,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) started: Started,
+}
+
+/// The settings for clients of hosted services.
+#[derive(Debug, Clone)]
+pub struct Compatibility {
+    /// Completes the names of the template field and query flag for platform templates: `is<Brand>`,
+    /// `include<Brand>Templates`.
+    pub brand: Arc<str>,
+    /// Whether endpoints that request a GPU are accepted; they run on the CPU like all others.
+    pub ignores_gpu: bool,
 }
 
 /// The parts of the host that the routes use.
@@ -81,9 +91,8 @@ pub struct Services {
 }
 
 impl ApiState {
-    /// Combines the parts. `brand` completes the names of the template field and query flag for
-    /// platform templates: `is<Brand>`, `include<Brand>Templates`.
-    pub fn new(services: Services, limits: RateLimits, brand: &str) -> Self {
+    /// Combines the parts.
+    pub fn new(services: Services, limits: RateLimits, compatibility: Compatibility) -> Self {
         let Services { clock, control, jobs, disk_space, .. } = services;
         let Services { secrets, receivers, tracer, facts, certificate, .. } = services;
         let calls_max = u64::from(services.connections_max).saturating_mul(CALLS_OF_CONNECTION);
@@ -103,7 +112,7 @@ impl ApiState {
             limiter: RateLimiter::new(limits, calls_max, clock.clone()),
             http: Arc::default(),
             tracer,
-            brand: brand.into(),
+            compatibility,
             facts,
             certificate,
             clock,

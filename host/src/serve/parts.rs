@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use gristmill_api::{ApiState, CertificateExpiry, HostFacts, Services};
+use gristmill_api::{ApiState, CertificateExpiry, Compatibility, HostFacts, Services};
 use gristmill_cluster::{ClusterRuntime, Runners};
 use gristmill_control::{Access, Control};
 use gristmill_core::billing::price::Prices;
@@ -142,7 +142,9 @@ impl Foundation<'_> {
             connections_max: settings.connections().connections_max,
         };
         let brand = settings.brand.as_ref().map_or(DEFAULT_BRAND, Brand::as_str);
-        let api = ApiState::new(services, settings.rate_limits.clone(), brand);
+        let compatibility =
+            Compatibility { brand: brand.into(), ignores_gpu: settings.ignore_gpu_fields };
+        let api = ApiState::new(services, settings.rate_limits.clone(), compatibility);
         self.watch_disk(&dispatcher)?;
         Ok(Connected { local_runtime, dispatcher, deliverer, jobs, charts, log_writer, api })
     }

@@ -155,6 +155,19 @@ pub struct ServeSettings {
         hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
     pub lenient_policy: bool,
 
+    /// Accept endpoints that request a GPU, as clients of hosted services do, instead of refusing
+    /// them. They run on the CPU, and the answer names the ignored fields.
+    #[arg(
+        long,
+        env = "GRISTMILL_IGNORE_GPU_FIELDS",
+        value_parser = BoolishValueParser::new(),
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "BOOL",
+        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    pub ignore_gpu_fields: bool,
+
     /// A second address, which serves /metrics, /livez and /readyz without a key; port 0 takes a free
     /// one. Only collectors and supervisors should reach it.
     #[arg(
@@ -363,7 +376,7 @@ impl ServeSettings {
 
     /// The settings that the operator's keys may read: bounds, no secrets and no paths.
     pub(crate) fn facts(&self) -> HostFacts {
-        let all: [(&str, &dyn ToString); 18] = [
+        let all: [(&str, &dyn ToString); 19] = [
             ("listen", &self.listen),
             ("max-running-jobs", &self.max_running_jobs),
             ("max-waiting-jobs", &self.max_waiting_jobs),
@@ -379,6 +392,7 @@ impl ServeSettings {
             ("max-clock-jump", &self.max_clock_jump),
             ("metrics-endpoints", &self.metrics_endpoints),
             ("lenient-policy", &self.lenient_policy),
+            ("ignore-gpu-fields", &self.ignore_gpu_fields),
             ("no-key", &self.no_key),
             ("tls", &self.tls_cert.is_some()),
             ("database", &self.database.is_some()),

@@ -26,6 +26,7 @@ mod durability;
 mod errors;
 mod events;
 mod fair_keys;
+mod gpu_fields;
 mod handler_calls;
 mod handlers;
 mod health;

@@ -9,7 +9,7 @@ use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret
 
 use super::dry_run::DryRun;
 use super::dto;
-use super::input::{self, Named};
+use super::input::{self, Named, Parsed};
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
@@ -77,10 +77,10 @@ pub(crate) async fn create(
     dry_run: DryRun,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let input: EndpointInput = input::json(&state, &key, request).await?;
-    let new = dto::new_endpoint(input);
+    let Parsed { body, ignored } = input::parsed::<EndpointInput>(&state, &key, request).await?;
+    let new = dto::new_endpoint(body);
     let endpoint = state.control.endpoints.create(&key, new, dry_run.0).await?;
-    Ok(dry_run.answer(|| dto::endpoint_with_secret(&endpoint)))
+    Ok(dry_run.answer(|| dto::endpoint_with_secret(&endpoint, ignored)))
 }
 
 /// Changes the given fields.
@@ -101,12 +101,12 @@ pub(crate) async fn update(
     dry_run: DryRun,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let input: EndpointInput = input::json(&state, &key, request).await?;
+    let Parsed { body, ignored } = input::parsed::<EndpointInput>(&state, &key, request).await?;
     let id = named.id()?;
-    named.check_kept(input.id.as_ref().map(|id| id.as_str()))?;
-    let patch = dto::endpoint_patch(input);
+    named.check_kept(body.id.as_ref().map(|id| id.as_str()))?;
+    let patch = dto::endpoint_patch(body);
     let endpoint = state.control.endpoints.update(&key, id, patch, dry_run.0).await?;
-    Ok(dry_run.answer(|| dto::endpoint(&endpoint)))
+    Ok(dry_run.answer(|| dto::endpoint_of(&endpoint, ignored)))
 }
 
 /// Deletes the endpoint with all its jobs.

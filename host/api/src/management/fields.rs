@@ -2,9 +2,10 @@
 //! names the field and those of the type: a misspelled field would otherwise be a setting that was
 //! silently not made.
 //!
-//! Some fields have no effect and are accepted all the same ([`Body::is_unused`]): those that clients
-//! of the hosted service send for hardware, and those of an answer that only the host sets, so that a
-//! client can send an object back with a change.
+//! Some fields have no effect and are accepted all the same ([`Unused`]): those that clients of the
+//! hosted service send for hardware, and those of an answer that only the host sets, so that a
+//! client can send an object back with a change. A body that requests a GPU is refused, unless the
+//! operator has the host ignore such requests; the answer then names the ignored fields.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,18 +16,29 @@ use gristmill_wire::management::{
 };
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer, MapAccess,
-    Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IgnoredAny, IntoDeserializer,
+    MapAccess, Visitor,
 };
+use serde_json::Value;
 
 use super::dto::template::branded_field;
+use crate::state::Compatibility;
+
+/// A field that a body may have although its type does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unused {
+    /// Any value has no effect.
+    Always,
+    /// The field requests a GPU, unless its value is [empty](requests_gpu).
+    Gpu,
+}
 
 /// The body of a management call. Its type refuses unknown fields.
 pub(crate) trait Body: DeserializeOwned + Send + 'static {
-    /// Whether a field that the type does not have is accepted, without effect. `brand` is part of the
-    /// name of a template's field.
-    fn is_unused(_name: &str, _brand: &str) -> bool {
-        false
+    /// The use of a field that the type does not have; `None`: the body is refused. `brand` is part of
+    /// the name of a template's field.
+    fn unused(_name: &str, _brand: &str) -> Option<Unused> {
+        None
     }
 }
 
@@ -37,47 +49,58 @@ impl Body for NewRegistryAuth {}
 impl Body for Rollback {}
 
 impl Body for EndpointInput {
-    fn is_unused(name: &str, _: &str) -> bool {
-        const HARDWARE: [&str; 10] = [
-            "allowedCudaVersions",
-            "computeType",
-            "cpuFlavorIds",
-            "dataCenterIds",
-            "flashboot",
-            "gpuCount",
-            "gpuTypeIds",
-            "instanceIds",
-            "minCudaVersion",
-            "vcpuCount",
-        ];
-        const ANSWERED: [&str; 5] =
-            ["createdAt", "inputSchema", "templateIsDeleted", "userId", "version"];
-        HARDWARE.contains(&name) || ANSWERED.contains(&name)
+    fn unused(name: &str, _: &str) -> Option<Unused> {
+        const GPU: [&str; 5] =
+            ["allowedCudaVersions", "computeType", "gpuCount", "gpuTypeIds", "minCudaVersion"];
+        const HARDWARE: [&str; 5] =
+            ["cpuFlavorIds", "dataCenterIds", "flashboot", "instanceIds", "vcpuCount"];
+        const ANSWERED: [&str; 6] =
+            ["createdAt", "ignoredFields", "inputSchema", "templateIsDeleted", "userId", "version"];
+        if GPU.contains(&name) {
+            return Some(Unused::Gpu);
+        }
+        (HARDWARE.contains(&name) || ANSWERED.contains(&name)).then_some(Unused::Always)
     }
 }
 
 impl Body for TemplateInput {
-    fn is_unused(name: &str, brand: &str) -> bool {
-        matches!(name, "earned" | "runtimeInMin") || name == branded_field(brand)
+    fn unused(name: &str, brand: &str) -> Option<Unused> {
+        let is_answered = matches!(name, "earned" | "runtimeInMin") || name == branded_field(brand);
+        is_answered.then_some(Unused::Always)
     }
 }
 
 impl Body for NetworkVolumeInput {
-    fn is_unused(name: &str, _: &str) -> bool {
-        matches!(name, "id" | "dataCenterId")
+    fn unused(name: &str, _: &str) -> Option<Unused> {
+        matches!(name, "id" | "dataCenterId").then_some(Unused::Always)
+    }
+}
+
+/// Whether a value of a [GPU field](Unused::Gpu) requests one. Clients also send the empty values of
+/// their types, and `computeType` as an answer has it.
+fn requests_gpu(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(is_wanted) => *is_wanted,
+        Value::Number(count) => count.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty() && text != "CPU",
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
     }
 }
 
 /// Reads a body of the type `T`: an object. Serde alone would also accept an array of the fields'
 /// values.
 pub(crate) struct BodySeed<'b, T> {
-    brand: &'b str,
+    compatibility: &'b Compatibility,
+    ignored: &'b mut Vec<String>,
     body: PhantomData<T>,
 }
 
 impl<'b, T> BodySeed<'b, T> {
-    pub(crate) fn new(brand: &'b str) -> Self {
-        Self { brand, body: PhantomData }
+    /// `ignored` gets the names of the fields that requested a GPU.
+    pub(crate) fn new(compatibility: &'b Compatibility, ignored: &'b mut Vec<String>) -> Self {
+        Self { compatibility, ignored, body: PhantomData }
     }
 }
 
@@ -97,18 +120,22 @@ impl<'de, T: Body> Visitor<'de> for BodySeed<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
-        let is_unused = |name: &str| T::is_unused(name, self.brand);
-        T::deserialize(MapAccessDeserializer::new(Used { fields, is_unused }))
+        let Self { compatibility, ignored, .. } = self;
+        let unused = |name: &str| T::unused(name, &compatibility.brand);
+        let ignores_gpu = compatibility.ignores_gpu;
+        T::deserialize(MapAccessDeserializer::new(Used { fields, unused, ignores_gpu, ignored }))
     }
 }
 
 /// The fields of an object without the unused ones.
-struct Used<A, F> {
+struct Used<'b, A, F> {
     fields: A,
-    is_unused: F,
+    unused: F,
+    ignores_gpu: bool,
+    ignored: &'b mut Vec<String>,
 }
 
-impl<'de, A: MapAccess<'de>, F: Fn(&str) -> bool> MapAccess<'de> for Used<A, F> {
+impl<'de, A: MapAccess<'de>, F: Fn(&str) -> Option<Unused>> MapAccess<'de> for Used<'_, A, F> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -116,10 +143,18 @@ impl<'de, A: MapAccess<'de>, F: Fn(&str) -> bool> MapAccess<'de> for Used<A, F> 
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
         while let Some(name) = self.fields.next_key::<String>()? {
-            if !(self.is_unused)(&name) {
-                return seed.deserialize(name.into_deserializer()).map(Some);
+            match (self.unused)(&name) {
+                None => return seed.deserialize(name.into_deserializer()).map(Some),
+                Some(Unused::Always) => drop(self.fields.next_value::<IgnoredAny>()?),
+                Some(Unused::Gpu) if !requests_gpu(&self.fields.next_value()?) => {}
+                Some(Unused::Gpu) if self.ignores_gpu => self.ignored.push(name),
+                Some(Unused::Gpu) => {
+                    return Err(A::Error::custom(format!(
+                        "`{name}` requests a GPU, and this host runs handlers on its CPU only; \
+                         leave the field out, or start the host with `--ignore-gpu-fields`"
+                    )));
+                }
             }
-            self.fields.next_value::<IgnoredAny>()?;
         }
         Ok(None)
     }

@@ -14,7 +14,7 @@ use serde::de::DeserializeSeed as _;
 use super::fields::{Body, BodySeed};
 use crate::answer::error::ApiError;
 use crate::identity::auth;
-use crate::state::ApiState;
+use crate::state::{ApiState, Compatibility};
 
 /// The value of the one placeholder of a management path.
 #[derive(Debug)]
@@ -69,6 +69,13 @@ impl Named {
     }
 }
 
+/// A body, and the names of its fields that had no effect and might surprise its sender.
+#[derive(Debug)]
+pub(crate) struct Parsed<T> {
+    pub(crate) body: T,
+    pub(crate) ignored: Vec<String>,
+}
+
 /// Parses the body, an object, as `T`.
 ///
 /// # Errors
@@ -79,18 +86,29 @@ pub(crate) async fn json<T: Body>(
     caller: &ApiKey,
     request: Request<body::Body>,
 ) -> Result<T, ApiError> {
+    Ok(parsed(state, caller, request).await?.body)
+}
+
+/// The same with the names of ignored fields.
+pub(crate) async fn parsed<T: Body>(
+    state: &ApiState,
+    caller: &ApiKey,
+    request: Request<body::Body>,
+) -> Result<Parsed<T>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&caller.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
     auth::check_again(caller, state)?;
-    let brand = state.brand.clone();
-    state.checks.run(caller, &body.bytes, move |body| parse(body, &brand)).await
+    let compatibility = state.compatibility.clone();
+    state.checks.run(caller, &body.bytes, move |body| parse(body, &compatibility)).await
 }
 
-fn parse<T: Body>(body: &[u8], brand: &str) -> Result<T, ApiError> {
+fn parse<T: Body>(body: &[u8], compatibility: &Compatibility) -> Result<Parsed<T>, ApiError> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
-    let value = BodySeed::<T>::new(brand).deserialize(tracked).map_err(|error| {
+    let mut ignored = vec![];
+    let seed = BodySeed::<T>::new(compatibility, &mut ignored);
+    let value = seed.deserialize(tracked).map_err(|error| {
         let path = track.path().to_string();
         let field = if path == "." { "the body".to_owned() } else { format!("`{path}`") };
         ApiError::bad_request(format!("{field} is invalid: {error}"))
@@ -98,10 +116,10 @@ fn parse<T: Body>(body: &[u8], brand: &str) -> Result<T, ApiError> {
     reader
         .end()
         .map_err(|error| ApiError::bad_request(format!("the body is not valid JSON: {error}")))?;
-    Ok(value)
+    Ok(Parsed { body: value, ignored })
 }
 
-/// The same; a call without a body counts as an empty object.
+/// The same as [`json`]; a call without a body counts as an empty object.
 pub(crate) async fn json_or_default<T: Body + Default>(
     state: &ApiState,
     caller: &ApiKey,
@@ -121,8 +139,12 @@ mod tests {
     use super::*;
 
     fn complaint<T: Body + std::fmt::Debug>(body: &serde_json::Value) -> String {
-        let error = parse::<T>(body.to_string().as_bytes(), "Mill").unwrap_err();
-        format!("{error:?}")
+        format!("{:?}", read::<T>(body, false).unwrap_err())
+    }
+
+    fn read<T: Body>(body: &serde_json::Value, ignores_gpu: bool) -> Result<Parsed<T>, ApiError> {
+        let compatibility = Compatibility { brand: "Mill".into(), ignores_gpu };
+        parse(body.to_string().as_bytes(), &compatibility)
     }
 
     #[test]
@@ -137,7 +159,7 @@ mod tests {
         assert!(said.contains("`isPlatfrom`") && said.contains("`isPlatform`"), "{said}");
         let said = complaint::<NetworkVolumeInput>(&json!({ "sizeGb": 2 }));
         assert!(said.contains("`sizeGb`, expected `name` or `size`"), "{said}");
-        let said = complaint::<EndpointInput>(&json!({ "gpuCount": 1, "workersMax": -1.5 }));
+        let said = complaint::<EndpointInput>(&json!({ "vcpuCount": 1, "workersMax": -1.5 }));
         assert!(said.contains("`workersMax` is invalid"), "{said}");
         for list in [json!([]), json!(["k", ["read"]]), json!("k"), json!(null)] {
             assert!(complaint::<NewKey>(&list).contains("a JSON object"), "{list}");
@@ -147,19 +169,49 @@ mod tests {
     #[test]
     fn fields_for_hardware_and_fields_that_only_the_host_sets_have_no_effect() {
         let hosted =
-            json!({ "workersMax": 3, "computeType": "GPU", "gpuTypeIds": [], "flashboot": {} });
-        let input: EndpointInput = parse(hosted.to_string().as_bytes(), "Mill").unwrap();
+            json!({ "workersMax": 3, "computeType": "CPU", "gpuTypeIds": [], "flashboot": {} });
+        let input: EndpointInput = read(&hosted, false).unwrap().body;
         assert_eq!(input, EndpointInput { workers_max: Some(3), ..EndpointInput::default() });
         let answered = json!({
             "workersMax": 3, "createdAt": "2026-01-01T00:00:00.000Z", "userId": "default", "version": 2,
             "templateIsDeleted": true, "inputSchema": { "type": "object" },
+            "ignoredFields": ["gpuCount"],
         });
-        let sent_back: EndpointInput = parse(answered.to_string().as_bytes(), "Mill").unwrap();
+        let sent_back: EndpointInput = read(&answered, false).unwrap().body;
         assert_eq!(sent_back, input);
         let own = json!({ "isMill": true, "earned": 0.5, "runtimeInMin": 2, "readme": "r" });
-        let input: TemplateInput = parse(own.to_string().as_bytes(), "Mill").unwrap();
+        let input: TemplateInput = read(&own, false).unwrap().body;
         assert_eq!(input, TemplateInput { readme: Some("r".into()), ..TemplateInput::default() });
         let said = complaint::<TemplateInput>(&json!({ "isOther": true }));
         assert!(said.contains("`isOther`"), "{said}");
+    }
+
+    #[test]
+    fn a_request_of_a_gpu_is_refused_or_named_as_ignored() {
+        let requests = [
+            ("gpuCount", json!(8)),
+            ("gpuCount", json!("8")),
+            ("gpuTypeIds", json!(["NVIDIA H100"])),
+            ("computeType", json!("GPU")),
+            ("minCudaVersion", json!("12.4")),
+            ("allowedCudaVersions", json!(["12.4"])),
+        ];
+        for (name, value) in requests {
+            let body = json!({ "workersMax": 3, name: value });
+            let said = complaint::<EndpointInput>(&body);
+            assert!(said.contains(&format!("`{name}` requests a GPU")), "{said}");
+            assert!(said.contains("--ignore-gpu-fields"), "{said}");
+            let Parsed { body, ignored } = read::<EndpointInput>(&body, true).unwrap();
+            assert_eq!(body, EndpointInput { workers_max: Some(3), ..EndpointInput::default() });
+            assert_eq!(ignored, [name]);
+        }
+        let none = json!({
+            "gpuCount": 0, "gpuTypeIds": [], "computeType": "CPU", "minCudaVersion": "",
+            "allowedCudaVersions": null,
+        });
+        for ignores_gpu in [false, true] {
+            let parsed = read::<EndpointInput>(&none, ignores_gpu).unwrap();
+            assert_eq!((parsed.body, parsed.ignored), (EndpointInput::default(), vec![]));
+        }
     }
 }

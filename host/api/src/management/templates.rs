@@ -56,7 +56,9 @@ pub(crate) async fn list(
     let select = move |page: Page| {
         let cursor_position = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
         let prices = parts.control.billing.prices();
-        page.of(visible.iter(), cursor_position, |t| dto::template(t, &parts.brand, &used, prices))
+        page.of(visible.iter(), cursor_position, |t| {
+            dto::template(t, &parts.compatibility.brand, &used, prices)
+        })
     };
     page.make(&state, &key, select).await
 }
@@ -127,11 +129,11 @@ pub(crate) async fn delete(
 
 async fn document(state: &ApiState, template: &Template) -> Result<wire::Template, ApiError> {
     let used = state.control.templates.usage().await?;
-    Ok(dto::template(template, &state.brand, &used, state.control.billing.prices()))
+    Ok(dto::template(template, &state.compatibility.brand, &used, state.control.billing.prices()))
 }
 
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {
-    let branded = branded_flag(&state.brand);
+    let branded = branded_flag(&state.compatibility.brand);
     Ok(TemplateFilter {
         endpoint_bound: query::flag(query, &["includeEndpointBoundTemplates"])?,
         public: query::flag(query, &["includePublicTemplates"])?,

@@ -23,7 +23,7 @@ pub(crate) async fn rotate_secret(
     named: Named,
 ) -> Result<Json<EndpointWithSecret>, ApiError> {
     let endpoint = state.control.endpoints.rotate_webhook_secret(&key, named.id()?).await?;
-    Ok(Json(dto::endpoint_with_secret(&endpoint)))
+    Ok(Json(dto::endpoint_with_secret(&endpoint, vec![])))
 }
 
 /// The newest deliveries, newest first.

@@ -223,6 +223,10 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub input_schema: Option<serde_json::Value>,
+    /// Fields of the body that requested a GPU and were ignored, because the host has the option
+    /// `--ignore-gpu-fields`. Only in the answer to that body.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored_fields: Vec<String>,
 }
 
 /// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or

@@ -119,7 +119,13 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         network_volume_id,
         max_fuel,
         input_schema: None,
+        ignored_fields: Vec::new(),
     }
+}
+
+/// The answer to a body of which these fields were ignored.
+pub(crate) fn endpoint_of(of: &endpoint::Endpoint, ignored_fields: Vec<String>) -> Endpoint {
+    Endpoint { ignored_fields, ..endpoint(of) }
 }
 
 /// The same with the schema of its handler's input.
@@ -129,7 +135,10 @@ pub(crate) fn deployed_endpoint(deployment: &Deployment) -> Endpoint {
 }
 
 /// An endpoint with the secret of its webhooks.
-pub(crate) fn endpoint_with_secret(with: &endpoint::Endpoint) -> EndpointWithSecret {
+pub(crate) fn endpoint_with_secret(
+    with: &endpoint::Endpoint,
+    ignored_fields: Vec<String>,
+) -> EndpointWithSecret {
     let webhook_secret = with.webhook_secrets.current().reveal();
-    EndpointWithSecret { endpoint: endpoint(with), webhook_secret }
+    EndpointWithSecret { endpoint: endpoint_of(with, ignored_fields), webhook_secret }
 }

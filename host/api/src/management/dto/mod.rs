@@ -17,7 +17,7 @@ mod volume;
 pub(crate) use billing::{amount, billing_record};
 pub(crate) use delivery::delivery;
 pub(crate) use endpoint::{
-    deployed_endpoint, endpoint, endpoint_patch, endpoint_with_secret, new_endpoint,
+    deployed_endpoint, endpoint, endpoint_of, endpoint_patch, endpoint_with_secret, new_endpoint,
 };
 pub(crate) use handler::handler;
 pub(crate) use job::job_list;
