@@ -181,6 +181,14 @@ async fn an_event_stream_goes_on_with_the_next_attempt_of_a_job_that_waits() {
     assert_eq!((restarts, ids(&events)), (1, vec!["2-0", "2-1", "2-2", "2-3"]));
 }
 
+/// Each of the four chunks names its attempt, unless it is the first.
+fn assert_marks(chunks: &Value, attempt: &str) {
+    let chunks = chunks.as_array().unwrap();
+    let expected = (attempt != "1").then(|| attempt.parse::<u64>().unwrap());
+    let marks = chunks.iter().map(|chunk| chunk["metrics"]["stream_attempt"].as_u64());
+    assert_eq!(marks.collect::<Vec<_>>(), [expected; 4], "{chunks:?}");
+}
+
 #[tokio::test]
 async fn pages_name_their_attempt_and_each_attempt_is_delivered_whole() {
     let host = shared_host();
@@ -190,7 +198,9 @@ async fn pages_name_their_attempt_and_each_attempt_is_delivered_whole() {
         let page = host.client.stream(&endpoint, &job).await;
         assert_eq!(page.header("x-stream-attempt"), Some(attempt), "{page:?}");
         assert_eq!(page.header("x-stream-next"), Some("4"), "{page:?}");
-        assert_eq!(page.ok().as_array().unwrap().len(), 4);
+        assert_marks(&page.ok(), attempt);
+        let object = host.client.sdk().stream(&endpoint, &format!("{job}?from=0")).await.ok();
+        assert_marks(&object["stream"], attempt);
         assert_eq!(host.client.stream(&endpoint, &job).await.ok(), json!([]));
         host.client.retry(&endpoint, &job).await.ok();
         host.client.until(&endpoint, &job, "FAILED").await;

@@ -27,6 +27,7 @@ use tokio::time::sleep;
 use crate::answer::error::ApiError;
 use crate::identity::auth::KeyCheck;
 use crate::limits::rate_limit::ConcurrencyPermit;
+use crate::queue::dto::FIRST_ATTEMPT;
 use crate::queue::{dto, waiting};
 use crate::request::query::integer;
 
@@ -88,9 +89,6 @@ pub(crate) fn resume(headers: &HeaderMap) -> Result<Option<Position>, ApiError> 
         Position::At(StreamPosition { attempt, index: index.saturating_add(1) })
     }))
 }
-
-/// The attempt whose event ids are indexes alone.
-const FIRST_ATTEMPT: Claim = Claim(1);
 
 /// The id of a chunk's event.
 fn event_id(StreamPosition { attempt, index }: StreamPosition) -> String {
@@ -229,10 +227,11 @@ fn text(id: JobId, page: &StreamPage) -> Bytes {
         );
     }
     for (index, chunk) in (page.page.first..).zip(&page.page.chunks) {
-        let event = event_id(StreamPosition { attempt, index });
+        let at = StreamPosition { attempt, index };
+        let event = event_id(at);
         text.extend_from_slice(format!("id: {event}\ndata: ").as_bytes());
         let data = text.len();
-        dto::write_chunk(&mut text, index, chunk);
+        dto::write_chunk(&mut text, at, chunk);
         text.get_mut(data..).map(one_line);
         text.extend_from_slice(b"\n\n");
     }

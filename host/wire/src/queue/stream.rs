@@ -27,13 +27,18 @@ pub struct StreamChunk {
     pub parts: Option<u32>,
 }
 
-/// The handler's metrics, with the index of the chunk.
+/// The handler's metrics, with the position of the chunk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamMetrics {
     /// A number, unless the handler has set it to something else.
     #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub stream_index: Box<RawValue>,
+    /// The attempt that emitted the chunk, from the second one on: the job began again, and chunks of
+    /// earlier attempts are to be discarded. A number, unless the handler has set it to something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
+    pub stream_attempt: Option<Box<RawValue>>,
 }
 
 /// An answer of `/stream` under `/sdk/v2`.

@@ -13,5 +13,5 @@ pub(crate) use answer::{
 pub(crate) use health::health_report;
 pub(crate) use requests::request_list;
 pub(crate) use status::status_document;
-pub(crate) use stream::{StreamAnswer, stream_page, write_chunk};
+pub(crate) use stream::{FIRST_ATTEMPT, StreamAnswer, stream_page, write_chunk};
 pub(crate) use timeline::timeline;

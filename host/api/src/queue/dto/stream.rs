@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::Chunk;
+use gristmill_core::job::record::{Chunk, StreamPosition};
+use gristmill_core::job::state::Claim;
 use gristmill_core::job::stream;
 use gristmill_wire::queue::StreamChunk;
 use gristmill_wire::schema;
@@ -40,7 +41,7 @@ pub(crate) fn stream_page(shape: StreamShape, page: &stream::StreamPage) -> Vec<
         if index > page.first {
             text.push(b',');
         }
-        write_chunk(&mut text, index, chunk);
+        write_chunk(&mut text, StreamPosition { attempt: page.attempt, index }, chunk);
     }
     text.push(b']');
     if shape == StreamShape::Object {
@@ -49,14 +50,15 @@ pub(crate) fn stream_page(shape: StreamShape, page: &stream::StreamPage) -> Vec<
     text
 }
 
-const STREAM_INDEX: &str = "stream_index";
+/// The attempt whose chunks have no `stream_attempt`, and whose events have indexes alone as ids.
+pub(crate) const FIRST_ATTEMPT: Claim = Claim(1);
 
 /// Writes one element of a stream: `{"output":…,"metrics":{…,"stream_index":n}}`.
-pub(crate) fn write_chunk(into: &mut Vec<u8>, index: u64, chunk: &Chunk) {
+pub(crate) fn write_chunk(into: &mut Vec<u8>, at: StreamPosition, chunk: &Chunk) {
     into.extend_from_slice(b"{\"output\":");
     into.extend_from_slice(chunk.output.as_bytes());
     into.extend_from_slice(b",\"metrics\":");
-    write_metrics(into, index, chunk.metrics.as_ref());
+    write_metrics(into, at, chunk.metrics.as_ref());
     if let Some(part) = chunk.shown_part() {
         let text = format!(",\"part\":{},\"parts\":{}", part.index, part.count);
         into.extend_from_slice(text.as_bytes());
@@ -64,31 +66,35 @@ pub(crate) fn write_chunk(into: &mut Vec<u8>, index: u64, chunk: &Chunk) {
     into.push(b'}');
 }
 
-/// The handler's metrics with `stream_index` added, unless the handler has set it, also to null.
-fn write_metrics(into: &mut Vec<u8>, index: u64, metrics: Option<&Json>) {
+/// The handler's metrics with the chunk's position: `stream_index`, and `stream_attempt` unless it is
+/// the first. A field that the handler has set, also to null, stays as it is.
+fn write_metrics(into: &mut Vec<u8>, at: StreamPosition, metrics: Option<&Json>) {
     let text = metrics.map_or("{}", Json::as_str);
-    // Most metrics have neither the name nor an escape that may hide it, and are not parsed.
-    let has_index = (text.contains(STREAM_INDEX) || text.contains('\\'))
-        && serde_json::from_str::<HashMap<String, IgnoredAny>>(text)
-            .is_ok_and(|fields| fields.contains_key(STREAM_INDEX));
-    let without_brace = match text.strip_suffix('}') {
-        Some(start) if !has_index => start,
-        Some(_) | None => {
-            into.extend_from_slice(text.as_bytes());
-            return;
-        }
+    // Most metrics have neither the names nor an escape that may hide one, and are not parsed.
+    let own: HashMap<String, IgnoredAny> = if text.contains("stream_") || text.contains('\\') {
+        serde_json::from_str(text).unwrap_or_default()
+    } else {
+        HashMap::new()
+    };
+    let Some(without_brace) = text.strip_suffix('}') else {
+        into.extend_from_slice(text.as_bytes());
+        return;
     };
     into.extend_from_slice(without_brace.as_bytes());
-    if without_brace.trim_end() != "{" {
-        into.push(b',');
+    let mut is_empty = without_brace.trim_end() == "{";
+    let attempt = (at.attempt != FIRST_ATTEMPT).then_some(u64::from(at.attempt.0));
+    for (name, value) in [("stream_index", Some(at.index)), ("stream_attempt", attempt)] {
+        let Some(value) = value.filter(|_| !own.contains_key(name)) else { continue };
+        let comma = if std::mem::take(&mut is_empty) { "" } else { "," };
+        into.extend_from_slice(format!("{comma}\"{name}\":{value}").as_bytes());
     }
-    into.extend_from_slice(format!("\"stream_index\":{index}}}").as_bytes());
+    into.push(b'}');
 }
 
 #[cfg(test)]
 mod tests {
     use gristmill_core::job::record::{ChunkPage, Part};
-    use gristmill_core::job::state::{Claim, JobStatus};
+    use gristmill_core::job::state::JobStatus;
     use gristmill_wire::queue::{StreamMetrics, StreamPage};
 
     use super::*;
@@ -130,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stream_index_joins_the_handlers_metrics() {
+    fn the_position_joins_the_handlers_metrics() {
         let cases = [
             (None, r#"{"stream_index":4}"#),
             (Some("{}"), r#"{"stream_index":4}"#),
@@ -149,7 +155,21 @@ mod tests {
         for (metrics, expected) in cases {
             let metrics = metrics.map(|text| Json::parse(text).unwrap());
             let mut text = Vec::new();
-            write_metrics(&mut text, 4, metrics.as_ref());
+            let at = StreamPosition { attempt: Claim(1), index: 4 };
+            write_metrics(&mut text, at, metrics.as_ref());
+            assert_eq!(String::from_utf8(text).unwrap(), expected);
+        }
+        let later = [
+            (None, r#"{"stream_index":4,"stream_attempt":2}"#),
+            (Some(r#"{"a":1}"#), r#"{"a":1,"stream_index":4,"stream_attempt":2}"#),
+            (Some(r#"{"stream_index":9}"#), r#"{"stream_index":9,"stream_attempt":2}"#),
+            (Some(r#"{"stream_attempt":9}"#), r#"{"stream_attempt":9,"stream_index":4}"#),
+        ];
+        for (metrics, expected) in later {
+            let metrics = metrics.map(|text| Json::parse(text).unwrap());
+            let mut text = Vec::new();
+            let at = StreamPosition { attempt: Claim(2), index: 4 };
+            write_metrics(&mut text, at, metrics.as_ref());
             assert_eq!(String::from_utf8(text).unwrap(), expected);
         }
     }

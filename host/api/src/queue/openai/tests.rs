@@ -168,6 +168,26 @@ async fn a_closing_host_answers_at_once_and_leaves_no_job() {
     }
 }
 
+/// Clients of this interface cannot discard the text that they have received.
+#[tokio::test(start_paused = true)]
+async fn a_stream_whose_job_begins_again_ends_with_an_error_event() {
+    let bench = Bench::new();
+    let job = bench.submit().await.unwrap();
+    let id = job.id();
+    let lost = bench.claim().await;
+    bench.emit(lost, "1").await;
+    let mut body = events::answer(job).await.unwrap().into_body();
+    assert_eq!(next_text(&mut body).await, "data: 1\n\n");
+
+    assert_eq!(bench.store.host_lost(lost).await, Ok(Fenced::Applied));
+    let next = bench.claim().await;
+    bench.emit(next, "1").await;
+    let rest = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    assert!(rest.starts_with("data: {\"error\":{") && !rest.contains("[DONE]"), "{rest}");
+    assert!(rest.contains("the job was started again"), "{rest}");
+    bench.until_cancelled(id).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_disconnects_while_its_job_is_stored_leaves_no_job() {
     let bench = Bench::new();
