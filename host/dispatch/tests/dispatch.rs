@@ -170,7 +170,7 @@ impl Bench {
     }
 
     async fn submit(&self, script: &str, low_priority: bool) -> JobId {
-        let policy = Policy { execution_timeout_ms: 60_000, ttl_ms: 3_600_000, low_priority };
+        let policy = Policy { execution_timeout_ms: Some(60_000), ttl_ms: 3_600_000, low_priority };
         self.submit_with(script, policy).await
     }
 
@@ -405,7 +405,7 @@ async fn low_priority_runs_only_on_workers_that_exist_already() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_outlives_its_ttl_on_a_clock_that_is_set_back_times_out() {
     let bench = Bench::new(0, 1).await;
-    let policy = Policy { execution_timeout_ms: 60_000, ttl_ms: 10_000, low_priority: false };
+    let policy = Policy { execution_timeout_ms: Some(60_000), ttl_ms: 10_000, low_priority: false };
     // Its handler ends at the deadline although the store's clock has not reached the ttl.
     let id = bench.submit_with("time out", policy).await;
     bench.until(id, Some(JobStatus::TimedOut)).await;

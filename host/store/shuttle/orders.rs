@@ -68,7 +68,7 @@ fn new_job(endpoint: EndpointId) -> NewJob {
         webhook: None,
         s3_config: None,
         idempotency: None,
-        policy: Policy { execution_timeout_ms: 5_000, ttl_ms: 60_000, low_priority: false },
+        policy: Policy { execution_timeout_ms: Some(5_000), ttl_ms: 60_000, low_priority: false },
         retention: Retention::by_default(60_000),
         may_linger: false,
         waiting_jobs_max: None,

@@ -150,7 +150,7 @@ async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {
     assert_eq!(claimed.attempt, 1);
     assert_eq!(claimed.input, json(r#"{"n":1}"#));
     assert_eq!(claimed.s3_config, Some(s3_config));
-    assert_eq!(claimed.execution_timeout_ms, TIMEOUT_MS);
+    assert_eq!(claimed.execution_timeout_ms, Some(TIMEOUT_MS));
     assert_eq!(claimed.ttl_at, START.plus_millis(TTL_MS));
     let record = t.record("a", id).await.unwrap();
     assert_eq!(record.status, JobStatus::InProgress);
@@ -158,6 +158,11 @@ async fn a_claimed_job_carries_what_its_handler_needs(t: Fixture) {
     assert_eq!(record.worker, Some(worker("w0")));
     t.clock.advance(5);
     assert_eq!((record.delay_ms(t.store.now()), record.execution_ms(t.store.now())), (40, 5));
+    // A job without a time of its own has that of its endpoint, which may change until the claim.
+    let mut new = job("a");
+    new.policy.execution_timeout_ms = None;
+    t.submit_job(new).await;
+    assert_eq!(t.claim("a").await.execution_timeout_ms, None);
 }
 
 async fn each_outcome_is_kept(t: Fixture) {

@@ -16,7 +16,11 @@ pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
         endpoint,
         owner,
         input: Json::null(),
-        policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false },
+        policy: Policy {
+            execution_timeout_ms: Some(600_000),
+            ttl_ms: 86_400_000,
+            low_priority: false,
+        },
         retention: Retention::by_default(60_000),
         webhook: None,
         s3_config: None,

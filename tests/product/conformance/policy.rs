@@ -57,6 +57,30 @@ async fn execution_timeout() {
     assert_eq!(endpoint.client.get(path).await.ok()["executionTimeoutMs"], 600_000);
 }
 
+/// A job without an `executionTimeout` of its own has that of its endpoint when an attempt begins: a
+/// change of the endpoint applies to waiting jobs, and to a retry.
+#[tokio::test]
+async fn execution_timeout_of_the_endpoint() {
+    let patch = async |endpoint: &Endpoint<_>, timeout_ms: u64, workers_max: u64| {
+        let path = format!("/v1/endpoints/{}", endpoint.id);
+        let settings = json!({ "executionTimeoutMs": timeout_ms, "workersMax": workers_max });
+        endpoint.client.patch(&path, &settings).await.ok();
+    };
+    let shorter = shared("policy-timeout-shorter", paused()).await;
+    let longer = shared("policy-timeout-longer", paused()).await;
+    patch(&longer, 5_000, 0).await;
+    let late = shorter.submit(forever()).await;
+    let in_time = longer.submit(json!({ "op": "sleep", "ms": 5_600 })).await;
+    patch(&shorter, 5_000, 1).await;
+    patch(&longer, 600_000, 1).await;
+    shorter.until(&late, "TIMED_OUT").await;
+    longer.until(&in_time, "COMPLETED").await;
+    patch(&shorter, 600_000, 1).await;
+    shorter.retry(&late).await.ok();
+    shorter.until(&late, "IN_PROGRESS").await;
+    shorter.cancel(&late).await.ok();
+}
+
 /// `lowPriority`: false by default; a job with true starts no worker.
 #[tokio::test]
 async fn low_priority() {

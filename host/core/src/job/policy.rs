@@ -9,8 +9,9 @@ use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS, RETENTION_MS, TTL_MS};
 /// their bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Time for one attempt, in milliseconds; counts only while the handler runs.
-    pub execution_timeout_ms: u64,
+    /// Time for one attempt, in milliseconds; counts only while the handler runs. `None`: that of the
+    /// endpoint when the attempt begins.
+    pub execution_timeout_ms: Option<u64>,
     /// Lifetime of the job from its submission, in milliseconds; covers waiting and running.
     pub ttl_ms: u64,
     /// Whether the job runs only on existing workers, after the jobs that are not low priority.
@@ -51,22 +52,17 @@ pub struct PolicyOutOfBounds {
 }
 
 impl PolicyRequest {
-    /// Fills in the defaults and checks the bounds. `execution_timeout_ms` is the endpoint's
-    /// default.
+    /// Fills in the defaults and checks the bounds.
     ///
     /// # Errors
     /// [`PolicyOutOfBounds`] names the field and its bounds, unless `strictness` is
     /// [`Strictness::Clamp`].
-    pub fn resolve(
-        self,
-        execution_timeout_ms: u64,
-        strictness: Strictness,
-    ) -> Result<Policy, PolicyOutOfBounds> {
+    pub fn resolve(self, strictness: Strictness) -> Result<Policy, PolicyOutOfBounds> {
         let check = |field, bounds, value| strictness.check(field, bounds, value);
-        let timeout = self.execution_timeout_ms.unwrap_or(execution_timeout_ms);
+        let timeout = |ms| check("executionTimeout", EXECUTION_TIMEOUT_MS, ms);
         let ttl = self.ttl_ms.unwrap_or(TTL_MS.default);
         Ok(Policy {
-            execution_timeout_ms: check("executionTimeout", EXECUTION_TIMEOUT_MS, timeout)?,
+            execution_timeout_ms: self.execution_timeout_ms.map(timeout).transpose()?,
             ttl_ms: check("ttl", TTL_MS, ttl)?,
             low_priority: self.low_priority.unwrap_or(false),
         })
@@ -114,9 +110,9 @@ mod tests {
 
     #[test]
     fn absent_fields_take_the_defaults() {
-        let policy = request(None, None).resolve(600_000, Strictness::Refuse).unwrap();
+        let policy = request(None, None).resolve(Strictness::Refuse).unwrap();
         let expected =
-            Policy { execution_timeout_ms: 600_000, ttl_ms: 86_400_000, low_priority: false };
+            Policy { execution_timeout_ms: None, ttl_ms: 86_400_000, low_priority: false };
         assert_eq!(policy, expected);
     }
 
@@ -124,7 +120,7 @@ mod tests {
     fn the_bounds_are_inclusive_and_named() {
         const DAYS_7: u64 = 604_800_000;
         for inside in [request(Some(5_000), Some(10_000)), request(Some(DAYS_7), Some(DAYS_7))] {
-            assert!(inside.resolve(600_000, Strictness::Refuse).is_ok());
+            assert!(inside.resolve(Strictness::Refuse).is_ok());
         }
         let cases = [
             (
@@ -138,12 +134,12 @@ mod tests {
             ),
         ];
         for (outside, complaint) in cases {
-            let refused = outside.resolve(600_000, Strictness::Refuse).unwrap_err();
+            let refused = outside.resolve(Strictness::Refuse).unwrap_err();
             assert_eq!(refused.to_string(), complaint);
-            assert!(outside.resolve(600_000, Strictness::Clamp).is_ok());
+            assert!(outside.resolve(Strictness::Clamp).is_ok());
         }
-        let clamped = request(Some(1), Some(u64::MAX)).resolve(600_000, Strictness::Clamp).unwrap();
-        assert_eq!((clamped.execution_timeout_ms, clamped.ttl_ms), (5_000, DAYS_7));
+        let clamped = request(Some(1), Some(u64::MAX)).resolve(Strictness::Clamp).unwrap();
+        assert_eq!((clamped.execution_timeout_ms, clamped.ttl_ms), (Some(5_000), DAYS_7));
     }
 
     #[test]

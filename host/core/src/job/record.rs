@@ -118,8 +118,8 @@ pub struct ClaimedJob {
     pub s3_config: Option<Arc<S3Config>>,
     /// When the job was queued for this attempt.
     pub queued_at: Timestamp,
-    /// Time for this attempt, in milliseconds.
-    pub execution_timeout_ms: u64,
+    /// Time for this attempt, in milliseconds. `None`: that of its endpoint.
+    pub execution_timeout_ms: Option<u64>,
     /// When the job is deleted, even while it runs.
     pub ttl_at: Timestamp,
     /// Its position in a distributed trace.

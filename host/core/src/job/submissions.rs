@@ -102,8 +102,7 @@ pub(crate) async fn submit(
     request: SubmitRequest,
     strictness: Strictness,
 ) -> Result<Submitted, SubmitError> {
-    let default_timeout_ms = deployment.endpoint.execution_timeout_ms;
-    let policy = request.policy.resolve(default_timeout_ms, strictness)?;
+    let policy = request.policy.resolve(strictness)?;
     let chosen = request.policy.resolve_retention(strictness)?;
     let (submission, default_ms) = match request.mode {
         SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),

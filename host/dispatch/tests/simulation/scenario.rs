@@ -315,7 +315,8 @@ impl Scenario {
         bytes[14..16].copy_from_slice(&self.made.to_be_bytes());
         let id = JobId::from_bytes(&bytes).unwrap();
         let low_priority = self.rng.random_range(0..8) == 0;
-        let policy = Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: 86_400_000, low_priority };
+        let policy =
+            Policy { execution_timeout_ms: Some(TIMEOUT_MS), ttl_ms: 86_400_000, low_priority };
         let job = NewJob {
             id,
             input: Json::from_value(&script),

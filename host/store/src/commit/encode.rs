@@ -85,7 +85,7 @@ pub(crate) fn fixed_image<'a>(fixed: &Fixed, new: &'a NewRow) -> FixedImage<'a> 
     FixedImage {
         owner: new.owner.as_str(),
         low_priority: fixed.low_priority,
-        execution_timeout_ms: fixed.execution_timeout_ms,
+        execution_timeout_ms: fixed.execution_timeout_ms.unwrap_or(0),
         ttl_ms: new.ttl_ms,
         retention_ms: fixed.retention.default_ms,
         created_at: fixed.created_at.as_millis(),

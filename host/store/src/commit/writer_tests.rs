@@ -94,7 +94,7 @@ fn workers() -> [WorkerId; 1] {
 }
 
 fn job() -> NewJob {
-    let policy = Policy { execution_timeout_ms: 5_000, ttl_ms: 10_000, low_priority: false };
+    let policy = Policy { execution_timeout_ms: Some(5_000), ttl_ms: 10_000, low_priority: false };
     NewJob { policy, ..new_job(ShardId(1), OwnerId::new("o").unwrap(), endpoint()) }
 }
 

@@ -176,6 +176,7 @@ pub(crate) struct FixedImage<'a> {
     pub(crate) owner: &'a str,
     #[n(1)]
     pub(crate) low_priority: bool,
+    /// 0: that of the endpoint.
     #[n(2)]
     pub(crate) execution_timeout_ms: u64,
     #[n(3)]

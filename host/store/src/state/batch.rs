@@ -94,7 +94,7 @@ pub(crate) struct Fixed {
     pub(crate) id: JobId,
     pub(crate) endpoint: EndpointKey,
     pub(crate) low_priority: bool,
-    pub(crate) execution_timeout_ms: u64,
+    pub(crate) execution_timeout_ms: Option<u64>,
     pub(crate) retention: Retention,
     pub(crate) created_at: Timestamp,
 }
@@ -554,7 +554,7 @@ fn fixed(job: &Job) -> Fixed {
         id: job.id,
         endpoint: job.endpoint,
         low_priority: job.low_priority,
-        execution_timeout_ms: job.times.execution_timeout_ms.get(),
+        execution_timeout_ms: job.times.execution_timeout_ms(),
         retention: job.times.retention(),
         created_at: job.created_at,
     }

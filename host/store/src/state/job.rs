@@ -297,7 +297,8 @@ impl Millis {
 /// How long a job may run, and how long it is kept after its end. Most jobs have only the default retention.
 #[derive(Debug, Clone)]
 pub(crate) struct JobTimes {
-    pub(crate) execution_timeout_ms: Millis,
+    /// 0: not chosen.
+    execution_timeout_ms: Millis,
     default_ms: Millis,
     chosen: Option<Box<Chosen>>,
 }
@@ -324,7 +325,11 @@ impl Chosen {
 }
 
 impl JobTimes {
-    pub(crate) fn new(execution_timeout_ms: u64, retention: Retention, ttl_ms: u64) -> Self {
+    pub(crate) fn new(
+        execution_timeout_ms: Option<u64>,
+        retention: Retention,
+        ttl_ms: u64,
+    ) -> Self {
         let Retention { default_ms, chosen } = retention;
         let is_chosen = chosen != ChosenRetention::NONE;
         let millis = |ms: Option<u64>| Millis::new(ms.unwrap_or(0));
@@ -336,8 +341,12 @@ impl JobTimes {
                 ttl: Millis::new(ttl_ms),
             })
         });
-        let execution_timeout_ms = Millis::new(execution_timeout_ms);
+        let execution_timeout_ms = millis(execution_timeout_ms);
         Self { execution_timeout_ms, default_ms: Millis::new(default_ms), chosen }
+    }
+
+    pub(crate) fn execution_timeout_ms(&self) -> Option<u64> {
+        Some(self.execution_timeout_ms.get()).filter(|ms| *ms > 0)
     }
 
     pub(crate) fn retention(&self) -> Retention {
@@ -548,7 +557,11 @@ impl Job {
             payload_locations: PayloadLocations::default(),
             segment: SegmentId(0),
             created_at: Timestamp::from_millis(fixed.created_at),
-            times: JobTimes::new(fixed.execution_timeout_ms, retention_of(fixed), fixed.ttl_ms),
+            times: JobTimes::new(
+                Some(fixed.execution_timeout_ms),
+                retention_of(fixed),
+                fixed.ttl_ms,
+            ),
             row: JobRow::of(row)?,
             rare: Rare::with(trace::context(fixed.trace, fixed.trace_state)),
             pending: None,

@@ -129,7 +129,11 @@ pub(crate) fn stream_position(attempt: u32, index: u64) -> StreamPosition {
 pub(crate) fn job(endpoint: &str) -> NewJob {
     NewJob {
         input: json(r#"{"n":1}"#),
-        policy: Policy { execution_timeout_ms: TIMEOUT_MS, ttl_ms: TTL_MS, low_priority: false },
+        policy: Policy {
+            execution_timeout_ms: Some(TIMEOUT_MS),
+            ttl_ms: TTL_MS,
+            low_priority: false,
+        },
         retention: Retention::by_default(RETENTION_ASYNC_MS),
         ..new_job(ShardId(7), OwnerId::new("owner").unwrap(), self::endpoint(endpoint))
     }

@@ -60,7 +60,10 @@ fn check_job(host: &Host, body: &[u8], job: &ClaimedJob) {
         assert!(bounds.contains(found), "{name}: {found}");
         assert_eq!(found as f64, policy.value(name).as_f64().unwrap_or(bounds.default as f64));
     };
-    millis("executionTimeout", EXECUTION_TIMEOUT_MS, job.execution_timeout_ms);
+    match job.execution_timeout_ms {
+        Some(found) => millis("executionTimeout", EXECUTION_TIMEOUT_MS, found),
+        None => assert!(policy.value("executionTimeout").is_null(), "that of the endpoint"),
+    }
     millis("ttl", TTL_MS, job.ttl_at.millis_since(host.store.now()));
     let sent = body.part("s3Config");
     assert_eq!(job.s3_config.is_some(), sent.is_some());

@@ -77,7 +77,7 @@ impl Store {
         let job = NewJob {
             id: JobId::generate(Submission::Sync, self.store.shard()),
             input: Json::from_stored(payload.clone()),
-            policy: Policy { execution_timeout_ms: 600_000, ttl_ms: 1 << 40, low_priority: false },
+            policy: Policy { execution_timeout_ms: Some(600_000), ttl_ms: 1 << 40, low_priority: false },
             retention: Retention::by_default(self.kept),
             ..new_job(self.store.shard(), self.owner.clone(), self.endpoint.clone())
         };
