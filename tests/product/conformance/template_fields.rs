@@ -65,11 +65,13 @@ async fn image_name() {
     }
 }
 
-/// `category`: handlers run on CPUs, and a template with another category is refused.
+/// `category`: `CPU` by default, or one of two vendors of GPUs; a label, by which the console groups
+/// templates.
 #[tokio::test]
 async fn category() {
-    let wrong = [json!("NVIDIA"), json!("AMD"), json!("cpu"), json!(7)];
-    assert_field("category", json!("CPU"), &[json!("CPU")], &wrong).await;
+    let right = [json!("NVIDIA"), json!("AMD"), json!("CPU")];
+    let wrong = [json!("cpu"), json!("GPU"), json!(""), json!(7)];
+    assert_field("category", json!("CPU"), &right, &wrong).await;
 }
 
 /// `containerDiskInGb`: an integer.

@@ -9,6 +9,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::limits::{
     ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, IMAGE_NAME_CHARS_MAX, PORTS_MAX, README_CHARS_MAX,
 };
+use gristmill_wire::management::TemplateCategory;
 
 use crate::bounds::{check_count, check_env, check_name, check_text};
 use crate::error::ControlError;
@@ -22,6 +23,8 @@ pub struct TemplatePatch {
     pub name: Option<String>,
     /// The image to run: an uploaded one, or one in a registry, which is fetched.
     pub image: Option<String>,
+    /// A label for readers.
+    pub category: Option<TemplateCategory>,
     /// Size of each job's scratch space.
     pub container_disk_gb: Option<u32>,
     /// Stored, without effect.
@@ -78,6 +81,7 @@ impl TemplatePatch {
             fetched: current.fetched.filter(|_| self.image.is_none()),
             name: self.name.unwrap_or(current.name),
             image: self.image.unwrap_or(current.image),
+            category: self.category.unwrap_or(current.category),
             container_disk_gb: self.container_disk_gb.unwrap_or(current.container_disk_gb),
             volume_gb: self.volume_gb.unwrap_or(current.volume_gb),
             volume_mount_path: self.volume_mount_path.unwrap_or(current.volume_mount_path),

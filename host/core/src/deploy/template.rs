@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_wire::management::TemplateCategory;
 use serde::{Deserialize, Serialize};
 
 use crate::access::key::ApiKey;
@@ -32,6 +33,9 @@ pub struct Template {
     /// The component that was fetched for an image in a registry.
     #[serde(default)]
     pub fetched: Option<ComponentDigest>,
+    /// A label for readers.
+    #[serde(default)]
+    pub category: TemplateCategory,
     /// Scratch space of a worker, in gigabytes.
     pub container_disk_gb: u32,
     /// Persistent space, in gigabytes; shown, without effect.
@@ -80,6 +84,7 @@ impl Template {
             releases: Releases::default(),
             image: image.to_owned(),
             fetched: None,
+            category: TemplateCategory::default(),
             container_disk_gb: 0,
             volume_gb: 0,
             volume_mount_path: String::new(),

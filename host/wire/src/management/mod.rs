@@ -43,7 +43,7 @@ pub use series::{
     EndpointSeries, SeriesList, SeriesPoint, SeriesQuantiles, SeriesWorkers, ShortSeries,
 };
 pub use system::{Disk, Sandboxes, System, Webhooks};
-pub use template::{Template, TemplateInput};
+pub use template::{Template, TemplateCategory, TemplateInput};
 pub use volume::{NetworkVolume, NetworkVolumeInput, NewNetworkVolume, VolumeFile, VolumeFileType};
 
 #[cfg(feature = "openapi")]

@@ -5,11 +5,25 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::billing::Amount;
-use super::compute_type::ComputeType;
 use crate::id::TemplateId;
 #[cfg(feature = "openapi")]
 use crate::schema;
 use crate::whole_number;
+
+/// The hardware that a template was made for: a label, by which the web console groups templates.
+/// Handlers run on the CPU in any case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "UPPERCASE")]
+pub enum TemplateCategory {
+    /// Processors.
+    #[default]
+    Cpu,
+    /// GPUs of NVIDIA.
+    Nvidia,
+    /// GPUs of AMD.
+    Amd,
+}
 
 /// A template to create, or the fields of one to change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,9 +42,9 @@ pub struct TemplateInput {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ImageName>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_name: Option<String>,
-    /// The hardware of its workers; always `CPU`.
+    /// A label, by which the web console groups templates; `CPU` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub category: Option<ComputeType>,
+    pub category: Option<TemplateCategory>,
     /// Size of each job's scratch space at `/tmp`; 0: none.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Gigabytes>))]
     #[serde(
@@ -106,8 +120,8 @@ pub struct Template {
     pub name: String,
     /// The handler that it runs.
     pub image_name: String,
-    /// The hardware of its workers.
-    pub category: ComputeType,
+    /// A label, by which the web console groups templates.
+    pub category: TemplateCategory,
     /// Size of each job's scratch space at `/tmp`, in gigabytes; 0: none.
     pub container_disk_in_gb: u32,
     /// Without effect, in gigabytes.

@@ -3,7 +3,7 @@
 use gristmill_control::{NewTemplate, TemplatePatch, TemplateUsage};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::deploy::template;
-use gristmill_wire::management::{ComputeType, Template, TemplateInput};
+use gristmill_wire::management::{Template, TemplateInput};
 
 use super::billing::amount;
 
@@ -33,6 +33,7 @@ pub(crate) fn template_patch(input: TemplateInput) -> TemplatePatch {
     TemplatePatch {
         name: input.name,
         image: input.image_name,
+        category: input.category,
         container_disk_gb: input.container_disk_in_gb,
         volume_gb: input.volume_in_gb,
         volume_mount_path: input.volume_mount_path,
@@ -63,7 +64,7 @@ pub(crate) fn template(
         id: template.id,
         name: template.name,
         image_name: template.image,
-        category: ComputeType::Cpu,
+        category: template.category,
         container_disk_in_gb: template.container_disk_gb,
         volume_in_gb: template.volume_gb,
         volume_mount_path: template.volume_mount_path,
