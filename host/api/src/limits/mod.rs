@@ -2,6 +2,7 @@
 //! bound and, where it helps, the time after which the call may be repeated.
 
 pub(crate) mod admission;
+mod call_rate;
 pub(crate) mod checks;
 pub(crate) mod connection_shares;
 pub(crate) mod in_flight;

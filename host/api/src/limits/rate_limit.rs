@@ -1,5 +1,5 @@
-//! The limits of the queue API: calls in any ten seconds, and concurrent calls, for each key owner,
-//! endpoint and operation. The calls of the management API are counted together, for each key owner.
+//! The limits of the queue API: [calls in ten seconds](super::call_rate), and concurrent calls, for each
+//! key owner, endpoint and operation. The calls of the management API are counted together, for each key owner.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
@@ -7,7 +7,7 @@
 //! the queue API and the streams of events and logs also count for [their owner](super::owner_calls) on all
 //! endpoints together.
 //!
-//! **Bounds.** [`ENTRIES_MAX`] entries of about 400 bytes, and 60 for each further key; an entry is
+//! **Bounds.** [`ENTRIES_MAX`] entries of about 250 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
 //! an owner with 9,990 endpoints leaves entries to other owners. At the share or the bound a call that
 //! needs a new entry gets 503.
@@ -26,13 +26,14 @@ use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::fair_share;
 use gristmill_core::sharing::key_shares::{KeyPosition, KeyShares};
-use gristmill_core::sharing::rate::{OperationLimit, RateVerdict, RateWindow};
+use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_core::time::Clock;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::limits::call_rate::{CallRate, RetryAfter};
 use crate::limits::owner_calls::{AtShare, CallShares, OwnerCall, OwnerCalls};
 use crate::limits::refusal::Refusal;
 use crate::limits::unauthenticated::AddressLimit;
@@ -310,7 +311,7 @@ struct Shard {
     entries: HashMap<Subject, Entry>,
     /// How many entries each owner has; an owner without any is absent.
     counts: HashMap<OwnerId, usize>,
-    swept_at_ms: u64,
+    swept_at: Duration,
 }
 
 /// The key of an entry, whose calls are counted together.
@@ -330,7 +331,7 @@ enum Calls {
 
 #[derive(Debug)]
 struct Entry {
-    window: RateWindow,
+    rate: CallRate,
     shares: KeyShares,
     in_flight: Arc<CallsInFlight>,
     of_owner: OwnerCalls,
@@ -438,12 +439,12 @@ impl RateLimiter {
         running_workers: impl FnOnce() -> u64,
     ) -> Result<ConcurrencyPermit, ApiError> {
         let NewCall { name, limit, waits } = *call;
-        let now_ms = u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now = self.clock.elapsed();
         let counts_for_owner = !matches!(calls, Calls::Management);
         let subject = Subject { owner: key.owner.clone(), calls };
         let mut shard = self.shard(&subject).lock();
-        let entry = shard.entry(subject, now_ms, &self.call_shares)?;
-        let me = entry.shares.find(&key.id, now_ms);
+        let entry = shard.entry(subject, now, &self.call_shares)?;
+        let me = entry.shares.find(&key.id, now);
         // The caps are checked first, so that a call refused for one does not count.
         let of_owner = counts_for_owner.then(|| entry.of_owner.begin()).transpose()?;
         let of_operation = match limit.concurrent {
@@ -455,19 +456,15 @@ impl RateLimiter {
         };
         let permit = ConcurrencyPermit { _of_operation: of_operation, _of_owner: of_owner };
         let mut calls = limit.calls_per_10s;
-        let mut verdict = entry.admit(me, calls, now_ms);
-        if matches!(verdict, RateVerdict::Refused { .. }) {
+        let mut admitted = entry.admit(me, calls, now);
+        if admitted.is_err() {
             // The running workers are counted only if the fixed limit is reached.
             calls = limit.effective(running_workers());
-            verdict = entry.admit(me, calls, now_ms);
+            admitted = entry.admit(me, calls, now);
         }
-        match verdict {
-            RateVerdict::Admitted { .. } => {
-                entry.shares.admitted(me);
-                Ok(permit)
-            }
-            RateVerdict::Refused { retry_after } => Err(too_many(name, calls, retry_after)),
-        }
+        admitted.map_err(|RetryAfter(wait)| too_many(name, calls, wait))?;
+        entry.shares.admitted(me);
+        Ok(permit)
     }
 
     fn shard(&self, subject: &Subject) -> &Mutex<Shard> {
@@ -481,19 +478,19 @@ impl Shard {
     fn entry(
         &mut self,
         subject: Subject,
-        now_ms: u64,
+        now: Duration,
         call_shares: &CallShares,
     ) -> Result<&mut Entry, ApiError> {
-        const SWEEP_MS: u64 = 30_000;
+        const SWEEP: Duration = Duration::from_secs(30);
         /// A sweep looks at each entry.
-        const SWEEP_WHEN_SCARCE_MS: u64 = 250;
+        const SWEEP_WHEN_SCARCE: Duration = Duration::from_millis(250);
         let len = self.entries.len();
         let free = SHARD_ENTRIES_MAX.saturating_sub(len + 1);
         // An owner can be at its share only when all owners together would be beyond it.
         let is_scarce = !fair_share::admits(len as u64 + 1, free as u64);
-        let interval_ms = if is_scarce { SWEEP_WHEN_SCARCE_MS } else { SWEEP_MS };
-        if now_ms >= self.swept_at_ms + interval_ms {
-            self.sweep(now_ms);
+        let interval = if is_scarce { SWEEP_WHEN_SCARCE } else { SWEEP };
+        if now >= self.swept_at + interval {
+            self.sweep(now);
         }
         let len = self.entries.len();
         let new = match self.entries.entry(subject) {
@@ -522,11 +519,11 @@ impl Shard {
     }
 
     /// Drops the entries in which no call counts any more.
-    fn sweep(&mut self, now_ms: u64) {
-        let Self { entries, counts, swept_at_ms } = self;
-        *swept_at_ms = now_ms;
+    fn sweep(&mut self, now: Duration) {
+        let Self { entries, counts, swept_at } = self;
+        *swept_at = now;
         entries.retain(|subject, entry| {
-            let is_idle = entry.is_idle(now_ms);
+            let is_idle = entry.is_idle(now);
             if is_idle && let Some(count) = counts.get_mut(&subject.owner) {
                 *count -= 1;
             }
@@ -538,8 +535,8 @@ impl Shard {
 
 impl Entry {
     fn new(of_owner: OwnerCalls) -> Self {
-        let (window, shares) = (RateWindow::default(), KeyShares::default());
-        Self { window, shares, in_flight: Arc::default(), of_owner }
+        let (rate, shares) = (CallRate::default(), KeyShares::default());
+        Self { rate, shares, in_flight: Arc::default(), of_owner }
     }
 
     /// Admits a concurrent call of the key, or returns the bound that is reached.
@@ -577,13 +574,13 @@ impl Entry {
 
     /// Counts a call of the key, unless there are `calls` already, or the rest is reserved for
     /// other keys.
-    fn admit(&mut self, me: KeyPosition, calls: u32, now_ms: u64) -> RateVerdict {
+    fn admit(&mut self, me: KeyPosition, calls: u32, now: Duration) -> Result<(), RetryAfter> {
         let kept = self.shares.calls_of_others(me, calls);
-        self.window.admit(now_ms, calls.saturating_sub(kept))
+        self.rate.admit(now, calls, kept)
     }
 
-    fn is_idle(&self, now_ms: u64) -> bool {
-        self.window.is_idle(now_ms) && Arc::strong_count(&self.in_flight) == 1
+    fn is_idle(&self, now: Duration) -> bool {
+        self.rate.is_idle(now) && Arc::strong_count(&self.in_flight) == 1
     }
 }
 
@@ -822,11 +819,11 @@ mod tests {
         let (mut shard, calls) = (Shard::default(), CallShares::new(CALLS_MAX));
         let subject = |owner: usize| subject(&format!("o{owner}"), 0);
         for i in 0..SHARD_ENTRIES_MAX {
-            shard.entry(subject(i), 0, &calls).unwrap().window.admit(0, 1);
+            shard.entry(subject(i), at(0), &calls).unwrap().rate.admit(at(0), 1, 0).unwrap();
         }
-        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 5_000, &calls).is_err());
-        assert!(shard.entry(subject(0), 5_000, &calls).is_ok(), "a caller with an entry goes on");
-        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), 20_000, &calls).is_ok());
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), at(5_000), &calls).is_err());
+        assert!(shard.entry(subject(0), at(5_000), &calls).is_ok(), "a known caller goes on");
+        assert!(shard.entry(subject(SHARD_ENTRIES_MAX), at(20_000), &calls).is_ok());
         assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
     }
 
@@ -834,8 +831,8 @@ mod tests {
     fn an_owner_leaves_entries_to_other_owners() {
         let (mut shard, calls) = (Shard::default(), CallShares::new(CALLS_MAX));
         let fill = |shard: &mut Shard, owner: &str| {
-            let enters = |i: &usize| match shard.entry(subject(owner, *i), 5_000, &calls) {
-                Ok(entry) => matches!(entry.window.admit(5_000, 1), RateVerdict::Admitted { .. }),
+            let enters = |i: &usize| match shard.entry(subject(owner, *i), at(5_000), &calls) {
+                Ok(entry) => entry.rate.admit(at(5_000), 1, 0).is_ok(),
                 Err(refused) => {
                     assert_eq!(refused.code(), ErrorCode::Unavailable);
                     assert!(refused.sentence().contains("of this owner"), "{refused:?}");
@@ -846,13 +843,20 @@ mod tests {
         };
         // Nine operations of 9,990 endpoints are 5,620 entries of each shard on average.
         assert_eq!(fill(&mut shard, "greedy"), 6_144);
-        assert!(shard.entry(subject("greedy", 0), 5_000, &calls).is_ok(), "its known calls go on");
+        assert!(
+            shard.entry(subject("greedy", 0), at(5_000), &calls).is_ok(),
+            "its known calls go on"
+        );
         assert_eq!(fill(&mut shard, "other"), 1_536);
         assert_eq!(fill(&mut shard, "third"), 384);
         // Entries of calls that count no more are dropped when an owner needs them.
-        assert!(shard.entry(subject("greedy", 7_000), 15_000, &calls).is_err());
-        assert!(shard.entry(subject("greedy", 7_000), 15_500, &calls).is_ok());
+        assert!(shard.entry(subject("greedy", 7_000), at(14_999), &calls).is_err());
+        assert!(shard.entry(subject("greedy", 7_000), at(15_500), &calls).is_ok());
         assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+    }
+
+    fn at(ms: u64) -> Duration {
+        Duration::from_millis(ms)
     }
 
     fn subject(owner: &str, endpoint: usize) -> Subject {

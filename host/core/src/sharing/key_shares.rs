@@ -11,13 +11,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use crate::id::KeyId;
 
 /// Most keys with a separate share.
 pub const KEYS_MAX: usize = 32;
 
-const PERIOD_MS: u64 = 10_000;
+const PERIOD_S: u64 = 10;
 
 /// The keys that use one limit.
 #[derive(Debug, Default)]
@@ -50,10 +51,10 @@ struct Requested {
 pub struct KeyPosition(usize);
 
 impl KeyShares {
-    /// The key's position at `now_ms`, on any monotonic clock. Records a request for one more call,
+    /// The key's position at `now`, on any monotonic clock. Records a request for one more call,
     /// and for one more concurrent call.
-    pub fn find(&mut self, key: &KeyId, now_ms: u64) -> KeyPosition {
-        self.advance(now_ms / PERIOD_MS);
+    pub fn find(&mut self, key: &KeyId, now: Duration) -> KeyPosition {
+        self.advance(now.as_secs() / PERIOD_S);
         let known = self.keys.iter().position(|sharer| sharer.key.as_ref() == Some(key));
         let position = known.unwrap_or_else(|| self.add(key));
         if let Some(sharer) = self.keys.get_mut(position) {
@@ -160,7 +161,7 @@ mod tests {
 
     /// A call of the key, which is admitted if `cap` allows it.
     fn take_permit(shares: &mut KeyShares, number: usize, now_ms: u64, cap: u32) -> bool {
-        let me = shares.find(&key(number), now_ms);
+        let me = shares.find(&key(number), Duration::from_millis(now_ms));
         let used: u32 = shares.keys.iter().map(|k| k.permits.load(Ordering::Relaxed)).sum();
         let has_permit = used + shares.permits_of_others(me, cap) < cap;
         if has_permit {
@@ -186,7 +187,7 @@ mod tests {
         let mut shares = KeyShares::default();
         let taken = (0..500).filter(|_| take_permit(&mut shares, 0, 0, 400)).count();
         assert_eq!(taken, 400);
-        let me = shares.find(&key(0), 0);
+        let me = shares.find(&key(0), Duration::ZERO);
         assert_eq!(shares.calls_of_others(me, 1_000), 0);
     }
 
@@ -221,12 +222,12 @@ mod tests {
     fn calls_are_reserved_for_a_key_up_to_its_requests() {
         let mut shares = KeyShares::default();
         let admit = |shares: &mut KeyShares, number, calls, now_ms| {
-            let me = shares.find(&key(number), now_ms);
+            let me = shares.find(&key(number), Duration::from_millis(now_ms));
             (0..calls).for_each(|_| shares.admitted(me));
             me
         };
         for _ in 0..30 {
-            shares.find(&key(1), 0);
+            shares.find(&key(1), Duration::ZERO);
         }
         let me = admit(&mut shares, 0, 499, 0);
         assert_eq!(shares.calls_of_others(me, 1_000), 0, "it has not had its own half yet");
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(shares.calls_of_others(me, 1_000), 30);
         assert_eq!(shares.calls_of_others(me, 40), 20, "a half at most");
         admit(&mut shares, 1, 10, 0);
-        let me = shares.find(&key(0), 9_999);
+        let me = shares.find(&key(0), Duration::from_millis(9_999));
         assert_eq!(shares.calls_of_others(me, 1_000), 21);
         // The next period knows the requests of the last one.
         let me = admit(&mut shares, 0, 500, 10_000);
@@ -247,7 +248,7 @@ mod tests {
     fn keys_beyond_the_bound_count_as_one() {
         let mut shares = KeyShares::default();
         for number in 0..10_000 {
-            shares.find(&key(number), 0);
+            shares.find(&key(number), Duration::ZERO);
         }
         assert_eq!(shares.keys.len(), KEYS_MAX + 1);
     }

@@ -357,7 +357,7 @@ pub struct Reuse {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RateLimit {
-    /// Calls in any ten seconds.
+    /// Calls at once, and then in ten seconds, evenly.
     #[serde(rename = "callsPer10s", deserialize_with = "whole_number::required")]
     #[cfg_attr(feature = "openapi", schema(value_type = u64, minimum = 1, maximum = 4_294_967_295_u64))]
     pub calls_per_10s: u32,
@@ -369,7 +369,7 @@ pub struct RateLimit {
     )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u64>, minimum = 1, maximum = 4_294_967_295_u64))]
     pub concurrent: Option<u32>,
-    /// Calls in any ten seconds for each running worker; used if that gives more than
+    /// Calls in ten seconds for each running worker; used if that gives more than
     /// `callsPer10s`.
     #[serde(default, deserialize_with = "whole_number::required")]
     #[cfg_attr(feature = "openapi", schema(value_type = u64, maximum = 4_294_967_295_u64))]
