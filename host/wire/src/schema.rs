@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use utoipa::openapi::schema::{
-    AllOf, ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
-    Type,
+    ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
+    SchemaType, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -209,12 +209,47 @@ fn integer(bounds: Bounds) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(min)).maximum(Some(max))
 }
 
-/// The schema of `T` with these text fields required and not null.
+/// The schema of `T`, an object, with these fields required and not null. It is written out, because
+/// generators of clients cannot merge an `allOf` whose parts differ in what may be null.
 pub(crate) fn with_required<T: ToSchema>(fields: &[&str]) -> RefOr<Schema> {
-    let required = fields
-        .iter()
-        .fold(Object::builder(), |object, field| object.property(*field, text()).required(*field));
-    AllOf::builder().item(Ref::from_schema_name(T::name())).item(required).into()
+    let mut schema = T::schema();
+    if let RefOr::T(Schema::Object(object)) = &mut schema {
+        for field in fields {
+            if let Some(property) = object.properties.get_mut(*field) {
+                *property = not_null(property.clone());
+            }
+            object.required.push((*field).to_owned());
+        }
+    }
+    schema
+}
+
+/// A schema without its alternative null.
+fn not_null(schema: RefOr<Schema>) -> RefOr<Schema> {
+    let is_null = |schema: &RefOr<Schema>| {
+        matches!(schema, RefOr::T(Schema::Object(Object { schema_type, .. }))
+            if *schema_type == SchemaType::Type(Type::Null))
+    };
+    match schema {
+        RefOr::T(Schema::OneOf(mut one_of)) => {
+            one_of.items.retain(|item| !is_null(item));
+            match one_of.items.pop() {
+                Some(only) if one_of.items.is_empty() => only,
+                Some(last) => {
+                    one_of.items.push(last);
+                    Schema::OneOf(one_of).into()
+                }
+                None => Schema::OneOf(one_of).into(),
+            }
+        }
+        RefOr::T(Schema::Object(mut object)) => {
+            if let SchemaType::Array(types) = &mut object.schema_type {
+                types.retain(|kind| *kind != Type::Null);
+            }
+            Schema::Object(object).into()
+        }
+        other => other,
+    }
 }
 
 /// Defines the schema of an input some of whose fields are required for a new object.

@@ -11,8 +11,10 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 tests=client
 . "$here/../../suites.sh"
 . "$here/sdks.sh"
+. "$here/generated.sh"
 need_clients
 install_clients
+install_generators
 
 echo "starting a host"
 start_host "$temp/sdks" 127.0.0.1:0
@@ -32,11 +34,12 @@ GRISTMILL_ENDPOINTS="echo playground paused"
 GRISTMILL_COMPONENT=$(cd "$guests" && pwd)/echo.wasm
 GRISTMILL_SEED=${GRISTMILL_SEED:-7}
 export GRISTMILL_ADMIN_KEY GRISTMILL_OTHER_KEY GRISTMILL_ENDPOINTS GRISTMILL_COMPONENT GRISTMILL_SEED
+curl -sSf -o "$temp/openapi.json" "$GRISTMILL_URL/openapi.json"
+suite generated '^[0-9]+ passed' \
+  generated_clients "$temp/openapi.json" "$GRISTMILL_URL" "$GRISTMILL_ADMIN_KEY" echo:latest
 document() (
   python=$here/.venv/bin/python
   cd "$temp" && # it leaves files where it runs
-    "$python" -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' \
-      "$GRISTMILL_URL/openapi.json" openapi.json &&
     "$python" -m openapi_spec_validator openapi.json &&
     SCHEMATHESIS_HOOKS=$here/openapi/hooks.py "$here/.venv/bin/st" \
       --config-file "$here/openapi/schemathesis.toml" run "$GRISTMILL_URL/openapi.json" \

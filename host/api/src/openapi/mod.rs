@@ -24,7 +24,7 @@ use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::Paths;
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
 };
@@ -172,6 +172,7 @@ pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
         operations(item).for_each(examples::add);
     }
     show_closed(&mut document);
+    show_open(&mut document);
     show_brand(&mut document, brand);
     let text = document.to_json().expect("the document is plain data");
     Document(text.into())
@@ -213,6 +214,39 @@ fn show_closed(document: &mut OpenApi) {
         if let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(&*name) {
             schema.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
         }
+    }
+}
+
+/// Documents that objects without documented fields may have any. Some generators of clients take the
+/// absence of this sentence for an object that is always empty.
+fn show_open(document: &mut OpenApi) {
+    let components = document.components.iter_mut().flat_map(|all| all.schemas.values_mut());
+    components.for_each(open);
+    for operation in document.paths.paths.values_mut().flat_map(operations) {
+        let body = match &mut operation.request_body {
+            Some(RefOr::T(body)) => Some(&mut body.content),
+            Some(RefOr::Ref(_)) | None => None,
+        };
+        let answers =
+            operation.responses.responses.values_mut().filter_map(|answer| match answer {
+                RefOr::T(answer) => Some(&mut answer.content),
+                RefOr::Ref(_) => None,
+            });
+        let body = body.into_iter().flat_map(|content| content.values_mut());
+        for content in body.chain(answers.flat_map(|content| content.values_mut())) {
+            if let RefOr::T(content) = content {
+                content.schema.iter_mut().for_each(open);
+            }
+        }
+    }
+}
+
+fn open(schema: &mut RefOr<Schema>) {
+    let RefOr::T(Schema::Object(object)) = schema else { return };
+    object.properties.values_mut().for_each(open);
+    let is_object = object.schema_type == SchemaType::Type(Type::Object);
+    if is_object && object.properties.is_empty() && object.additional_properties.is_none() {
+        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(true)));
     }
 }
 
