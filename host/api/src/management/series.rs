@@ -34,14 +34,14 @@ pub(crate) async fn get(
     RawQuery(query): RawQuery,
 ) -> Result<Json<EndpointSeries>, ApiError> {
     let (id, window) = (named.id::<EndpointId>()?, window(query.as_deref())?);
-    let Chart { from_ms, points } = state.control.charts.of(&key, &id, window)?;
+    let Chart { from_ms, points, .. } = state.control.charts.of(&key, &id, window)?;
     let at = (0..).map(|step: u64| from_ms.saturating_add(step * window.step_ms()));
     let points = at.zip(&points).map(|(at, point)| shown(at, point)).collect();
     let (name, step_ms) = (window.as_str().to_owned(), window.step_ms());
     Ok(Json(EndpointSeries { id, window: name, step_ms, from: from_ms, points }))
 }
 
-/// Submitted and failed jobs of all endpoints that the key sees, in the same windows, and the newest times.
+/// Submitted and failed jobs of all endpoints that the key sees, in the same windows, and how long attempts ran.
 #[utoipa::path(
     get, path = "/series", operation_id = "ListSeries", tag = tag::ENDPOINTS,
     params(SeriesWindow),
@@ -93,7 +93,7 @@ fn shown_workers(most: MostWorkers) -> SeriesWorkers {
 
 /// `None` without any duration.
 fn quantiles(of: Quantiles) -> Option<SeriesQuantiles> {
-    let ms = |us: u32| f64::from(us) / 1_000.0;
+    let ms = |us: u64| us as f64 / 1_000.0;
     let Quantiles { p50, p95, p99 } = of;
     (p99 > 0).then(|| SeriesQuantiles { p50: ms(p50), p95: ms(p95), p99: ms(p99) })
 }
@@ -102,7 +102,7 @@ fn quantiles(of: Quantiles) -> Option<SeriesQuantiles> {
 fn short(window: Window, now_ms: u64, charts: Vec<(EndpointId, Chart)>) -> SeriesList {
     let step_ms = window.step_ms();
     let from = charts.iter().map(|(_, chart)| chart.from_ms).min().unwrap_or(now_ms);
-    let lists = charts.into_iter().map(|(id, Chart { from_ms, points })| {
+    let lists = charts.into_iter().map(|(id, Chart { from_ms, points, run })| {
         let before = usize::try_from((from_ms - from) / step_ms).unwrap_or(0);
         let numbers = |of: fn(&Point) -> u32| {
             std::iter::repeat_n(0, before).chain(points.iter().map(of)).collect::<Vec<_>>()
@@ -110,8 +110,7 @@ fn short(window: Window, now_ms: u64, charts: Vec<(EndpointId, Chart)>) -> Serie
         let submitted = numbers(|point| point.submitted);
         let failed = numbers(|point| point.failed.saturating_add(point.timed_out));
         let Point { waiting, running, .. } = points.last().copied().unwrap_or_default();
-        let run_ms = points.iter().rev().find_map(|point| quantiles(point.run));
-        (id, ShortSeries { submitted, failed, waiting, running, run_ms })
+        (id, ShortSeries { submitted, failed, waiting, running, run_ms: quantiles(run) })
     });
     let mut endpoints: BTreeMap<_, _> = lists.collect();
     let steps = endpoints.values().map(|list| list.submitted.len()).max().unwrap_or(0);
@@ -130,7 +129,8 @@ mod tests {
     fn lists_of_charts_begin_and_end_at_the_same_time() {
         let chart = |from_ms, submitted: &[u32]| {
             let point = |number: &u32| Point { submitted: *number, ..Point::default() };
-            Chart { from_ms, points: submitted.iter().map(point).collect() }
+            let points = submitted.iter().map(point).collect();
+            Chart { from_ms, points, run: Quantiles::default() }
         };
         let [a, b] = ["a", "b"].map(|id| id.parse::<EndpointId>().unwrap());
         let charts = vec![(a.clone(), chart(20_000, &[1, 2])), (b.clone(), chart(40_000, &[3]))];
@@ -143,22 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_the_times_of_the_newest_step_in_which_an_attempt_ended() {
-        let ran = |p50| Point {
-            waiting: p50,
-            run: Quantiles { p50, p95: 2 * p50, p99: 3 * p50 },
-            ..Point::default()
-        };
+    fn a_list_has_the_times_of_the_whole_window_and_the_jobs_of_the_last_step() {
         let id = "a".parse::<EndpointId>().unwrap();
-        let newest = |points| {
-            let chart = Chart { from_ms: 0, points };
-            let list = short(Window::Minutes15, 99, vec![(id.clone(), chart)]);
-            (list.endpoints[&id].waiting, list.endpoints[&id].run_ms.map(|run| run.p50))
+        let shown = |p50| {
+            let run = Quantiles { p50, p95: 2 * p50, p99: 3 * p50 };
+            let newest = Quantiles { p50: 7, p95: 7, p99: 7 };
+            let points = vec![Point { waiting: 4, run: newest, ..Point::default() }];
+            let list =
+                short(Window::Minutes15, 99, vec![(id.clone(), Chart { from_ms: 0, points, run })]);
+            (list.endpoints[&id].waiting, list.endpoints[&id].run_ms.map(|run| run.p99))
         };
-        assert_eq!(newest(vec![ran(1_000), ran(4_000), ran(0)]), (0, Some(4.0)));
-        assert_eq!(newest(vec![ran(1_000), ran(4_000)]), (4_000, Some(4.0)));
-        assert_eq!(newest(vec![ran(0)]), (0, None));
-        assert_eq!(newest(vec![]), (0, None));
+        assert_eq!(shown(4_000), (4, Some(12.0)));
+        assert_eq!(shown(0), (4, None));
     }
 
     #[test]

@@ -1,40 +1,30 @@
-//! Charts as hosts before the numbers of workers wrote them: their points have no workers.
+//! Charts as hosts with coarse buckets of durations wrote them. Their closed steps are read; the durations of the
+//! steps that were open, and those of whole windows, begin again.
 
 use std::collections::{HashMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::ring::{Buckets, MostWorkers, Point, Quantiles, Ring, Rings, Step};
+use super::ring::{Point, Ring, Rings, Step};
 use super::window::Window;
 
 /// The mark of their files.
-pub(super) const MARK: &[u8; 8] = b"gmchart1";
+pub(super) const MARK: &[u8; 8] = b"gmchart2";
 
-#[derive(Serialize, Deserialize)]
-struct EarlierPoint {
-    submitted: u32,
-    completed: u32,
-    failed: u32,
-    cancelled: u32,
-    timed_out: u32,
-    waiting: u32,
-    running: u32,
-    delay: Quantiles,
-    run: Quantiles,
-}
+type EarlierBuckets = [u32; 21];
 
 #[derive(Serialize, Deserialize)]
 struct EarlierStep {
-    numbers: EarlierPoint,
-    delay: Buckets,
-    run: Buckets,
+    numbers: Point,
+    delay: EarlierBuckets,
+    run: EarlierBuckets,
 }
 
 #[derive(Serialize, Deserialize)]
 struct EarlierRing {
     now: u64,
     open: EarlierStep,
-    closed: VecDeque<EarlierPoint>,
+    closed: VecDeque<Point>,
 }
 
 type EarlierCharts = HashMap<String, [EarlierRing; Window::ALL.len()]>;
@@ -47,56 +37,26 @@ pub(super) fn decode(content: &[u8]) -> Option<HashMap<String, Rings>> {
 
 impl EarlierRing {
     fn ring(self) -> Ring {
-        let EarlierRing { now, open: EarlierStep { numbers, delay, run }, closed } = self;
-        let open = Step { numbers: numbers.point(), delay, run };
-        Ring { now, open, closed: closed.into_iter().map(EarlierPoint::point).collect() }
-    }
-}
-
-impl EarlierPoint {
-    fn point(self) -> Point {
-        let Self { submitted, completed, failed, cancelled, timed_out, .. } = self;
-        let Self { waiting, running, delay, run, .. } = self;
-        Point {
-            submitted,
-            completed,
-            failed,
-            cancelled,
-            timed_out,
-            waiting,
-            running,
-            workers: MostWorkers::default(),
-            delay,
-            run,
-        }
+        let Self { now, open: EarlierStep { numbers, .. }, closed } = self;
+        Ring { now, open: Step { numbers, ..Step::default() }, closed, ..Ring::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::ring::Quantiles;
     use super::*;
 
     #[test]
-    fn charts_of_an_earlier_host_are_read_without_workers() {
-        let number = |base| {
-            let quantiles = Quantiles { p50: base + 7, p95: base + 8, p99: base + 9 };
-            EarlierPoint {
-                submitted: base,
-                completed: base + 1,
-                failed: base + 2,
-                cancelled: base + 3,
-                timed_out: base + 4,
-                waiting: base + 5,
-                running: base + 6,
-                delay: quantiles,
-                run: quantiles,
-            }
+    fn the_closed_steps_of_an_earlier_host_are_read() {
+        let number = |base: u32| {
+            let at = u64::from(base);
+            let run = Quantiles { p50: at + 7, p95: at + 8, p99: at + 9 };
+            Point { submitted: base, running: base + 6, run, ..Point::default() }
         };
-        let mut delay = Buckets::default();
-        delay[3] = 4;
         let ring = |now| EarlierRing {
             now,
-            open: EarlierStep { numbers: number(100), delay, run: Buckets::default() },
+            open: EarlierStep { numbers: number(100), delay: [4; 21], run: [0; 21] },
             closed: [number(10), number(20)].into(),
         };
         let charts = EarlierCharts::from([("e".to_owned(), [ring(50), ring(6), ring(7)])]);
@@ -107,6 +67,5 @@ mod tests {
         let submitted: Vec<_> = points.iter().map(|point| point.submitted).collect();
         assert_eq!((first, submitted), (4, vec![10, 20, 100]), "with the open step");
         assert_eq!((points[0].running, points[1].run.p99), (16, 29));
-        assert!(points.iter().all(|point| point.workers == MostWorkers::default()));
     }
 }

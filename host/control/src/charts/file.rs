@@ -12,12 +12,12 @@ use super::window::Window;
 /// Most endpoints with charts.
 pub(super) const CHARTS_MAX: usize = 1_000;
 
-const MARK: &[u8; 8] = b"gmchart2";
+const MARK: &[u8; 8] = b"gmchart3";
 
 const HASH_BYTES: usize = 32;
 
-/// Most bytes of a file that is read. A thousand endpoints have fifteen million at most.
-const BYTES_MAX: usize = 64 << 20;
+/// Most bytes of a file that is read. A thousand endpoints have 81 million at most.
+const BYTES_MAX: usize = 128 << 20;
 
 /// Why bytes are no charts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,27 +1,25 @@
 //! The values of one endpoint over one window: closed steps, and the step that is filled now.
 //!
-//! **Bounds.** As many closed steps as the window has; a step takes 64 bytes, and the open one 220.
+//! Beside the steps a ring has the run times of longer parts of the window, for percentiles over all of it.
+//!
+//! **Bounds.** As many closed steps and parts as the window has. A closed step takes 88 bytes; a closed part has
+//! one [`Spread`], and what is open has three.
 
 use std::collections::VecDeque;
 
-use gristmill_core::metrics::instruments::{DURATION_BOUNDS_US, DurationTotals};
+use gristmill_core::metrics::spread::Spread;
 use gristmill_core::workers::WorkerCounts;
 use serde::{Deserialize, Serialize};
 
 use super::window::Window;
-
-const BUCKETS: usize = DURATION_BOUNDS_US.len() + 1;
-
-/// Durations by bucket.
-pub(super) type Buckets = [u32; BUCKETS];
 
 /// The events between two samples, and the state at the second one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sample {
     /// Numbers of jobs: all but their delays and run times.
     pub(super) numbers: Point,
-    pub(super) delay: DurationTotals,
-    pub(super) run: DurationTotals,
+    pub(super) delay: Spread,
+    pub(super) run: Spread,
 }
 
 /// The values of one step.
@@ -91,55 +89,31 @@ impl MostWorkers {
     }
 }
 
-/// Durations that half, 95 and 99 of 100 did not exceed, in microseconds; zeros without any. They are
-/// estimates, from buckets.
+/// Durations that half, 95 and 99 of 100 did not exceed, in microseconds, with an error of 6 % at most; zeros
+/// without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Of half.
-    pub p50: u32,
+    pub p50: u64,
     /// Of 95 in 100.
-    pub p95: u32,
+    pub p95: u64,
     /// Of 99 in 100.
-    pub p99: u32,
+    pub p99: u64,
 }
 
 impl Quantiles {
-    fn of(buckets: &Buckets) -> Self {
-        let at = |part| quantile(buckets, part);
-        Self { p50: at(50), p95: at(95), p99: at(99) }
+    fn of(durations: &Spread) -> Self {
+        let [p50, p95, p99] = [50, 95, 99].map(|percent| durations.percentile(percent));
+        Self { p50, p95, p99 }
     }
-}
-
-/// The duration that `percent` of the durations do not exceed; between the bounds of its bucket it is in
-/// proportion. Zero if there are none.
-fn quantile(buckets: &Buckets, percent: u64) -> u32 {
-    let all: u64 = buckets.iter().map(|count| u64::from(*count)).sum();
-    if all == 0 {
-        return 0;
-    }
-    let rank = (all * percent).div_ceil(100).max(1);
-    let mut before = 0;
-    for (bucket, count) in buckets.iter().enumerate() {
-        let count = u64::from(*count);
-        if before + count < rank {
-            before += count;
-            continue;
-        }
-        let lower = bucket.checked_sub(1).and_then(|at| DURATION_BOUNDS_US.get(at)).unwrap_or(&0);
-        // The last bucket has no upper bound.
-        let upper = DURATION_BOUNDS_US.get(bucket).unwrap_or(lower);
-        let us = lower + (upper - lower) * (rank - before) / count;
-        return u32::try_from(us.max(1)).unwrap_or(u32::MAX);
-    }
-    0
 }
 
 /// The step that is filled now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Step {
     pub(super) numbers: Point,
-    pub(super) delay: Buckets,
-    pub(super) run: Buckets,
+    pub(super) delay: Spread,
+    pub(super) run: Spread,
 }
 
 impl Step {
@@ -157,11 +131,8 @@ impl Step {
         sum.waiting = sum.waiting.max(numbers.waiting);
         sum.running = sum.running.max(numbers.running);
         sum.workers = sum.workers.max(numbers.workers);
-        for (sums, added) in [(&mut self.delay, delay), (&mut self.run, run)] {
-            for (sum, added) in sums.iter_mut().zip(added.buckets) {
-                *sum = sum.saturating_add(u32::try_from(added).unwrap_or(u32::MAX));
-            }
-        }
+        self.delay.add(delay);
+        self.run.add(run);
     }
 
     fn point(&self) -> Point {
@@ -173,45 +144,58 @@ impl Step {
 pub(super) type Rings = [Ring; Window::ALL.len()];
 
 /// The steps of one window. A step's number is its time divided by the length of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ring {
     /// The number of the open step.
     pub(super) now: u64,
     pub(super) open: Step,
     /// The closed steps before it, the oldest first.
     pub(super) closed: VecDeque<Point>,
+    /// The run times of the part that the open step belongs to, with those of this step.
+    pub(super) open_part: Spread,
+    /// Those of the closed parts before it, the oldest first.
+    pub(super) closed_parts: VecDeque<Spread>,
+}
+
+/// Moves the end of closed values from one number to another one. Values after an earlier end are forgotten,
+/// so that each number is there once; a gap gets default values.
+fn advance<T: Clone + Default>(
+    closed: &mut VecDeque<T>,
+    (from, to): (u64, u64),
+    closed_max: usize,
+    close: impl FnOnce() -> T,
+) {
+    if to < from {
+        let forgotten = usize::try_from(from - to).unwrap_or(usize::MAX);
+        closed.truncate(closed.len().saturating_sub(forgotten));
+    } else if to > from {
+        closed.push_back(close());
+        let empty = usize::try_from(to - from - 1).unwrap_or(usize::MAX).min(closed_max);
+        closed.extend(std::iter::repeat_n(T::default(), empty));
+        let surplus = closed.len().saturating_sub(closed_max);
+        closed.drain(..surplus);
+    }
 }
 
 impl Ring {
     pub(super) fn new(window: Window, now_ms: u64) -> Self {
-        Self { now: window.step_of(now_ms), open: Step::default(), closed: VecDeque::new() }
+        Self { now: window.step_of(now_ms), ..Self::default() }
     }
 
     /// Adds a sample, at a time that may be before the last one if the clock was set back.
     pub(super) fn add(&mut self, window: Window, now_ms: u64, sample: &Sample) {
         self.advance(window, now_ms);
         self.open.add(sample);
+        self.open_part.add(&sample.run);
     }
 
     fn advance(&mut self, window: Window, now_ms: u64) {
         let to = window.step_of(now_ms);
-        if to < self.now {
-            // The steps after this time are forgotten: each step is there once.
-            let forgotten = usize::try_from(self.now - to).unwrap_or(usize::MAX);
-            self.closed.truncate(self.closed.len().saturating_sub(forgotten));
-            self.now = to;
-            return;
-        }
-        let steps = usize::try_from(to - self.now).unwrap_or(usize::MAX);
-        if steps == 0 {
-            return;
-        }
-        self.closed.push_back(std::mem::take(&mut self.open).point());
-        let empty = (steps - 1).min(window.steps());
-        self.closed.extend(std::iter::repeat_n(Point::default(), empty));
-        let surplus = self.closed.len().saturating_sub(window.steps());
-        self.closed.drain(..surplus);
-        self.now = to;
+        let Self { now, open, closed, open_part, closed_parts } = self;
+        let parts = (*now / window.part_steps(), to / window.part_steps());
+        advance(closed, (*now, to), window.steps(), || std::mem::take(open).point());
+        advance(closed_parts, parts, window.parts(), || std::mem::take(open_part));
+        *now = to;
     }
 
     /// The closed steps and, in the coarse windows, the open one; the oldest first, with the number of the
@@ -222,14 +206,27 @@ impl Ring {
         (first, self.closed.iter().copied().chain(open).collect())
     }
 
+    /// The run times of the whole window, and of up to one part more before it.
+    pub(super) fn run(&self) -> Quantiles {
+        let mut all = self.open_part.clone();
+        self.closed_parts.iter().for_each(|part| all.add(part));
+        Quantiles::of(&all)
+    }
+
     /// Whether a ring that was read from a file keeps the bounds.
     pub(super) fn is_sound(&self, window: Window) -> bool {
-        self.closed.len() <= window.steps() && self.now >= self.closed.len() as u64
+        let Self { now, open, closed, open_part, closed_parts } = self;
+        let mut spreads = [&open.delay, &open.run, open_part].into_iter().chain(closed_parts);
+        closed.len() <= window.steps()
+            && *now >= closed.len() as u64
+            && closed_parts.len() <= window.parts()
+            && spreads.all(Spread::is_sound)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::metrics::spread::RecentDurations;
     use proptest::prelude::*;
 
     use super::*;
@@ -284,22 +281,45 @@ mod tests {
         assert_eq!(submitted(&ring), (0, vec![]));
     }
 
+    fn ran(durations_us: &[u64]) -> Sample {
+        let recent = RecentDurations::default();
+        durations_us.iter().for_each(|us| recent.record(*us));
+        Sample { run: recent.take(), ..Sample::default() }
+    }
+
     #[test]
-    fn quantiles_are_between_the_bounds_of_their_bucket() {
-        let of = |durations: &[(usize, u32)]| {
-            let mut buckets = [0; BUCKETS];
-            durations.iter().for_each(|(bucket, count)| buckets[*bucket] = *count);
-            let Quantiles { p50, p95, p99 } = Quantiles::of(&buckets);
-            [p50, p95, p99]
-        };
-        assert_eq!(of(&[]), [0; 3]);
-        assert_eq!(of(&[(0, 1)]), [250; 3]);
-        assert_eq!(of(&[(0, 100)]), [125, 237, 247]);
-        // 90 of at most 1 ms, 10 between 1 and 2.5 s.
-        assert_eq!(of(&[(2, 90), (12, 10)]), [777, 1_750_000, 2_350_000]);
-        // Longer than an hour.
-        assert_eq!(of(&[(20, 3)]), [3_600_000_000; 3]);
-        assert_eq!(of(&[(20, u32::MAX), (0, u32::MAX)]), [250, 3_600_000_000, 3_600_000_000]);
+    fn the_percentiles_of_a_window_are_those_of_all_its_jobs() {
+        for window in Window::ALL {
+            let mut ring = Ring::new(window, 0);
+            let mut add = |step: u64, durations: &[u64]| {
+                ring.add(window, step * window.step_ms(), &ran(durations));
+                ring.run()
+            };
+            let steps = window.steps() as u64;
+            let most = vec![1_000_000; 98];
+            let p99 = add(1, &most).p99;
+            assert!(
+                (940_000..=1_000_000).contains(&p99),
+                "one bucket, and not above the longest: {p99}"
+            );
+            let run = add(steps / 2, &[5_002_000, 5_002_000]);
+            assert!((4_702_000..=5_302_000).contains(&run.p99), "{run:?}");
+            assert!(
+                (940_000..=1_060_000).contains(&run.p50),
+                "of all steps, not the newest: {run:?}"
+            );
+            assert_eq!(add(steps, &[]), run, "the whole window");
+            let left = add(steps + 1 + window.part_steps(), &[]);
+            assert_eq!(left.p50, run.p99, "the first step has left it");
+            assert_eq!(add(3 * steps, &[]), Quantiles::default());
+        }
+    }
+
+    #[test]
+    fn parts_of_a_window_are_as_long_as_the_window() {
+        for window in Window::ALL {
+            assert_eq!(window.parts() as u64 * window.part_steps(), window.steps() as u64);
+        }
     }
 
     proptest! {

@@ -42,6 +42,20 @@ impl Window {
         }
     }
 
+    /// The number of closed parts: minutes, hours or days.
+    pub(super) fn parts(self) -> usize {
+        match self {
+            Self::Minutes15 => 15,
+            Self::Hours6 => 6,
+            Self::Days7 => 7,
+        }
+    }
+
+    /// The number of steps in a part.
+    pub(super) fn part_steps(self) -> u64 {
+        (self.steps() / self.parts()) as u64
+    }
+
     pub(super) fn step_of(self, ms: u64) -> u64 {
         ms / self.step_ms()
     }

@@ -3,3 +3,4 @@
 pub mod endpoint;
 pub mod instruments;
 pub mod series;
+pub mod spread;

@@ -74,7 +74,7 @@ pub struct SeriesWorkers {
     pub unhealthy: u16,
 }
 
-/// Durations that a part did not exceed, in milliseconds: estimates.
+/// Durations that a part did not exceed, in milliseconds, with an error of 6 % at most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SeriesQuantiles {
@@ -117,7 +117,8 @@ pub struct ShortSeries {
     /// Jobs that ran in the last step.
     #[serde(default)]
     pub running: u32,
-    /// The times that attempts ran in the newest step in which an attempt ended. Absent: none ended.
+    /// The times that attempts ran in the window, and in up to a minute, an hour or a day before it. Absent: none
+    /// ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<SeriesQuantiles>,
 }
