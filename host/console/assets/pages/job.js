@@ -143,7 +143,7 @@ export function Page({ path: [, endpoint, id] }) {
     go(link(['jobs']));
   };
   return html`<${Head} crumbs=${[['Jobs', '#/jobs'], [endpoint, link(['endpoints', endpoint])]]} title=${html`<span class="mono">${id}</span>${doc && html`<${Status} of=${doc.status}/>`}`}>
-      <${Copy} text=${id} label="Copy id"/>${can('submit') && doc && html`${!done && html`<${Button} onClick=${act('cancel')}>Cancel</${Button}>`}${failed && html`<${Button} kind="primary" onClick=${act('retry')}>Retry</${Button}>`}<${Button} onClick=${() => setAgain(true)}>Run again …</${Button}>${done && html`<${Button} kind="danger" onClick=${remove}>Delete</${Button}>`}`}</${Head}>
+      <${Copy} text=${id} label="Copy id"/>${can('submit') && doc && html`${!done && html`<${Button} onClick=${act('cancel')}>Stop</${Button}>`}${failed && html`<${Button} kind="primary" onClick=${act('retry')}>Retry</${Button}>`}<${Button} onClick=${() => setAgain(true)}>Run again …</${Button}>${done && html`<${Button} kind="danger" onClick=${remove}>Delete</${Button}>`}`}</${Head}>
     <${Trouble} error=${status.error} retry=${reload}/>
     ${!doc ? status.error ? null : html`<${Loading}/>` : html`
     ${doc.reason && html`<p class="note">${doc.reason}</p>`}

@@ -9,16 +9,21 @@ import { paused } from '../lib/settings.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { num } from '../lib/format.js';
-import { Button, Loading, Trouble, ended } from './parts.js';
-import { Dialog } from './dialog.js';
+import { Button, Loading, Menu, Trouble, ended } from './parts.js';
+import { Dialog, ask } from './dialog.js';
 import { JobTable } from './job_table.js';
 import { Progress, DONE } from './progress.js';
+import { typing } from './keys.js';
 import { say } from './toast.js';
 
 /** `since`: milliseconds before the moment at which the list is opened.
  * @typedef {{ endpoint?: string[], status?: string[], tag?: string[], since?: number, from?: string, to?: string, idPrefix?: string, error?: string }} Filter */
 const PAGE = 50;
-const VERB = { retry: 'Retry', cancel: 'Cancel', delete: 'Delete' };
+/** An action in a button, and while it is at work. “Cancel” closes dialogs, so jobs are stopped. */
+const VERB = { retry: 'Retry', cancel: 'Stop', delete: 'Delete' };
+const DOING = { retry: 'Retrying', cancel: 'Stopping', delete: 'Deleting' };
+/** Why a button has no job. */
+const NONE = { retry: 'None of the selected jobs has failed or timed out.', cancel: 'All of the selected jobs have ended.', delete: 'None of the selected jobs has ended.' };
 
 /** The filter in the form of /v1/job-actions. @param {Filter} f */
 const asAction = (f) => {
@@ -27,6 +32,8 @@ const asAction = (f) => {
 };
 /** @param {number} ms */
 const iso = (ms) => new Date(ms).toISOString();
+/** @param {number} n */
+const jobsOf = (n) => `${num(n)} ${n === 1 ? 'job' : 'jobs'}`;
 /** What an action can change. */
 const FITS = { retry: (s) => s === 'FAILED' || s === 'TIMED_OUT', cancel: (s) => !ended(s), delete: ended };
 
@@ -52,12 +59,12 @@ function Bulk({ action, filter, onClose, onEnd }) {
     return () => stop.abort();
   }, []);
   const begin = async () => setId((await json('v1/job-actions', { method: 'POST', body: { action, filter: asAction(filter) } })).id);
-  const words = `${found.more ? 'more than ' : ''}${num(found.fit)} ${found.fit === 1 ? 'job' : 'jobs'}`;
+  const words = `${found.more ? 'more than ' : ''}${jobsOf(found.fit)}`;
   return html`<${Dialog} title=${`${VERB[action]} all jobs that match`} onClose=${onClose}>
     ${id ? html`<${Progress} id=${id} total=${found.done ? found.fit : undefined} onEnd=${onEnd}/><footer><${Button} onClick=${onClose}>Close</${Button}></footer>`
     : html`<p aria-live="polite"><strong>${words}</strong> will be ${DONE[action]}${found.n > found.fit ? `; ${num(found.n - found.fit)} more match, but their status does not permit it` : ''}.${found.done || found.more ? '' : ' Counting …'}</p>
       <p class="faint">Jobs that were submitted after this list was opened are left alone.${action === 'delete' ? ' Deleted jobs and their results cannot be brought back.' : ''}</p>
-      <footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind=${action === 'retry' ? 'primary' : 'danger'} disabled=${!found.fit} onClick=${begin}>${VERB[action]} ${words}</${Button}></footer>`}</${Dialog}>`;
+      <footer><${Button} onClick=${onClose}>Cancel</${Button}><${Button} kind=${action === 'retry' ? 'primary' : 'danger'} disabled=${!found.fit} onClick=${begin}>${VERB[action]} ${words}</${Button}></footer>`}</${Dialog}>`;
 }
 
 /** @param {{ filter: Filter, empty: any, endpoint?: boolean, tagTo?: (k: string, v: string) => string }} props */
@@ -71,6 +78,8 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   const [picked, setPicked] = useState(/** @type {Set<string>} */ (new Set()));
   const [everything, setEverything] = useState(false);
   const [bulk, setBulk] = useState(/** @type {any} */ (null));
+  // What is done to the selected jobs now.
+  const [work, setWork] = useState('');
   const again = () => { setOpened((n) => n + 1); setCursors([undefined]); setPicked(new Set()); setEverything(false); };
   const before = useRef(key);
   useEffect(() => { if (before.current !== key) { before.current = key; again(); } }, [key]);
@@ -132,12 +141,16 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   }, [unfinished, full, cursor, paused.value]);
 
   const pick = (ids, on) => { setEverything(false); setPicked((p) => { const n = new Set(p); for (const id of ids) if (on) n.add(id); else n.delete(id); return n; }); };
+  const fit = (action) => (data?.jobs ?? []).filter((j) => picked.has(j.id) && FITS[action](j.status));
   const act = async (action) => {
     if (everything) { setBulk(action); return; }
-    const rows = (data?.jobs ?? []).filter((j) => picked.has(j.id) && FITS[action](j.status));
-    if (!rows.length) { say(`None of the selected jobs can be ${DONE[action]}.`, 'bad'); return; }
+    const rows = fit(action);
+    const of = new Set(rows.map((j) => j.endpointId));
+    const what = jobsOf(rows.length);
+    if (action === 'delete' && !await ask(`Delete ${what}?`, `${what} of ${of.size === 1 ? [...of][0] : `${num(of.size)} endpoints`} will be deleted with ${rows.length === 1 ? 'its' : 'their'} results. This cannot be taken back.`, `Delete ${what}`)) return;
     let done = 0, refused;
     for (const j of rows) try {
+      setWork(`${DOING[action]} ${num(done + 1)} of ${num(rows.length)} …`);
       if (action === 'delete') {
         // There is no call that deletes one job: an action on its whole id does.
         const a = await json('v1/job-actions', { method: 'POST', body: { action, filter: { endpoints: [j.endpointId], idPrefix: j.id } } });
@@ -151,17 +164,31 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
     }
     if (refused) say(`${num(done)} of ${num(rows.length)} jobs ${DONE[action]}. ${refused.message}`, 'bad');
     else say(`${num(done)} ${done === 1 ? 'job' : 'jobs'} ${DONE[action]}.`);
+    setWork('');
     setPicked(new Set());
     await reload();
   };
+  const chosen = everything || picked.size > 0;
+  const clear = () => { setEverything(false); setPicked(new Set()); };
+  useEffect(() => {
+    if (!chosen) return;
+    const key = (e) => { if (e.key === 'Escape' && !typing(e) && !document.querySelector('dialog[open]')) clear(); };
+    addEventListener('keydown', key);
+    return () => removeEventListener('keydown', key);
+  }, [chosen]);
   // Only the jobs that are shown can be selected one by one.
   const turn = (to) => { setPicked(new Set()); setCursors(to); };
   const jobs = data?.jobs ?? [];
   const write = can('submit');
   const n = picked.size;
+  // Selected jobs are counted, so that a button says what it will do; those of the whole filter are counted in the dialog.
+  const button = (action) => {
+    const count = everything ? 1 : fit(action).length;
+    return html`<${Button} small disabled=${!count || !!work} title=${count ? undefined : NONE[action]} onClick=${() => act(action)}>${VERB[action]}${everything ? ' all …' : count ? ` ${num(count)}${action === 'delete' ? ' …' : ''}` : ''}</${Button}>`;
+  };
   return html`<section class="panel" aria-busy=${loading}><div class="bar">
-      ${n || everything ? html`<strong aria-live="polite">${everything ? 'All that match are selected' : `${num(n)} selected`}</strong>${everything ? html`<${Button} small kind="quiet" onClick=${() => { setEverything(false); setPicked(new Set()); }}>Clear</${Button}>` : html`<${Button} small kind="quiet" onClick=${() => setEverything(true)}>Select all that match</${Button}>`}<span class="grow"></span>
-        <${Button} small onClick=${() => act('retry')}>Retry</${Button}><${Button} small onClick=${() => act('cancel')}>Cancel</${Button}><${Button} small kind="danger" onClick=${() => act('delete')}>Delete</${Button}>`
+      ${chosen ? html`<strong aria-live="polite">${work || (everything ? 'All that match are selected' : `${num(n)} selected`)}</strong>${!everything && html`<${Button} small kind="quiet" onClick=${() => setEverything(true)}>Select all that match</${Button}>`}<${Button} small kind="quiet" onClick=${clear}>Clear</${Button}><span class="grow"></span>
+        ${button('retry')}${button('cancel')}<${Menu} label="More actions on the selected jobs">${button('delete')}</${Menu}>`
       : html`<span class="faint">${cursors.length > 1 ? `Page ${cursors.length}` : 'Newest first'}</span><span class="grow"></span>${newer > 0 && html`<button type="button" class="newer" onClick=${again}>${num(newer)} ${narrow ? 'submitted since' : 'newer'}</button>`}<${Button} small kind="quiet" onClick=${again}>Refresh</${Button}>`}</div>
     <${Trouble} error=${error} retry=${reload}/>
     ${loading && !data ? html`<${Loading} rows=${10}/>` : jobs.length ? html`<${JobTable} jobs=${jobs} endpoint=${endpoint} tagTo=${tagTo} picked=${everything ? new Set(jobs.map((j) => j.id)) : picked} pick=${write ? pick : undefined}/>` : error ? null : empty}

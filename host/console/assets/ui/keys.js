@@ -6,7 +6,8 @@ import { paused, shortcuts } from '../lib/settings.js';
 import { Dialog } from './dialog.js';
 import { Choice } from './parts.js';
 
-const typing = (e) => e.target.closest?.('input:not([type="checkbox"]), textarea, select, [contenteditable]');
+/** Whether an event of the keyboard belongs to a field. @param {any} e */
+export const typing = (e) => e.target.closest?.('input:not([type="checkbox"]), textarea, select, [contenteditable]');
 
 /** @param {[string, string, string, string][]} pages @param {() => void} help */
 export function useKeys(pages, help) {
@@ -38,5 +39,5 @@ export function useKeys(pages, help) {
 }
 
 export const Help = ({ pages, onClose }) => html`<${Dialog} title="Keys" onClose=${onClose}><div class="filters"><span>Keys of one letter</span><${Choice} label="Keys of one letter" value=${shortcuts.value} onChange=${(v) => { shortcuts.value = v; }} options=${[['on', 'On'], ['off', 'Off']]}/></div><dl class="keys">
-  ${[['/', 'search'], ['j  k', 'next and previous row'], ['Enter', 'open the row'], ['p', 'pause or go on with live updates'], ['Ctrl Enter', 'send, in the editor'], ['?', 'this help']].map(([k, t]) => html`<dt key=${k}><kbd>${k}</kbd></dt><dd>${t}</dd>`)}
+  ${[['/', 'search'], ['j  k', 'next and previous row'], ['Enter', 'open the row'], ['Esc', 'leave a field, clear a selection'], ['p', 'pause or go on with live updates'], ['Ctrl Enter', 'send, in the editor'], ['?', 'this help']].map(([k, t]) => html`<dt key=${k}><kbd>${k}</kbd></dt><dd>${t}</dd>`)}
   ${pages.map((p) => html`<dt key=${p[2]}><kbd>g</kbd> <kbd>${p[2]}</kbd></dt><dd>${p[1]}</dd>`)}</dl></${Dialog}>`;

@@ -43,6 +43,27 @@ export function Copy({ text, label = 'Copy' }) {
   return html`<button type="button" class="button quiet small copy" onClick=${click}><${Icon} name="copy"/><span aria-live="polite">${done || label}</span></button>`;
 }
 
+/**
+ * Further actions behind “⋯”. It closes with Escape, with a click elsewhere and with a choice.
+ * @param {{ label: string, children?: any }} props
+ */
+export function Menu({ label, children }) {
+  const box = useRef(/** @type {HTMLDetailsElement | null} */ (null));
+  const shut = () => { if (box.current) box.current.open = false; };
+  useEffect(() => {
+    const away = (e) => { if (!box.current?.contains(e.target)) shut(); };
+    addEventListener('pointerdown', away);
+    return () => removeEventListener('pointerdown', away);
+  }, []);
+  const key = (e) => {
+    if (e.key !== 'Escape' || !box.current?.open) return;
+    e.stopPropagation();
+    shut();
+    box.current.querySelector('summary')?.focus();
+  };
+  return html`<details class="menu" ref=${box} onKeyDown=${key}><summary class="button small" aria-label=${label} title=${label}>⋯</summary><div onClick=${shut}>${children}</div></details>`;
+}
+
 /** A command to type, with a copy button. @param {{ text: string }} props */
 export const Command = ({ text }) => html`<div class="command"><pre tabindex="0" aria-label="Command"><code>${visible(text)}</code></pre><${Copy} text=${text}/></div>`;
 

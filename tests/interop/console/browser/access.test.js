@@ -48,7 +48,7 @@ test('a key that only reads sees jobs and changes nothing', async () => {
   for (const name of ['Handlers', 'Keys', 'Playground', 'Logs']) assert.equal(await page.getByRole('link', { name, exact: true }).count(), 0, name);
   await to(`#/jobs/echo/${job.id}`);
   await page.getByRole('heading', { name: 'Timeline' }).waitFor();
-  for (const name of ['Retry', 'Delete', 'Run again …', 'Cancel']) assert.equal(await page.getByRole('button', { name }).count(), 0, name);
+  for (const name of ['Retry', 'Delete', 'Run again …', 'Stop']) assert.equal(await page.getByRole('button', { name }).count(), 0, name);
   await check();
   await end();
 });

@@ -107,7 +107,7 @@ test('a job that has changed meanwhile does not stop the action on the others', 
   // The newest row is the first one.
   await api('POST', 'v1/job-actions', { action: 'delete', filter: { endpoints: ['raced'], idPrefix: jobs[2].id } });
   await until('it is deleted', async () => (await api('GET', 'v1/jobs?endpoint=raced')).jobs.length === 2);
-  await page.getByRole('button', { name: 'Retry', exact: true }).click();
+  await page.getByRole('button', { name: 'Retry 3' }).click();
   await page.getByText('2 of 3 jobs queued again.').waitFor();
   for (const j of jobs.slice(0, 2)) assert.equal((await api('GET', `v2/raced/status/${j.id}`)).retries, 1);
   await check(refusal(404));

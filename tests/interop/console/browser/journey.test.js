@@ -52,7 +52,7 @@ test('login, deploy by drop, run, watch, fail, retry all, logs, rollback', async
   await page.getByLabel('Select all rows on this page').check();
   await page.getByText('50 selected').waitFor();
   await page.getByRole('button', { name: 'Select all that match' }).click();
-  await page.getByRole('button', { name: 'Retry', exact: true }).click();
+  await page.getByRole('button', { name: 'Retry all …' }).click();
   await dialog.getByRole('button', { name: 'Retry 70 jobs' }).click();
   await dialog.getByText('70 queued again').waitFor();
   await dialog.getByText('The action is complete.').waitFor();

@@ -89,7 +89,7 @@ for (const [dark, width] of /** @type {[boolean, number][]} */ ([[false, 1280], 
     await look('a selection');
     await fits('a selection');
     await page.getByRole('button', { name: 'Select all that match' }).click();
-    await page.getByRole('button', { name: 'Retry', exact: true }).click();
+    await page.getByRole('button', { name: 'Retry all …' }).click();
     await dialog.getByRole('button', { name: /^Retry \d+ job/ }).waitFor();
     await look('an action on all that match');
     await shut();

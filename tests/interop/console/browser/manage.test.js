@@ -182,7 +182,8 @@ test('log lines are narrowed by level, text and job, and all jobs that match are
   await to('#/jobs?tag=batch:crumbs');
   await page.getByLabel('Select all rows on this page').check();
   await page.getByRole('button', { name: 'Select all that match' }).click();
-  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByLabel('More actions on the selected jobs').click();
+  await page.getByRole('button', { name: 'Delete all …' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByRole('button', { name: 'Delete 3 jobs' }).click();
   await dialog.getByText('The action is complete.').waitFor();

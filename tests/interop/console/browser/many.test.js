@@ -62,10 +62,10 @@ test(`a list of ${JOBS.toLocaleString('en-US')} jobs`, async (t) => {
   await to('#/jobs?endpoint=many');
   await page.getByLabel('Select all rows on this page').check();
   await page.getByRole('button', { name: 'Select all that match' }).click();
-  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await page.getByRole('button', { name: 'Stop all …' }).click();
   const dialog = page.getByRole('dialog');
   const many = JOBS > 20_000 ? 'more than 20,000' : JOBS.toLocaleString('en-US');
-  await dialog.getByRole('button', { name: `Cancel ${many} jobs` }).click();
+  await dialog.getByRole('button', { name: `Stop ${many} jobs` }).click();
   await dialog.getByText('so far').waitFor();
   await dialog.getByRole('button', { name: 'Abort' }).click();
   await dialog.getByText('The action was aborted').waitFor();

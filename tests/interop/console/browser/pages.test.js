@@ -85,7 +85,7 @@ test('a job shows its usage, all attempts together, and its cost', async () => {
   const stopped = await run('playground', { op: 'sleep', ms: 60000 });
   await until('it runs', async () => (await api('GET', `v2/playground/status/${stopped.id}`)).status === 'IN_PROGRESS');
   await to(`#/jobs/playground/${stopped.id}`);
-  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Stop' }).click();
   await usage.getByText('one attempt').waitFor();
   await check();
   await end();
