@@ -467,6 +467,7 @@ mod tests {
     const SCALING: Scaling = Scaling {
         workers_min: 1,
         workers_max: 2,
+        paused: false,
         idle_timeout_s: 5,
         scaler: Scaler::RequestCount(1),
     };

@@ -356,6 +356,28 @@ async fn a_single_waiting_job_gets_a_worker_once_there_may_be_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_paused_endpoint_has_no_workers_and_goes_on_with_its_own_number() {
+    let bench = Bench::new(2, 3).await;
+    let set = async |paused| {
+        let scaling = Scaling { workers_min: 2, workers_max: 3, paused, ..Scaling::default() };
+        deploy(&bench.catalog, scaling).await;
+        bench.dispatcher.refresh(&bench.endpoint);
+        bench.pass(2_000).await;
+    };
+    set(true).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).idle, 0, "kept workers end too");
+    for _ in 0..5 {
+        bench.submit("wait", false).await;
+    }
+    bench.pass(10_000).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 0);
+    let reason = bench.dispatcher.waiting_reason(&bench.endpoint);
+    assert_eq!(reason.as_deref(), Some("the endpoint is paused"));
+    set(false).await;
+    assert_eq!(bench.dispatcher.counts(&bench.endpoint).running, 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_back_keeps_no_worker_from_starting() {
     let bench = Bench::new(0, 3).await;
     let scaler = Scaler::QueueDelay(4);

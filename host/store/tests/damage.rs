@@ -555,7 +555,7 @@ async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_adds_a_plac
     assert!(losses[0].contains(expected) && losses[0].contains("`mill`"), "{losses:?}");
     assert_eq!(check(new.path(), None).unwrap().damage, []);
     let deployment = deployment_with(waiting, new.path()).await;
-    assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
+    assert!(deployment.endpoint.scaling.paused, "its jobs wait for the operator");
     assert_eq!(deployment.component, Some(ComponentDigest::of(b"mill")));
 }
 
@@ -594,7 +594,7 @@ async fn a_damaged_record_of_the_catalog_is_named_and_a_repair_keeps_the_jobs() 
         assert!(losses[0].contains(&expected), "{losses:?}");
         assert_eq!(check(new.path(), None).unwrap().damage, []);
         let deployment = deployment_with(waiting, new.path()).await;
-        assert_eq!(deployment.endpoint.scaling.workers_max, 0, "its jobs wait for the operator");
+        assert!(deployment.endpoint.scaling.paused, "its jobs wait for the operator");
     }
 }
 

@@ -159,7 +159,7 @@ schemas! {
         integer(HISTORY_MIB);
     HistoryMibInput: "Most MiB of results, and of inputs of failed jobs, that are kept; 0 removes the bound" =>
         integer(Bounds { min: 0, ..HISTORY_MIB });
-    WorkersMax: "Most workers at one time; 0 pauses the endpoint" => integer(WORKERS);
+    WorkersMax: "Most workers at one time; 0: its jobs wait. To pause an endpoint, `paused` keeps this number" => integer(WORKERS);
     WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
         integer(WORKERS);
     ScalerValue: "Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`" =>

@@ -32,6 +32,12 @@ async fn templates_and_endpoints_are_made_listed_changed_and_deleted() {
     let changed = run(on(&host), words).succeeded().json();
     assert_eq!((&changed["workersMax"], &changed["scalerValue"]), (&3.into(), &2.into()));
     assert_eq!(changed["version"], 2);
+    let paused = run(on(&host), "endpoints update cli-made --paused --json").succeeded().json();
+    assert_eq!((&paused["paused"], &paused["workersMax"]), (&true.into(), &3.into()));
+    let listed = run(on(&host), "endpoints list").succeeded().stdout;
+    assert!(listed.contains("0-3 (paused)"), "{listed}");
+    let words = "endpoints update cli-made --paused false --json";
+    assert_eq!(run(on(&host), words).succeeded().json()["paused"], false);
     run(on(&host), &format!("templates delete {id}")).failed(1, &["in use"]);
     run(on(&host), "endpoints delete cli-made").succeeded();
     run(on(&host), "endpoints get cli-made").failed(1, &["not found"]);

@@ -306,12 +306,12 @@ async fn every_kind_of_object_is_managed() {
     let shown = client.endpoint("mill").await.unwrap().read().unwrap();
     assert_eq!(shown, made.endpoint);
     assert_eq!((shown.scaler_type, shown.scaler_value), (ScalerType::QueueDelay, 4));
-    let paused = EndpointInput { workers_max: Some(0), ..EndpointInput::default() };
-    client.update_endpoint("mill", &paused).await.unwrap();
-    client
-        .update_endpoint("mill", &EndpointInput { workers_max: Some(2), ..paused })
-        .await
-        .unwrap();
+    let paused = EndpointInput { paused: Some(true), ..EndpointInput::default() };
+    let answer = client.update_endpoint("mill", &paused).await.unwrap().read().unwrap();
+    assert_eq!((answer.paused, answer.workers_max), (true, shown.workers_max));
+    let again =
+        EndpointInput { paused: Some(false), workers_max: Some(2), ..EndpointInput::default() };
+    client.update_endpoint("mill", &again).await.unwrap();
     let rotated = client.rotate_webhook_secret("mill").await.unwrap().read().unwrap();
     assert_ne!(rotated.webhook_secret, made.webhook_secret);
     let releases = client.releases("mill").await.unwrap().read().unwrap();

@@ -18,9 +18,12 @@ pub struct EndpointOptions {
     /// Workers that are kept even when no job waits [default: 0].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(WORKERS))]
     workers_min: Option<u32>,
-    /// Most workers, each with one job at a time; 0 pauses the endpoint [default: 16].
+    /// Most workers, each with one job at a time [default: 16].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u32>(WORKERS))]
     workers_max: Option<u32>,
+    /// Lets the jobs of the endpoint wait, and keeps its numbers of workers [default: false].
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    paused: Option<bool>,
     /// Seconds for which a worker waits for another job before it ends [default: 5].
     #[arg(long, value_name = "S", value_parser = parse::bounded::<u32>(IDLE_TIMEOUT_S))]
     idle_timeout: Option<u32>,
@@ -75,6 +78,7 @@ impl EndpointOptions {
         EndpointInput {
             workers_min: self.workers_min.map(u64::from),
             workers_max: self.workers_max.map(u64::from),
+            paused: self.paused,
             idle_timeout: self.idle_timeout.map(u64::from),
             scaler_type: self.scaler.map(|(kind, _)| kind),
             scaler_value: self.scaler.map(|(_, value)| value),

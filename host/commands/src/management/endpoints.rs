@@ -156,7 +156,10 @@ fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
                 false => endpoint.template_id.to_string(),
             },
             endpoint.version.to_string(),
-            format!("{}-{}", endpoint.workers_min, endpoint.workers_max),
+            match endpoint.paused {
+                true => format!("{}-{} (paused)", endpoint.workers_min, endpoint.workers_max),
+                false => format!("{}-{}", endpoint.workers_min, endpoint.workers_max),
+            },
             format!("{scaler}:{}", endpoint.scaler_value),
             endpoint.created_at,
         ]

@@ -35,7 +35,7 @@ function Row({ id, endpoint, series, failure, newest }) {
   const c = counts.value[id] ?? newest, timing = newest?.runMs;
   const all = series ? series.submitted.reduce((a, b) => a + b, 0) : 0;
   const bad = series ? series.failed.reduce((a, b) => a + b, 0) : 0;
-  return html`<tr><td><a class="endpoint-name" href=${link(['endpoints', id])}>${endpoint?.name && endpoint.name !== id ? `${endpoint.name}` : id}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
+  return html`<tr><td><a class="endpoint-name" href=${link(['endpoints', id])}>${endpoint?.name && endpoint.name !== id ? `${endpoint.name}` : id}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.paused || endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
     <td>${series ? html`<${Spark} all=${series.submitted} bad=${series.failed} label=${`${id}, the last 15 minutes`}/>` : html`<span class="spark"></span>`}</td>
     <td class="n">${c ? num(c.waiting) : '–'}</td><td class="n">${c ? html`${num(c.running)}${endpoint && html`<span class="faint"> / ${num(endpoint.workersMax)}</span>`}` : '–'}</td>
     <td class="n">${series ? html`<span class=${bad ? 'bad' : ''}>${bad > all ? num(bad) : share(bad, all)}</span>` : '–'}</td>

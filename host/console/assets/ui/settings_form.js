@@ -11,7 +11,7 @@ import { visible } from '../lib/text.js';
 
 /** @type {[string, string, string, [number, number] | string[], number?][]} name, label, hint, bounds or values, unit in ms */
 export const FIELDS = [
-  ['workersMin', 'Workers kept', 'without any job', [0, 1000]], ['workersMax', 'Most workers', '0 pauses the endpoint', [0, 1000]],
+  ['workersMin', 'Workers kept', 'without any job', [0, 1000]], ['workersMax', 'Most workers', '0: its jobs wait', [0, 1000]],
   ['idleTimeout', 'A worker waits (s)', 'for another job, then it ends', [1, 3600]], ['scalerType', 'Start a worker by', '', ['REQUEST_COUNT', 'QUEUE_DELAY']], ['scalerValue', 'Scaler value', 'jobs for each worker, or seconds of waiting', [1, 3600]],
   ['executionTimeoutMs', 'Time limit of a job (ms)', '5,000 to 604,800,000', [5000, 604800000]], ['memoryMib', 'Memory of a job (MiB)', '1 to 4,096', [1, 4096]], ['metering', 'Metering', 'epoch is faster, fuel is exact', ['fuel', 'epoch']],
   ['reuse.maxJobs', 'Jobs of one instance', '1: a new instance for each job', [1, 1000000]], ['reuse.maxIdle', 'An instance waits (s)', '', [1, 3600]], ['maxWaitingJobs', 'Most waiting jobs', "empty: the host's bound", [0, 10000000]],

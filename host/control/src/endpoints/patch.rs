@@ -28,6 +28,8 @@ pub struct EndpointPatch {
     pub workers_min: Option<u64>,
     /// Most workers.
     pub workers_max: Option<u64>,
+    /// Whether it runs no jobs for now.
+    pub paused: Option<bool>,
     /// Seconds after which an idle worker ends.
     pub idle_timeout_s: Option<u64>,
     /// The condition for a further worker.
@@ -306,7 +308,8 @@ fn scaling(current: Scaling, input: &EndpointPatch) -> Result<Scaling, ControlEr
             Scaler::RequestCount(value)
         }
     };
-    Ok(Scaling { workers_min, workers_max, idle_timeout_s, scaler })
+    let paused = input.paused.unwrap_or(current.paused);
+    Ok(Scaling { workers_min, workers_max, paused, idle_timeout_s, scaler })
 }
 
 /// The limits, if each operation has one, and each permits calls: a limit of 0 would refuse every call

@@ -70,6 +70,11 @@ async fn a_change_sets_the_given_properties_only() {
         (changed.execution_timeout_ms, &changed.name),
         (created.execution_timeout_ms, &created.name)
     );
+    let paused = |paused| EndpointPatch { paused: Some(paused), ..EndpointPatch::default() };
+    let pausing = update(paused(true)).await.unwrap().scaling;
+    assert_eq!((pausing.workers_max, pausing.paused), (7, true), "it keeps the number of workers");
+    assert_eq!(pausing.in_effect().workers_max, 0);
+    assert_eq!(update(paused(false)).await.unwrap().scaling, changed.scaling);
     let patch = EndpointPatch { workers_min: Some(8), ..EndpointPatch::default() };
     let refused = update(patch).await.unwrap_err();
     assert_eq!(refused.to_string(), "`workersMin` must be 0 to 7, which is `workersMax`, not 8");

@@ -140,7 +140,7 @@ impl Endpoint {
 
     /// Its present settings, with this environment in place of its own.
     pub fn settings_with(&self, env: BTreeMap<String, String>) -> ReleaseSettings {
-        let Scaling { workers_min, workers_max, idle_timeout_s, scaler } = self.scaling;
+        let Scaling { workers_min, workers_max, paused, idle_timeout_s, scaler } = self.scaling;
         let Reuse { jobs_max, idle_s } = self.reuse;
         let limits = self.rate_limits.iter().map(|(operation, limit)| {
             let OperationLimit { calls_per_10s, concurrent, calls_per_worker } = *limit;
@@ -150,6 +150,7 @@ impl Endpoint {
             template_id: self.template.clone(),
             workers_min,
             workers_max,
+            paused,
             idle_timeout: idle_timeout_s,
             scaler_type: match scaler {
                 Scaler::QueueDelay(_) => ScalerType::QueueDelay,
@@ -234,8 +235,11 @@ impl Endpoint {
 pub struct Scaling {
     /// Workers that are kept even when no job waits.
     pub workers_min: u32,
-    /// Most workers at one time; 0 pauses the endpoint.
+    /// Most workers at one time; 0: its jobs wait.
     pub workers_max: u32,
+    /// Whether it has no workers for now, whatever these numbers are. Records of older hosts have no value.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     /// Seconds for which a worker beyond `workers_min` waits for work before it ends.
     pub idle_timeout_s: u32,
     /// The rule for starting further workers.
@@ -273,9 +277,13 @@ impl Default for Scaler {
 }
 
 impl Scaling {
-    /// Pauses the endpoint: it keeps and starts no worker.
-    pub fn pause(&mut self) {
-        (self.workers_min, self.workers_max) = (0, 0);
+    /// The scaling that counts now: no workers while the endpoint is paused.
+    #[must_use]
+    pub fn in_effect(self) -> Self {
+        match self.paused {
+            true => Self { workers_min: 0, workers_max: 0, ..self },
+            false => self,
+        }
     }
 
     /// Bounds and default of `workers_max`. A worker costs nothing while it waits, and a sandbox
@@ -287,7 +295,13 @@ impl Scaling {
 
 impl Default for Scaling {
     fn default() -> Self {
-        Self { workers_min: 0, workers_max: 16, idle_timeout_s: 5, scaler: Scaler::default() }
+        Self {
+            workers_min: 0,
+            workers_max: 16,
+            paused: false,
+            idle_timeout_s: 5,
+            scaler: Scaler::default(),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::catalog::Catalog;
-use crate::deploy::endpoint::Deployment;
+use crate::deploy::endpoint::{Deployment, Scaling};
 use crate::id::{CallDepth, EndpointId, JobId, OwnerId};
 use crate::job::handler_call::{CallError, HandlerCall};
 use crate::job::idempotency::Idempotency;
@@ -197,11 +197,15 @@ fn removed(id: JobId) -> CallError {
 
 fn out_of_time(target: &Deployment, record: &JobRecord) -> String {
     let (id, job) = (&target.endpoint.id, record.id);
-    let workers = target.endpoint.scaling.workers_max;
+    let Scaling { workers_max, paused, .. } = target.endpoint.scaling;
     match record.status {
+        JobStatus::InQueue if paused => format!(
+            "job `{job}` of endpoint `{id}` still waits, since `{id}` is paused, and this attempt has no \
+             time left"
+        ),
         JobStatus::InQueue => format!(
             "job `{job}` of endpoint `{id}` still waits for a worker, and this attempt has no time left; \
-             `{id}` has at most {workers} workers, and a job that waits for another one keeps its worker"
+             `{id}` has at most {workers_max} workers, and a job that waits for another one keeps its worker"
         ),
         _ => {
             format!("job `{job}` of endpoint `{id}` still runs, and this attempt has no time left")

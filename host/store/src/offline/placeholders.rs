@@ -49,10 +49,10 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
         sentences.push(format!(
             "{missing}: its environment and arguments are lost. The endpoint is paused, on a template \
              with the image `{}`, which may be an earlier one: complete the template, and set the \
-             endpoint's workersMax",
+             endpoint's `paused` to false",
             template.image
         ));
-        endpoint.scaling.pause();
+        endpoint.scaling.paused = true;
         put(to, seal, CatalogEntry::Endpoint(endpoint))?;
     }
     templates
@@ -99,11 +99,11 @@ pub(crate) fn add_endpoints(
         sentences.push(format!(
             "endpoint `{name}` has a placeholder: its template, environment and settings are lost. It \
              is paused, belongs to {whose}, and keeps its jobs, on the new template `{template}`: set \
-             its template and workersMax, or delete it with its jobs"
+             its template, and `paused` to false, or delete it with its jobs"
         ));
         let mut endpoint =
             Endpoint::new(id, owner.clone(), template.clone(), Timestamp::from_millis(0));
-        endpoint.scaling.pause();
+        endpoint.scaling.paused = true;
         taken.insert(template.to_string());
         put(to, seal, CatalogEntry::Template(Template::new(template, owner, "lost:latest")))?;
         put(to, seal, CatalogEntry::Endpoint(endpoint))?;

@@ -44,6 +44,9 @@ pub struct EndpointInput {
         skip_serializing_if = "Option::is_none"
     )]
     pub workers_max: Option<u64>,
+    /// Whether it runs no jobs for now. Its numbers of workers stay as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
     /// In seconds.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::IdleTimeout>))]
     #[serde(
@@ -175,8 +178,11 @@ pub struct Endpoint {
     pub data_center_ids: Vec<String>,
     /// Workers that are kept even when no job waits.
     pub workers_min: u32,
-    /// Most workers at one time; 0: it is paused.
+    /// Most workers at one time; 0: its jobs wait as if it were paused.
     pub workers_max: u32,
+    /// Whether it runs no jobs for now: they wait until this is false again.
+    #[serde(default)]
+    pub paused: bool,
     /// Seconds for which a worker beyond `workersMin` waits for work.
     pub idle_timeout: u32,
     /// The rule for starting further workers.

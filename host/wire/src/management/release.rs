@@ -50,8 +50,11 @@ pub struct ReleaseSettings {
     pub template_id: TemplateId,
     /// Workers that are kept even when no job waits.
     pub workers_min: u32,
-    /// Most workers at one time; 0: it is paused.
+    /// Most workers at one time; 0: its jobs wait as if it were paused.
     pub workers_max: u32,
+    /// Whether it ran no jobs for a while: they waited.
+    #[serde(default)]
+    pub paused: bool,
     /// Seconds for which a worker beyond `workersMin` waits for work.
     pub idle_timeout: u32,
     /// The rule for starting further workers.

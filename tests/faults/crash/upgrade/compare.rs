@@ -71,6 +71,9 @@ const MAY_DIFFER: &[MayDiffer] = &[
     // Endpoints did not propagate traces.
     change(WITHOUT_TRACES, "/v1/endpoints", "/body/*/propagateTraces", "nothing", "false"),
     change(WITHOUT_TRACES, "/v1/endpoints/*", "/body/propagateTraces", "nothing", "false"),
+    // Endpoints were paused with 0 workers only.
+    change(ALL, "/v1/endpoints", "/body/*/paused", "nothing", "false"),
+    change(ALL, "/v1/endpoints/*", "/body/paused", "nothing", "false"),
     // No endpoint could call another one.
     change(ALL, "/v1/endpoints", "/body/*/callEndpoints", "nothing", "[]"),
     change(ALL, "/v1/endpoints/*", "/body/callEndpoints", "nothing", "[]"),

@@ -191,6 +191,9 @@ def make_possible(case, body):
         body["filter"] = {**body["filter"], "idPrefix": "none", "endpoints": ENDPOINTS[:1]}
         for name in ("from", "to", "error", "tags"):
             body["filter"].pop(name, None)
+    if body.get("paused") is True:
+        # Calls that wait for a job would wait until their time is over.
+        body["paused"] = False
     if body.get("workersMin"):
         body["workersMax"] = 1_000
         # The sum of all endpoints is bounded.

@@ -6,16 +6,20 @@ import { open, close, run, deploy, key, api, until, refusal, HOST } from './page
 after(close);
 
 test('an endpoint is paused, its waiting jobs are removed, and it goes on', async () => {
-  await deploy('operated', 'playground');
+  await deploy('operated', 'playground', { workersMax: 6 });
   const { page, login, to, check, end } = await open();
   await login((await key()).text);
   await to('#/endpoints/operated');
   const dialog = page.getByRole('dialog'), main = page.getByRole('main');
   await main.getByRole('button', { name: 'Pause', exact: true }).click();
   await page.locator('h1').getByText('paused').waitFor();
-  assert.equal((await api('GET', 'v1/endpoints/operated')).workersMax, 0);
+  const workers = async () => { const { paused, workersMax } = await api('GET', 'v1/endpoints/operated'); return [paused, workersMax]; };
+  assert.deepEqual(await workers(), [true, 6], 'the number of workers stays');
+  const banner = page.getByRole('status').filter({ hasText: 'Paused.' });
+  await banner.getByText('New jobs wait.').waitFor();
   assert.equal(await page.getByRole('button', { name: 'Remove waiting jobs …' }).count(), 0);
   for (let i = 0; i < 3; i++) await run('operated', { op: 'echo' });
+  await banner.getByText('3 jobs wait.').waitFor();
   await page.getByRole('button', { name: 'Remove waiting jobs …' }).click();
   await dialog.getByText('3 jobs wait now').waitFor();
   await dialog.getByRole('button', { name: 'Cancel' }).click();
@@ -24,9 +28,15 @@ test('an endpoint is paused, its waiting jobs are removed, and it goes on', asyn
   await dialog.getByRole('button', { name: 'Remove them' }).click();
   await page.getByText('3 jobs removed.').waitFor();
   assert.equal((await api('GET', 'v2/operated/health')).jobs.inQueue, 0);
-  await page.getByRole('button', { name: 'Go on with 4 workers' }).click();
-  await until('it goes on', async () => (await api('GET', 'v1/endpoints/operated')).workersMax === 4);
+  await banner.getByRole('button', { name: 'Resume (6 workers)' }).click();
   await main.getByRole('button', { name: 'Pause', exact: true }).waitFor();
+  assert.deepEqual(await workers(), [false, 6]);
+  assert.equal(await banner.count(), 0);
+  // Without any worker its jobs wait as well, and the page says what to change.
+  await api('PATCH', 'v1/endpoints/operated', { workersMax: 0 });
+  await page.getByText('“Most workers” is 0').waitFor();
+  await page.locator('.banner').getByRole('link', { name: 'Settings' }).click();
+  await page.getByLabel('Most workers').waitFor();
   await check();
   await end();
 });

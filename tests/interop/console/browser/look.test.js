@@ -21,11 +21,12 @@ async function pages() {
   for (const name of ['box/1.txt', 'long-'.repeat(50)]) await fetch(`${HOST}/v1/networkvolumes/${v.id}/files/${name}`, { method: 'PUT', headers: { Authorization: `Bearer ${process.env.GRISTMILL_ADMIN_KEY}` }, body: name });
   if (!(await api('GET', 'v1/endpoints')).some((x) => x.id === 'limited')) {
     await api('POST', 'v1/templates', { id: 'limited', name: 'limited', imageName: 'echo:latest', category: 'CPU', isServerless: true });
-    await api('POST', 'v1/endpoints', { id: 'limited', name: 'limited', templateId: 'limited', rateLimits: { 'purge-queue': { callsPer10s: 5 } } });
+    await api('POST', 'v1/endpoints', { id: 'limited', name: 'limited', templateId: 'limited', rateLimits: { 'purge-queue': { callsPer10s: 5 } }, paused: true });
+    await api('POST', 'v1/endpoints', { id: LONG, name: LONG, templateId: 'limited' });
   }
   const e = '#/endpoints/playground';
   return ['#/', e, `${e}/jobs`, `${e}/failed`, `${e}/logs`, `${e}/releases`, `${e}/webhooks`, `${e}/settings`, `${e}/usage`, '#/jobs', '#/jobs?status=FAILED', `#/jobs/playground/${ok.id}`, `#/jobs/playground/${bad.id}`,
-    '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', `#/volumes/${v.id}`, `#/volumes/${v.id}/box`, '#/endpoints/limited/settings', '#/registries', '#/keys', '#/billing', '#/system'];
+    '#/playground?endpoint=playground', '#/playground?endpoint=chat&mode=chat', '#/logs?endpoint=playground', '#/handlers', '#/handlers/echo:latest', '#/templates', '#/templates/echo', '#/volumes', `#/volumes/${v.id}`, `#/volumes/${v.id}/box`, '#/endpoints/limited', '#/endpoints/limited/settings', '#/registries', '#/keys', '#/billing', '#/system'];
 }
 
 /** Adds the serious findings of axe in a page to a list. */

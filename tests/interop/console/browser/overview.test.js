@@ -104,7 +104,7 @@ test('the overview has the numbers of the API: sparkline, failures, times, versi
   assert.match(await cell(0), /\bv1\b/);
   assert.match(await cell(7), /one of four/);
 
-  await api('PATCH', 'v1/endpoints/measured', { workersMax: 0 });
+  await api('PATCH', 'v1/endpoints/measured', { paused: true });
   for (let i = 0; i < 3; i++) await run('measured', { op: 'echo' });
   await until('the waiting jobs are counted', async () => await cell(2) === '3');
   await page.reload();

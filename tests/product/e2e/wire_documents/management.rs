@@ -29,7 +29,7 @@ async fn handlers_templates_and_endpoints() {
     let endpoint = json!({ "id": "mill", "templateId": "flour" });
     check("endpoint-post", &client.post("/v1/endpoints", &endpoint).await);
     let all = json!({
-        "id": "all", "name": "All", "templateId": "all", "workersMin": 1, "workersMax": 4,
+        "id": "all", "name": "All", "templateId": "all", "workersMin": 1, "workersMax": 4, "paused": true,
         "idleTimeout": 9, "scalerType": "REQUEST_COUNT", "scalerValue": 2, "executionTimeoutMs": 60_000,
         "env": { "GRAIN": "rye" }, "allowedHosts": ["api.example", "*.mill.example"],
         "memoryMib": 64, "maxFuel": 1_000_000, "metering": "fuel", "maxWaitingJobs": 100,
