@@ -156,9 +156,10 @@ async fn a_search_finds_what_a_look_at_every_job_finds(t: Fixture) {
             .collect();
         let id = records[numbers.below(180) as usize].id.to_string();
         let at = |numbers: &mut Numbers| Some(START.plus_millis(numbers.below(150_000)));
-        match numbers.below(8) {
+        match numbers.below(9) {
             0 => filter.id_prefix = Some(id),
             1 => filter.id_prefix = Some(id[..numbers.below(13) as usize].to_owned()),
+            8 => filter.id_part = Some(id[24..24 + numbers.below(13) as usize].to_owned()),
             2 => filter.from = at(&mut numbers),
             3 => filter.until = at(&mut numbers),
             4 => (filter.from, filter.until) = (at(&mut numbers), at(&mut numbers)),
@@ -177,6 +178,7 @@ async fn a_search_finds_what_a_look_at_every_job_finds(t: Fixture) {
                 && filter.from.is_none_or(|from| from <= record.created_at)
                 && filter.until.is_none_or(|until| record.created_at < until)
                 && filter.id_prefix.iter().all(|prefix| record.id.to_string().starts_with(prefix))
+                && filter.id_part.iter().all(|part| record.id.to_string().contains(part))
                 && filter.error.iter().all(|part| text.is_some_and(|text| text.contains(part)))
         };
         let expected: Vec<_> = records.iter().filter(is_expected).map(|record| record.id).collect();

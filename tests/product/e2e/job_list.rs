@@ -74,6 +74,7 @@ async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
         assert_eq!(listed(&a, &format!("error={wildcard}")).await, expected, "{wildcard}");
     }
     assert_eq!(listed(&a, &format!("idPrefix={}", &failed[..35])).await, [&*failed]);
+    assert_eq!(listed(&a, &format!("idPart={}", &failed[24..36])).await, [&*failed]);
     assert_eq!(listed(&a, "to=2020-01-01T00:00:00Z").await, [""; 0]);
     assert_eq!(listed(&a, "from=2020-01-01T00:00:00Z&to=2100-01-01T00:00:00Z").await.len(), 4);
     // Nothing of the other owner, whose endpoints do not exist for this one.

@@ -70,7 +70,8 @@ pub(crate) fn of_query(query: Query<'_>) -> Result<JobFilter, ApiError> {
         add_tag(&mut filter, "query `tag`", key, value)?;
     }
     let text = |name| query.text(name).map(|text| text.into_owned());
-    filter.id_prefix = id_prefix("query `idPrefix`", text("idPrefix"))?;
+    filter.id_prefix = part_of_id("query `idPrefix`", text("idPrefix"))?;
+    filter.id_part = part_of_id("query `idPart`", text("idPart"))?;
     filter.error = error("query `error`", text("error"))?;
     Ok(filter)
 }
@@ -90,7 +91,7 @@ pub(crate) fn of_body(given: JobActionFilter) -> Result<JobFilter, ApiError> {
     let mut filter = JobFilter {
         from: time("`filter.from`", from)?,
         until: time("`filter.to`", to)?,
-        id_prefix: id_prefix("`filter.idPrefix`", id)?,
+        id_prefix: part_of_id("`filter.idPrefix`", id)?,
         error: error("`filter.error`", part)?,
         ..JobFilter::default()
     };
@@ -126,7 +127,7 @@ fn add_tag(filter: &mut JobFilter, field: &str, key: &str, value: &str) -> Resul
     Ok(())
 }
 
-fn id_prefix(field: &str, text: Option<String>) -> Result<Option<String>, ApiError> {
+fn part_of_id(field: &str, text: Option<String>) -> Result<Option<String>, ApiError> {
     let is_valid = |text: &String| (1..=NAME_BYTES_MAX).contains(&text.len());
     if text.as_ref().is_none_or(is_valid) {
         return Ok(text);
@@ -161,10 +162,12 @@ mod tests {
             from: Some(Timestamp::from_millis(1_000)),
             until: Some(Timestamp::from_millis(2_000)),
             id_prefix: Some("019".to_owned()),
+            id_part: None,
             error: Some("100%_".to_owned()),
         };
         assert_eq!(of_query(Query(query)).unwrap(), expected);
         assert_eq!(of_query(Query("")).unwrap(), JobFilter::default());
+        assert_eq!(of_query(Query("idPart=9f4d")).unwrap().id_part.as_deref(), Some("9f4d"));
         let body = json!({
             "endpoints": ["e"], "statuses": ["FAILED", "TIMED_OUT", "FAILED"],
             "tags": { "env": "prod", "team/run": "a:b c" },
@@ -198,6 +201,7 @@ mod tests {
             ("to=1", "query `to` must be a time"),
             ("idPrefix=", "query `idPrefix` must have 1 to 128"),
             (&long_id, "query `idPrefix` must have 1 to 128"),
+            ("idPart=", "query `idPart` must have 1 to 128"),
             ("error=", "query `error` must have 1 to 256 bytes"),
             (&long, "query `error` must have 1 to 256 bytes"),
         ] {

@@ -149,6 +149,7 @@ parameters! {
         "from", Query, schema::Time::schema(), "Only jobs that were submitted at this time or later";
         "to", Query, schema::Time::schema(), "Only jobs that were submitted before this time";
         "idPrefix", Query, text(NAME_BYTES_MAX), "Only jobs whose ids begin with this text";
+        "idPart", Query, text(NAME_BYTES_MAX), "Only jobs whose ids contain this text";
         "error", Query, text(FILTER_ERROR_BYTES_MAX), "Only jobs whose error contains this text, letter by letter";
         "limit", Query, bounded(LIST_JOBS), "Most jobs of a page";
         "cursor", Query, schema::Cursor::schema(), "Continues after a page: its `cursor`";

@@ -63,5 +63,5 @@ export function ago(t, now = Date.now()) {
 }
 /** A short form of an image that is named by its digest. @param {string} image */
 export const shortImage = (image) => image.replace(/(@sha256:[0-9a-f]{12})[0-9a-f]+$/, '$1…');
-/** A short form of a job's id: its last characters differ most. @param {string} id */
-export const shortId = (id) => id.length > 22 ? `${id.slice(0, 13)}…${id.slice(-4)}` : id;
+/** A short form of a job's id. Its beginning is the time and its end the host's, so this is the random part before it. @param {string} id */
+export const shortId = (id) => /([0-9a-f]{8})-[0-9a-f]{4}$/.exec(id)?.[1] ?? id;

@@ -7,7 +7,7 @@ import { counts } from '../lib/live.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go, replace } from '../lib/router.js';
-import { num, duration, short, ago, bytes, brief, shortImage } from '../lib/format.js';
+import { num, duration, short, ago, bytes, brief, shortId, shortImage } from '../lib/format.js';
 import { visible } from '../lib/text.js';
 import { Head, Tabs, Table, Status, Time, Trouble, Loading, Empty, Button, Choice, Copy, Facts } from '../ui/parts.js';
 import { ask } from '../ui/dialog.js';
@@ -81,7 +81,7 @@ function Webhooks({ id, secret, setSecret }) {
   };
   return html`<${Trouble} error=${error} retry=${reload}/>${secret && html`<div class="note"><b>The new secret is shown only now.</b><br/><span class="mono">${secret}</span> <${Copy} text=${secret}/></div>`}
     <section class="panel"><header><h2>Newest deliveries</h2><${Button} small onClick=${rotate}>New secret …</${Button}></header>${!data ? html`<${Loading}/>` : !data.length ? html`<${Empty} title="No webhook yet">A job that was submitted with <code>"webhook": "https://…"</code> calls that address when it ends.</${Empty}>`
-      : html`<${Table} label="Deliveries" head=${['State', 'Job', 'Receiver', ['Attempts', 'n'], 'Last answer', 'Created', 'Next or end']}>${data.map((d) => html`<tr key=${d.id}><td><span class=${`status s-${DELIVERY[d.state]}`}>${{ PENDING: 'Waiting', DELIVERED: 'Delivered', GIVEN_UP: 'Given up' }[d.state]}</span></td><td><a class="id" href=${link(['jobs', id, d.jobId])}>${d.jobId.slice(0, 13)}…</a><span class="sub-line"><${Status} of=${d.jobStatus}/></span></td><td><div class="error-cell plain" title=${d.url}>${visible(d.url)}</div></td><td class="n">${d.attempts}</td><td>${d.lastStatus ?? ''} <span class="bad">${d.lastError && visible(d.lastError)}</span></td><td><${Time} at=${d.createdAt} show=${brief}/></td><td><${Time} at=${d.endedAt ?? d.nextAttemptAt} show=${brief}/></td></tr>`)}</${Table}>`}</section>`;
+      : html`<${Table} label="Deliveries" head=${['State', 'Job', 'Receiver', ['Attempts', 'n'], 'Last answer', 'Created', 'Next or end']}>${data.map((d) => html`<tr key=${d.id}><td><span class=${`status s-${DELIVERY[d.state]}`}>${{ PENDING: 'Waiting', DELIVERED: 'Delivered', GIVEN_UP: 'Given up' }[d.state]}</span></td><td><a class="id" href=${link(['jobs', id, d.jobId])} title=${d.jobId}>${shortId(d.jobId)}</a><span class="sub-line"><${Status} of=${d.jobStatus}/></span></td><td><div class="error-cell plain" title=${d.url}>${visible(d.url)}</div></td><td class="n">${d.attempts}</td><td>${d.lastStatus ?? ''} <span class="bad">${d.lastError && visible(d.lastError)}</span></td><td><${Time} at=${d.createdAt} show=${brief}/></td><td><${Time} at=${d.endedAt ?? d.nextAttemptAt} show=${brief}/></td></tr>`)}</${Table}>`}</section>`;
 }
 
 /** @param {{ path: string[], query: URLSearchParams }} props */

@@ -10,12 +10,17 @@ import { JobList } from '../ui/job_list.js';
 const SINCE = [['', 'Any time'], ['15m', 'Last 15 minutes'], ['1h', 'Last hour'], ['24h', 'Last day'], ['7d', 'Last 7 days']];
 const MS = { '15m': 9e5, '1h': 36e5, '24h': 864e5, '7d': 6048e5 };
 
-/** What a search means: `key:value` is a tag, an id or its beginning is one, the rest is text of an error. @param {string} q */
+/**
+ * What a search means: `key:value` is a tag, an id or a part of it is one, the rest is text of an error. The host finds
+ * the beginning of an id without a look at other jobs, and any other part with one.
+ * @param {string} q @returns {{ tag?: string[], idPrefix?: string, idPart?: string, error?: string }}
+ */
 function meaning(q) {
   const t = q.trim();
   if (!t) return {};
   if (/^[a-z0-9._/-]+:./.test(t)) return { tag: [t] };
-  if (/^(sync-|call[1-8]-)?[0-9a-f]{4,}(-[0-9a-f-]*)?$/.test(t)) return { idPrefix: t };
+  if (/^(sync-|call[1-8]-|01[0-9a-f]{6}-)[0-9a-f-]*$/.test(t)) return { idPrefix: t };
+  if (/^[0-9a-f][0-9a-f-]{3,}$/.test(t)) return { idPart: t };
   return { error: t };
 }
 
@@ -28,7 +33,7 @@ export function Page({ query }) {
   const to = (change) => link(['jobs'], { ...now, ...change });
   const set = (change) => replace(to(change));
   const found = meaning(q);
-  const filter = { endpoint: now.endpoint, status: now.status, tag: [...now.tag, ...(found.tag ?? [])], idPrefix: found.idPrefix, error: found.error, since: MS[now.since] };
+  const filter = { endpoint: now.endpoint, status: now.status, tag: [...now.tag, ...(found.tag ?? [])], idPrefix: found.idPrefix, idPart: found.idPart, error: found.error, since: MS[now.since] };
   const any = now.status.length || now.endpoint.length || now.tag.length || now.since || q;
   const names = [...new Set([...Object.keys(counts.value), ...now.endpoint])].sort();
   return html`<${Head} title="Jobs"/>

@@ -17,7 +17,7 @@ import { typing } from './keys.js';
 import { say } from './toast.js';
 
 /** `since`: milliseconds before the moment at which the list is opened.
- * @typedef {{ endpoint?: string[], status?: string[], tag?: string[], since?: number, from?: string, to?: string, idPrefix?: string, error?: string }} Filter */
+ * @typedef {{ endpoint?: string[], status?: string[], tag?: string[], since?: number, from?: string, to?: string, idPrefix?: string, idPart?: string, error?: string }} Filter */
 const PAGE = 50;
 /** An action in a button, and while it is at work. “Cancel” closes dialogs, so jobs are stopped. */
 const VERB = { retry: 'Retry', cancel: 'Stop', delete: 'Delete' };
@@ -25,7 +25,7 @@ const DOING = { retry: 'Retrying', cancel: 'Stopping', delete: 'Deleting' };
 /** Why a button has no job. */
 const NONE = { retry: 'None of the selected jobs has failed or timed out.', cancel: 'All of the selected jobs have ended.', delete: 'None of the selected jobs has ended.' };
 
-/** The filter in the form of /v1/job-actions. @param {Filter} f */
+/** The filter in the form of /v1/job-actions, which know no part of an id. @param {Filter} f */
 const asAction = (f) => {
   const tags = Object.fromEntries((f.tag ?? []).map((t) => [t.slice(0, t.indexOf(':')), t.slice(t.indexOf(':') + 1)]));
   return { endpoints: f.endpoint?.length ? f.endpoint : undefined, statuses: f.status?.length ? f.status : undefined, tags: f.tag?.length ? tags : undefined, from: f.from, to: f.to, idPrefix: f.idPrefix, error: f.error };
@@ -106,7 +106,7 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
   pages.current = data;
 
   // The counts are those of endpoints: which of the new jobs match a narrower filter is not known.
-  const narrow = !!(filter.status?.length || filter.tag?.length || filter.idPrefix || filter.error);
+  const narrow = !!(filter.status?.length || filter.tag?.length || filter.idPrefix || filter.idPart || filter.error);
   const total = Object.entries(counts.value).reduce((n, [id, c]) => !filter.endpoint?.length || filter.endpoint.includes(id) ? n + c.submitted : n, 0);
   // The total at the end of the list: that of the newest event, and one call for the jobs between the two.
   const [base, setBase] = useState(/** @type {{ opened: number, total: number } | null} */ (null));
@@ -187,7 +187,7 @@ export function JobList({ filter, empty, endpoint = true, tagTo }) {
     return html`<${Button} small disabled=${!count || !!work} title=${count ? undefined : NONE[action]} onClick=${() => act(action)}>${VERB[action]}${everything ? ' all …' : count ? ` ${num(count)}${action === 'delete' ? ' …' : ''}` : ''}</${Button}>`;
   };
   return html`<section class="panel" aria-busy=${loading}><div class="bar">
-      ${chosen ? html`<strong aria-live="polite">${work || (everything ? 'All that match are selected' : `${num(n)} selected`)}</strong>${!everything && html`<${Button} small kind="quiet" onClick=${() => setEverything(true)}>Select all that match</${Button}>`}<${Button} small kind="quiet" onClick=${clear}>Clear</${Button}><span class="grow"></span>
+      ${chosen ? html`<strong aria-live="polite">${work || (everything ? 'All that match are selected' : `${num(n)} selected`)}</strong>${!everything && !filter.idPart && html`<${Button} small kind="quiet" onClick=${() => setEverything(true)}>Select all that match</${Button}>`}<${Button} small kind="quiet" onClick=${clear}>Clear</${Button}><span class="grow"></span>
         ${button('retry')}${button('cancel')}<${Menu} label="More actions on the selected jobs">${button('delete')}</${Menu}>`
       : html`<span class="faint">${cursors.length > 1 ? `Page ${cursors.length}` : 'Newest first'}</span><span class="grow"></span>${newer > 0 && html`<button type="button" class="newer" onClick=${again}>${num(newer)} ${narrow ? 'submitted since' : 'newer'}</button>`}<${Button} small kind="quiet" onClick=${again}>Refresh</${Button}>`}</div>
     <${Trouble} error=${error} retry=${reload}/>

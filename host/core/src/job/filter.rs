@@ -3,8 +3,6 @@
 //!
 //! **Cost.** Some 20 ns for a job that does not match; a search for an error reads its text.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use crate::id::{EndpointId, JobId};
@@ -27,6 +25,9 @@ pub struct JobFilter {
     pub until: Option<Timestamp>,
     /// The beginning of its id.
     pub id_prefix: Option<String>,
+    /// Any part of its id. Lists have it, actions do not: it is never stored.
+    #[serde(skip)]
+    pub id_part: Option<String>,
     /// A part of its error, letter by letter.
     pub error: Option<String>,
 }
@@ -93,11 +94,14 @@ impl JobFilter {
     }
 
     fn has_id(&self, id: JobId) -> bool {
-        let Some(prefix) = &self.id_prefix else { return true };
-        let mut text = String::with_capacity(48);
-        // Writing into memory does not fail.
-        let _ = write!(text, "{id}");
-        text.starts_with(prefix)
+        let (prefix, part) = (&self.id_prefix, &self.id_part);
+        if prefix.is_none() && part.is_none() {
+            return true;
+        }
+        let text = id.text();
+        let text = text.as_str();
+        prefix.as_ref().is_none_or(|prefix| text.starts_with(prefix))
+            && part.as_ref().is_none_or(|part| text.contains(part))
     }
 
     /// The statuses that a matching job can have.
@@ -145,6 +149,8 @@ mod tests {
         let error = |text: &str| JobFilter { error: Some(text.to_owned()), ..JobFilter::default() };
         let prefix =
             |text: &str| JobFilter { id_prefix: Some(text.to_owned()), ..JobFilter::default() };
+        let part =
+            |text: &str| JobFilter { id_part: Some(text.to_owned()), ..JobFilter::default() };
         let of_tags = |tags: Vec<Tag>| JobFilter { tags, ..JobFilter::default() };
         let of_statuses = |statuses: &[JobStatus]| JobFilter {
             statuses: statuses.to_vec(),
@@ -168,6 +174,10 @@ mod tests {
             (prefix(&whole_id), true),
             (prefix(&whole_id[..9]), true),
             (prefix("sync-"), false),
+            (part(&whole_id[28..36]), true),
+            (part(&whole_id), true),
+            (part("sync-"), false),
+            (JobFilter { id_prefix: Some("x".to_owned()), ..part(&whole_id[28..36]) }, false),
             (prefix(&format!("{whole_id}0")), false),
             (error("grain"), true),
             (error("100%"), true),

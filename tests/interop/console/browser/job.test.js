@@ -141,6 +141,34 @@ test('the filters of the list of jobs are in the address, and the address is eno
   await end();
 });
 
+test('ids are shown by the part that differs, and are found by any part', async () => {
+  await deploy('twins', 'playground');
+  const jobs = await Promise.all(Array.from({ length: 12 }, () => run('twins', { op: 'echo' })));
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/jobs?endpoint=twins');
+  const ids = page.locator('tbody a.id');
+  await until('all rows', async () => await ids.count() === 12);
+  const texts = await ids.allInnerTexts();
+  assert.equal(new Set(texts).size, 12, `${texts}`);
+  const [{ id }] = jobs, shown = texts[(await ids.evaluateAll((all) => all.map((a) => a.title))).indexOf(id)];
+  assert.ok(shown.length <= 8 && id.includes(shown), shown);
+  for (const part of [shown, id, id.slice(0, 30), id.slice(20)]) {
+    await page.getByLabel(/^Search/).fill(part);
+    await page.keyboard.press('Enter');
+    await until(`it is found by ${part}`, async () => (await ids.evaluateAll((all) => all.map((a) => a.title))).includes(id) && await ids.count() < 12);
+  }
+  // An action on all that match cannot have a part of an id as its condition.
+  await page.getByLabel(/^Search/).fill(shown);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: `Remove id contains ${shown}` }).waitFor();
+  await page.getByLabel('Select all rows on this page').check();
+  await page.getByText('1 selected').waitFor();
+  assert.equal(await page.getByRole('button', { name: 'Select all that match' }).count(), 0);
+  await check();
+  await end();
+});
+
 test('where there is nothing yet, the page names the next command', async () => {
   // Nothing is there for a new owner.
   const { key: text } = await api('POST', 'v1/keys', { name: 'newcomer', scopes: ['manage', 'submit'], owner: 'newcomer' });
