@@ -6,6 +6,7 @@ const paths = {
   IN_PROGRESS: html`<circle cx="8" cy="8" r="5.5" fill="none" stroke="currentColor" stroke-width="1.5"/><path d="M8 2.5a5.5 5.5 0 0 1 0 11z" fill="currentColor"/>`,
   COMPLETED: html`<circle cx="8" cy="8" r="6.300" fill="currentColor"/><path d="M5.200 8.200l2 2 3.700-4" fill="none" stroke="var(--surface)" stroke-width="1.600" stroke-linecap="round" stroke-linejoin="round"/>`,
   FAILED: html`<path d="M5.300 1.700h5.400l3.600 3.600v5.400l-3.600 3.600H5.300l-3.600-3.600V5.300z" fill="currentColor"/><path d="M5.800 5.800l4.400 4.400m0-4.400l-4.400 4.400" stroke="var(--surface)" stroke-width="1.600" stroke-linecap="round"/>`,
+  REFUSED: html`<path d="M5.300 2h5.400L14 5.300v5.400L10.700 14H5.300L2 10.700V5.300z" fill="none" stroke="currentColor" stroke-width="1.400"/><path d="M5.800 5.800l4.400 4.400m0-4.400l-4.400 4.400" stroke="currentColor" stroke-width="1.400" stroke-linecap="round"/>`,
   CANCELLED: html`<circle cx="8" cy="8" r="5.5" fill="none" stroke="currentColor" stroke-width="1.5"/><path d="M4.300 11.700l7.400-7.400" stroke="currentColor" stroke-width="1.5"/>`,
   TIMED_OUT: html`<path d="M8 1.600l6.600 12H1.400z" fill="currentColor"/><path d="M8 6v3.400m0 2v.2" stroke="var(--surface)" stroke-width="1.600" stroke-linecap="round"/>`,
   pause: html`<path d="M5.5 3.5v9m5-9v9" stroke="currentColor" stroke-width="2" stroke-linecap="round"/>`,

@@ -141,6 +141,29 @@ test('the filters of the list of jobs are in the address, and the address is eno
   await end();
 });
 
+test('a webhook that was refused is red, and says so once', async () => {
+  const job = await complete('playground', { op: 'echo' });
+  const { page, login, to, check, end } = await open();
+  const at = new Date().toISOString(), url = 'https://receiver.example/hook';
+  const sent = [200, 500, undefined].map((httpStatus, i) => ({ event: 'webhookSent', at, attempt: i + 1, httpStatus }));
+  await page.route(/\/timeline\//, async (route) => { const r = await route.fetch(), doc = await r.json(); await route.fulfill({ response: r, json: { ...doc, events: [...doc.events, ...sent] } }); });
+  const delivery = { id: 'd', jobId: job.id, jobStatus: 'COMPLETED', url, state: 'PENDING', attempts: 1, createdAt: at, nextAttemptAt: at };
+  await page.route(/\/deliveries/, (route) => route.fulfill({ json: [{ ...delivery, lastStatus: 500, lastError: 'answered 500' }, { ...delivery, id: 'e', state: 'DELIVERED', lastStatus: 204 }] }));
+  await login((await key()).text);
+  await to(`#/jobs/playground/${job.id}`);
+  const lines = page.locator('.timeline li', { hasText: 'Webhook sent' });
+  await lines.nth(2).waitFor();
+  const color = (name) => page.evaluate((n) => { const i = document.createElement('i'); i.style.color = `var(${n})`; document.body.append(i); const c = getComputedStyle(i).color; i.remove(); return c; }, name);
+  const shown = await lines.locator('span').evaluateAll((all) => all.map((e) => getComputedStyle(e).color));
+  assert.deepEqual(shown, [await color('--good'), await color('--bad'), await color('--bad')]);
+  await to('#/endpoints/playground/webhooks');
+  const answers = page.locator('tbody tr td:nth-child(5)');
+  await until('both deliveries', async () => await answers.count() === 2);
+  assert.deepEqual(await answers.allInnerTexts(), ['answered 500', 'answered 204']);
+  await check();
+  await end();
+});
+
 test('ids are shown by the part that differs, and are found by any part', async () => {
   await deploy('twins', 'playground');
   const jobs = await Promise.all(Array.from({ length: 12 }, () => run('twins', { op: 'echo' })));
