@@ -1,6 +1,6 @@
 // Playground: any endpoint with any input, in the four ways a client can call it, and where the time of
 // the call went: on the network, waiting for a worker, running.
-import { html, effect, useEffect, useRef, useState } from '../lib/html.js';
+import { html, effect, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
 import { call, json, list, seg, curl } from '../lib/api.js';
 import { events } from '../lib/sse.js';
 import { member } from '../lib/json.js';
@@ -29,18 +29,23 @@ function Split({ split }) {
 function Chat({ endpoint }) {
   const [talk, setTalk] = useState(/** @type {{ role: string, content: string }[]} */ ([]));
   const [text, setText] = useState('How is bread made?');
-  const [model, setModel] = useState('default');
+  // Empty until the handler has named its models: a call with another name would be refused.
+  const [model, setModel] = useState('');
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const atEnd = useRef(true);
+  useLayoutEffect(() => { if (atEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight; }, [talk]);
   const [error, setError] = useState(/** @type {any} */ (null));
   const [split, setSplit] = useState(/** @type {any} */ (null));
   const stop = useRef(/** @type {AbortController | null} */ (null));
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     const first = new AbortController();
-    json(`v2/${seg(endpoint)}/openai/v1/models`, { signal: first.signal, quiet: true }).then((m) => m?.data?.[0]?.id && setModel(m.data[0].id), () => {});
+    json(`v2/${seg(endpoint)}/openai/v1/models`, { signal: first.signal, quiet: true }).then((m) => m?.data?.[0]?.id, () => {}).then((id) => { if (!first.signal.aborted) setModel((typed) => typed || (id ?? 'default')); });
     return () => { first.abort(); stop.current?.abort(); };
   }, [endpoint]);
   const send = async () => {
-    if (!text.trim()) return;
+    if (!text.trim() || !model) return;
+    atEnd.current = true;
     const messages = [...talk, { role: 'user', content: text }];
     setTalk([...messages, { role: 'assistant', content: '' }]);
     setText(''); setError(null); setSplit(null); setBusy(true);
@@ -59,11 +64,15 @@ function Chat({ endpoint }) {
         setTalk([...messages, { role: 'assistant', content: answer }]);
       }
       setSplit({ all: performance.now() - began, first });
-    } catch (e) { if (!own.signal.aborted) { setError(e); if (!answer) setTalk(messages); } } finally { setBusy(false); }
+    } catch (e) {
+      // A message without an answer was not said: it is in the field again, before what was typed meanwhile.
+      if (!answer) { setTalk(talk); setText((typed) => typed ? `${text} ${typed}` : text); }
+      if (!own.signal.aborted) setError(e);
+    } finally { setBusy(false); }
   };
   return html`<${Trouble} error=${error}/><section class="panel"><header><h2>Chat</h2><span class="actions"><input aria-label="Model" value=${model} onInput=${(e) => setModel(e.target.value)}/><${Button} small disabled=${busy || !talk.length} onClick=${() => { setTalk([]); setSplit(null); }}>New</${Button}></span></header>
-    <div class="talk" tabindex="0" role="log" aria-label="Conversation">${talk.length ? talk.map((m, i) => html`<p key=${i} class=${m.role}>${visible(m.content) || '…'}</p>`) : html`<span class="faint">For handlers that speak OpenAI's format, such as the sample chat.</span>`}</div>
-    <div class="body">${split && html`<${Split} split=${split}/>`}<form class="filters" onSubmit=${(e) => { e.preventDefault(); send(); }}><div class="say"><input aria-label="Message" value=${text} onInput=${(e) => setText(e.target.value)}/></div>${busy ? html`<${Button} onClick=${() => stop.current?.abort()}>Stop</${Button}>` : html`<${Button} type="submit" kind="primary" disabled=${!text.trim()}>Send</${Button}>`}</form></div></section>`;
+    <div class="talk" tabindex="0" role="log" aria-label="Conversation" ref=${box} onScroll=${(e) => { const b = e.currentTarget; atEnd.current = b.scrollHeight - b.scrollTop - b.clientHeight < 24; }}>${talk.length ? talk.map((m, i) => html`<p key=${i} class=${m.role}>${visible(m.content) || '…'}</p>`) : html`<span class="faint">For handlers that speak OpenAI's format, such as the sample chat.</span>`}</div>
+    <div class="body">${split && html`<${Split} split=${split}/>`}<form class="filters" onSubmit=${(e) => { e.preventDefault(); send(); }}><div class="say"><input aria-label="Message" value=${text} onInput=${(e) => setText(e.target.value)}/></div>${busy ? html`<${Button} onClick=${() => stop.current?.abort()}>Stop</${Button}>` : html`<${Button} type="submit" kind="primary" disabled=${!text.trim() || !model} aria-busy=${!model}>Send</${Button}>`}</form></div></section>`;
 }
 
 /** @param {{ query: URLSearchParams }} props */
