@@ -21,7 +21,8 @@ export function useKeys(pages, help) {
     };
     const f = (e) => {
       if (shortcuts.peek() === 'off' || e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
-      if (typing(e)) { if (e.key === 'Escape') e.target.blur(); return; }
+      // Without this the browser would empty a search field whose filter stays.
+      if (typing(e)) { if (e.key === 'Escape') { e.preventDefault(); e.target.blur(); } return; }
       if (Date.now() - g < 1200) {
         g = 0;
         const page = pages.find((p) => p[2] === e.key);

@@ -130,7 +130,25 @@ test('the filters of the list of jobs are in the address, and the address is eno
   assert.equal(await chip('Failed').getAttribute('aria-pressed'), 'true');
   assert.equal(await chip('Waiting').getAttribute('aria-pressed'), 'false');
   assert.equal(await page.getByLabel('Submitted').inputValue(), '1h');
-  assert.equal(await page.getByLabel(/^Search/).inputValue(), 'belt tore');
+  // The search is a condition with a name, and the field is free.
+  const term = (text) => page.getByRole('button', { name: `Remove ${text}` });
+  await term('error contains “belt tore”').waitFor();
+  const search = page.getByLabel(/^Search/);
+  assert.equal(await search.inputValue(), '');
+  // Escape leaves the field with its text, and every condition stays.
+  await search.pressSequentially('half a word');
+  await page.keyboard.press('Escape');
+  assert.equal(await search.inputValue(), 'half a word');
+  assert.equal(await search.evaluate((e) => e === document.activeElement), false);
+  assert.match(page.url(), /q=belt\+tore/);
+  await term('error contains “belt tore”').click();
+  await shown(2, ['Failed']);
+  await search.fill('run:7');
+  await page.keyboard.press('Enter');
+  await term('tag run = 7').waitFor();
+  assert.match(page.url(), /tag=run%3A7/);
+  await term('tag run = 7').click();
+  await shown(2, ['Failed']);
   await page.getByLabel(/^Search/).fill('no such text');
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'No job matches' }).waitFor();
