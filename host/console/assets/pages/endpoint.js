@@ -14,7 +14,7 @@ import { ask } from '../ui/dialog.js';
 import { say } from '../ui/toast.js';
 import { JobList } from '../ui/job_list.js';
 import { Chart } from '../ui/chart.js';
-import { Settings } from '../ui/settings_form.js';
+import { Settings, unsaved } from '../ui/settings_form.js';
 import { Usage } from './billing.js';
 import { Tail } from './logs.js';
 import { WINDOW } from '../ui/series.js';
@@ -99,7 +99,7 @@ export function Page({ path: [, id, tab = 'overview'], query }) {
   const reload = async () => { await Promise.all([endpoint.reload(), releases.reload()]); };
   // Another client has changed the endpoint. The form of the settings keeps what was typed.
   useEffect(() => { if (c?.version > e?.version && tab !== 'settings') reload(); }, [c?.version, e?.version, tab === 'settings']);
-  const tabs = [['overview', 'Charts'], ['jobs', 'Jobs'], ['failed', 'Failed'], ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', 'Settings'], ['usage', 'Usage']] : [])];
+  const tabs = [['overview', 'Charts'], ['jobs', 'Jobs'], ['failed', 'Failed'], ...(manage ? [['logs', 'Logs'], ['releases', 'Releases'], ['webhooks', 'Webhooks'], ['settings', tab !== 'settings' && unsaved(id) ? html`Settings <span class="tag">${unsaved(id)} unsaved</span>` : 'Settings'], ['usage', 'Usage']] : [])];
   const failed = useRef({ endpoint: [id], status: ['FAILED', 'TIMED_OUT'] }).current;
   const remove = async () => {
     if (!await ask(`Delete ${id}?`, 'Its waiting jobs are removed, its running ones are stopped, and its results and logs go. This cannot be taken back.', `Delete ${id}`)) return;

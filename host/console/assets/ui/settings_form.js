@@ -1,6 +1,6 @@
 // The settings of an endpoint as a form. It sends only what was changed; the host checks the bounds, and
 // its sentence is shown beside the field that it names.
-import { html, useState, useRef, useLayoutEffect } from '../lib/html.js';
+import { html, effect, useEffect, useState, useRef, useLayoutEffect } from '../lib/html.js';
 import { json, seg, list } from '../lib/api.js';
 import { envFault, envOf, envText } from '../lib/env.js';
 import { useLoad } from '../lib/load.js';
@@ -8,6 +8,7 @@ import { Button, Field } from './parts.js';
 import { say } from './toast.js';
 import { duration } from '../lib/format.js';
 import { visible } from '../lib/text.js';
+import { session } from '../lib/session.js';
 
 /** @type {[string, string, string, [number, number] | string[], number?][]} name, label, hint, bounds or values, unit in ms */
 export const FIELDS = [
@@ -44,6 +45,16 @@ const check = (n, now) => {
 const words = (t) => t.split(/[\s,]+/).filter(Boolean);
 export const get = (o, name) => name.split('.').reduce((v, k) => v?.[k], o);
 
+/** What was typed into a form that was left without saving, by endpoint, with the settings that it began with.
+ * @type {Map<string, { was: Record<string, string>, now: Record<string, string>, limited: string[], count: number }>} */
+const drafts = new Map();
+// Another owner does not see what was typed.
+let whose;
+effect(() => { const owner = session.value?.key.owner; if (owner !== whose) drafts.clear(); whose = owner; });
+/** How many settings of an endpoint are changed and not saved. @param {string} id */
+export const unsaved = (id) => drafts.get(id)?.count ?? 0;
+const LABELS = { ...Object.fromEntries(FIELDS.map(([n, label]) => [n, label])), name: 'Name', maxFuel: 'Most fuel', propagateTraces: 'Traces go on', networkVolumeId: 'Network volume', allowedHosts: 'Hosts', callEndpoints: 'Endpoints', env: 'Environment' };
+
 /**
  * The rate limits of the operations that do not have the host's. `control` and `set` are those of the form.
  * @param {{ ops: string[], faults: Record<string, string>, control: (n: string) => any, set: (n: string) => (e: any) => void, add: (op: string) => void, reset: (op: string) => void }} props
@@ -67,12 +78,13 @@ function RateLimits({ ops, faults, control, set, add, reset }) {
 /** @param {{ endpoint: any, reload: () => Promise<any> }} props */
 export function Settings({ endpoint, reload }) {
   const first = () => ({ ...Object.fromEntries([...FIELDS.map(([n]) => n), ...OPERATIONS.flatMap(keysOf)].map((n) => [n, String(get(endpoint, n) ?? '')])), name: endpoint.name ?? '', networkVolumeId: endpoint.networkVolumeId ?? '', allowedHosts: (endpoint.allowedHosts ?? []).join('\n'), callEndpoints: (endpoint.callEndpoints ?? []).join('\n'), maxFuel: endpoint.exactFuel ?? '', propagateTraces: String(endpoint.propagateTraces ?? false), env: envText(endpoint.env) });
-  const [was] = useState(first);
-  const [now, setNow] = useState(first);
+  const kept = drafts.get(endpoint.id);
+  const [was] = useState(() => kept?.was ?? first());
+  const [now, setNow] = useState(() => kept?.now ?? was);
   const volumes = useLoad((s) => list('v1/networkvolumes', s), []);
   const [faults, setFaults] = useState(/** @type {Record<string, string>} */ ({}));
   /** Operations that have their own limits here, or are about to. @type {[string[], (ops: string[]) => void]} */
-  const [limited, setLimited] = useState(() => own(was));
+  const [limited, setLimited] = useState(() => kept?.limited ?? own(was));
   const form = useRef(/** @type {HTMLFormElement | null} */ (null));
   const set = (n) => (e) => { setNow({ ...now, [n]: e.target.value }); const { [n]: _, ...others } = faults; setFaults(others); };
   /** What each control has. @param {string} n */
@@ -88,6 +100,7 @@ export function Settings({ endpoint, reload }) {
   const ops = OPERATIONS.filter((op) => keysOf(op).some((n) => changed.includes(n)));
   const others = changed.filter((n) => !n.startsWith('rateLimits.'));
   const count = others.length + ops.length;
+  useEffect(() => { if (count) drafts.set(endpoint.id, { was, now, limited, count }); else drafts.delete(endpoint.id); }, [now, limited]);
   const undo = () => { setNow(was); setFaults({}); setLimited(own(was)); };
   const reset = (op) => {
     setNow({ ...now, ...Object.fromEntries(keysOf(op).map((n) => [n, ''])) });
@@ -130,6 +143,7 @@ export function Settings({ endpoint, reload }) {
       if (!n) throw e;
       return refuse({ [n]: e.message });
     }
+    drafts.delete(endpoint.id);
     say('Saved. The settings apply to jobs that start from now on.');
     await reload();
   };
@@ -143,5 +157,5 @@ export function Settings({ endpoint, reload }) {
     <${Field} wide label="Endpoints that its handlers may submit jobs to" hint="one id a line, of the same owner; they need not exist yet" error=${faults.callEndpoints}><textarea rows="3" spellcheck=${false} ...${control('callEndpoints')} onInput=${set('callEndpoints')}></textarea></${Field}>
     <${Field} wide label="Environment" hint="one NAME=value a line; it comes before that of the template" error=${faults.env}><textarea rows="3" ...${control('env')} onInput=${set('env')}></textarea></${Field}>
     <${RateLimits} ops=${limited} faults=${faults} control=${control} set=${set} add=${(op) => setLimited(OPERATIONS.filter((o) => o === op || limited.includes(o)))} reset=${reset}/>
-    <div class="wide actions"><${Button} kind="primary" disabled=${!changed.length} onClick=${save}>Save</${Button}><${Button} disabled=${!changed.length} onClick=${undo}>Undo</${Button}><span class="faint" aria-live="polite">${count ? `${count} changed` : 'Nothing is changed.'}</span></div></form></div></section>`;
+    <div class=${`wide actions ${count ? 'save-bar' : ''}`}><span class=${count ? '' : 'faint'} aria-live="polite">${count ? html`<b>${count} unsaved ${count === 1 ? 'change' : 'changes'}</b> <span class="faint">${[...others.map((n) => LABELS[n]), ...ops.map((op) => `limits of ${op}`)].join(', ')}</span>` : 'Nothing is changed.'}</span><${Button} disabled=${!changed.length} onClick=${undo}>Discard</${Button}><${Button} kind="primary" disabled=${!changed.length} onClick=${save}>Save</${Button}></div></form></div></section>`;
 }

@@ -2,7 +2,7 @@
 // two releases compared, the form of settings, numbers while updates are paused, and a login that leads back.
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
-import { open, close, run, key, api, until, component, upload, refusal, HOST } from './page.js';
+import { open, close, deploy, run, key, api, until, component, upload, refusal, HOST } from './page.js';
 
 after(close);
 
@@ -160,14 +160,14 @@ test('settings of an endpoint are set, saved, shown again and compared, and an e
   await save.click();
   await field(fuel).getByText('18,446,744,073,709,551,615').waitFor();
   // A refusal of the host, by the field that it names.
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('button', { name: 'Discard' }).click();
   assert.equal(await field(calls).count(), 0);
   await memory.fill('5000');
   await save.click();
   await field(memory).getByText('`memoryMib` must be').waitFor();
   await focused(memory);
   assert.deepEqual(errors.splice(0).filter((e) => !/400/.test(e)), []);
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('button', { name: 'Discard' }).click();
 
   // The keyboard alone.
   await fuel.focus();
@@ -210,6 +210,43 @@ test('settings of an endpoint are set, saved, shown again and compared, and an e
   await until('it is saved', async () => await exact() === undefined);
   const reset = await api('GET', 'v1/endpoints/tuned');
   assert.deepEqual([reset.propagateTraces, reset.callEndpoints], [false, []]);
+  await check();
+  await end();
+});
+
+test('changed settings are there when the form is opened again, until they are saved or discarded', async () => {
+  await deploy('drafted', 'playground');
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/endpoints/drafted/settings');
+  const memory = page.getByLabel('Memory of a job'), choose = page.getByLabel('Limit an operation');
+  await memory.fill('99');
+  await choose.selectOption('run');
+  await page.getByLabel('run: Calls in 10 s').fill('40');
+  await page.getByText('2 unsaved changes').waitFor();
+  await page.getByText('Memory of a job (MiB), limits of run').waitFor();
+  await page.getByRole('link', { name: 'Keys', exact: true }).click();
+  await page.getByRole('heading', { name: 'Keys' }).waitFor();
+  await page.goBack();
+  await page.getByText('2 unsaved changes').waitFor();
+  assert.equal(await memory.inputValue(), '99');
+  assert.equal(await page.getByLabel('run: Calls in 10 s').inputValue(), '40');
+  // The other tabs say that there is something, and another endpoint has nothing of it.
+  await page.getByRole('link', { name: 'Charts' }).click();
+  await page.getByRole('link', { name: 'Settings 2 unsaved' }).waitFor();
+  await to('#/endpoints/playground/settings');
+  await page.getByText('Nothing is changed.').waitFor();
+  await to('#/endpoints/drafted/settings');
+  await page.getByRole('button', { name: 'Discard' }).click();
+  await page.getByText('Nothing is changed.').waitFor();
+  await memory.fill('98');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await until('it is saved', async () => (await api('GET', 'v1/endpoints/drafted')).memoryMib === 98);
+  await page.getByText('Nothing is changed.').waitFor();
+  await page.getByRole('link', { name: 'Charts' }).click();
+  await page.getByRole('link', { name: 'Settings', exact: true }).click();
+  await until('the saved value is there', async () => await memory.inputValue() === '98');
+  await page.getByText('Nothing is changed.').waitFor();
   await check();
   await end();
 });
@@ -277,8 +314,8 @@ test('rate limits and the bounds of kept jobs are set, refused beside their fiel
   await page.getByRole('button', { name: 'Default limits for run' }).click();
   await calls.waitFor({ state: 'detached' });
   await focused(choose);
-  await page.getByText('1 changed').waitFor();
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByText('1 unsaved change').waitFor();
+  await page.getByRole('button', { name: 'Discard' }).click();
   assert.equal(await calls.inputValue(), '50');
   await page.getByRole('button', { name: 'Default limits for run' }).click();
   await mib.fill('');

@@ -26,7 +26,7 @@ test('what was typed into a form, a dialog and the playground is there after the
   await to('#/endpoints/kept/settings');
   const memory = page.getByLabel('Memory of a job');
   await memory.fill('77');
-  await page.getByText('1 changed').waitFor();
+  await page.getByText('1 unsaved change').waitFor();
   await lose(page, own);
   const title = await page.title();
   assert.match(title, /^Log in/);
