@@ -28,6 +28,11 @@ let onEnd = () => {};
 /** @param {() => void} f called when a call shows that the session has ended */
 export const onSessionEnd = (f) => { onEnd = f; };
 
+/** @type {(reached: boolean) => void} */
+let onReach = () => {};
+/** @param {(reached: boolean) => void} f called by each call, with whether the host answered */
+export const watchReach = (f) => { onReach = f; };
+
 /** @type {Promise<boolean> | undefined} */
 let check;
 // A 401 also means "this key lacks the scope": the session itself says which of the two it is.
@@ -60,8 +65,10 @@ export async function call(path, options = {}) {
     });
   } catch (e) {
     if (signal?.aborted) throw e;
+    onReach(false);
     throw new ApiError(0, 'unreachable', 'The host does not answer. The page tries again when the connection is back.');
   }
+  onReach(true);
   if (answer.ok) return answer;
   throw await refusal(answer.status, answer.statusText, await answer.text(), answer.headers.get('Retry-After'), quiet);
 }

@@ -40,18 +40,20 @@ const format = (options) => {
   const key = JSON.stringify(options) + timeZone;
   return formats[key] ??= new Intl.DateTimeFormat('en-GB', { ...options, timeZone, hourCycle: 'h23' });
 };
-const clock = /** @type {const} */ ({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const hms = /** @type {const} */ ({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const day = /** @type {const} */ ({ year: 'numeric', month: 'short', day: 'numeric' });
 
 /** A point in time in full: `23 Nov 2026, 14:03:09`. @param {string | number | undefined} t */
-export const time = (t) => t === undefined ? '–' : format({ ...day, ...clock }).format(new Date(t));
-/** Only its time of day, with milliseconds. @param {string | number} t */
-export const clockMs = (t) => format({ ...clock, fractionalSecondDigits: 3 }).format(new Date(t));
+export const time = (t) => t === undefined ? '–' : format({ ...day, ...hms }).format(new Date(t));
+/** Only its time of day. @param {string | number} t */
+export const clock = (t) => format(hms).format(new Date(t));
+/** The same with milliseconds. @param {string | number} t */
+export const clockMs = (t) => format({ ...hms, fractionalSecondDigits: 3 }).format(new Date(t));
 /** The time of day for times of today, else the date with it. @param {string | number | undefined} t */
 export function brief(t) {
   if (t === undefined) return '–';
   const d = new Date(t);
-  return Math.abs(Date.now() - d.getTime()) < 72e6 ? format(clock).format(d) : format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' }).format(d);
+  return Math.abs(Date.now() - d.getTime()) < 72e6 ? format(hms).format(d) : format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' }).format(d);
 }
 /** `4 min ago`. @param {string | number | undefined} t @param {number} [now] */
 export function ago(t, now = Date.now()) {

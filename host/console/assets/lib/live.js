@@ -6,7 +6,7 @@ import { signal, computed, effect, useEffect, batch } from './html.js';
 import { follow } from './sse.js';
 import { paused } from './settings.js';
 import { session, ended } from './session.js';
-import { query } from './api.js';
+import { query, text, watchReach } from './api.js';
 
 /** @typedef {{ waiting: number, running: number, workers: number, submitted: number, completed: number, failed: number, cancelled: number, timedOut: number, version: number }} Counts */
 
@@ -16,6 +16,14 @@ export const state = signal('off');
 export const counts = signal({});
 /** The time of the newest overview event. */
 export const seenAt = signal(0);
+
+/** When the host answered last, while it does not; 0 while it does, and for its first 3 s without an answer. */
+export const away = signal(0);
+let heardAt = Date.now(), silence;
+const heard = () => { heardAt = Date.now(); clearTimeout(silence); silence = undefined; away.value = 0; };
+watchReach((reached) => { if (reached) heard(); else silence ??= setTimeout(() => { away.value = heardAt; }, 3000); });
+/** Asks the host now: an answer brings the stream and the pages back. */
+export const tryNow = () => text('console/session');
 
 /** @type {Map<string, number>} */
 const wanted = new Map();
@@ -45,6 +53,8 @@ function changed() {
 
 effect(() => {
   const now = topics.value;
+  // A host that answers again is not waited for.
+  void away.value;
   const once = paused.value;
   // Without this a page that is opened while updates are paused would have no numbers at all.
   const enough = once && (!now.includes('overview') || Object.keys(counts.peek()).length > 0);
@@ -54,6 +64,7 @@ effect(() => {
   follow(`v1/events${query({ topics: now })}`, stop.signal, (event) => {
     let data;
     try { data = JSON.parse(event.data); } catch { return; }
+    heardAt = Date.now();
     batch(() => {
       if (event.event === 'overview') {
         // The first event of a connection has all endpoints; what another key saw is forgotten.

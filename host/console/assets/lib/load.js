@@ -2,7 +2,7 @@
 // next one is on its way (so the layout stands still), and aborts a call when its answer is not needed any more.
 // A periodic call never aborts another one: a host that needs longer than the interval would never be heard.
 import { useEffect, useState, useRef } from './html.js';
-import { awake } from './live.js';
+import { awake, away } from './live.js';
 import { ended } from './session.js';
 
 /**
@@ -39,8 +39,9 @@ export function useLoad(load, inputs, options = {}) {
     const timer = setInterval(poll, options.every);
     return () => clearInterval(timer);
   }, [options.every, ...inputs]);
-  // A call refused because the session had ended is repeated after the login.
-  const [out, was] = [ended.value, useRef(false)];
+  // A call that was refused because the session had ended is repeated after the login, and one without an answer
+  // when the host answers again.
+  const [out, was] = [ended.value || away.value > 0, useRef(false)];
   useEffect(() => { if (was.current && !out) run(); was.current = out; }, [out]);
   return { ...state, reload: run, poll, set: (data) => setState({ data, error: undefined, loading: false }) };
 }

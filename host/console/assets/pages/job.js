@@ -119,7 +119,8 @@ export function Page({ path: [, endpoint, id] }) {
   const raw = status.data;
   const doc = useMemo(() => raw ? JSON.parse(raw) : undefined, [raw]);
   const done = doc && ended(doc.status);
-  useTopics(done ? [] : [`job:${endpoint}/${id}`], (event, data) => { if (event === 'job' && data.id === id) reload(); });
+  // A topic of a job that does not exist would be refused, with all others of the stream.
+  useTopics(done || !doc ? [] : [`job:${endpoint}/${id}`], (event, data) => { if (event === 'job' && data.id === id) reload(); });
   // The stream of events may be paused or refused: a job that runs is still looked at now and then.
   useEffect(() => { if (done || !doc) return; const t = setInterval(() => { for (const l of [status, timeline, logs]) l.poll(); }, 3000); return () => clearInterval(t); }, [done, !doc]);
   const output = raw && member(raw, 'output');

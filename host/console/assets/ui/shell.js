@@ -4,9 +4,10 @@ import { html, useEffect, useRef, useState } from '../lib/html.js';
 import { route, link } from '../lib/router.js';
 import { session, can, bound, logout } from '../lib/session.js';
 import { theme, zone, paused } from '../lib/settings.js';
-import { state, useTopics } from '../lib/live.js';
+import { away, state, tryNow, useTopics } from '../lib/live.js';
+import { clock } from '../lib/format.js';
 import { Icon } from './icons.js';
-import { Choice, Button, Loading, Trouble, Empty } from './parts.js';
+import { Choice, Button, Loading, Empty } from './parts.js';
 import { useKeys, Help } from './keys.js';
 import { visible } from '../lib/text.js';
 
@@ -19,11 +20,13 @@ export const PAGES = [
 const allowed = ([, , , scope]) => can(scope) || (scope === 'read' && can('manage'));
 const modules = {
   '': () => import('../pages/overview.js'), endpoints: () => import('../pages/endpoint.js'),
-  jobs: () => route.peek().path.length > 2 ? import('../pages/job.js') : import('../pages/jobs.js'),
+  jobs: () => import('../pages/jobs.js'), job: () => import('../pages/job.js'),
   playground: () => import('../pages/playground.js'), logs: () => import('../pages/logs.js'), handlers: () => import('../pages/handlers.js'),
   templates: () => import('../pages/templates.js'), volumes: () => import('../pages/volumes.js'), registries: () => import('../pages/registries.js'),
   keys: () => import('../pages/keys.js'), billing: () => import('../pages/billing.js'), system: () => import('../pages/system.js'),
 };
+/** The pages are there before they are opened, so that a click works also while the host is away. Those who wait for the first one wait for nothing else. */
+const PRELOAD_AFTER_MS = 3000;
 const STATE = { open: 'Live', waiting: 'Connecting …', refused: 'Not live', off: 'Idle' };
 
 function Side({ open, close, help }) {
@@ -49,12 +52,13 @@ function Page() {
   const r = route.value;
   const name = r.path[0] ?? '';
   const which = name === 'jobs' && r.path.length > 2 ? 'job' : name;
+  const known = name !== 'job' && modules[name];
   const [loaded, setLoaded] = useState(/** @type {any} */ ({}));
   const main = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     let alive = true;
-    if (!modules[name]) { setLoaded({ which }); return; }
-    modules[name]().then((m) => alive && setLoaded({ which, Page: m.Page, title: m.title }), (error) => alive && setLoaded({ which, error }));
+    if (!known) { setLoaded({ which }); return; }
+    modules[which]().then((m) => alive && setLoaded({ which, Page: m.Page, title: m.title }), (error) => alive && setLoaded({ which, error }));
     return () => { alive = false; };
   }, [which]);
   // A new page begins at its top, and its heading gets the focus, so that a screen reader says it.
@@ -69,9 +73,16 @@ function Page() {
     document.title = [r.path.length > 1 ? visible(r.path[r.path.length - 1]) : title, session.value?.label, 'Gristmill'].filter(Boolean).join(' · ');
   }, [at]);
   const ready = loaded.which === which && loaded.Page;
-  return html`<main ref=${main} id="main" tabindex="-1">${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value?.key.endpoints?.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`
-    : loaded.error ? html`<${Trouble} error=${loaded.error}/>`
-    : !modules[name] ? html`<h1 class="off-screen" tabindex="-1">No such page</h1><section class="panel"><${Empty} title="No such page">The address names a page that this console does not have. <a href="#/">Overview</a></${Empty}></section>`
+  useEffect(() => {
+    if (!ready) return;
+    const timer = setTimeout(() => { for (const load of Object.values(modules)) load().catch(() => {}); }, PRELOAD_AFTER_MS);
+    return () => clearTimeout(timer);
+  }, [!!ready]);
+  // A browser may keep the failure of a module, so the page is read again; first of all, whether that can work.
+  const again = async () => { await tryNow(); location.reload(); };
+  return html`<main ref=${main} id="main" tabindex="-1" class=${away.value ? 'stale' : ''}>${away.value > 0 && html`<div class="trouble away" role="alert"><${Icon} name="FAILED"/><span><b>No answer from the host since ${clock(away.value)}.</b> What is shown is from then.</span><${Button} small onClick=${tryNow}>Try now</${Button}></div>`}${bound() ? html`<${Empty} title="This key is for single endpoints">It reaches ${session.value?.key.endpoints?.join(', ')} through the queue API only. Log in with a key for all endpoints to see pages here.</${Empty}>`
+    : loaded.error && loaded.which === which ? html`<h1 class="off-screen" tabindex="-1">Not loaded</h1><section class="panel"><${Empty} title="This page could not be loaded">The host did not send its files. <${Button} onClick=${again}>Try again</${Button}></${Empty}></section>`
+    : !known ? html`<h1 class="off-screen" tabindex="-1">No such page</h1><section class="panel"><${Empty} title="No such page">The address names a page that this console does not have. <a href="#/">Overview</a></${Empty}></section>`
     : ready ? html`<${loaded.Page} key=${which === 'job' ? at : which === 'endpoints' ? r.path[1] : which} path=${r.path} query=${r.query}/>` : html`<${Loading}/>`}</main>`;
 }
 
