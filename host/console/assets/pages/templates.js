@@ -6,6 +6,7 @@ import { argsFault, argsOf, argsText, envFault, envOf, envText } from '../lib/en
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
 import { shortImage } from '../lib/format.js';
+import { visible } from '../lib/text.js';
 import { Head, Trouble, Loading, Button, Facts, Empty, Field, Copy } from '../ui/parts.js';
 import { Dialog, ask } from '../ui/dialog.js';
 import { Markdown } from '../ui/markdown.js';
@@ -25,15 +26,16 @@ function Create({ template, onClose }) {
  * @param {{ template?: any, onClose: () => void, onDone: () => Promise<void> }} props
  */
 function Edit({ template, onClose, onDone }) {
-  const [was] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: envText(template?.env), args: argsText(template?.dockerStartCmd) });
+  const [was] = useState({ name: template?.name ?? '', imageName: template?.imageName ?? '', readme: template?.readme ?? '', env: envText(template?.env), args: argsText(template?.dockerStartCmd), auth: template?.containerRegistryAuthId ?? '' });
+  const auths = useLoad((s) => list('v1/containerregistryauth', s), []);
   const [t, set] = useState(was);
   const on = (n) => (e) => set({ ...t, [n]: e.target.value });
   const fault = envFault(t.env) ?? argsFault(t.args);
   const save = async () => {
-    const all = { imageName: t.imageName, readme: t.readme, env: envOf(t.env), dockerStartCmd: argsOf(t.args) };
+    const all = { imageName: t.imageName, readme: t.readme, env: envOf(t.env), dockerStartCmd: argsOf(t.args), ...(t.auth || template ? { containerRegistryAuthId: t.auth } : {}) };
     const made = template ? undefined : await json('v1/templates', { method: 'POST', body: { ...all, name: t.name, category: 'CPU', isServerless: true } });
     if (!made) {
-      const is = { imageName: t.imageName !== was.imageName, readme: t.readme !== was.readme, env: t.env !== was.env, dockerStartCmd: t.args !== was.args };
+      const is = { imageName: t.imageName !== was.imageName, readme: t.readme !== was.readme, env: t.env !== was.env, dockerStartCmd: t.args !== was.args, containerRegistryAuthId: t.auth !== was.auth };
       const body = Object.fromEntries(Object.entries(all).filter(([n]) => is[n]));
       if (!Object.keys(body).length) { onClose(); return; }
       await json(`v1/templates/${seg(template.id)}`, { method: 'PATCH', body });
@@ -43,7 +45,7 @@ function Edit({ template, onClose, onDone }) {
     onClose();
     if (made) go(link(['templates', made.id]));
   };
-  return html`<${Dialog} wide title=${template ? `Change ${template.name}` : 'New template'} onClose=${onClose}>${!template && html`<${Field} label="Name"><input value=${t.name} onInput=${on('name')}/></${Field}>`}<${Field} label="Image" hint="a handler of this host, such as count:latest, or an image of a registry"><input value=${t.imageName} onInput=${on('imageName')}/></${Field}><${Field} label="Environment" hint="one NAME=value a line; a value with line breaks as a JSON string"><textarea rows="3" value=${t.env} onInput=${on('env')}></textarea></${Field}><${Field} label="Arguments" hint="one a line; an empty one, or one with line breaks, as a JSON string"><textarea rows="2" value=${t.args} onInput=${on('args')}></textarea></${Field}><${Field} label="Readme"><textarea rows="10" value=${t.readme} onInput=${on('readme')}></textarea></${Field}>${fault && html`<p class="wrong" role="alert">${fault}</p>`}<footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!!fault || !t.imageName || !template && !t.name} onClick=${save}>${template ? 'Save' : 'Make the template'}</${Button}></footer></${Dialog}>`;
+  return html`<${Dialog} wide title=${template ? `Change ${template.name}` : 'New template'} onClose=${onClose}>${!template && html`<${Field} label="Name"><input value=${t.name} onInput=${on('name')}/></${Field}>`}<${Field} label="Image" hint="a handler of this host, such as count:latest, or an image of a registry"><input value=${t.imageName} onInput=${on('imageName')}/></${Field}>${(t.imageName.includes('/') || t.auth) && html`<${Field} label="Credential" hint=${html`for private images; <a href="#/registries">Registries</a> has them. Each is sent to its own registry only.`}><select value=${t.auth} onChange=${on('auth')}><option value="">none</option>${(auths.data ?? []).map((a) => html`<option key=${a.id} value=${a.id}>${visible(a.name)} (${visible(a.registry)})</option>`)}</select></${Field}>`}<${Field} label="Environment" hint="one NAME=value a line; a value with line breaks as a JSON string"><textarea rows="3" value=${t.env} onInput=${on('env')}></textarea></${Field}><${Field} label="Arguments" hint="one a line; an empty one, or one with line breaks, as a JSON string"><textarea rows="2" value=${t.args} onInput=${on('args')}></textarea></${Field}><${Field} label="Readme"><textarea rows="10" value=${t.readme} onInput=${on('readme')}></textarea></${Field}>${fault && html`<p class="wrong" role="alert">${fault}</p>`}<footer><${Button} onClick=${onClose}>Not now</${Button}><${Button} kind="primary" disabled=${!!fault || !t.imageName || !template && !t.name} onClick=${save}>${template ? 'Save' : 'Make the template'}</${Button}></footer></${Dialog}>`;
 }
 
 /** @param {{ path: string[] }} props */
@@ -53,7 +55,7 @@ export function Page({ path: [, id] }) {
   const t = id && data?.find((x) => x.id === id);
   const remove = async () => { if (!await ask(`Delete ${t.name}?`, 'The host refuses this while an endpoint uses it.', 'Delete it')) return; await json(`v1/templates/${seg(id)}`, { method: 'DELETE' }); await reload(); go('#/templates'); };
   if (id) return html`<${Head} title=${t?.name ?? id} crumbs=${[['Templates', '#/templates']]}>${t && html`<${Button} kind="primary" onClick=${() => setDialog('create')}>Make an endpoint …</${Button}><${Button} onClick=${() => setDialog('edit')}>Change …</${Button}><${Button} kind="danger" onClick=${remove}>Delete …</${Button}>`}</${Head}><${Trouble} error=${error} retry=${reload}/>
-    ${!data ? html`<${Loading}/>` : !t ? html`<${Empty} title="No such template"/>` : html`<section class="panel"><div class="body"><${Facts} pairs=${[['Image', html`<span class="mono">${t.imageName}</span>`], ['Id', html`<span class="mono">${t.id}</span> <${Copy} text=${t.id}/>`], ['Category', t.category], ['Scratch space', t.containerDiskInGb ? `${t.containerDiskInGb} GB` : 'none'], ['Volume at', t.volumeMountPath || '/workspace'], ['Seen by', t.isPlatform ? 'everyone, from the operator' : t.isPublic ? 'everyone' : 'its owner'], ['Environment', Object.keys(t.env ?? {}).length ? Object.entries(t.env).map(([k, v]) => html`<code key=${k}>${k}=${v}</code> `) : 'empty']]}/></div></section>
+    ${!data ? html`<${Loading}/>` : !t ? html`<${Empty} title="No such template"/>` : html`<section class="panel"><div class="body"><${Facts} pairs=${[['Image', html`<span class="mono">${t.imageName}</span>`], ['Id', html`<span class="mono">${t.id}</span> <${Copy} text=${t.id}/>`], ['Credential', t.containerRegistryAuthId && html`<span class="mono">${t.containerRegistryAuthId}</span>`], ['Category', t.category], ['Scratch space', t.containerDiskInGb ? `${t.containerDiskInGb} GB` : 'none'], ['Volume at', t.volumeMountPath || '/workspace'], ['Seen by', t.isPlatform ? 'everyone, from the operator' : t.isPublic ? 'everyone' : 'its owner'], ['Environment', Object.keys(t.env ?? {}).length ? Object.entries(t.env).map(([k, v]) => html`<code key=${k}>${k}=${v}</code> `) : 'empty']]}/></div></section>
       <section class="panel"><header><h2>Readme</h2></header><div class="body">${t.readme ? html`<${Markdown} text=${t.readme}/>` : html`<p class="faint">This template has no readme. “Change …” adds one.</p>`}</div></section>
       ${dialog === 'create' && html`<${Create} template=${t} onClose=${() => setDialog('')}/>`}${dialog === 'edit' && html`<${Edit} template=${t} onClose=${() => setDialog('')} onDone=${reload}/>`}`}`;
   const groups = new Map();

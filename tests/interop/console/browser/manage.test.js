@@ -126,6 +126,27 @@ test('a credential is made without its password ever being shown, and a key is s
   await end();
 });
 
+test('a template of a private image names the credential of its registry', async () => {
+  const auth = await api('POST', 'v1/containerregistryauth', { name: 'the mill', registry: 'registry.invalid', username: 'miller', password: 'flour' });
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await to('#/templates');
+  await page.getByRole('button', { name: 'New template …' }).click();
+  const dialog = page.getByRole('dialog'), credential = dialog.getByLabel('Credential');
+  await dialog.getByLabel('Name', { exact: true }).fill('private');
+  await dialog.getByLabel('Image').fill('echo:latest');
+  assert.equal(await credential.count(), 0, 'a handler of this host needs none');
+  await dialog.getByLabel('Image').fill('registry.invalid/mill:1');
+  await credential.selectOption({ label: 'the mill (registry.invalid)' });
+  const sent = page.waitForRequest((q) => q.method() === 'POST' && q.url().endsWith('/v1/templates'));
+  await dialog.getByRole('button', { name: 'Make the template' }).click();
+  assert.equal((await sent).postDataJSON().containerRegistryAuthId, auth.id);
+  // The registry does not exist, which the host says.
+  await page.locator('.toast.bad').waitFor();
+  await check(refusal(400));
+  await end();
+});
+
 test('a stream of the playground arrives, and webhooks of an endpoint are listed', async () => {
   const { page, login, to, check, end } = await open();
   await login((await key()).text);
