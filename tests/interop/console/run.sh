@@ -19,7 +19,7 @@ if ! cmp -s "$here/package-lock.json" "$here/node_modules/installed"; then
 fi
 
 [ -n "${GRISTMILL_SCREENSHOTS:-}${GRISTMILL_CONSOLE_IDLE:-}" ] || suite types 'error' "$here/node_modules/.bin/tsc" --project "$here"
-[ -n "${GRISTMILL_SCREENSHOTS:-}${GRISTMILL_CONSOLE_IDLE:-}" ] || suite files '^# (tests|pass|fail) ' node --test --test-reporter=tap "$here/json.test.js" "$here/schema.test.js" "$here/env.test.js" "$here/files.test.js"
+[ -n "${GRISTMILL_SCREENSHOTS:-}${GRISTMILL_CONSOLE_IDLE:-}" ] || suite files '^# (tests|pass|fail) ' node --test --test-reporter=tap "$here/json.test.js" "$here/schema.test.js" "$here/env.test.js" "$here/format.test.js" "$here/markdown.test.js" "$here/files.test.js"
 
 GRISTMILL_CHROMIUM=${GRISTMILL_CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
 export GRISTMILL_CHROMIUM
