@@ -7,8 +7,13 @@ const whole = new Intl.NumberFormat('en-US');
 export const num = (n) => n === undefined || n === null ? '–' : whole.format(n);
 
 /** 1234567 → 1.2M. @param {number} n */
-export const short = (n) => n < 10000 ? whole.format(Math.round(n * 10) / 10)
-  : n < 1e6 ? `${(n / 1e3).toFixed(n < 1e5 ? 1 : 0)}k` : `${(n / 1e6).toFixed(1)}M`;
+export function short(n) {
+  if (n < 10000) return whole.format(Math.round(n * 10) / 10);
+  // A number that rounds up to the next unit has that unit.
+  const power = Math.min(4, Math.floor(Math.log10(n * 1.0005) / 3));
+  const part = n / 1000 ** power;
+  return `${part.toFixed(part < 99.95 ? 1 : 0)}${' kMGT'[power]}`;
+}
 
 /** Milliseconds. @param {number | undefined} ms */
 export function duration(ms) {
@@ -19,7 +24,8 @@ export function duration(ms) {
   const s = Math.round(ms / 1000);
   if (s < 3600) return s % 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s / 60} min`;
   if (s < 86400) return s % 3600 < 60 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 3600)} h ${Math.floor(s % 3600 / 60)} min`;
-  return `${Math.floor(s / 86400)} d ${Math.floor(s % 86400 / 3600)} h`;
+  const h = Math.floor(s % 86400 / 3600);
+  return `${Math.floor(s / 86400)} d${h ? ` ${h} h` : ''}`;
 }
 
 /** @param {number | undefined} n */
@@ -41,6 +47,7 @@ const format = (options) => {
   return formats[key] ??= new Intl.DateTimeFormat('en-GB', { ...options, timeZone, hourCycle: 'h23' });
 };
 const hms = /** @type {const} */ ({ hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const minutes = /** @type {const} */ ({ hour: '2-digit', minute: '2-digit' });
 const day = /** @type {const} */ ({ year: 'numeric', month: 'short', day: 'numeric' });
 
 /** A point in time in full: `23 Nov 2026, 14:03:09`. @param {string | number | undefined} t */
@@ -49,11 +56,18 @@ export const time = (t) => t === undefined ? '–' : format({ ...day, ...hms }).
 export const clock = (t) => format(hms).format(new Date(t));
 /** The same with milliseconds. @param {string | number} t */
 export const clockMs = (t) => format({ ...hms, fractionalSecondDigits: 3 }).format(new Date(t));
-/** The time of day for times of today, else the date with it. @param {string | number | undefined} t */
-export function brief(t) {
+/** The day of an object: `23 Nov 2026`. @param {string | number | undefined} t */
+export const date = (t) => t === undefined ? '–' : format(day).format(new Date(t));
+/** In a list: how far away within an hour, then the time of day, and before today the day with it. @param {string | number | undefined} t @param {number} [now] */
+export function brief(t, now = Date.now()) {
   if (t === undefined) return '–';
-  const d = new Date(t);
-  return Math.abs(Date.now() - d.getTime()) < 72e6 ? format(hms).format(d) : format({ month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit' }).format(d);
+  const d = new Date(t), on = date(d.getTime());
+  if (Math.abs(now - d.getTime()) < 36e5) return ago(t, now);
+  const at = format(minutes).format(d);
+  if (on === date(now)) return at;
+  if (on === date(now - 864e5)) return `yesterday ${at}`;
+  const { year, ...short } = day;
+  return `${on.slice(-4) === date(now).slice(-4) ? format(short).format(d) : on}, ${at}`;
 }
 /** `4 min ago`. @param {string | number | undefined} t @param {number} [now] */
 export function ago(t, now = Date.now()) {

@@ -42,6 +42,7 @@ export function Page({ query }) {
     setText('');
   };
   const tagText = (t) => `tag ${t.slice(0, t.indexOf(':'))} = ${t.slice(t.indexOf(':') + 1)}`;
+  /** What each condition is, and the filter without it. @type {[string, any][]} */
   const terms = now.tag.map((t) => [tagText(t), { tag: now.tag.filter((x) => x !== t) }]);
   if (q.trim()) terms.push([found.tag ? tagText(found.tag[0]) : found.error ? `error contains “${found.error}”` : found.idPart ? `id contains ${found.idPart}` : `id begins with ${found.idPrefix}`, { q: '' }]);
   const any = now.status.length || now.endpoint.length || now.tag.length || now.since || q;

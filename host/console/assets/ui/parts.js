@@ -1,9 +1,9 @@
 // The small parts that every page is made of: buttons that show that they work, statuses, empty states,
 // errors, copy buttons, definition lists, tabs and page heads.
-import { html, useState, useRef, useEffect } from '../lib/html.js';
+import { html, signal, useState, useRef, useEffect } from '../lib/html.js';
 import { Icon } from './icons.js';
 import { copy } from '../lib/clipboard.js';
-import { time, ago } from '../lib/format.js';
+import { time, ago, brief } from '../lib/format.js';
 import { zone } from '../lib/settings.js';
 import { visible } from '../lib/text.js';
 import { say } from './toast.js';
@@ -76,8 +76,14 @@ export const Trouble = ({ error, retry }) => error && html`<div class="trouble" 
 /** Placeholder rows of the height of real ones, so that nothing jumps. @param {{ rows?: number }} props */
 export const Loading = ({ rows = 5 }) => html`<div class="loading" role="status" aria-label="Loading">${Array.from({ length: rows }, (_, i) => html`<div key=${i}></div>`)}</div>`;
 
+// Times that are relative to now are drawn again with it.
+const tick = signal(0);
+setInterval(() => { if (!document.hidden) tick.value++; }, 10000);
 /** A time with its full form on hover, or relative to now. @param {{ at: string | number | undefined, show?: (t: any) => string }} props */
-export const Time = ({ at, show = time }) => at === undefined ? html`<span class="faint">–</span>` : html`<time datetime=${new Date(at).toISOString()} title=${`${time(at)}${zone.value === 'utc' ? ' UTC' : ''} · ${ago(at)}`}>${show(at)}</time>`;
+export function Time({ at, show = time }) {
+  if (show === brief || show === ago) void tick.value;
+  return at === undefined ? html`<span class="faint">–</span>` : html`<time datetime=${new Date(at).toISOString()} title=${`${time(at)}${zone.value === 'utc' ? ' UTC' : ''} · ${ago(at)}`}>${show(at)}</time>`;
+}
 
 /** Pairs of a name and a value. @param {{ pairs: [string, any][] }} props */
 export const Facts = ({ pairs }) => html`<dl class="facts">${pairs.filter(([, v]) => v !== undefined && v !== null && v !== false && v !== '').map(([n, v]) => html`<div key=${n}><dt>${n}</dt><dd>${v}</dd></div>`)}</dl>`;
