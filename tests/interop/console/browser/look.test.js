@@ -12,6 +12,9 @@ import { served } from '../served.js';
 after(close);
 const axe = readFileSync(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
 
+/** The longest name of an endpoint that a select has to bear. */
+const LONG = 'an-endpoint-whose-name-is-as-long-as-a-sentence-about-mills-and-millers';
+
 async function pages() {
   const ok = await run('playground', { op: 'echo', value: { a: [1, { b: null }] } }, { tags: { env: 'prod' } });
   const bad = await run('playground', { op: 'fail', message: 'no more flour' });
@@ -131,6 +134,7 @@ test('320 px, and a zoom of 200 %: no page scrolls sideways, and the menu opens'
       await page.getByRole('heading', { level: 1 }).waitFor();
       await loaded(page);
       assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${at} at ${width} px`);
+      if (at.startsWith('#/playground')) assert.ok(await page.getByLabel('Endpoint', { exact: true }).evaluate((e) => e.clientWidth) <= 260, 'the choice of an endpoint is as wide as a name of one');
     }
   }
   await page.getByRole('button', { name: 'Menu' }).click();
