@@ -53,7 +53,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let window = window(query.as_deref())?;
     let (charts, now_ms) = (state.control.charts.all(&key, window), state.jobs.now().as_millis());
-    // A thousand endpoints have 180,000 numbers.
+    // A thousand endpoints have 270,000 numbers.
     state.pages.write(&key, move || Ok(Json(short(window, now_ms, charts)).into_response())).await
 }
 
@@ -109,14 +109,18 @@ fn short(window: Window, now_ms: u64, charts: Vec<(EndpointId, Chart)>) -> Serie
         };
         let submitted = numbers(|point| point.submitted);
         let failed = numbers(|point| point.failed.saturating_add(point.timed_out));
+        let ended = numbers(|point| {
+            [point.completed, point.failed, point.timed_out]
+                .into_iter()
+                .fold(0, u32::saturating_add)
+        });
         let Point { waiting, running, .. } = points.last().copied().unwrap_or_default();
-        (id, ShortSeries { submitted, failed, waiting, running, run_ms: quantiles(run) })
+        (id, ShortSeries { submitted, failed, ended, waiting, running, run_ms: quantiles(run) })
     });
     let mut endpoints: BTreeMap<_, _> = lists.collect();
     let steps = endpoints.values().map(|list| list.submitted.len()).max().unwrap_or(0);
-    for ShortSeries { submitted, failed, .. } in endpoints.values_mut() {
-        submitted.resize(steps, 0);
-        failed.resize(steps, 0);
+    for ShortSeries { submitted, failed, ended, .. } in endpoints.values_mut() {
+        [submitted, failed, ended].into_iter().for_each(|list| list.resize(steps, 0));
     }
     SeriesList { window: window.as_str().to_owned(), step_ms, from, endpoints }
 }
@@ -128,7 +132,12 @@ mod tests {
     #[test]
     fn lists_of_charts_begin_and_end_at_the_same_time() {
         let chart = |from_ms, submitted: &[u32]| {
-            let point = |number: &u32| Point { submitted: *number, ..Point::default() };
+            let point = |number: &u32| Point {
+                submitted: *number,
+                completed: 2 * *number,
+                timed_out: 1,
+                ..Point::default()
+            };
             let points = submitted.iter().map(point).collect();
             Chart { from_ms, points, run: Quantiles::default() }
         };
@@ -138,7 +147,8 @@ mod tests {
         assert_eq!((list.from, list.step_ms), (20_000, 10_000));
         assert_eq!(list.endpoints[&a].submitted, [1, 2, 0]);
         assert_eq!(list.endpoints[&b].submitted, [0, 0, 3]);
-        assert_eq!(list.endpoints[&b].failed, [0; 3]);
+        assert_eq!(list.endpoints[&b].failed, [0, 0, 1]);
+        assert_eq!(list.endpoints[&a].ended, [3, 5, 0], "with those that returned");
         assert_eq!(short(Window::Days7, 99, vec![]).from, 99);
     }
 

@@ -33,12 +33,13 @@ export function HostTiles({ system }) {
 function Row({ id, endpoint, series, failure, newest }) {
   // Until the live stream has sent its first event, the newest sample of the host is the best number.
   const c = counts.value[id] ?? newest, timing = newest?.runMs;
-  const all = series ? series.submitted.reduce((a, b) => a + b, 0) : 0;
-  const bad = series ? series.failed.reduce((a, b) => a + b, 0) : 0;
+  // Of the attempts that ended: one submission may have several.
+  const sum = (l) => l?.reduce((a, b) => a + b, 0) ?? 0;
+  const bad = sum(series?.failed);
   return html`<tr><td><a class="endpoint-name" href=${link(['endpoints', id])}>${endpoint?.name && endpoint.name !== id ? `${endpoint.name}` : id}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.paused || endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
     <td>${series ? html`<${Spark} all=${series.submitted} bad=${series.failed} label=${`${id}, the last 15 minutes`}/>` : html`<span class="spark"></span>`}</td>
     <td class="n">${c ? num(c.waiting) : '–'}</td><td class="n">${c ? html`${num(c.running)}${endpoint && html`<span class="faint"> / ${num(endpoint.workersMax)}</span>`}` : '–'}</td>
-    <td class="n">${series ? html`<span class=${bad ? 'bad' : ''}>${bad > all ? num(bad) : share(bad, all)}</span>` : '–'}</td>
+    <td class="n">${series ? html`<span class=${bad ? 'bad' : ''}>${share(bad, sum(series.ended))}</span>` : '–'}</td>
     <td class="n">${timing ? duration(timing.p50) : '–'}</td><td class="n">${timing ? duration(timing.p99) : '–'}</td>
     <td class="rest">${failure ? html`<a class="error-link" href=${link(['jobs', id, failure.id])}><span class="error-cell">${visible((failure.error ?? failure.status).slice(0, 90))}</span></a><span class="sub-line"><${Time} at=${failure.createdAt} show=${ago}/></span>` : html`<span class="faint">–</span>`}</td></tr>`;
 }

@@ -8,7 +8,8 @@ const W = 120, H = 24;
 export function Spark({ all, bad = [], label }) {
   const n = all.length;
   if (!n) return html`<span class="spark"></span>`;
-  const top = Math.max(4, ...all);
+  // Retries fail without a submission, so there may be more failures than jobs that came in.
+  const top = Math.max(4, ...all, ...bad);
   const x = (i) => (i * W / Math.max(1, n - 1)).toFixed(1);
   const y = (v) => (H - 1 - v / top * (H - 3)).toFixed(1);
   const line = all.map((v, i) => `${i ? 'L' : 'M'}${x(i)} ${y(v)}`).join('');

@@ -111,6 +111,9 @@ pub struct ShortSeries {
     pub submitted: Vec<u32>,
     /// Attempts that failed or reached their time limit in each step.
     pub failed: Vec<u32>,
+    /// Attempts that ended in each step: those that returned too.
+    #[serde(default)]
+    pub ended: Vec<u32>,
     /// Jobs that waited in the last step.
     #[serde(default)]
     pub waiting: u32,

@@ -113,6 +113,24 @@ test('the overview has the numbers of the API: sparkline, failures, times, versi
   await end();
 });
 
+test('retries count as attempts: the rate of failures is never above 100 %, and no bar leaves its row', async () => {
+  await deploy('retried', 'playground');
+  const { id } = await complete('retried', { op: 'fail', message: 'again' });
+  for (let i = 0; i < 7; i++) {
+    await api('POST', `v2/retried/retry/${id}`);
+    await until('it has failed again', async () => (await api('GET', `v2/retried/status/${id}`)).status === 'FAILED');
+  }
+  await until('all attempts are sampled', async () => (await api('GET', 'v1/series?window=15m')).endpoints.retried?.failed.reduce((a, b) => a + b, 0) === 8, 40_000);
+  const { page, login, check, end } = await open();
+  await login((await key()).text);
+  const cells = row(page, 'retried').locator('td');
+  await until('the rate is there', async () => await cells.nth(4).innerText() === '100 %');
+  const ends = [...(await Promise.all((await cells.nth(1).locator('path.bad').all()).map((p) => p.getAttribute('d')))).join('').matchAll(/V([-\d.]+)/g)].map((m) => Number(m[1]));
+  assert.ok(ends.length > 0 && Math.min(...ends) >= 0, `${ends}`);
+  await check();
+  await end();
+});
+
 test('the charts of an endpoint have the numbers of the API and marks at its deploys, for each window', async () => {
   await deploy('charted', 'playground');
   await upload('charted:2', Buffer.concat([readFileSync(component('playground')), Buffer.from([0, 2, 1, 120])]));
