@@ -17,13 +17,19 @@ export const counts = signal({});
 /** The time of the newest overview event. */
 export const seenAt = signal(0);
 
-/** When the host answered last, while it does not; 0 while it does, and for its first 3 s without an answer. */
+/** When the host answered last, while it does not; 0 while it does. */
 export const away = signal(0);
+// A call without an answer is followed by a question after this time, and by an answer within the same time or none:
+// one call may break off while all others reach the host.
+const PATIENCE_MS = 3000;
 let heardAt = Date.now(), silence;
 const heard = () => { heardAt = Date.now(); clearTimeout(silence); silence = undefined; away.value = 0; };
-watchReach((reached) => { if (reached) heard(); else silence ??= setTimeout(() => { away.value = heardAt; }, 3000); });
-/** Asks the host now: an answer brings the stream and the pages back. */
-export const tryNow = () => text('console/session');
+/** Asks the host now: an answer brings the stream and the pages back. @param {AbortSignal} [signal] */
+export const tryNow = (signal) => text('console/session', { signal });
+watchReach((reached) => {
+  if (reached) heard();
+  else silence ??= setTimeout(() => tryNow(AbortSignal.timeout(PATIENCE_MS)).catch(() => { if (silence) away.value = heardAt; }), PATIENCE_MS);
+});
 
 /** @type {Map<string, number>} */
 const wanted = new Map();

@@ -55,6 +55,22 @@ test('a page whose files do not come is read again', async () => {
   await end();
 });
 
+test('one call that breaks off is no silence of the host', async () => {
+  const { page, login, to, check, end } = await open();
+  await login((await key()).text);
+  await live(page);
+  let broken = 0, asked = 0;
+  await page.route('**/v1/billing/**', (route) => { broken++; return route.abort(); });
+  page.on('response', (r) => { if (broken && r.url().endsWith('/console/session')) asked++; });
+  await to('#/billing');
+  await page.getByText('The host does not answer').waitFor();
+  await until('the host is asked', () => asked > 0);
+  assert.equal(await page.getByText('No answer from the host since').count(), 0);
+  await live(page);
+  await check('Failed to load resource: net::ERR_FAILED');
+  await end();
+});
+
 test('a job that does not exist leaves the page live', async () => {
   const { page, login, to, check, end } = await open();
   await login((await key()).text);
