@@ -206,3 +206,23 @@ async fn pages_name_their_attempt_and_each_attempt_is_delivered_whole() {
         host.client.until(&endpoint, &job, "FAILED").await;
     }
 }
+
+/// A reader can tell the end of the job from the end of a connection.
+#[tokio::test]
+async fn the_events_of_a_job_that_is_deleted_end_with_an_event() {
+    let host = clocked_host();
+    let endpoint =
+        host.deploy(&guests::playground(), "sse-deleted", json!({ "workersMax": 0 })).await;
+    let job = host.client.submit(&endpoint, json!({ "op": "echo" })).await;
+    let path = host.client.path(&endpoint, &format!("stream/{job}"));
+    let request = host.client.request(Method::GET, &path).header("accept", "text/event-stream");
+    let reader = tokio::spawn({
+        let client = host.client.clone();
+        async move { client.send(request).await }
+    });
+    host.client.calls_waiting(1).await;
+    host.client.purge(&endpoint).await.ok();
+    let events = parse_events(&reader.await.unwrap().text);
+    let last = events.last().unwrap();
+    assert_eq!((last.kind.as_str(), &data(last)["id"]), ("deleted", &json!(job)), "{events:?}");
+}

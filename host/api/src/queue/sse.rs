@@ -1,5 +1,5 @@
 //! `/stream` as server-sent events: one event for each chunk, then one event `end` with the final
-//! status. A reader that returns with `Last-Event-ID` continues after that chunk.
+//! status, or `deleted` if the job is deleted meanwhile. A reader that returns with `Last-Event-ID` continues after that chunk.
 //!
 //! The id of an event names the attempt and the chunk's index, such as `2-30`; ids of the first
 //! attempt are the index alone. Each attempt has a stream of its own. A reader whose position is in
@@ -20,7 +20,7 @@ use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::state::Claim;
 use gristmill_core::job::stream::{Position, StreamPage};
-use gristmill_wire::queue::{StreamEnd, StreamRestart};
+use gristmill_wire::queue::{StreamDeleted, StreamEnd, StreamRestart};
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -129,11 +129,15 @@ pub(crate) async fn follow(
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
         let (page, reader) = match next {
             Next::Show(page, reader) => (page, reader),
-            Next::Look { at, reader } => (reader.look(at).await?, reader),
+            Next::Look { at, reader } => match reader.look(at).await? {
+                Some(page) => (page, reader),
+                None => return Some((Ok(deleted(reader.id)), Next::Stop)),
+            },
             Next::End { at, reader } => {
                 reader.delivered(at).await;
                 return None;
             }
+            Next::Stop => return None,
         };
         let text = text(reader.id, &page);
         let at = page.page.end();
@@ -182,6 +186,7 @@ enum Next {
     Show(StreamPage, Reader),
     Look { at: StreamPosition, reader: Reader },
     End { at: StreamPosition, reader: Reader },
+    Stop,
 }
 
 struct Reader {
@@ -193,15 +198,15 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next page. `None` when the job was deleted, the key is not valid any more, or the host
-    /// is stopping: the connection then ends without an event `end`.
-    async fn look(&self, at: StreamPosition) -> Option<StreamPage> {
+    /// The next page, or none when the job was deleted. `None` when the key is not valid any more, or the
+    /// host is stopping: the connection then ends without an event `end`.
+    async fn look(&self, at: StreamPosition) -> Option<Option<StreamPage>> {
         self.delivered(at).await;
         self.key.check().ok()?;
         let Self { jobs, key, endpoint, id, .. } = self;
         let (position, wait) = (Position::At(at), COMMENT_INTERVAL);
-        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await.ok()??;
-        let is_silent = !waiting::has_news(&page);
+        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await.ok()?;
+        let is_silent = page.as_ref().is_some_and(|page| !waiting::has_news(page));
         (!is_silent || !self.jobs.is_closing()).then_some(page)
     }
 
@@ -245,6 +250,14 @@ fn text(id: JobId, page: &StreamPage) -> Bytes {
     } else if text.is_empty() {
         text.extend_from_slice(b": wait\n\n");
     }
+    text.into()
+}
+
+/// The last event of a job that was deleted.
+fn deleted(id: JobId) -> Bytes {
+    let mut text = vec![];
+    let error = "the job was removed by purge-queue or with its endpoint, or its ttl is over";
+    write_event(&mut text, "deleted", &StreamDeleted { id: id.to_string(), error: error.into() });
     text.into()
 }
 

@@ -10,7 +10,7 @@ mod timeline;
 pub use health::{HealthReport, JobsReport, WorkersReport};
 pub use requests::{RequestList, RequestSummary};
 pub use status::StatusDocument;
-pub use stream::{StreamChunk, StreamEnd, StreamMetrics, StreamPage, StreamRestart};
+pub use stream::{StreamChunk, StreamDeleted, StreamEnd, StreamMetrics, StreamPage, StreamRestart};
 pub use submission::{Policy, Retention, S3Config, Submission};
 pub use timeline::{JobUsage, QueueCause, Timeline, TimelineEvent, TimelineEventKind};
 

@@ -72,3 +72,12 @@ pub struct StreamEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
+
+/// The data of the event `deleted`: the job does not exist any more, and the stream ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamDeleted {
+    /// The job's id.
+    pub id: String,
+    /// Why it may have been deleted.
+    pub error: String,
+}
