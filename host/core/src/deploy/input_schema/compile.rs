@@ -11,7 +11,7 @@ use super::pattern::Pattern;
 use super::rules::{Check, InputSchema, NodeId, Object, Rest};
 
 /// Most patterns of a schema.
-const PATTERNS_MAX: usize = 16;
+pub(super) const PATTERNS_MAX: usize = 16;
 
 /// Bytes of memory for each byte of text, without patterns.
 const BYTES_PER_CHAR: usize = 20;

@@ -7,11 +7,11 @@
 //! apply is refused with the component, and never ignored; annotations such as `title` and `format` are
 //! kept and not checked. Nothing is fetched: a `$ref` names a part of the same schema.
 //!
-//! **Bounds.** A schema comes from the author of a component and an input from a client, and neither is
-//! trusted. A schema has at most [`SCHEMA_BYTES_MAX`] and [`SCHEMA_LEVELS_MAX`], and a few patterns of bounded
-//! size, which run in linear time. Alternatives and references can still cost time that is exponential in the
-//! depth of an input, so that a check also has a number of [steps](Budget); a check without further steps
-//! refuses the input.
+//! **Bounds.** A schema comes from the author of a component and an input from a client, and
+//! neither is trusted. A schema has at most [`SCHEMA_BYTES_MAX`] and [`SCHEMA_LEVELS_MAX`], and a
+//! few patterns of bounded size, whose searches count the states that they make. Alternatives and
+//! references can still cost time that is exponential in the depth of an input, so that a check
+//! also has a number of [steps](Budget); a check without further steps refuses the input.
 //! **Cost.** Some 20 ns for each value of an input, besides parsing it. An endpoint without a schema costs
 //! nothing.
 //!

@@ -26,9 +26,9 @@ pub(super) enum Check {
     /// The schema `false`.
     Never,
     Kinds(Kinds),
-    /// `enum` and `const`: the canonical texts, and how a sentence shows them.
+    /// `enum` and `const`: the canonical bytes, and how a sentence shows them.
     OneOfValues {
-        values: HashSet<String>,
+        values: HashSet<Vec<u8>>,
         shown: Vec<String>,
     },
     Least(Num),

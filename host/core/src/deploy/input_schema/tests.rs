@@ -273,27 +273,105 @@ fn hostile_schemas_and_inputs_end_within_their_steps() {
         .collect();
     let deep = schema(&json!({"$defs": chain, "$ref": "#/$defs/c0"}));
     assert_eq!(check(&deep, &input), Err(NotChecked::Exhausted));
-    // An expression with more states than a check may make.
-    let slow = schema(&json!({"properties": {"a": {"pattern": "(a|b)*a(a|b){300}c"}}}));
-    let mut number = 1_u32;
-    let text: String = (0..1 << 20)
-        .map(|_| {
-            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            if number >> 31 == 0 { 'a' } else { 'b' }
-        })
-        .collect();
-    assert_eq!(check(&slow, &json!({"a": text})), Err(NotChecked::Exhausted));
-    // The checks before it change nothing.
-    for _ in 0..2 {
-        let short = check(&slow, &json!({"a": "abac"}));
-        assert!(matches!(short, Err(NotChecked::Invalid(_))), "{short:?}");
-        assert_eq!(check(&slow, &json!({"a": text})), Err(NotChecked::Exhausted));
-    }
     // Megabytes of small values.
     let any = schema(&json!({}));
     let many = Json::from_value(&vec![0; 600_000]);
     assert_eq!(any.check(&many, Budget::FULL), Err(NotChecked::Exhausted));
     assert_eq!(any.check(&Json::from_value(&",".repeat(600_000)), Budget::FULL), Ok(()));
+}
+
+/// A text of `a` and `b` in an order that does not repeat.
+fn random_text(seed: u32, chars: usize) -> String {
+    let mut number = seed;
+    let letters = (0..chars).map(|_| {
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if number >> 31 == 0 { 'a' } else { 'b' }
+    });
+    letters.collect()
+}
+
+/// 16 patterns and as many texts of 5,000 characters. Almost each character needs a new state, and
+/// each state a walk through 1,400 alternatives.
+fn many_states() -> (InputSchema, Value) {
+    let pattern = |n| format!("^(?:[ab](?:{}))*a(?:[ab]){{12}}c{n}", "|".repeat(1_400));
+    let fields = (0..16).map(|n| (n.to_string(), json!({"not": {"pattern": pattern(n)}})));
+    let texts = (0..16).map(|n| (n.to_string(), random_text(n, 5_000).into()));
+    let fields = fields.collect::<serde_json::Map<_, _>>();
+    (schema(&json!({"properties": fields})), texts.collect::<serde_json::Map<_, _>>().into())
+}
+
+/// A pattern with few states, and a text with each character of a block after each of the states:
+/// almost each byte needs a new transition, and memory does not grow with them.
+fn many_transitions() -> (InputSchema, Value) {
+    let chars = || ('a'..='z').chain('A'..='Z').chain('0'..='9');
+    let alternatives: String = chars().map(|c| format!("|{c}q")).collect();
+    let of = schema(
+        &json!({"not": {"pattern": format!("^(?:.(?:{}{alternatives}))*#$", "|".repeat(1_000))}}),
+    );
+    let pairs = chars().flat_map(|a| chars().map(move |b| (a, b)));
+    let text: String = pairs.flat_map(|(a, b)| [a, b]).collect();
+    (of, text.into())
+}
+
+#[test]
+fn the_steps_of_a_check_count_what_its_expressions_make() {
+    let (states, texts) = many_states();
+    let (transitions, text) = many_transitions();
+    for (of, input) in [(&states, &texts), (&transitions, &text)] {
+        let input = Json::from_value(input);
+        assert_eq!(of.check(&input, Budget::QUICK), Err(NotChecked::Exhausted));
+    }
+    assert_eq!(check(&states, &texts), Err(NotChecked::Exhausted));
+    // More states than any check may make.
+    let slow = schema(&json!({"properties": {"a": {"pattern": "(a|b)*a(a|b){300}c"}}}));
+    let long = json!({"a": random_text(1, 1 << 20)});
+    assert_eq!(check(&slow, &long), Err(NotChecked::Exhausted));
+    // The checks before it change nothing.
+    for _ in 0..2 {
+        let short = check(&slow, &json!({"a": "abac"}));
+        assert!(matches!(short, Err(NotChecked::Invalid(_))), "{short:?}");
+        assert_eq!(check(&slow, &long), Err(NotChecked::Exhausted));
+    }
+}
+
+/// Expressions that authors write are checked at once, also by the first check.
+#[test]
+fn usual_expressions_are_quick() {
+    let uuid = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$";
+    let date = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$";
+    for (pattern, text) in [
+        (uuid, "0192f3a0-7c1e-7000-8000-1234567890ab"),
+        (date, "2026-11-27T12:34:56.789Z"),
+        (r"^\w+$", "Größenordnung_12"),
+        ("^[A-Za-z0-9_-]{1,64}$", "a-name-of-usual-length_17"),
+        (r"^[^@\s]+@[^@\s]+\.[^@\s]+$", "someone.with.a.name@example.com"),
+        (r"^https?://[^\s/$.?#].[^\s]*$", "https://example.com/a/path?with=parameters"),
+        (r"^(\d{1,3}\.){3}\d{1,3}$", "192.168.100.200"),
+        (r"^\p{Lu}[\w' -]*$", "Žofie Šťastná-Nováková"),
+        (r"^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$", "v1.20.3-beta.4"),
+    ] {
+        let of = schema(&json!({"pattern": pattern}));
+        assert_eq!(of.check(&Json::from_value(&text), Budget::QUICK), Ok(()), "{pattern}");
+    }
+    let names = schema(&json!({"patternProperties": {"^[a-z_]+[0-9]*$": {"type": "integer"}}}));
+    let fields: serde_json::Map<_, _> =
+        (0..1_000).map(|n| (format!("field_{n}"), n.into())).collect();
+    assert_eq!(names.check(&Json::from_value(&fields), Budget::QUICK), Ok(()));
+    let prose = schema(&json!({"pattern": r"^[\w\s.,]+$"}));
+    let text = "Some words, and a full stop. ".repeat(2_000);
+    assert_eq!(prose.check(&Json::from_value(&text), Budget::QUICK), Ok(()));
+}
+
+/// The library would search anew from each character on.
+#[test]
+fn a_match_within_a_character_costs_no_further_search() {
+    let of = schema(&json!({"pattern": r"\B"}));
+    let words = "a ".repeat(100_000);
+    let begun = std::time::Instant::now();
+    for (text, matches) in [(format!("{words}aéb"), false), (format!("{words}aéb bc"), true)] {
+        assert_eq!(check(&of, &json!(text)).is_ok(), matches);
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -355,6 +433,28 @@ fn values() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+/// Parts of expressions. Each is whole by itself.
+const EXPRESSIONS: &[&str] = &[
+    "a",
+    "b",
+    "é",
+    ".",
+    "[^a]",
+    "[a€]",
+    r"(?:\w|€)",
+    "^",
+    "$",
+    r"\b",
+    r"\B",
+    "a*",
+    "(?:é|)",
+    "(?:a|ab)?",
+    "(?:b{0,2}|€+)",
+    r"(?:\B|a)",
+    r"(?-u:\w)*",
+    "|",
+];
 
 const KINDS: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
 
@@ -418,6 +518,21 @@ fn schemas() -> impl Strategy<Value = Value> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    /// Of the automaton's own search, with its own rule of matches within characters.
+    #[test]
+    fn searches_are_those_of_the_library(
+        parts in prop::collection::vec(prop::sample::select(EXPRESSIONS), 1..5),
+        texts in prop::collection::vec("[abé€ 0\n]{0,8}", 1..8),
+    ) {
+        let text = parts.concat();
+        let pattern = pattern::Pattern::compile(&text).unwrap();
+        let mut states = pattern.states(false);
+        for searched in &texts {
+            let found = pattern.matches(&mut states, searched, &mut u64::MAX.clone());
+            prop_assert_eq!(found, Some(pattern.library_matches(searched)), "{} {:?}", text, searched);
+        }
+    }
 
     #[test]
     fn results_are_those_of_the_library(part in schemas(), defined in values(), input in values()) {
