@@ -128,3 +128,23 @@ async fn a_key_needs_the_scope_read_and_all_endpoints() {
         assert!(refused.contains(sentence), "{query}: {refused}");
     }
 }
+
+/// Tags can be 2 KiB for each of 1,000 jobs.
+#[tokio::test]
+async fn a_page_of_jobs_ends_after_a_mib_and_the_next_one_follows() {
+    let host = TestHost::start();
+    let client = host.client();
+    deploy(&client, &["tagged"]).await;
+    client.patch("/v1/endpoints/tagged", &json!({ "workersMax": 0 })).await.ok();
+    let tags: serde_json::Map<_, _> =
+        (0..8).map(|n| (n.to_string(), "\"".repeat(250).into())).collect();
+    let mut submitted = vec![];
+    for _ in 0..300 {
+        submitted.push(submit(&client, "tagged", json!({}), tags.clone().into()).await);
+    }
+    submitted.reverse();
+    let first = client.get("/v1/jobs?limit=1000").await;
+    assert!((900 << 10..=1025 << 10).contains(&first.body.len()), "{}", first.body.len());
+    assert_eq!(listed(&client, "limit=1000").await, submitted);
+    assert_eq!(listed(&client, "limit=299").await, submitted);
+}

@@ -1,7 +1,8 @@
 //! `GET /v1/jobs`: the jobs of all endpoints that a key sees, by status, tag, time, id and error.
 
-use axum::Json;
+use axum::body::Body;
 use axum::extract::RawQuery;
+use axum::response::Response;
 use gristmill_core::job::filter::JobSearch;
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_wire::management::JobList;
@@ -12,13 +13,14 @@ use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::JobListFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
+use crate::queue::dto::json_response;
 use crate::queue::routes::requests::cursor;
 use crate::request::query::Query;
 
 /// Jobs of all endpoints that the key sees, the newest submission first.
 ///
 /// All conditions must hold; of several statuses, or several endpoints, any one. A page ends after a
-/// bounded number of jobs was examined, so it may be short, or empty, and still have a `cursor`.
+/// bounded number of jobs was examined, or after 1 MiB, so it may be short, or empty, and still have a `cursor`.
 #[utoipa::path(
     get, path = "/jobs", operation_id = "ListJobs", tag = tag::JOBS,
     params(JobListFilter),
@@ -27,7 +29,7 @@ use crate::request::query::Query;
 pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Read>,
     RawQuery(query): RawQuery,
-) -> Result<Json<JobList>, ApiError> {
+) -> Result<Response, ApiError> {
     let query = Query(query.as_deref().unwrap_or_default());
     let named = query.all("endpoint").map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
     let named =
@@ -39,5 +41,6 @@ pub(crate) async fn list(
         count_max: query.bounded("limit", LIST_JOBS)?,
     };
     let (page, read_at) = state.jobs.search(&search).await?;
-    Ok(Json(dto::job_list(page, read_at)))
+    let json = state.pages.write(&key, move || dto::job_list(page, read_at)).await?;
+    Ok(json_response(Body::from(json)))
 }

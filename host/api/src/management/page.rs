@@ -82,23 +82,15 @@ impl Page {
             })
             .collect();
         placed.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let (mut json, mut last, mut next) = (vec![b'['], None, None);
+        let (mut elements, mut last, mut next) = (Elements::default(), None, None);
         for (count, (cursor_position, thing)) in placed.into_iter().enumerate() {
-            let end = json.len();
-            let mut is_full = count >= self.count_max;
-            if !is_full {
-                write_next(&mut json, &document(thing))?;
-                is_full = last.is_some() && json.len() > PAGE_BYTES_MAX;
-            }
-            if is_full {
-                json.truncate(end);
+            if count >= self.count_max || !elements.add(&document(thing))? {
                 next = last.and_then(|last: String| self.link(&last));
                 break;
             }
             last = Some(cursor_position);
         }
-        json.push(b']');
-        Ok(Paged { json, next })
+        Ok(Paged { json: elements.into_json(), next })
     }
 
     /// The link to the next page, with all other parameters of the request.
@@ -112,14 +104,34 @@ impl Page {
     }
 }
 
-/// Adds a document to the array.
-fn write_next(json: &mut Vec<u8>, document: &impl Serialize) -> Result<(), ApiError> {
-    if json.len() > 1 {
-        json.push(b',');
+/// The elements of a page, as JSON. They take [`PAGE_BYTES_MAX`] at most, or are one element.
+#[derive(Debug, Default)]
+pub(crate) struct Elements(Vec<u8>);
+
+impl Elements {
+    /// Adds a document. `false`: it has no room.
+    ///
+    /// # Errors
+    /// 500 when it has no JSON form.
+    pub(crate) fn add(&mut self, document: &impl Serialize) -> Result<bool, ApiError> {
+        let end = self.0.len();
+        if end > 0 {
+            self.0.push(b',');
+        }
+        serde_json::to_writer(&mut self.0, document).map_err(|error| {
+            ApiError::new(ErrorCode::Internal, format!("a document has no JSON form: {error}"))
+        })?;
+        let has_room = end == 0 || self.0.len() < PAGE_BYTES_MAX;
+        if !has_room {
+            self.0.truncate(end);
+        }
+        Ok(has_room)
     }
-    serde_json::to_writer(json, document).map_err(|error| {
-        ApiError::new(ErrorCode::Internal, format!("a document has no JSON form: {error}"))
-    })
+
+    /// The array.
+    pub(crate) fn into_json(self) -> Vec<u8> {
+        [&b"["[..], &self.0, b"]"].concat()
+    }
 }
 
 /// A page of a list, as an answer.

@@ -94,9 +94,32 @@ fn whole(left: u32, right: u32) -> u64 {
 pub struct JobPage {
     /// The jobs.
     pub jobs: Vec<JobRecord>,
+    /// Where a page begins that continues after one of them. Only searches have these.
+    pub positions: Positions,
     /// The position of the next page. It may exist even when this page is short, since a store
     /// examines a bounded number of jobs for each page.
     pub next: Option<Cursor>,
+}
+
+/// The positions of the jobs of a page, hidden once they are needed.
+#[derive(Debug, Clone, Default)]
+pub struct Positions {
+    numbers: Vec<u64>,
+    /// `None`: they are shown as they are.
+    key: Option<CursorKey>,
+}
+
+impl Positions {
+    /// Those of the jobs of a page, in their order.
+    pub fn new(numbers: Vec<u64>, key: Option<CursorKey>) -> Self {
+        Self { numbers, key }
+    }
+
+    /// Where a page begins that continues after the job with this index; `None` when there is none.
+    pub fn after(&self, index: usize) -> Option<Cursor> {
+        let number = *self.numbers.get(index)?;
+        Some(self.key.as_ref().map_or(Cursor(number), |key| key.hide(number)))
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use gristmill_core::billing::usage::{Bill, JobUsage, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
 use gristmill_core::job::filter::{Candidate, ErrorText, JobSearch, Match};
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::listing::{Cursor, JobPage, JobQuery};
+use gristmill_core::job::listing::{Cursor, JobPage, JobQuery, Positions};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
     Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
@@ -476,7 +476,7 @@ impl JobStore for ModelStore {
             };
             let mut jobs: Vec<_> = state.jobs.values().filter(is_asked_for).collect();
             jobs.sort_by_key(|job| std::cmp::Reverse(job.seq));
-            let mut page = JobPage::default();
+            let (mut page, mut numbers) = (JobPage::default(), Vec::new());
             let mut last = None;
             for job in jobs {
                 if page.jobs.len() >= search.count_max {
@@ -494,8 +494,10 @@ impl JobStore for ModelStore {
                 };
                 if search.filter.matches(&candidate) == Match::Yes {
                     page.jobs.push(job.record(status));
+                    numbers.push(job.seq);
                 }
             }
+            page.positions = Positions::new(numbers, None);
             page
         })
     }

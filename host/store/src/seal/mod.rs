@@ -182,6 +182,11 @@ impl Seal {
         self.ring().first().cursors.hide(position)
     }
 
+    /// The key of [`hide`](Self::hide).
+    pub(crate) fn cursor_key(&self) -> CursorKey {
+        self.ring().first().cursors.clone()
+    }
+
     /// The position of a cursor; `None` when no key of this process has made the cursor.
     pub(crate) fn reveal(&self, cursor: Cursor) -> Option<u64> {
         self.ring().keys.iter().find_map(|key| key.cursors.reveal(cursor))

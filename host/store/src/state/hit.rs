@@ -10,6 +10,7 @@ use crate::medium::PayloadLocation;
 /// A job that a search has found.
 #[derive(Debug)]
 pub(crate) struct Hit {
+    pub(crate) seq: u64,
     pub(crate) record: JobRecord,
     /// Set when only the whole error shows whether the job matches: the key of the error, and its
     /// location if the journal has it.

@@ -124,7 +124,7 @@ fn hit(job: &Job, name: &EndpointId, search: &JobSearch, now: Timestamp) -> Opti
         Match::IfErrorHasText => Some((job.output_key(row), job.payload_locations.output())),
     };
     let record = job.record_of(row, name)?;
-    Some(Hit { record, unread_error })
+    Some(Hit { seq: job.seq, record, unread_error })
 }
 
 fn error_text(row: &JobRow) -> ErrorText<'_> {

@@ -480,7 +480,8 @@ impl JobStore for Store {
             }
             tokio::task::yield_now().await;
         }
-        Ok(JobPage { jobs, next: next.map(|location| seal.hide(location)) })
+        let next = next.map(|location| seal.hide(location));
+        Ok(JobPage { jobs, next, ..JobPage::default() })
     }
 
     async fn search(&self, search: &JobSearch) -> Result<JobPage, StoreError> {

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use gristmill_core::job::filter::JobSearch;
-use gristmill_core::job::listing::JobPage;
+use gristmill_core::job::listing::{JobPage, Positions};
 use gristmill_core::job::record::JobRecord;
 use gristmill_core::store::StoreError;
 use tokio::sync::oneshot;
@@ -67,19 +67,21 @@ impl Store {
             }
             tokio::task::yield_now().await;
         }
-        let mut jobs = self.with_whole_errors(&search, found).await?;
+        let (numbers, mut jobs) = self.with_whole_errors(&search, found).await?;
         jobs.iter_mut().filter_map(|job| job.error.as_mut()).for_each(failure::show_cut);
-        Ok(JobPage { jobs, next: next.map(|location| seal.hide(location)) })
+        let positions = Positions::new(numbers, Some(seal.cursor_key()));
+        Ok(JobPage { jobs, positions, next: next.map(|location| seal.hide(location)) })
     }
 
-    /// The jobs that match, once the errors are read that memory and rows have only the beginning of.
+    /// The numbers of the jobs that match, and these jobs, once the errors are read that memory and
+    /// rows have only the beginning of.
     async fn with_whole_errors(
         &self,
         search: &JobSearch,
         found: Vec<Hit>,
-    ) -> Result<Vec<JobRecord>, StoreError> {
+    ) -> Result<(Vec<u64>, Vec<JobRecord>), StoreError> {
         let Some(part) = search.filter.error.as_deref() else {
-            return Ok(found.into_iter().map(|hit| hit.record).collect());
+            return Ok(found.into_iter().map(|hit| (hit.seq, hit.record)).unzip());
         };
         let unread = found.iter().filter_map(|hit| hit.unread_error);
         let in_tables: Vec<_> =
@@ -90,10 +92,10 @@ impl Store {
         }
         .into_iter();
         let mut jobs = Vec::with_capacity(found.len());
-        for Hit { record, unread_error } in found {
+        for Hit { seq, record, unread_error } in found {
             let stored = match unread_error {
                 None => {
-                    jobs.push(record);
+                    jobs.push((seq, record));
                     continue;
                 }
                 Some((_, None)) => match read.next() {
@@ -109,9 +111,9 @@ impl Store {
             let whole = record.error.as_deref().zip(stored.as_ref());
             let whole = whole.and_then(|(cut, stored)| failure::whole(cut, stored));
             if whole.is_some_and(|whole| whole.contains(part)) {
-                jobs.push(record);
+                jobs.push((seq, record));
             }
         }
-        Ok(jobs)
+        Ok(jobs.into_iter().unzip())
     }
 }

@@ -4,16 +4,32 @@ use gristmill_core::job::listing::{Cursor, JobPage};
 use gristmill_core::job::record::JobRecord;
 use gristmill_core::job::tags::Tags;
 use gristmill_core::time::Timestamp;
-use gristmill_wire::management::{JobList, JobSummary};
+use gristmill_wire::management::JobSummary;
 
+use crate::answer::error::ApiError;
 use crate::answer::wire_time::rfc3339;
+use crate::management::page::Elements;
 
-/// The answer's form of a page.
-pub(crate) fn job_list(page: JobPage, read_at: Timestamp) -> JobList {
-    JobList {
-        cursor: page.next.map(|Cursor(position)| format!("{position:016x}")),
-        jobs: page.jobs.into_iter().map(|job| summary(job, read_at)).collect(),
+/// A page as JSON, in the form of [`JobList`](gristmill_wire::management::JobList). It ends as
+/// [other pages](Elements) do.
+///
+/// # Errors
+/// 500 when a job has no JSON form.
+pub(crate) fn job_list(page: JobPage, read_at: Timestamp) -> Result<Vec<u8>, ApiError> {
+    let (mut jobs, mut next) = (Elements::default(), page.next);
+    for (index, job) in page.jobs.into_iter().enumerate() {
+        if !jobs.add(&summary(job, read_at))? {
+            // The first element always has room.
+            next = index.checked_sub(1).and_then(|last| page.positions.after(last));
+            break;
+        }
     }
+    let mut json = [&br#"{"jobs":"#[..], &jobs.into_json()].concat();
+    if let Some(Cursor(position)) = next {
+        json.extend_from_slice(format!(r#","cursor":"{position:016x}""#).as_bytes());
+    }
+    json.push(b'}');
+    Ok(json)
 }
 
 fn summary(job: JobRecord, read_at: Timestamp) -> JobSummary {
