@@ -20,6 +20,7 @@ use crate::limits::in_flight::InFlight;
 use crate::limits::owner_calls::CALLS_OF_CONNECTION;
 use crate::limits::rate_limit::{RateLimiter, RateLimits};
 use crate::limits::unauthenticated::UnauthenticatedLimiter;
+use crate::management::overview_events::OverviewEvents;
 use crate::metrics::http::HttpMetrics;
 use crate::registry::uploads::Uploads;
 use crate::request::body::BodyReader;
@@ -41,6 +42,7 @@ pub struct Parts {
     pub(crate) checks: Checks,
     /// The turns of lists.
     pub(crate) pages: Pages,
+    pub(crate) overview_events: OverviewEvents,
     /// The memory of large results that are being assembled.
     pub(crate) results: InFlight,
     pub(crate) uploads: Uploads,
@@ -106,6 +108,7 @@ impl ApiState {
             bodies: BodyReader::default(),
             checks: Checks::default(),
             pages: Pages::default(),
+            overview_events: OverviewEvents::default(),
             results: InFlight::of_results(),
             uploads: Uploads::default(),
             unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),

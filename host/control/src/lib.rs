@@ -53,7 +53,7 @@ pub use host::{Host, HostCounters};
 pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
 pub use job_actions::{JobActions, NewJobAction};
 pub use keys::{KeyRequest, Keys};
-pub use live::{Live, LiveValues};
+pub use live::{DELETED_VERSIONS, Live, LiveValue, LiveValues, OwnerValues};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
 pub use sessions::{SecretText, Session, SessionId, Sessions};

@@ -5,11 +5,10 @@
 //! taken the last one, so a slow reader gets fewer events and none is queued for it. Nothing is sent when
 //! nothing has changed, except a comment that keeps the connection alive.
 //! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](sse::STREAM_TIME_MAX) for a stream, and the limit
-//! `events` for the streams of an owner, those of log lines included. A stream holds the last values of each
-//! endpoint that it has sent, about 150 bytes for each.
-//! **Cost.** One [task](gristmill_control::Live) reads the values for all streams.
+//! `events` for the streams of an owner, those of log lines included.
+//! **Cost.** One [task](gristmill_control::Live) reads the values for all streams, and the events of the overview
+//! are [made once](super::overview_events::OverviewEvents) for all streams of an owner.
 
-use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +24,7 @@ use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::signals::JobWatch;
 use gristmill_wire::JobStatus;
-use gristmill_wire::management::{
-    EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent,
-};
+use gristmill_wire::management::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs};
 use serde::Serialize;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::watch;
@@ -132,17 +129,10 @@ struct Reader {
     key_check: KeyCheck,
     /// `None`: no topic needs them.
     values: Option<watch::Receiver<Arc<LiveValues>>>,
-    /// `None`: it is no topic.
-    overview: Option<Overview>,
+    /// The version of the last event of the overview; 0: there was none. `None`: it is no topic.
+    overview: Option<u64>,
     endpoints: Vec<EndpointTopic>,
     jobs: Vec<JobTopic>,
-}
-
-/// The values that were sent last.
-#[derive(Default)]
-struct Overview {
-    sent: HashMap<EndpointId, LiveEndpoint>,
-    has_begun: bool,
 }
 
 struct EndpointTopic {
@@ -209,7 +199,7 @@ impl Reader {
                 return None;
             }
             let mut text = vec![];
-            self.write_values(&mut text);
+            self.write_values(&mut text).await?;
             self.write_jobs(&mut text).await?;
             if text.is_empty() && Instant::now() >= comment_at {
                 text.extend_from_slice(b":\n\n");
@@ -253,16 +243,18 @@ impl Reader {
         }
     }
 
-    fn write_values(&mut self, text: &mut Vec<u8>) {
-        let Some(values) = &mut self.values else { return };
+    /// `None`: the stream ends, because it is too far behind.
+    async fn write_values(&mut self, text: &mut Vec<u8>) -> Option<()> {
+        let Some(values) = &mut self.values else { return Some(()) };
         if !values.has_changed().unwrap_or(false) {
-            return;
+            return Some(());
         }
         let values = values.borrow_and_update().clone();
-        if let Some(overview) = &mut self.overview
-            && let Some(event) = overview.next(&self.key, &values)
-        {
-            write(text, "overview", &event);
+        if let Some(since) = self.overview {
+            let (events, pages) = (&self.state.overview_events, &self.state.pages);
+            let event = events.event(pages, &self.key, &values, since).await.ok()??;
+            text.extend(event.into_iter().flatten());
+            self.overview = Some(values.version);
         }
         self.endpoints.retain_mut(|topic| {
             let event = topic.next(&values);
@@ -272,6 +264,7 @@ impl Reader {
             }
             goes_on
         });
+        Some(())
     }
 
     /// `None`: the store is closed.
@@ -302,32 +295,12 @@ impl Reader {
     }
 }
 
-impl Overview {
-    /// The event for these values; `None`: nothing has changed.
-    fn next(&mut self, key: &ApiKey, values: &LiveValues) -> Option<OverviewEvent> {
-        let seen = values.endpoints.iter().filter(|(_, (of, _))| key.sees(of.owner()));
-        let mut endpoints: BTreeMap<EndpointId, Option<LiveEndpoint>> = BTreeMap::new();
-        let mut now = HashMap::with_capacity(self.sent.len());
-        for (id, (_, values)) in seen {
-            if self.sent.remove(id) != Some(*values) {
-                endpoints.insert(id.clone(), Some(*values));
-            }
-            now.insert(id.clone(), *values);
-        }
-        // Those that are left do not exist any more.
-        endpoints.extend(self.sent.drain().map(|(id, _)| (id, None)));
-        self.sent = now;
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
-        let event = OverviewEvent { at: values.at.as_millis(), endpoints };
-        (is_first || !event.endpoints.is_empty()).then_some(event)
-    }
-}
-
 impl EndpointTopic {
     /// The event for these values; `None`: nothing has changed.
     fn next(&mut self, values: &LiveValues) -> Option<EndpointEvent> {
-        let found = values.endpoints.get(&self.id).filter(|(of, _)| *of == self.incarnation);
-        let Some((_, now)) = found else {
+        let found = values.of(self.incarnation.owner(), &self.id);
+        let found = found.filter(|value| value.incarnation == self.incarnation);
+        let Some(now) = found.map(|value| &value.values) else {
             // An endpoint may be newer than the values.
             let last = self.sent.unwrap_or_default();
             return self.incarnation.has_ended().then(|| self.event(&last, true));
@@ -346,14 +319,14 @@ impl EndpointTopic {
     }
 }
 
-fn write(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
+/// Writes an event.
+pub(super) fn write(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
     let data = serde_json::to_string(data).expect("the event is plain data");
     text.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::access::key::{NewKey, Scope};
     use gristmill_core::id::OwnerId;
     use gristmill_core::time::Timestamp;
 
@@ -390,55 +363,12 @@ mod tests {
         assert!(topic(&"x".repeat(10_000)).unwrap_err().sentence().len() < 300);
     }
 
-    fn key(owner: &str, scope: Scope) -> ApiKey {
-        let new = NewKey {
-            name: String::new(),
-            owner: OwnerId::new(owner).unwrap(),
-            scopes: vec![scope],
-            endpoints: None,
-            expires_at: None,
-        };
-        ApiKey::generate(new, Timestamp::from_millis(0)).0
-    }
-
     fn values(of: &[(&str, &EndpointIncarnation, u64)]) -> LiveValues {
-        let one = |(name, incarnation, submitted): &(&str, &EndpointIncarnation, u64)| {
+        let read = of.iter().map(|(name, incarnation, submitted)| {
             let values = LiveEndpoint { submitted: *submitted, ..LiveEndpoint::default() };
-            (id(name), ((*incarnation).clone(), values))
-        };
-        let endpoints = of.iter().map(one).collect();
-        LiveValues { at: Timestamp::from_millis(7), endpoints }
-    }
-
-    /// The endpoints of an event, with their submitted jobs.
-    fn sent(event: Option<OverviewEvent>) -> Option<Vec<(String, Option<u64>)>> {
-        let one = |(id, values): (EndpointId, Option<LiveEndpoint>)| {
-            (id.to_string(), values.map(|values| values.submitted))
-        };
-        Some(event?.endpoints.into_iter().map(one).collect())
-    }
-
-    #[test]
-    fn an_overview_has_what_has_changed_and_what_the_key_sees() {
-        let [mine, other] =
-            ["me", "other"].map(|owner| EndpointIncarnation::new(OwnerId::new(owner).unwrap()));
-        let (me, admin) = (key("me", Scope::Read), key("default", Scope::Admin));
-        let named = |name: &str, jobs| (name.to_owned(), jobs);
-        let mut of_me = Overview::default();
-        let none = values(&[("b", &other, 1)]);
-        assert_eq!(sent(of_me.next(&me, &none)), Some(vec![]), "the first event always comes");
-        assert_eq!(sent(of_me.next(&me, &none)), None);
-        let first = values(&[("a", &mine, 1), ("b", &other, 2), ("c", &mine, 3)]);
-        let expected = vec![named("a", Some(1)), named("c", Some(3))];
-        assert_eq!(sent(of_me.next(&me, &first)), Some(expected));
-        let all = sent(Overview::default().next(&admin, &first)).unwrap();
-        assert_eq!(all.len(), 3, "an admin key sees all owners");
-        let next = values(&[("a", &mine, 1), ("b", &other, 9), ("c", &mine, 4)]);
-        assert_eq!(sent(of_me.next(&me, &next)), Some(vec![named("c", Some(4))]));
-        assert_eq!(sent(of_me.next(&me, &next)), None);
-        // Another owner's endpoint has the id now.
-        let taken = values(&[("a", &other, 1), ("c", &mine, 4)]);
-        assert_eq!(sent(of_me.next(&me, &taken)), Some(vec![named("a", None)]));
+            (id(name), (*incarnation).clone(), values)
+        });
+        LiveValues::none().next(Timestamp::from_millis(7), read)
     }
 
     #[test]

@@ -35,10 +35,11 @@ async fn the_values_are_those_of_the_endpoint_that_exists() {
     let key = bench.key("a", Scope::Manage).await;
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
+    let owner = key.owner.clone();
     let mut watcher = bench.control.live.watch();
     let mut next = async || {
         watcher.changed().await.unwrap();
-        watcher.borrow_and_update().endpoints.get(&endpoint_id("e")).map(|(_, values)| *values)
+        watcher.borrow_and_update().of(&owner, &endpoint_id("e")).map(|value| value.values)
     };
     let first = LiveEndpoint { version: 1, ..LiveEndpoint::default() };
     assert_eq!(next().await, Some(first));

@@ -1,0 +1,200 @@
+//! The events of the topic `overview`, each made once for all streams that need the same one.
+//!
+//! **Promise.** A stream whose last event was of version *v* gets what has changed since *v*; the first
+//! event of a stream has all endpoints.
+//! **Bounds.** Only events from the newest version are kept: one for each owner and each version that a
+//! stream has seen last, which is the one before for all streams that keep up. A stream that is further
+//! behind than deletions are [known](DELETED_VERSIONS) ends, and begins anew when its reader returns.
+//! **Cost.** A look at each endpoint of the owner, and the text of those that have changed, once in a
+//! second: some 10 ms for a first event of 10,000 endpoints. It is made on [the threads for
+//! pages](Pages), where owners take turns.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gristmill_control::{DELETED_VERSIONS, LiveValues, OwnerValues};
+use gristmill_core::access::key::ApiKey;
+use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_wire::management::{LiveEndpoint, OverviewEvent};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use super::events::write;
+use crate::answer::error::ApiError;
+use crate::limits::checks::Pages;
+
+/// The events of the newest version.
+#[derive(Debug, Default)]
+pub(crate) struct OverviewEvents(Mutex<Made>);
+
+#[derive(Debug, Default)]
+struct Made {
+    version: u64,
+    events: HashMap<Wanted, Arc<OnceCell<Option<Bytes>>>>,
+}
+
+/// What determines an event, beside the newest values.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    /// `None`: the endpoints of all owners.
+    owner: Option<OwnerId>,
+    /// The version of the last event; 0: this is the first one.
+    since: u64,
+}
+
+impl OverviewEvents {
+    /// The event for a stream of `key` whose last event was of version `since`, or 0 if this is its
+    /// first; none if nothing has changed. `None`: the stream is too far behind.
+    ///
+    /// # Errors
+    /// 500 when the event could not be made.
+    pub(crate) async fn event(
+        &self,
+        pages: &Pages,
+        key: &ApiKey,
+        values: &Arc<LiveValues>,
+        since: u64,
+    ) -> Result<Option<Option<Bytes>>, ApiError> {
+        if since > 0 && values.version.saturating_sub(since) >= DELETED_VERSIONS {
+            return Ok(None);
+        }
+        let owner = (!key.is_admin()).then(|| key.owner.clone());
+        let wanted = Wanted { owner, since };
+        let cell = self.cell(values.version, wanted.clone());
+        let make = || {
+            let values = values.clone();
+            pages.write(key, move || Ok(text(&values, &wanted)))
+        };
+        cell.get_or_try_init(make).await.cloned().map(Some)
+    }
+
+    /// The place of an event. A stream that is behind its values by some milliseconds makes its own.
+    fn cell(&self, version: u64, wanted: Wanted) -> Arc<OnceCell<Option<Bytes>>> {
+        let mut made = self.0.lock();
+        if version > made.version {
+            *made = Made { version, events: HashMap::new() };
+        }
+        if version < made.version {
+            return Arc::default();
+        }
+        made.events.entry(wanted).or_default().clone()
+    }
+}
+
+/// The event as text; `None`: nothing has changed.
+fn text(values: &LiveValues, wanted: &Wanted) -> Option<Bytes> {
+    let event = difference(values, wanted);
+    let is_first = wanted.since == 0;
+    (is_first || !event.endpoints.is_empty()).then(|| {
+        let mut text = vec![];
+        write(&mut text, "overview", &event);
+        text.into()
+    })
+}
+
+fn difference(values: &LiveValues, Wanted { owner, since }: &Wanted) -> OverviewEvent {
+    let mut endpoints: BTreeMap<EndpointId, Option<LiveEndpoint>> = BTreeMap::new();
+    let mut add = |of: &OwnerValues| {
+        let deleted = of.deleted.iter().filter(|(_, version)| *since > 0 && *version > since);
+        for (id, _) in deleted {
+            // Another owner may have an endpoint with this id by now.
+            endpoints.entry(id.clone()).or_default();
+        }
+        let changed = of.endpoints.iter().filter(|(_, value)| value.changed > *since);
+        endpoints.extend(changed.map(|(id, value)| (id.clone(), Some(value.values))));
+    };
+    match owner {
+        Some(owner) => values.owners.get(owner).into_iter().for_each(add),
+        None => values.owners.values().for_each(&mut add),
+    }
+    OverviewEvent { at: values.at.as_millis(), endpoints }
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::access::key::{NewKey, Scope};
+    use gristmill_core::deploy::endpoint::EndpointIncarnation;
+    use gristmill_core::time::Timestamp;
+
+    use super::*;
+
+    fn owner(name: &str) -> OwnerId {
+        OwnerId::new(name).unwrap()
+    }
+
+    fn key(of: &str, scope: Scope) -> ApiKey {
+        let new = NewKey {
+            name: String::new(),
+            owner: owner(of),
+            scopes: vec![scope],
+            endpoints: None,
+            expires_at: None,
+        };
+        ApiKey::generate(new, Timestamp::from_millis(0)).0
+    }
+
+    /// The values after `before`: of each endpoint its id, its owner and its submitted jobs.
+    fn after(before: &LiveValues, endpoints: &[(&str, &str, u64)]) -> LiveValues {
+        let read = endpoints.iter().map(|(id, of, submitted)| {
+            let values = LiveEndpoint { submitted: *submitted, ..LiveEndpoint::default() };
+            (EndpointId::new(id).unwrap(), EndpointIncarnation::new(owner(of)), values)
+        });
+        before.next(Timestamp::from_millis(7), read)
+    }
+
+    /// The endpoints of an event, with their submitted jobs.
+    fn seen(values: &LiveValues, of: Option<&str>, since: u64) -> Vec<(String, Option<u64>)> {
+        let event = difference(values, &Wanted { owner: of.map(owner), since });
+        let one = |(id, values): (EndpointId, Option<LiveEndpoint>)| {
+            (id.to_string(), values.map(|values| values.submitted))
+        };
+        event.endpoints.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn an_event_has_what_has_changed_and_what_the_key_sees() {
+        let named = |name: &str, jobs| (name.to_owned(), jobs);
+        let first =
+            after(&LiveValues::none(), &[("a", "me", 1), ("b", "other", 2), ("c", "me", 3)]);
+        let all = [named("a", Some(1)), named("c", Some(3))];
+        assert_eq!(seen(&first, Some("me"), 0), all, "the first event has all endpoints");
+        assert_eq!(seen(&first, None, 0).len(), 3, "an admin key sees all owners");
+        assert_eq!(seen(&first, Some("nobody"), 0), []);
+        let second = after(&first, &[("a", "me", 1), ("b", "other", 9), ("c", "me", 4)]);
+        assert_eq!(seen(&second, Some("me"), 1), [named("c", Some(4))]);
+        assert_eq!(seen(&second, Some("me"), 2), []);
+        // Another owner's endpoint has the id now.
+        let third = after(&second, &[("a", "other", 5), ("c", "me", 4)]);
+        assert_eq!(seen(&third, Some("me"), 2), [named("a", None)]);
+        assert_eq!(seen(&third, Some("me"), 1), [named("a", None), named("c", Some(4))]);
+        assert_eq!(seen(&third, None, 2), [named("a", Some(5)), named("b", None)]);
+        assert_eq!(seen(&third, Some("me"), 0), [named("c", Some(4))], "no deletions at first");
+        let again = after(&third, &[("a", "me", 1), ("c", "me", 4)]);
+        assert_eq!(seen(&again, Some("me"), 3), [named("a", Some(1))]);
+    }
+
+    /// One text serves all streams of an owner that have seen the same version.
+    #[tokio::test]
+    async fn an_event_is_made_once_for_all_streams() {
+        let (events, pages) = (OverviewEvents::default(), Pages::default());
+        let [me, other] = ["me", "other"].map(|of| key(of, Scope::Read));
+        let first = Arc::new(after(&LiveValues::none(), &[("a", "me", 1), ("b", "other", 2)]));
+        let event = async |key: &ApiKey, values: &Arc<LiveValues>, since| {
+            events.event(&pages, key, values, since).await.unwrap()
+        };
+        let one = event(&me, &first, 0).await.unwrap().unwrap();
+        let same = event(&me, &first, 0).await.unwrap().unwrap();
+        assert_eq!(one.as_ptr(), same.as_ptr());
+        assert_ne!(event(&other, &first, 0).await.unwrap().unwrap(), one);
+        assert_eq!(event(&me, &first, 1).await, Some(None), "nothing has changed");
+        let mut last = first.clone();
+        for jobs in 0..DELETED_VERSIONS {
+            last = Arc::new(after(&last, &[("a", "me", jobs)]));
+        }
+        assert_eq!(event(&me, &last, 1).await, None, "it is too far behind");
+        assert!(event(&me, &last, 2).await.is_some_and(|event| event.is_some()));
+        assert_eq!(events.0.lock().events.len(), 1, "those of earlier versions are dropped");
+        assert!(event(&me, &first, 0).await.unwrap().is_some(), "a stream that is late");
+    }
+}
