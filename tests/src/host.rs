@@ -280,6 +280,11 @@ impl TestHost {
         self.memory("VmRSS:")
     }
 
+    /// The present memory of its process without that of files, in bytes.
+    pub fn anonymous_memory(&self) -> u64 {
+        self.memory("RssAnon:")
+    }
+
     /// The peak memory of its process, in bytes, since its start or since
     /// [`TestHost::forget_peak_memory`].
     pub fn peak_memory(&self) -> u64 {

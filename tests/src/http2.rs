@@ -21,6 +21,9 @@ const ACK: u8 = 1;
 
 const FRAME_BYTES_MAX: usize = 16 << 10;
 
+/// A setting of RFC 9113: bytes of the table of fields that an answer may refer to.
+pub const HEADER_TABLE_SIZE: u16 = 1;
+
 /// A setting of RFC 9113: number of bytes of an answer that may be sent before more are requested.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
@@ -112,6 +115,37 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
     pub async fn get(&mut self, stream: u32, path: &str, fields: &[(&str, &str)]) {
         let bytes = head(stream, "GET", path, fields, END_STREAM);
         self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    /// Calls without a body on the next `count` streams from `first` on, in one write. Each head names an empty
+    /// field so many times more, with a byte for each. The host may close the connection instead.
+    pub async fn flood(&mut self, first: u32, count: u32, path: &str, fields: usize) {
+        let mut bytes = vec![];
+        for stream in (first..).step_by(2).take(count as usize) {
+            let mut block = block("GET", path, &[]);
+            if fields > 0 {
+                // A literal for the table, and then the newest entry of the table, again and again.
+                block.extend([0x40, 1, b'a', 0]);
+                block.resize(block.len() + fields, 0xbe);
+            }
+            bytes.extend(head_of(stream, &block, END_STREAM));
+        }
+        let _ = self.stream.write_all(&bytes).await;
+    }
+
+    /// The begin of a head that names an empty field so many times, and never ends.
+    pub async fn begin_head(&mut self, stream: u32, fields: usize) {
+        let mut block = block("GET", "/livez", &[]);
+        block.extend([0x40, 1, b'a', 0]);
+        block.resize(block.len() + fields, 0xbe);
+        let _ = self.stream.write_all(&frame(HEADERS, END_STREAM, stream, &block)).await;
+    }
+
+    /// Sends a part of a body. The host may close the connection instead.
+    pub async fn send_body(&mut self, stream: u32, bytes: &[u8]) {
+        for part in bytes.chunks(FRAME_BYTES_MAX) {
+            let _ = self.stream.write_all(&frame(DATA, 0, stream, part)).await;
+        }
     }
 
     /// A call whose body never comes.
@@ -229,15 +263,24 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The head of a call, in as many frames as needed.
 fn head(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], flags: u8) -> Vec<u8> {
+    head_of(stream, &block(method, path, fields), flags)
+}
+
+/// The fields of a head, each a literal that is not to be remembered.
+fn block(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let fixed = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
     let mut block = vec![];
     for (name, value) in fixed.iter().chain(fields) {
-        block.push(0); // a literal that is not to be remembered
+        block.push(0);
         for text in [name, value] {
             push_length(&mut block, text.len());
             block.extend(text.as_bytes());
         }
     }
+    block
+}
+
+fn head_of(stream: u32, block: &[u8], flags: u8) -> Vec<u8> {
     let count = block.len().div_ceil(FRAME_BYTES_MAX);
     let mut bytes = vec![];
     for (number, part) in block.chunks(FRAME_BYTES_MAX).enumerate() {

@@ -83,16 +83,12 @@ impl Api {
     ///
     /// Steps for every call are here and not in layers: each layer boxes its future, and is cloned
     /// with its whole content for each call.
-    pub async fn answer<B>(
-        self,
-        request: Request<B>,
-        origin: impl Into<CallOrigin>,
-    ) -> Response<Body>
+    pub async fn answer<B>(self, request: Request<B>, origin: Arc<CallOrigin>) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let (http, route, begun) = (self.http, route_of(request.uri().path()), Instant::now());
-        let answer = Self::make_answer(self.routes, self.keys, request, origin.into()).await;
+        let answer = Self::make_answer(self.routes, self.keys, request, origin).await;
         http.record(route, answer.status(), begun.elapsed());
         answer
     }
@@ -101,12 +97,11 @@ impl Api {
         mut routes: Router,
         keys: Keys,
         mut request: Request<B>,
-        origin: CallOrigin,
+        origin: Arc<CallOrigin>,
     ) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        let origin = Arc::new(origin);
         let is_allowed =
             head::check(&request).and_then(|()| access::check(keys.access(), &request));
         if let Err(refused) = is_allowed {

@@ -2,41 +2,46 @@
 //! time is bounded: a client that sends nothing, sends a head a byte at a time, or pauses between
 //! two calls keeps its place only for a limited time. During a call, its body and its wait have
 //! separate bounds. The time for reading its answer is bounded here, since an unread answer holds
-//! memory. All large answers together have [a bound](super::response_budget). A body that was [not
+//! memory. All large answers together have [a bound](super::response_budget), and so has everything that
+//! [callers without a valid key](super::addresses) make the host keep. A body that was [not
 //! read](super::unread) when its answer is ready is read, or ends its stream on HTTP/2, and on HTTP/1 the
 //! connection, which then [lingers](super::linger). A client that ends its side right after a request [gets its
 //! answer](super::half_close); the call of a client that ends it later is dropped.
 
 use std::convert::Infallible;
+use std::future::{poll_fn, ready};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use gristmill_api::{
-    AnswerOwner, ConnectionAuth, PeerAddress, RefusalFormat, SMALL_ANSWER_BYTES,
-    response_over_budget,
+    AnswerBody, AnswerOwner, CallOrigin, ConnectionAuth, PeerAddress, RefusalFormat,
+    SMALL_ANSWER_BYTES, response_over_budget,
 };
 use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::rt::Executor;
 use hyper::service::service_fn;
-use hyper::{Request, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder;
+use hyper::{Request, Response, StatusCode, Version};
+use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
+use super::addresses::{Account, CONNECTION_BYTES, Charge, NoRoom};
 use super::front::Front;
 use super::half_close::ClientSide;
 use super::interrupts::Rarely;
 use super::linger::Linger;
+use super::listener::http;
 use super::response_budget::{BudgetPermit, OverBudget, ResponseBudget};
 use super::unread::{RequestBody, Unread};
 
@@ -70,11 +75,29 @@ pub(crate) const QUEUED_BYTES_MAX: usize = 512;
 /// the bytes before it, and the answer counts. Clients may end a connection with many shorter pieces.
 const END_BYTES: usize = 256;
 
+/// Most fields of a head, as on HTTP/1.1, where hyper counts them. A field of one byte on the wire takes some
+/// 100 bytes here.
+const FIELDS_MAX: usize = 100;
+
+/// About the memory of a field beside its text.
+const FIELD_BYTES: usize = 128;
+
+/// About the memory of a call beside its head and the body of its answer.
+const CALL_BYTES: usize = 4 << 10;
+
+/// A byte of an incomplete head counts as so many bytes: on HTTP/1, the buffer may be twice as large.
+const HEAD_FACTOR: usize = 2;
+
+/// The same on HTTP/2, where a byte may name a field.
+const MULTIPLEXED_HEAD_FACTOR: usize = 32;
+
+/// Most bytes of an incomplete head of HTTP/2, which has a frame of 16 KiB and 496 fields.
+const MULTIPLEXED_HEAD_MAX: usize = 64 << 10;
+
 /// The shared state of all connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) front: Front,
-    pub(crate) http: Builder<TokioExecutor>,
     /// How long a connection may be without a call.
     pub(crate) idle_wait: Duration,
     pub(crate) response_budget: Arc<ResponseBudget>,
@@ -84,14 +107,14 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves the calls of a connection until the client closes it, it is quiet for too long, or
-    /// `end` fires; then the running calls are completed. The connection is closed at once when
-    /// `replaced` fires, unless one of its calls has shown a valid key by then.
+    /// `end` fires; then the running calls are completed. With an account, the connection is closed at
+    /// once when the account requires it, unless one of its calls has shown a valid key by then.
     pub(crate) async fn serve<IO>(
         &self,
         stream: IO,
         peer: PeerAddress,
         connection_auth: Arc<ConnectionAuth>,
-        replaced: CancellationToken,
+        account: Option<Arc<Account>>,
     ) where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -103,19 +126,48 @@ impl Server {
         let service = service_fn(|request: Request<_>| {
             let mut call = Call::begin(&activity, request.version());
             let uri = request.uri().clone();
+            let head_bytes = match &account {
+                Some(account) if !account.has_key() => head_bytes(request.headers()),
+                Some(_) | None => 0,
+            };
+            let has_too_many_fields = request.headers().len() > FIELDS_MAX;
             let (request, unread) = RequestBody::watch(request, &unread, &client);
             let is_multiplexed = request.version() == Version::HTTP_2;
             let connection_auth = connection_auth.clone();
+            let origin = Arc::new(CallOrigin::new(peer, connection_auth.clone()));
             // Boxed: hyper copies the future of a call five times, and it has 2.7 KB.
-            let answering =
-                self.front.clone().answer(request, peer, connection_auth.clone()).boxed();
+            let answering = match has_too_many_fields {
+                // The request is dropped here, before the call waits for anything.
+                true => ready(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)).boxed(),
+                false => self.front.clone().answer(request, origin.clone()).boxed(),
+            };
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
+            let account = account.clone();
             async move {
-                let mut answer = answering.await;
+                let mut answer = match account {
+                    None => answering.await,
+                    Some(account) => {
+                        match counted(answering, &account, &origin, head_bytes).await {
+                            Ok((answer, charge)) => {
+                                call.charge = charge;
+                                answer
+                            }
+                            Err(NoRoom) => {
+                                // Calls with a key may share the connection of one that shows none.
+                                if !account.has_key() {
+                                    connection_auth.end();
+                                }
+                                empty(StatusCode::SERVICE_UNAVAILABLE)
+                            }
+                        }
+                    }
+                };
                 let owner = answer.extensions().get::<AnswerOwner>();
                 let owner = owner.map(|AnswerOwner(owner)| owner.clone());
                 let whole = answer.body().size_hint().exact();
-                let mut holding = match whole.filter(|bytes| !is_multiplexed || is_large(*bytes)) {
+                let is_charged = call.charge.is_some();
+                let is_one = |bytes: &u64| !is_multiplexed || is_large(*bytes) || is_charged;
+                let mut holding = match whole.filter(is_one) {
                     // A small answer on HTTP/2 is one of up to 256, and is counted when it is passed on.
                     None => Holding::Pieces { response_budget, owner, given_up, held: None },
                     Some(bytes) => {
@@ -150,11 +202,19 @@ impl Server {
                 Ok::<_, Infallible>(answer.map(|body| CountedBody::new(body, call, holding)))
             }
         });
-        let client = client.clone();
-        let watched =
-            Watched { stream, activity: activity.clone(), client, has_ended: false, linger: None };
+        let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
+        let watched = Watched {
+            stream,
+            activity: activity.clone(),
+            client: client.clone(),
+            account: account.clone(),
+            head_bytes: 0,
+            has_ended: false,
+            linger: None,
+        };
         let stream = TokioIo::new(watched);
-        let mut connection = pin!(self.http.serve_connection_with_upgrades(stream, service));
+        let http = http(CallExecutor { connection_auth: connection_auth.clone() });
+        let mut connection = pin!(http.serve_connection_with_upgrades(stream, service));
         let mut is_ending = false;
         loop {
             // Awaited with the same deadline for the client's end once the connection is ending.
@@ -201,6 +261,78 @@ impl Server {
             () = self.end.cancelled(), if !is_ending => Interrupt::End,
             () = room.connection_auth.ends(), if !is_ending => Interrupt::End,
             () = quiet_for_too_long(activity, self.idle_wait) => Interrupt::Quiet,
+        }
+    }
+}
+
+/// Waits for the answer to a call, and counts the call unless it has had a valid key. The check of a key
+/// waits for nothing, so that a call with a key is known after the first poll and is never counted; on a
+/// host that stands by, the active host checks keys, and the first calls of a connection count meanwhile.
+///
+/// # Errors
+/// [`NoRoom`]: the call was dropped.
+async fn counted(
+    mut answering: BoxFuture<'static, Response<AnswerBody>>,
+    account: &Arc<Account>,
+    origin: &CallOrigin,
+    head_bytes: usize,
+) -> Result<(Response<AnswerBody>, Option<Charge>), NoRoom> {
+    let mut charge: Option<Charge> = None;
+    let answer = poll_fn(|context| {
+        let answer = answering.as_mut().poll(context);
+        if origin.has_key() {
+            account.show_key();
+            charge.take().map(Charge::cancel);
+        } else if answer.is_pending() && charge.is_none() && !account.has_key() {
+            charge = Some(account.charge(CALL_BYTES + head_bytes)?);
+        }
+        answer.map(Ok)
+    })
+    .await?;
+    drop(answering);
+    if origin.has_key() {
+        return Ok((answer, None));
+    }
+    // Larger ones have a budget of their own.
+    let size = answer.body().size_hint().exact().filter(|bytes| !is_large(*bytes));
+    let bytes = CALL_BYTES + size.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
+    let charge = match charge {
+        Some(mut charge) => charge.resize(bytes).map(|()| charge),
+        None => account.charge(bytes),
+    };
+    Ok((answer, Some(charge?)))
+}
+
+/// About the memory of the fields of a head.
+fn head_bytes(fields: &HeaderMap) -> usize {
+    let texts = fields.iter().map(|(name, value)| name.as_str().len() + value.len());
+    fields.len() * FIELD_BYTES + texts.sum::<usize>()
+}
+
+fn empty(status: StatusCode) -> Response<AnswerBody> {
+    let mut answer = Response::new(AnswerBody::empty());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// Starts the calls of an HTTP/2 connection. Until a call has shown a valid key, each call is polled
+/// before it becomes a task: its key is checked before the head of the next call is looked at, and a
+/// refused call never becomes a task.
+#[derive(Debug, Clone)]
+pub(crate) struct CallExecutor {
+    connection_auth: Arc<ConnectionAuth>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for CallExecutor {
+    fn execute(&self, call: F) {
+        if self.connection_auth.has_key() {
+            tokio::spawn(call);
+            return;
+        }
+        let mut call = Box::pin(call);
+        // A task polls it again at once, and gives it a waker.
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(call);
         }
     }
 }
@@ -271,6 +403,9 @@ struct Activity {
     quiet_since: Instant,
     /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
+    /// Bytes that may belong to an incomplete head: all since the begin of the last call on HTTP/2, and those
+    /// between two calls on HTTP/1.
+    head_bytes: usize,
     /// When the client was asked to close the connection.
     ends_since: Option<Instant>,
     /// HTTP/2: bytes between two calls need not be a head.
@@ -296,6 +431,7 @@ impl Activity {
             next_call,
             quiet_since,
             head_since,
+            head_bytes: 0,
             ends_since,
             is_multiplexed,
             preface_left: PREFACE,
@@ -335,6 +471,17 @@ impl Activity {
         if self.calls == 0 && !self.is_multiplexed {
             self.head_since.get_or_insert_with(Instant::now);
         }
+        if self.calls == 0 || self.is_multiplexed {
+            self.head_bytes += bytes.len();
+        }
+    }
+
+    /// About the memory of an incomplete head.
+    fn head_memory(&self) -> usize {
+        match self.is_multiplexed {
+            true => (self.head_bytes * MULTIPLEXED_HEAD_FACTOR).min(MULTIPLEXED_HEAD_MAX),
+            false => self.head_bytes * HEAD_FACTOR,
+        }
     }
 
     /// Compares the connection's first bytes with the preface. An incomplete preface must be
@@ -367,13 +514,15 @@ struct Call {
     waits_since: Option<Instant>,
     /// The total time of waiting for the client.
     waited: Duration,
+    /// What the call holds, if it has had no valid key.
+    charge: Option<Charge>,
 }
 
 impl Call {
     fn begin(activity: &Arc<Mutex<Activity>>, version: Version) -> Self {
         let mut now = activity.lock();
         now.calls += 1;
-        now.head_since = None;
+        (now.head_since, now.head_bytes) = (None, 0);
         let is_multiplexed = version == Version::HTTP_2;
         now.is_multiplexed = is_multiplexed;
         now.client.call_began(is_multiplexed);
@@ -389,6 +538,7 @@ impl Call {
             uncounted_bytes: 0,
             waits_since,
             waited,
+            charge: None,
         }
     }
 
@@ -571,9 +721,29 @@ struct Watched<IO> {
     stream: IO,
     activity: Arc<Mutex<Activity>>,
     client: Arc<ClientSide>,
+    account: Option<Arc<Account>>,
+    /// What an incomplete head was counted as.
+    head_bytes: usize,
     /// A read has found the end of the client's data.
     has_ended: bool,
     linger: Option<Linger>,
+}
+
+impl<IO> Watched<IO> {
+    /// Counts an incomplete head of a caller without a valid key, unless it is a small part of what each
+    /// connection counts as.
+    fn count_head(&mut self) -> Result<(), NoRoom> {
+        let Some(account) = self.account.as_ref().filter(|account| !account.has_key()) else {
+            return Ok(());
+        };
+        let bytes = self.activity.lock().head_memory();
+        let bytes = if bytes > CONNECTION_BYTES { bytes } else { 0 };
+        if bytes != self.head_bytes {
+            account.set_head(bytes)?;
+            self.head_bytes = bytes;
+        }
+        Ok(())
+    }
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
@@ -591,6 +761,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
             Poll::Ready(Ok(())) if into.filled().len() > before => {
                 self.activity.lock().came(into.filled().get(before..).unwrap_or_default());
                 self.client.bytes_came();
+                if self.count_head().is_err() {
+                    return Poll::Ready(Err(io::Error::other("no room for the head of a call")));
+                }
             }
             Poll::Ready(Ok(())) if into.remaining() > 0 => {
                 self.has_ended = true;
@@ -598,7 +771,13 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
                     return Poll::Pending;
                 }
             }
-            Poll::Pending => self.client.is_silent(),
+            Poll::Pending => {
+                self.client.is_silent();
+                // The heads that have arrived have become calls.
+                if self.head_bytes > 0 {
+                    let _ = self.count_head();
+                }
+            }
             Poll::Ready(_) => {}
         }
         read
@@ -627,7 +806,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if let (Poll::Ready(Ok(())), Some(account)) = (&flushed, &self.account) {
+            account.flushed();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

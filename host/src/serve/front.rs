@@ -8,12 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{
-    AnswerBody, Api, CallOrigin, ConnectionAuth, PeerAddress, probe_without_jobs, unavailable,
-};
+use gristmill_api::{AnswerBody, Api, CallOrigin, probe_without_jobs, unavailable};
 use hyper::{Method, Request, Response};
 
-use super::cluster::forward::{STANDS_BY, Standby, take_peer};
+use super::cluster::forward::{STANDS_BY, Standby, name_key, take_peer};
 use super::cluster::gate::{Gate, UNCONFIRMED, UNKNOWN};
 
 /// The callers of a listener.
@@ -62,8 +60,7 @@ impl Front {
     pub(crate) async fn answer<B>(
         self,
         mut request: Request<B>,
-        peer: PeerAddress,
-        auth: Arc<ConnectionAuth>,
+        origin: Arc<CallOrigin>,
     ) -> Response<AnswerBody>
     where
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -71,9 +68,9 @@ impl Front {
     {
         let Inner { callers, active, standby } = &*self.0;
         let origin = match callers {
-            Callers::Clients | Callers::Collectors => CallOrigin::new(peer, auth),
+            Callers::Clients | Callers::Collectors => origin,
             Callers::Hosts => match take_peer(request.headers_mut()) {
-                Some(client) => client.into(),
+                Some(client) => Arc::new(client.into()),
                 None => {
                     let path = request.uri().path();
                     return unavailable(path, "the call names no client").await;
@@ -85,14 +82,19 @@ impl Front {
             (Some(Active { api, gate: Some(gate) }), _) => {
                 // Boxed like `forward`: each call allocates the future of this function, which would have their
                 // size on a host without a database too.
-                answer_if_open(api.clone(), gate, request, origin).boxed().await
+                let answering = answer_if_open(api.clone(), gate, request, origin.clone()).boxed();
+                let mut answer = answering.await;
+                if *callers == Callers::Hosts {
+                    name_key(&origin, answer.headers_mut());
+                }
+                answer
             }
             (None, Some(standby)) => {
                 if let Some(answer) = probe_without_jobs(request.uri().path(), STANDS_BY) {
                     return answer;
                 }
                 match callers {
-                    Callers::Clients => standby.forward(request, peer).boxed().await,
+                    Callers::Clients => standby.forward(request, &origin).boxed().await,
                     Callers::Collectors | Callers::Hosts => {
                         let path = request.uri().path();
                         unavailable(path, STANDS_BY).await
@@ -112,7 +114,7 @@ async fn answer_if_open<B>(
     api: Api,
     gate: &Gate,
     request: Request<B>,
-    origin: CallOrigin,
+    origin: Arc<CallOrigin>,
 ) -> Response<AnswerBody>
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
@@ -151,6 +153,7 @@ fn is_read(method: &Method, path: &str) -> bool {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use gristmill_api::PeerAddress;
     use http_body_util::{BodyExt as _, Empty};
     use serde_json::Value;
 
@@ -166,7 +169,7 @@ mod tests {
             let request = Request::builder().uri(path).body(Empty::<Bytes>::new()).unwrap();
             let peer = PeerAddress(Ipv4Addr::LOCALHOST.into());
             let front = Front::new(Callers::Clients, None);
-            let answer = front.answer(request, peer, Arc::default()).await;
+            let answer = front.answer(request, Arc::new(peer.into())).await;
             assert_eq!(answer.status(), 503, "{path}");
             let body = answer.into_body().collect().await.unwrap().to_bytes();
             let body: Value = serde_json::from_slice(&body).unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_api::{ConnectionShares, PeerAddress};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,14 +17,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::addresses::{AddressBound, Addresses};
-use super::connection::{QUEUED_BYTES_MAX, Server};
+use super::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
+use super::connection::{CallExecutor, QUEUED_BYTES_MAX, Server};
 use super::front::Front;
 use super::response_budget::ResponseBudget;
 use super::tls::Tls;
 
-/// Largest head of a request, in bytes; beyond it the answer is 431.
+/// Largest head of a request on HTTP/1.1, in bytes; beyond it the answer is 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// The same on HTTP/2, where each field counts as 32 bytes more (RFC 9113, section 6.5.2). HTTP/2 unpacks the
+/// heads of 256 calls before the host sees the first of them.
+const UNPACKED_HEAD_BYTES_MAX: u32 = 16 << 10;
 
 /// Streams that one HTTP/2 connection may have open. Further ones are refused, and may be tried
 /// again.
@@ -57,6 +61,8 @@ pub(crate) struct ConnectionLimits {
     pub(crate) is_set: bool,
     /// Their bound for one address without a valid key.
     pub(crate) of_address: AddressBound,
+    /// Most bytes that callers without a valid key make the host keep.
+    pub(crate) unauthenticated_bytes_max: usize,
     /// A connection without a call for this long is closed.
     pub(crate) idle_wait: Duration,
 }
@@ -66,8 +72,13 @@ impl ConnectionLimits {
     pub(crate) fn of_collectors() -> Self {
         let connections_max = COLLECTORS_OF_ADDRESS_MAX;
         let of_address = AddressBound { connections_max, is_for_loopback: true };
-        let idle_wait = Duration::from_secs(75);
-        Self { connections_max: COLLECTORS_MAX, is_set: false, of_address, idle_wait }
+        Self {
+            connections_max: COLLECTORS_MAX,
+            is_set: false,
+            of_address,
+            unauthenticated_bytes_max: ADDRESS_BYTES_MAX,
+            idle_wait: Duration::from_secs(75),
+        }
     }
 
     /// These limits in a process with this many files. A quarter of the files is for
@@ -127,17 +138,17 @@ pub(crate) async fn serve(
     let slots = Arc::new(Semaphore::new(limits.connections_max as usize));
     let end = connections.end.clone();
     let server = server(front, limits.idle_wait, response_budget, end);
-    let addresses = Addresses::new(limits.of_address);
+    let addresses = Addresses::new(limits.of_address, limits.unauthenticated_bytes_max);
     let shares = ConnectionShares::new(slots.clone());
     let begin = |(stream, peer, slot): Accepted| {
         let (server, tls) = (server.clone(), tls.clone());
         let peer = PeerAddress(peer.ip());
         let connection_auth = shares.connection();
-        let admitted = addresses.admit(peer, connection_auth.clone());
+        let account = addresses.admit(peer);
         connections.tasks.spawn(async move {
-            let closing = admitted.closing.clone();
+            let closing = account.closing.clone();
             match tls {
-                None => server.serve(stream, peer, connection_auth, closing).await,
+                None => server.serve(stream, peer, connection_auth, Some(account)).await,
                 Some(tls) => {
                     let accepted = tokio::select! {
                         accepted = tls.accept(stream) => accepted,
@@ -145,12 +156,14 @@ pub(crate) async fn serve(
                         () = closing.cancelled() => return,
                     };
                     match accepted {
-                        Ok(stream) => server.serve(stream, peer, connection_auth, closing).await,
+                        Ok(stream) => {
+                            server.serve(stream, peer, connection_auth, Some(account)).await;
+                        }
                         Err(error) => debug!(%error, "a TLS handshake failed: {error}"),
                     }
                 }
             }
-            drop((slot, admitted));
+            drop(slot);
         });
     };
     loop {
@@ -179,7 +192,7 @@ pub(crate) fn server(
     response_budget: Arc<ResponseBudget>,
     end: CancellationToken,
 ) -> Arc<Server> {
-    Arc::new(Server { front, http: http(), idle_wait, response_budget, end })
+    Arc::new(Server { front, idle_wait, response_budget, end })
 }
 
 /// Pause after a failure to accept, so that other connections can end.
@@ -219,8 +232,9 @@ fn connected_before(
     })
 }
 
-fn http() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+/// The HTTP of one connection.
+pub(crate) fn http(executor: CallExecutor) -> Builder<CallExecutor> {
+    let mut builder = Builder::new(executor);
     // The connection bounds the time of a head, also before the protocol is known.
     builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
     builder
@@ -230,7 +244,7 @@ fn http() -> Builder<TokioExecutor> {
         .max_send_buf_size(QUEUED_BYTES_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
         .max_local_error_reset_streams(MISTAKES_MAX)
-        .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).unwrap_or(u32::MAX));
+        .max_header_list_size(UNPACKED_HEAD_BYTES_MAX);
     builder
 }
 
@@ -260,6 +274,10 @@ mod tests {
         }
     }
 
+    fn limits(connections_max: u32, is_set: bool) -> ConnectionLimits {
+        ConnectionLimits { connections_max, is_set, ..ConnectionLimits::of_collectors() }
+    }
+
     #[test]
     fn only_a_bound_that_was_set_is_missed_with_a_warning() {
         let _turn = ONE_TEST.lock();
@@ -270,10 +288,7 @@ mod tests {
             let log = Log::default();
             let writer = log.clone();
             let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-            let of_address = AddressBound { connections_max: 1, is_for_loopback: false };
-            let idle_wait = Duration::from_secs(1);
-            let limits =
-                ConnectionLimits { connections_max: 20_000, is_set, of_address, idle_wait };
+            let limits = limits(20_000, is_set);
             let _ = tracing::subscriber::with_default(lines, || limits.within(1_000));
             let text = String::from_utf8(log.0.lock().clone()).unwrap();
             assert!(text.contains(level) && text.contains(sentence), "{text}");
@@ -284,8 +299,6 @@ mod tests {
     #[test]
     fn connections_leave_files_for_everything_else() {
         let _turn = ONE_TEST.lock();
-        let of_address = AddressBound { connections_max: 1, is_for_loopback: false };
-        let idle_wait = Duration::from_secs(1);
         let cases = [
             (20_000, u64::MAX, 20_000),
             (20_000, 65_536, 20_000),
@@ -298,9 +311,7 @@ mod tests {
             (20_000, 0, 1),
         ];
         for (connections_max, open_files_max, expected) in cases {
-            let is_set = true;
-            let limits = ConnectionLimits { connections_max, is_set, of_address, idle_wait };
-            let limits = limits.within(open_files_max);
+            let limits = limits(connections_max, true).within(open_files_max);
             assert_eq!(limits.connections_max, expected, "{open_files_max}");
         }
     }

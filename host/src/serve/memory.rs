@@ -69,6 +69,18 @@ pub(super) fn webhook_bytes_max() -> u64 {
     available(Path::new("/")).map_or(512 << 20, |bytes| (bytes / 16).max(16 << 20))
 }
 
+/// Most bytes that callers without a valid key make the host keep: a sixty-fourth of the available memory,
+/// at least 8 MiB and at most 256 MiB, which is also the bound when the memory is unknown.
+pub(super) fn unauthenticated_bytes_max() -> usize {
+    unauthenticated_part(available(Path::new("/")))
+}
+
+fn unauthenticated_part(available: Option<u64>) -> usize {
+    let most = 256 << 20;
+    let bytes = available.map_or(most, |bytes| (bytes / 64).clamp(8 << 20, most));
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 /// Bytes that this process can have, with the file system's root at `root`.
 fn available(root: &Path) -> Option<u64> {
     let machine = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| total(&text));
@@ -149,6 +161,16 @@ mod tests {
         assert_eq!(budget_of(Some(100 * MIB)), 256 * MIB);
         assert_eq!(budget_of(None), 4_096 * MIB);
         assert!(default_budget() >= 256 * MIB);
+    }
+
+    #[test]
+    fn a_sixty_fourth_is_for_callers_without_a_key() {
+        for (mib, expected) in
+            [(Some(64 << 10), 256), (Some(2 << 10), 32), (Some(100), 8), (None, 256)]
+        {
+            let bytes = unauthenticated_part(mib.map(|mib: u64| mib * MIB));
+            assert_eq!(bytes as u64, expected * MIB, "{mib:?}");
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@
 //! cannot be refused, closes the slowest connections of this owner, even those that have read
 //! something within [`GRACE`]: some 32 steady readers would otherwise take all 256 MiB. The first
 //! answer of an owner needs only room. Answers to clients without a key, such as the OpenAPI
-//! document, always have one share together.
+//! document, always have one share together; their small answers count [for their
+//! addresses](super::addresses) instead.
 //!
 //! **Cost.** An answer that is counted counts as 64 KiB at least, and looks at all others once: 4,096 at
 //! most. Small answers cost nothing, and on HTTP/2 a lock of their connection.

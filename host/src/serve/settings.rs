@@ -29,6 +29,7 @@ pub use self::values::{Brand, Database, LogFilter, Within};
 use super::addresses::AddressBound;
 use super::listener::ConnectionLimits;
 use super::manual_clock::ManualClockStart;
+use super::memory;
 use super::tls::TlsFiles;
 use crate::parsing;
 
@@ -490,6 +491,7 @@ impl ServeSettings {
                     .unwrap_or_else(|| (connections_max / ADDRESS_PART).max(1)),
                 is_for_loopback: of_address.is_some(),
             },
+            unauthenticated_bytes_max: memory::unauthenticated_bytes_max(),
             idle_wait: self.idle_timeout.as_seconds(),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use gristmill_tests::http2::{Event, Http2};
+use gristmill_tests::http2::{Event, HEADER_TABLE_SIZE, Http2};
 use gristmill_tests::{TestHost, guests, shared_host};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -11,9 +11,6 @@ use tokio::time::sleep;
 
 /// An error code of RFC 9113.
 const NO_ERROR: u32 = 0;
-
-/// A setting of RFC 9113.
-const HEADER_TABLE_SIZE: u16 = 1;
 
 const BODY: &str = r#"{"input":{"grain":1}}"#;
 

@@ -20,3 +20,4 @@ mod heads;
 mod http2;
 mod rotation;
 mod tls;
+mod unauthenticated;

@@ -201,7 +201,7 @@ pub(crate) fn count_unauthenticated(
 /// 429 when the owner of the key has too many connections.
 pub(crate) fn show_key(extensions: &Extensions, key: &ApiKey) -> Result<(), ApiError> {
     let Some(origin) = extensions.get::<Arc<CallOrigin>>() else { return Ok(()) };
-    Ok(origin.record_key(key)?)
+    Ok(origin.record_key(&key.owner, &key.id)?)
 }
 
 fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, ApiError> {

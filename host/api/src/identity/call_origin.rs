@@ -7,7 +7,6 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::{KeyId, OwnerId};
 
 use crate::limits::connection_shares::{ConnectionAuth, OwnerAtShare};
@@ -42,7 +41,8 @@ impl CallOrigin {
         Self { peer, connection_auth, owner: OnceLock::new() }
     }
 
-    pub(crate) fn peer(&self) -> PeerAddress {
+    /// The address of the caller.
+    pub fn peer(&self) -> PeerAddress {
         self.peer
     }
 
@@ -51,19 +51,29 @@ impl CallOrigin {
         self.owner.get()
     }
 
+    /// Whether a valid key of the call was seen.
+    pub fn has_key(&self) -> bool {
+        self.owner.get().is_some()
+    }
+
+    /// The owner and the id of the key that the call's connection counts for, if the call has a valid key.
+    pub fn key(&self) -> Option<(OwnerId, KeyId)> {
+        self.owner.get().and_then(|_| self.connection_auth.holder())
+    }
+
     /// Records the valid key of the call.
     ///
     /// # Errors
     /// [`OwnerAtShare`]: the owner has too many connections.
-    pub(crate) fn record_key(&self, key: &ApiKey) -> Result<(), OwnerAtShare> {
-        self.connection_auth.record_key(&key.owner, &key.id)?;
+    pub fn record_key(&self, owner: &OwnerId, key: &KeyId) -> Result<(), OwnerAtShare> {
+        self.connection_auth.record_key(owner, key)?;
         // A call has one key, so a second check finds the same owner.
-        let _ = self.owner.set(key.owner.clone());
+        let _ = self.owner.set(owner.clone());
         Ok(())
     }
 
     /// Records that the call has no valid key.
-    pub(crate) fn record_no_key(&self) {
+    pub fn record_no_key(&self) {
         self.connection_auth.lose_key();
     }
 

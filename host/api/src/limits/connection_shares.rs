@@ -169,6 +169,16 @@ impl ConnectionAuth {
         self.ends.is_cancelled()
     }
 
+    /// Ends the connection once its calls are answered.
+    pub fn end(&self) {
+        self.ends.cancel();
+    }
+
+    /// The owner that the connection counts for, and its key.
+    pub fn holder(&self) -> Option<(OwnerId, KeyId)> {
+        self.holder.lock().as_ref().map(|holder| (holder.owner.clone(), holder.key.clone()))
+    }
+
     /// Counts the connection for a valid key.
     ///
     /// # Errors
@@ -181,7 +191,7 @@ impl ConnectionAuth {
         let is_exempt = match &self.shares {
             Some(shares) => {
                 let passed_on = shares.pass_on(holder.as_ref(), owner, key);
-                passed_on.inspect_err(|_| self.ends.cancel())?
+                passed_on.inspect_err(|_| self.end())?
             }
             None => false,
         };
@@ -194,14 +204,14 @@ impl ConnectionAuth {
     pub(crate) fn check_key(&self, is_valid: impl FnOnce(&KeyId) -> bool) {
         let key = self.holder.lock().as_ref().map(|holder| holder.key.clone());
         if key.is_some_and(|key| !is_valid(&key)) {
-            self.ends.cancel();
+            self.end();
         }
     }
 
     /// A call was refused for its key: if an earlier call had a valid one, the connection ends.
     pub(crate) fn lose_key(&self) {
         if self.has_key() {
-            self.ends.cancel();
+            self.end();
         }
     }
 }

@@ -16,11 +16,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use gristmill_api::{AnswerBody, PeerAddress, unavailable, unreadable_body};
+use gristmill_api::{
+    AnswerBody, AnswerOwner, CallOrigin, PeerAddress, unavailable, unreadable_body,
+};
+use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_store::ActiveHost;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Request, Response, Uri, Version};
+use hyper::{HeaderMap, Request, Response, StatusCode, Uri, Version};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::{Mutex, RwLock};
@@ -32,6 +35,10 @@ use super::handshake::{Membership, Purpose};
 
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
+
+/// The owner and the id of the key of a forwarded call, in its answer. Only read on connections between hosts;
+/// the client does not get it.
+const KEY: HeaderName = HeaderName::from_static("gristmill-key");
 
 /// Headers that belong to one connection (RFC 9110, section 7.6.1).
 const OF_CONNECTION: [HeaderName; 6] = [
@@ -140,7 +147,7 @@ impl Standby {
     pub(crate) async fn forward<B>(
         &self,
         request: Request<B>,
-        PeerAddress(peer): PeerAddress,
+        origin: &CallOrigin,
     ) -> Response<AnswerBody>
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -159,7 +166,7 @@ impl Standby {
         let (request, body) = request.into_parts();
         let sending = Sending::new(AnswerBody::new(body));
         let request = Request::from_parts(request, sending.clone());
-        let Some(request) = outgoing(request, &host.active, peer) else {
+        let Some(request) = outgoing(request, &host.active, origin.peer().0) else {
             return unavailable(&path, UNREACHABLE).await;
         };
         let answer = tokio::select! {
@@ -167,8 +174,9 @@ impl Standby {
             () = host.replaced.cancelled() => return unavailable(&path, LOST).await,
         };
         match answer {
-            Ok(answer) => {
+            Ok(mut answer) => {
                 sending.stop();
+                take_key(&mut answer, origin);
                 incoming(answer, host.replaced.clone())
             }
             Err(_) if sending.has_failed() => unreadable_body(&path).await,
@@ -293,6 +301,33 @@ fn remove_headers_of_connection(headers: &mut HeaderMap) {
 pub(crate) fn take_peer(headers: &mut HeaderMap) -> Option<PeerAddress> {
     let peer = headers.remove(PEER)?;
     peer.to_str().ok()?.parse().ok().map(PeerAddress)
+}
+
+/// Names the valid key of a call to the host that has forwarded the call.
+pub(crate) fn name_key(origin: &CallOrigin, headers: &mut HeaderMap) {
+    headers.remove(KEY);
+    let Some((owner, key)) = origin.key() else { return };
+    if let Ok(named) = HeaderValue::from_str(&format!("{owner} {key}")) {
+        headers.insert(KEY, named);
+    }
+}
+
+/// Records the valid key that the active host has seen, and removes the header. If the owner has too many
+/// connections, this one ends after the answer.
+fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) {
+    let named = answer.headers_mut().remove(KEY);
+    let named = named.as_ref().and_then(|named| named.to_str().ok()?.split_once(' '));
+    let Some((Ok(owner), Ok(key))) =
+        named.map(|(owner, key)| (OwnerId::new(owner), KeyId::new(key)))
+    else {
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            origin.record_no_key();
+        }
+        return;
+    };
+    if origin.record_key(&owner, &key).is_ok() {
+        answer.extensions_mut().insert(AnswerOwner(owner));
+    }
 }
 
 /// Connects to the active host.

@@ -14,7 +14,6 @@ use gristmill_cluster::Runners;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::handshake::{Membership, Purpose};
@@ -68,8 +67,7 @@ pub(crate) async fn serve(
             match timeout(HANDSHAKE_WAIT, greeting).await {
                 Ok(Ok(Purpose::Attempts)) => runners.serve(stream, peer).await,
                 Ok(Ok(Purpose::Calls)) => {
-                    let (peer, replaced) = (PeerAddress(peer.ip()), CancellationToken::new());
-                    server.serve(stream, peer, Arc::default(), replaced).await;
+                    server.serve(stream, PeerAddress(peer.ip()), Arc::default(), None).await;
                 }
                 Ok(Err(error)) => debug!(%error, "a connection from {peer} was refused: {error}"),
                 Err(_) => debug!("a connection from {peer} has not shown that it is a host"),
