@@ -1,27 +1,26 @@
 //! What unauthenticated callers make the host keep: their connections and bytes, by address, so that
 //! neither one address nor all of them together fill the memory.
 //!
-//! A connection counts for its address until one of its calls has had a valid key. It counts as
-//! [`CONNECTION_BYTES`] at least, which cover a call, and else as the bytes of its calls without a
-//! valid key and of its incomplete head. A call counts from its head until its answer has left the
+//! A connection counts for its address until one of its calls has had a valid key: as
+//! [`CONNECTION_BYTES`], which cover a call, or as the bytes of its calls and of its incomplete head
+//! if these are more. A call without a valid key counts from its head until its answer has left the
 //! host. Callers with keys are therefore never closed because of their neighbours, and a reverse
 //! proxy keeps the connections that it uses. Calls without a key on a connection that has shown one
 //! count too. An IPv6 address counts as its /64.
 //!
-//! Where something new would exceed a bound, the connection without a key that holds the most is
-//! closed, the oldest of several: one of this address beyond the bounds of an address, and one of
-//! the address that holds the most beyond the bound of all. Only if that is the caller's own
-//! connection is its call refused. A new connection is never refused for its bytes, so that a caller
-//! with a key gets in while others hold everything.
+//! Beyond the bounds of an address, its connection without a key that holds the most is closed, the
+//! oldest of several. Beyond the bound of all, one of the address that holds the most is. A caller
+//! who would hold more than that connection, or that address, is refused instead. So connections
+//! grow to the same size at most, and one with a single call never needs room: probes and first
+//! calls with a key are answered while others hold everything. A new connection is never refused.
 //!
 //! **Bounds.** [`ADDRESS_BYTES_MAX`] for an address, [`Addresses::new`] has the bound of all; a
-//! connection is an entry of about 200 bytes. The memory of a connection itself beyond
-//! [`CONNECTION_BYTES`] (HTTP/2 and TLS have buffers of some 40 KiB) is bounded by the number of
-//! connections alone: a larger charge would close connections that are about to show their key,
-//! when a thousand clients behind one address connect at one time. **Cost.** A lock that all
-//! connections share when one is opened or closed and when it shows its key, and two for a call
-//! without a key; an atomic load for a call with a key. A charge beyond a bound looks at each
-//! connection of one address.
+//! connection is an entry of about 200 bytes. The buffers of a connection take up to 22 KiB, and more
+//! with TLS, of which only [`CONNECTION_BYTES`] count: the number of connections bounds the rest. A
+//! larger charge would close connections that are about to show their keys, when a thousand clients
+//! behind one address connect at one time. **Cost.** A lock that all connections share when one is
+//! opened or closed and when it shows its key, and two for a call without a key; an atomic load for a
+//! call with a key. A charge beyond a bound looks at each connection of one address.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,7 +37,7 @@ use tracing::warn;
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
 
-/// A connection counts as so many bytes at least. The default number of connections of an address (873
+/// A connection without a call counts as so many bytes. The default number of connections of an address (873
 /// where the process may open 20,000 files) stays below [`ADDRESS_BYTES_MAX`].
 pub(crate) const CONNECTION_BYTES: usize = 8 << 10;
 
@@ -84,17 +83,18 @@ struct Address {
 }
 
 /// A connection without a valid key.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Connection {
     /// The bytes of its charges and of its incomplete head.
     bytes: usize,
     head_bytes: usize,
+    buffer_bytes: usize,
     closing: CancellationToken,
 }
 
 impl Connection {
     fn counts_as(&self) -> usize {
-        self.bytes.max(CONNECTION_BYTES)
+        self.bytes.max(self.buffer_bytes)
     }
 }
 
@@ -131,11 +131,15 @@ impl Addresses {
         let of_address = held.by_address.get(&address).map_or(0, |of| of.connections.len());
         let has_too_many = of_address >= self.bound.connections_max as usize;
         if has_too_many && self.is_bounded(address) {
-            held.close_largest_of(address);
+            if let Some(Largest { number, .. }) = held.largest_of(address, None) {
+                held.close(address, number);
+            }
         }
-        // If others hold the rest with keys, it is one too many.
-        let _ = self.make_room(&mut held, address, CONNECTION_BYTES, None);
-        let connection = Connection { bytes: 0, head_bytes: 0, closing: closing.clone() };
+        // It is admitted even if all that is held cannot be closed.
+        let newcomer = Growing { number: None, bytes: 0 };
+        let _ = self.make_room(&mut held, address, CONNECTION_BYTES, newcomer);
+        let (bytes, head_bytes, buffer_bytes) = (0, 0, CONNECTION_BYTES);
+        let connection = Connection { bytes, head_bytes, buffer_bytes, closing: closing.clone() };
         held.change(address, |of| {
             of.connections.insert(number, connection);
             of.bytes += CONNECTION_BYTES;
@@ -151,31 +155,54 @@ impl Addresses {
     /// Closes connections until an address may hold so many more bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] if only `own` is left to close, which stays open.
+    /// [`NoRoom`] if none is left to close that is as large as the one that grows.
     fn make_room(
         &self,
         held: &mut Held,
         address: IpAddr,
         more: usize,
-        own: Option<u64>,
+        growing: Growing,
     ) -> Result<(), NoRoom> {
         let bytes_max = if self.is_bounded(address) { ADDRESS_BYTES_MAX } else { usize::MAX };
         loop {
-            let of_address = held.by_address.get(&address).map_or(0, |of| of.bytes);
-            let largest = if of_address + more > bytes_max {
-                held.largest_of(address, own)
+            let of_address = held.by_address.get(&address).map_or(0, |of| of.bytes) + more;
+            let largest = if of_address > bytes_max {
+                held.largest_of(address, growing.number)
             } else if held.bytes + more > self.bytes_max {
                 let mut addresses = held.by_bytes.iter().rev();
-                addresses.find_map(|(_, address)| held.largest_of(*address, own))
+                addresses.find_map(|(_, address)| held.largest_of(*address, growing.number))
             } else {
                 return Ok(());
             };
-            let Some((address, number)) = largest.filter(|(_, number)| Some(*number) != own) else {
-                return Err(NoRoom);
+            let Some(largest) = largest else { return Err(NoRoom) };
+            let has_less = match largest.address == address {
+                true => largest.bytes < growing.bytes,
+                false => {
+                    held.by_address.get(&largest.address).is_none_or(|of| of.bytes < of_address)
+                }
             };
-            held.close(address, number);
+            if has_less {
+                return Err(NoRoom);
+            }
+            held.close(largest.address, largest.number);
         }
     }
+}
+
+/// A connection for which there must be room.
+#[derive(Debug, Clone, Copy)]
+struct Growing {
+    number: Option<u64>,
+    /// The bytes that it would hold.
+    bytes: usize,
+}
+
+/// The connection without a key that holds the most of an address.
+#[derive(Debug, Clone, Copy)]
+struct Largest {
+    address: IpAddr,
+    number: u64,
+    bytes: usize,
 }
 
 impl Held {
@@ -195,19 +222,12 @@ impl Held {
         }
     }
 
-    /// The connection of an address that holds the most, the oldest of several; `own` is the last of these.
-    fn largest_of(&self, address: IpAddr, own: Option<u64>) -> Option<(IpAddr, u64)> {
+    /// The connection of an address that holds the most, the oldest of several, beside one.
+    fn largest_of(&self, address: IpAddr, beside: Option<u64>) -> Option<Largest> {
         let connections = self.by_address.get(&address)?.connections.iter();
-        let (number, _) = connections.max_by_key(|(number, connection)| {
-            (connection.counts_as(), Some(**number) != own, Reverse(**number))
-        })?;
-        Some((address, *number))
-    }
-
-    fn close_largest_of(&mut self, address: IpAddr) {
-        if let Some((address, number)) = self.largest_of(address, None) {
-            self.close(address, number);
-        }
+        let others = connections.filter(|(number, _)| Some(**number) != beside);
+        let sizes = others.map(|(number, connection)| (connection.counts_as(), Reverse(*number)));
+        sizes.max().map(|(bytes, Reverse(number))| Largest { address, number, bytes })
     }
 
     /// Closes a connection, which counts no more.
@@ -231,20 +251,6 @@ impl Held {
     /// A connection that has not shown a key, unless it was closed.
     fn connection(&mut self, of: &Account) -> Option<&mut Connection> {
         self.by_address.get_mut(&of.address)?.connections.get_mut(&of.number)
-    }
-
-    /// Changes what a connection holds.
-    fn add(&mut self, account: &Account, has_key: bool, plus: usize, minus: usize) {
-        self.change(account.address, |of| match of.connections.get_mut(&account.number) {
-            Some(connection) => {
-                let before = connection.counts_as();
-                connection.bytes = connection.bytes + plus - minus;
-                of.bytes = of.bytes - before + connection.counts_as();
-            }
-            None if has_key => of.bytes = of.bytes + plus - minus,
-            // It was closed, and counts no more.
-            None => {}
-        });
     }
 }
 
@@ -287,42 +293,60 @@ impl Account {
         }
     }
 
-    /// Counts so many bytes of an incomplete head, in place of the previous ones, until the connection has
-    /// shown a key.
+    /// Counts an incomplete head and the connection's buffers as so many bytes, in place of the previous
+    /// ones, until the connection has shown a key.
     ///
     /// # Errors
     /// [`NoRoom`]: the connection must be closed.
-    pub(crate) fn set_head(&self, bytes: usize) -> Result<(), NoRoom> {
+    pub(crate) fn set_buffers(&self, head: usize, buffers: usize) -> Result<(), NoRoom> {
         let mut held = self.addresses.held.lock();
+        self.change(&mut held, |connection| {
+            connection.bytes = connection.bytes - connection.head_bytes + head;
+            (connection.head_bytes, connection.buffer_bytes) = (head, buffers);
+        })
+    }
+
+    /// Changes what a connection without a key holds, if there is room for it. Nothing happens to
+    /// another one.
+    fn change(&self, held: &mut Held, change: impl FnOnce(&mut Connection)) -> Result<(), NoRoom> {
         let Some(connection) = held.connection(self) else { return Ok(()) };
-        let before = connection.head_bytes;
-        self.recharge(&mut held, before, bytes)?;
-        if let Some(connection) = held.connection(self) {
-            connection.head_bytes = bytes;
+        let mut changed = connection.clone();
+        change(&mut changed);
+        let (before, now) = (connection.counts_as(), changed.counts_as());
+        if now > before {
+            let growing = Growing { number: Some(self.number), bytes: now };
+            self.addresses.make_room(held, self.address, now - before, growing)?;
         }
+        held.change(self.address, |of| {
+            of.connections.insert(self.number, changed);
+            of.bytes = of.bytes - before + now;
+        });
         Ok(())
     }
 
+    /// Counts `now` bytes in place of `before`.
     fn recharge(&self, held: &mut Held, before: usize, now: usize) -> Result<(), NoRoom> {
-        let has_key = self.has_key();
-        let more = match held.connection(self) {
-            Some(connection) => {
-                let larger = (connection.bytes - before + now).max(CONNECTION_BYTES);
-                larger.saturating_sub(connection.counts_as())
-            }
-            None if has_key => now.saturating_sub(before),
-            None => return Err(NoRoom),
-        };
-        if more > 0 {
-            self.addresses.make_room(held, self.address, more, Some(self.number))?;
+        if held.connection(self).is_some() {
+            return self.change(held, |connection| {
+                connection.bytes = connection.bytes - before + now;
+            });
         }
-        held.add(self, has_key, now, before);
+        if !self.has_key() {
+            return Err(NoRoom);
+        }
+        let more = now.saturating_sub(before);
+        if more > 0 {
+            // Its neighbours are closed only for connections of their kind.
+            let growing = Growing { number: Some(self.number), bytes: usize::MAX };
+            self.addresses.make_room(held, self.address, more, growing)?;
+        }
+        held.change(self.address, |of| of.bytes = of.bytes - before + now);
         Ok(())
     }
 
     fn release(&self, bytes: usize) {
-        let mut held = self.addresses.held.lock();
-        held.add(self, self.has_key(), 0, bytes);
+        // Less has room, and a connection that was closed holds nothing any more.
+        let _ = self.recharge(&mut self.addresses.held.lock(), bytes, 0);
     }
 }
 
@@ -448,8 +472,8 @@ mod tests {
                 let addresses = bounded(connections_max, is_for_loopback);
                 let first = admit(&addresses, first);
                 let _most = first.charge(ADDRESS_BYTES_MAX - CONNECTION_BYTES).unwrap();
-                let second_one = admit(&addresses, second);
-                let _more = second_one.charge(CONNECTION_BYTES + 1);
+                let other = admit(&addresses, second);
+                let _more = other.charge(CONNECTION_BYTES + 1);
                 assert_eq!(!is_open(&first), expected, "{second}, {is_for_loopback}");
             }
         }
@@ -462,14 +486,15 @@ mod tests {
         let neighbour = admit(&addresses, "192.0.2.9");
         let call = |account: &Arc<Account>, mib: usize| account.charge(mib * MIB);
         let held = [call(&large, 3).unwrap(), call(&larger, 4).unwrap()];
-        let _small = small.charge(CONNECTION_BYTES).expect("a call is a part of its connection");
-        let next = call(&small, 1);
+        let first = small.charge(CONNECTION_BYTES).expect("a call is a part of its connection");
+        assert_eq!(call(&larger, 1).err(), Some(NoRoom), "it is the largest");
+        assert_eq!(call(&small, 5).err(), Some(NoRoom), "it would be the largest");
+        assert!([&small, &large, &larger, &neighbour].into_iter().all(is_open));
+        let next = call(&small, 2);
         assert!(next.is_ok() && !is_open(&larger) && is_open(&large));
-        assert_eq!(call(&larger, 1).err(), Some(NoRoom), "it must be closed");
-        assert!(call(&large, 4).is_err() && is_open(&large), "it is the largest itself");
-        assert!(call(&small, 5).is_ok() && !is_open(&large));
+        assert_eq!(call(&larger, 0).err(), Some(NoRoom), "it must be closed");
         assert!(is_open(&small) && is_open(&neighbour));
-        drop((held, next));
+        drop((held, first, next));
     }
 
     /// The bound of all holds for each address, also one without a bound of its own.
@@ -478,18 +503,20 @@ mod tests {
         let addresses = bounded(100, false);
         let proxy: Vec<_> = (0..31).map(|_| admit(&addresses, "127.0.0.1")).collect();
         let strangers: Vec<_> =
-            (0..31).map(|one| admit(&addresses, &format!("192.0.2.{one}"))).collect();
-        let all: Vec<_> =
+            (0..32).map(|one| admit(&addresses, &format!("192.0.2.{one}"))).collect();
+        let mut all: Vec<_> =
             proxy.iter().chain(&strangers).map(|one| one.charge(4 * MIB).unwrap()).collect();
         let newcomer = admit(&addresses, "198.51.100.1");
-        assert!(newcomer.charge(CONNECTION_BYTES).is_ok());
-        let _filled = newcomer.charge(7 * MIB).unwrap();
-        assert!(newcomer.charge(MIB).is_ok());
-        assert!(!is_open(&proxy[0]) && proxy[1..].iter().all(is_open), "its address holds most");
-        assert!(strangers.iter().chain([&newcomer]).all(is_open));
-        let keyed = admit(&addresses, "198.51.100.2");
-        keyed.show_key();
-        drop(all);
+        all.push(newcomer.charge(3 * MIB).unwrap());
+        assert!(proxy.iter().all(is_open));
+        all.push(newcomer.charge(2 * MIB).unwrap());
+        assert!(!is_open(&proxy[0]), "its address holds most");
+        let late = admit(&addresses, "198.51.100.2");
+        assert!(late.charge(CONNECTION_BYTES).is_ok());
+        late.show_key();
+        assert!(proxy[1..].iter().chain(&strangers).chain([&newcomer, &late]).all(is_open));
+        all.push(strangers[0].charge(3 * MIB).unwrap());
+        assert!(!is_open(&proxy[1]) && proxy[2..].iter().all(is_open));
     }
 
     #[test]
@@ -511,18 +538,22 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_head_counts_until_it_is_a_call_or_the_connection_has_a_key() {
+    fn heads_and_buffers_count_until_the_connection_has_a_key() {
         let addresses = bounded(100, false);
         let [one, other] = [(); 2].map(|()| admit(&addresses, "192.0.2.1"));
-        one.set_head(5 * MIB).unwrap();
-        other.set_head(4 * MIB).unwrap();
+        one.set_buffers(5 * MIB, CONNECTION_BYTES).unwrap();
+        other.set_buffers(4 * MIB, CONNECTION_BYTES).unwrap();
         assert!(!is_open(&one) && is_open(&other));
-        assert_eq!(other.set_head(9 * MIB), Err(NoRoom), "no other connection is left to close");
-        other.set_head(0).unwrap();
+        assert_eq!(
+            other.set_buffers(9 * MIB, 0),
+            Err(NoRoom),
+            "no other connection is left to close"
+        );
+        other.set_buffers(0, CONNECTION_BYTES).unwrap();
         let third = admit(&addresses, "192.0.2.1");
-        third.set_head(8 * MIB - CONNECTION_BYTES).unwrap();
+        third.set_buffers(8 * MIB - CONNECTION_BYTES, CONNECTION_BYTES).unwrap();
         third.show_key();
-        assert!(is_open(&other) && other.set_head(8 * MIB - 1).is_ok(), "a key frees the head");
+        assert!(is_open(&other) && other.set_buffers(0, 8 * MIB).is_ok(), "a key frees both");
         drop((one, other, third));
         assert!(is_empty(&addresses));
     }
@@ -534,7 +565,7 @@ mod tests {
         Resize(usize, usize),
         DropCharge(usize),
         CancelCharge(usize),
-        Head(usize, usize),
+        Buffers(usize, usize),
         ShowKey(usize),
         Flush(usize),
         DropConnection(usize),
@@ -546,7 +577,7 @@ mod tests {
             (0..4_u8).prop_map(Step::Admit),
             (which.clone(), bytes.clone()).prop_map(|(at, bytes)| Step::Charge(at, bytes)),
             (which.clone(), bytes.clone()).prop_map(|(at, bytes)| Step::Resize(at, bytes)),
-            (which.clone(), bytes).prop_map(|(at, bytes)| Step::Head(at, bytes)),
+            (which.clone(), bytes).prop_map(|(at, bytes)| Step::Buffers(at, bytes)),
             which.clone().prop_map(Step::DropCharge),
             which.clone().prop_map(Step::CancelCharge),
             which.clone().prop_map(Step::ShowKey),
@@ -583,8 +614,9 @@ mod tests {
                     Step::CancelCharge(which) if which < charges.len() => {
                         charges.swap_remove(which).cancel();
                     }
-                    Step::Head(which, bytes) => {
-                        let _ = accounts.get(which % of).map(|account| account.set_head(bytes));
+                    Step::Buffers(which, bytes) => {
+                        let set = |account: &Arc<Account>| account.set_buffers(bytes / 2, bytes);
+                        let _ = accounts.get(which % of).map(set);
                     }
                     Step::ShowKey(which) => {
                         let _ = accounts.get(which % of).map(|account| account.show_key());
@@ -597,20 +629,26 @@ mod tests {
                     }
                     Step::DropCharge(_) | Step::CancelCharge(_) | Step::DropConnection(_) => {}
                 }
-                let mut live: BTreeMap<u64, (Arc<Account>, usize)> = BTreeMap::new();
+                let mut live: BTreeMap<u64, (Arc<Account>, usize, usize)> = BTreeMap::new();
                 let known = accounts.iter().chain(charges.iter().map(|charge| &charge.account));
                 for account in known {
                     let unsent = account.unsent.load(Ordering::Relaxed);
-                    let head = addresses.held.lock().connection(account).map_or(0, |of| of.head_bytes);
-                    live.entry(account.number).or_insert_with(|| (account.clone(), unsent + head));
+                    let mut held = addresses.held.lock();
+                    let connection = held.connection(account);
+                    let (head, buffers) =
+                        connection.map_or((0, 0), |of| (of.head_bytes, of.buffer_bytes));
+                    let all = || (account.clone(), unsent + head, buffers);
+                    live.entry(account.number).or_insert_with(all);
                 }
                 for charge in &charges {
                     live.get_mut(&charge.account.number).unwrap().1 += charge.bytes;
                 }
-                let counted = |(account, bytes): &(Arc<Account>, usize)| match account.has_key() {
-                    true => *bytes,
-                    false if is_open(account) => (*bytes).max(CONNECTION_BYTES),
-                    false => 0,
+                let counted = |(account, bytes, buffers): &(Arc<Account>, usize, usize)| {
+                    match account.has_key() {
+                        true => *bytes,
+                        false if is_open(account) => *bytes.max(buffers),
+                        false => 0,
+                    }
                 };
                 let held = addresses.held.lock();
                 prop_assert_eq!(held.bytes, live.values().map(counted).sum::<usize>());
