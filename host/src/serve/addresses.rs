@@ -41,6 +41,10 @@ pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
 /// where the process may open 20,000 files) stays below [`ADDRESS_BYTES_MAX`].
 pub(crate) const CONNECTION_BYTES: usize = 8 << 10;
 
+/// While closed connections still hold more than this, nothing grows beyond a bound: a busy host needs some
+/// time to free them.
+const CLOSING_BYTES_MAX: usize = 2 << 20;
+
 /// Interval of the log's warnings about full addresses.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -72,6 +76,9 @@ struct Held {
     by_address: HashMap<IpAddr, Address>,
     /// The same addresses by their bytes.
     by_bytes: BTreeSet<(usize, IpAddr)>,
+    /// The bytes of closed connections that are not dropped yet.
+    closing: HashMap<u64, usize>,
+    closing_bytes: usize,
 }
 
 /// An address that holds something.
@@ -181,7 +188,7 @@ impl Addresses {
                     held.by_address.get(&largest.address).is_none_or(|of| of.bytes < of_address)
                 }
             };
-            if has_less {
+            if has_less || (growing.number.is_some() && held.closing_bytes > CLOSING_BYTES_MAX) {
                 return Err(NoRoom);
             }
             held.close(largest.address, largest.number);
@@ -230,14 +237,18 @@ impl Held {
         sizes.max().map(|(bytes, Reverse(number))| Largest { address, number, bytes })
     }
 
-    /// Closes a connection, which counts no more.
+    /// Closes a connection, which does not count for its address any more.
     fn close(&mut self, address: IpAddr, number: u64) {
+        let mut bytes = 0;
         self.change(address, |of| {
             if let Some(closed) = of.connections.remove(&number) {
-                of.bytes -= closed.counts_as();
+                bytes = closed.counts_as();
+                of.bytes -= bytes;
                 closed.closing.cancel();
             }
         });
+        self.closing.insert(number, bytes);
+        self.closing_bytes += bytes;
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             self.warned_at = Some(Instant::now());
             warn!(
@@ -354,6 +365,7 @@ impl Drop for Account {
     fn drop(&mut self) {
         let unsent = *self.unsent.get_mut();
         let mut held = self.addresses.held.lock();
+        held.closing_bytes -= held.closing.remove(&self.number).unwrap_or_default();
         held.change(self.address, |of| match of.connections.remove(&self.number) {
             Some(connection) => of.bytes -= connection.counts_as(),
             None if *self.has_key.get_mut() => of.bytes -= unsent,
@@ -420,7 +432,11 @@ mod tests {
 
     fn is_empty(addresses: &Addresses) -> bool {
         let held = addresses.held.lock();
-        held.bytes == 0 && held.by_address.is_empty() && held.by_bytes.is_empty()
+        let sums = held.bytes + held.closing_bytes;
+        sums == 0
+            && held.by_address.is_empty()
+            && held.by_bytes.is_empty()
+            && held.closing.is_empty()
     }
 
     #[test]
@@ -501,7 +517,7 @@ mod tests {
     #[test]
     fn a_newcomer_gets_in_while_others_hold_everything() {
         let addresses = bounded(100, false);
-        let proxy: Vec<_> = (0..31).map(|_| admit(&addresses, "127.0.0.1")).collect();
+        let mut proxy: Vec<_> = (0..31).map(|_| admit(&addresses, "127.0.0.1")).collect();
         let strangers: Vec<_> =
             (0..32).map(|one| admit(&addresses, &format!("192.0.2.{one}"))).collect();
         let mut all: Vec<_> =
@@ -515,8 +531,11 @@ mod tests {
         assert!(late.charge(CONNECTION_BYTES).is_ok());
         late.show_key();
         assert!(proxy[1..].iter().chain(&strangers).chain([&newcomer, &late]).all(is_open));
-        all.push(strangers[0].charge(3 * MIB).unwrap());
-        assert!(!is_open(&proxy[1]) && proxy[2..].iter().all(is_open));
+        let more = || strangers[0].charge(3 * MIB);
+        assert_eq!(more().err(), Some(NoRoom), "the closed connection is still in memory");
+        drop((proxy.remove(0), all.remove(0)));
+        all.push(more().unwrap());
+        assert!(!is_open(&proxy[0]) && proxy[1..].iter().all(is_open));
     }
 
     #[test]
