@@ -378,4 +378,24 @@ mod tests {
         assert_eq!(names, ["authorization", "host"]);
         assert_eq!(sent.headers()["host"], "mill.lan");
     }
+
+    #[test]
+    fn the_key_of_a_forwarded_call_is_recorded_and_not_sent_on() {
+        let peer = || PeerAddress("192.0.2.1".parse().unwrap());
+        let owner = OwnerId::new("zoe").unwrap();
+        let (seen, unseen) = (CallOrigin::from(peer()), CallOrigin::from(peer()));
+        seen.record_key(&owner, &KeyId::new("k-1").unwrap()).unwrap();
+        for (at_active, expected) in [(&seen, Some(&owner)), (&unseen, None)] {
+            let mut answer = Response::new(());
+            // A handler may have set it.
+            answer.headers_mut().insert(KEY, HeaderValue::from_static("mallory k"));
+            name_key(at_active, answer.headers_mut());
+            let here = CallOrigin::from(peer());
+            take_key(&mut answer, &here);
+            assert_eq!(here.has_key(), expected.is_some());
+            let named = answer.extensions().get::<AnswerOwner>().map(|AnswerOwner(owner)| owner);
+            assert_eq!(named, expected);
+            assert!(answer.headers().is_empty(), "{answer:?}");
+        }
+    }
 }
