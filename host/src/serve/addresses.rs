@@ -137,10 +137,11 @@ impl Addresses {
         held.next += 1;
         let of_address = held.by_address.get(&address).map_or(0, |of| of.connections.len());
         let has_too_many = of_address >= self.bound.connections_max as usize;
-        if has_too_many && self.is_bounded(address) {
-            if let Some(Largest { number, .. }) = held.largest_of(address, None) {
-                held.close(address, number);
-            }
+        if has_too_many
+            && self.is_bounded(address)
+            && let Some(Largest { number, .. }) = held.largest_of(address, None)
+        {
+            held.close(address, number);
         }
         // It is admitted even if all that is held cannot be closed.
         let newcomer = Growing { number: None, bytes: 0 };

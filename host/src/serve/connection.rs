@@ -13,7 +13,7 @@ use std::future::{poll_fn, ready};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +26,6 @@ use gristmill_api::{
 use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::TokioIo;
@@ -41,7 +40,7 @@ use super::front::Front;
 use super::half_close::ClientSide;
 use super::interrupts::Rarely;
 use super::linger::Linger;
-use super::listener::http;
+use super::protocol::{CallExecutor, FIELDS_MAX, QUEUED_BYTES_MAX, http};
 use super::response_budget::{BudgetPermit, OverBudget, ResponseBudget};
 use super::unread::{RequestBody, Unread};
 
@@ -66,18 +65,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An answer is passed on in pieces of this size, which shows whether the client reads it.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// HTTP/2 takes the next piece of an answer once fewer bytes of the answer than these are in its queue. Up to
-/// twice as many may be in the queue when their call has ended: 256 KiB for the 256 streams of a connection, of
-/// the same order as the last piece of an HTTP/1 answer.
-pub(crate) const QUEUED_BYTES_MAX: usize = 512;
-
 /// The end of a longer answer on HTTP/2 is a piece of its own: until HTTP takes it, the client has no room for
 /// the bytes before it, and the answer counts. Clients may end a connection with many shorter pieces.
 const END_BYTES: usize = 256;
-
-/// Most fields of a head, as on HTTP/1.1, where hyper counts them. A field of one byte on the wire takes some
-/// 100 bytes here.
-const FIELDS_MAX: usize = 100;
 
 /// About the memory of a field beside its text.
 const FIELD_BYTES: usize = 128;
@@ -216,7 +206,7 @@ impl Server {
             linger: None,
         };
         let stream = TokioIo::new(watched);
-        let http = http(CallExecutor { connection_auth: connection_auth.clone() });
+        let http = http(CallExecutor::new(connection_auth.clone()));
         let mut connection = pin!(http.serve_connection_with_upgrades(stream, service));
         let mut buffers = Buffers { account: account.as_deref(), counted: (0, CONNECTION_BYTES) };
         let mut is_ending = false;
@@ -292,7 +282,9 @@ async fn counted(
         let answer = answering.as_mut().poll(context);
         if origin.has_key() {
             account.show_key();
-            charge.take().map(Charge::cancel);
+            if let Some(charge) = charge.take() {
+                charge.cancel();
+            }
         } else if answer.is_pending() && charge.is_none() && !account.has_key() {
             charge = Some(account.charge(CALL_BYTES + head_bytes)?);
         }
@@ -323,28 +315,6 @@ fn empty(status: StatusCode) -> Response<AnswerBody> {
     let mut answer = Response::new(AnswerBody::empty());
     *answer.status_mut() = status;
     answer
-}
-
-/// Starts the calls of an HTTP/2 connection. Until a call has shown a valid key, each call is polled
-/// before it becomes a task: its key is checked before the head of the next call is looked at, and a
-/// refused call never becomes a task.
-#[derive(Debug, Clone)]
-pub(crate) struct CallExecutor {
-    connection_auth: Arc<ConnectionAuth>,
-}
-
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for CallExecutor {
-    fn execute(&self, call: F) {
-        if self.connection_auth.has_key() {
-            tokio::spawn(call);
-            return;
-        }
-        let mut call = Box::pin(call);
-        // A task polls it again at once, and gives it a waker.
-        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            tokio::spawn(call);
-        }
-    }
 }
 
 /// The buffers of a connection that has shown no key. They are counted after HTTP has begun all calls that

@@ -1,6 +1,6 @@
-//! Accepts connections, with the bounds that a listener on a hostile network needs: their number,
-//! and the size of the requests of each. [`super::connection`] bounds the time that a connection
-//! may be quiet.
+//! Accepts connections, with a bound of their number, as a listener on a hostile network needs it.
+//! [`super::protocol`] bounds the requests of each, and [`super::connection`] the time that it may
+//! be quiet.
 
 use std::io;
 use std::iter;
@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_api::{ConnectionShares, PeerAddress};
-use hyper_util::rt::TokioTimer;
-use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -18,29 +16,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
 use super::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
-use super::connection::{CallExecutor, QUEUED_BYTES_MAX, Server};
+use super::connection::Server;
 use super::front::Front;
 use super::response_budget::ResponseBudget;
 use super::tls::Tls;
-
-/// Largest head of a request on HTTP/1.1, in bytes; beyond it the answer is 431.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-
-/// The same on HTTP/2, where each field counts as 32 bytes more (RFC 9113, section 6.5.2). HTTP/2 unpacks the
-/// heads of 256 calls before the host sees the first of them.
-const UNPACKED_HEAD_BYTES_MAX: u32 = 16 << 10;
-
-/// Streams that one HTTP/2 connection may have open. Further ones are refused, and may be tried
-/// again.
-const STREAMS_MAX: u32 = 256;
-
-/// Streams that an HTTP/2 client may reset before the host has handled them. With one more the
-/// connection is closed: opening and resetting costs a client less than the host.
-const PENDING_RESETS_MAX: usize = 20;
-
-/// Streams that the host may reset because of a client's errors. With one more the connection is
-/// closed.
-const MISTAKES_MAX: usize = 256;
 
 /// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;
@@ -230,22 +209,6 @@ fn connected_before(
         stream.set_nodelay(true).ok()?;
         Some((stream, peer, slot))
     })
-}
-
-/// The HTTP of one connection.
-pub(crate) fn http(executor: CallExecutor) -> Builder<CallExecutor> {
-    let mut builder = Builder::new(executor);
-    // The connection bounds the time of a head, also before the protocol is known.
-    builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_send_buf_size(QUEUED_BYTES_MAX)
-        .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
-        .max_local_error_reset_streams(MISTAKES_MAX)
-        .max_header_list_size(UNPACKED_HEAD_BYTES_MAX);
-    builder
 }
 
 #[cfg(test)]

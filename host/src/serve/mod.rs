@@ -22,6 +22,7 @@ mod manual_clock;
 mod memory;
 mod owned_store;
 mod parts;
+mod protocol;
 mod ready;
 mod response_budget;
 mod runtime_settings;

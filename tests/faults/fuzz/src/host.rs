@@ -163,7 +163,7 @@ impl Host {
 
     pub async fn answer(&self, request: Request<Full<Bytes>>) -> Answer {
         let peer = PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let answer = self.api.clone().answer(request, peer).await;
+        let answer = self.api.clone().answer(request, Arc::new(peer.into())).await;
         answer.map(|body| body.map_err(|error| error.to_string()).boxed_unsync())
     }
 
