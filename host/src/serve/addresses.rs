@@ -260,6 +260,11 @@ impl Held {
         }
     }
 
+    /// A closed connection is not in memory any more, or stays open.
+    fn forget_closed(&mut self, number: u64) {
+        self.closing_bytes -= self.closing.remove(&number).unwrap_or_default();
+    }
+
     /// A connection that has not shown a key, unless it was closed.
     fn connection(&mut self, of: &Account) -> Option<&mut Connection> {
         self.by_address.get_mut(&of.address)?.connections.get_mut(&of.number)
@@ -283,8 +288,9 @@ impl Account {
             return;
         }
         let mut held = self.addresses.held.lock();
+        // One that was to be closed meanwhile stays open, and counts for nothing any more.
+        held.forget_closed(self.number);
         held.change(self.address, |of| {
-            // One that was closed meanwhile holds nothing already.
             if let Some(connection) = of.connections.remove(&self.number) {
                 let by_calls = connection.bytes - connection.head_bytes;
                 of.bytes = of.bytes - connection.counts_as() + by_calls;
@@ -318,8 +324,8 @@ impl Account {
         })
     }
 
-    /// Changes what a connection without a key holds, if there is room for it. Nothing happens to
-    /// another one.
+    /// Changes what a connection without a key holds, if there is room for it. A connection that
+    /// has a key or was closed stays as it is.
     fn change(&self, held: &mut Held, change: impl FnOnce(&mut Connection)) -> Result<(), NoRoom> {
         let Some(connection) = held.connection(self) else { return Ok(()) };
         let mut changed = connection.clone();
@@ -366,7 +372,7 @@ impl Drop for Account {
     fn drop(&mut self) {
         let unsent = *self.unsent.get_mut();
         let mut held = self.addresses.held.lock();
-        held.closing_bytes -= held.closing.remove(&self.number).unwrap_or_default();
+        held.forget_closed(self.number);
         held.change(self.address, |of| match of.connections.remove(&self.number) {
             Some(connection) => of.bytes -= connection.counts_as(),
             None if *self.has_key.get_mut() => of.bytes -= unsent,
@@ -534,8 +540,11 @@ mod tests {
         assert!(proxy[1..].iter().chain(&strangers).chain([&newcomer, &late]).all(is_open));
         let more = || strangers[0].charge(3 * MIB);
         assert_eq!(more().err(), Some(NoRoom), "the closed connection is still in memory");
-        drop((proxy.remove(0), all.remove(0)));
+        let (closed, charge) = (proxy.remove(0), all.remove(0));
+        // It shows a key at the last moment, and stays.
+        closed.show_key();
         all.push(more().unwrap());
+        drop((closed, charge));
         assert!(!is_open(&proxy[0]) && proxy[1..].iter().all(is_open));
     }
 
