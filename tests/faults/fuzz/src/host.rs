@@ -9,7 +9,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_api::{
-    AddressLimit, Api, ApiState, CertificateExpiry, HostFacts, PeerAddress, RateLimits, Services,
+    AddressLimit, Api, ApiState, CertificateExpiry, Compatibility, HostFacts, PeerAddress,
+    RateLimits, Services,
 };
 use gristmill_control::{Access, Control, Parts};
 use gristmill_core::access::key::{ApiKey, NewKey, Scope};
@@ -149,7 +150,8 @@ impl Host {
             certificate: CertificateExpiry::default(),
             connections_max: 20_000,
         };
-        let api = Api::new(ApiState::new(services, no_limits(), "Platform"));
+        let compatibility = Compatibility { brand: "Platform".into(), ignores_gpu: false };
+        let api = Api::new(ApiState::new(services, no_limits(), compatibility));
         let authorization = format!("Bearer {}", text.reveal());
         Self { tokio, store, clock, endpoint, api, authorization }
     }
