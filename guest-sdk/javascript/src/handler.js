@@ -19,6 +19,8 @@ export const NO_HANDLER =
   "there is no handler: export a function as default or as `handler`, or call serve(handler)";
 
 const HANDLER = Symbol("gristmill handler");
+/** Of a context: whether the job is a call of OpenAI's API, which may have an error as its output. */
+const IS_OPENAI = Symbol("gristmill openai");
 let served;
 
 /** A handler `(ctx, input) => output`. */
@@ -90,6 +92,7 @@ export function of(work) {
 function forJob(work) {
   const call = (ctx, text) => {
     const job = { id: ctx.jobId, input: JSON.parse(text) };
+    ctx[IS_OPENAI] = typeof job.input === "object" && "openai_route" in (job.input ?? {});
     const s3 = ctx.s3Config;
     if (s3) job.s3Config = s3;
     return work(job, ctx);
@@ -105,6 +108,8 @@ function conclude(ctx, value) {
     value = rest;
   }
   const { error, ...rest } = value;
+  const isDocument = typeof error === "object" && !(error instanceof Error || Array.isArray(error));
+  if (ctx[IS_OPENAI] && isDocument) return value;
   if (error && Object.keys(rest).length > 0) ctx.progress(rest);
   // As if it had been thrown: an error has no JSON form, and its stack belongs into the log.
   if (error instanceof Error) throw error;

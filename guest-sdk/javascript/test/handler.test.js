@@ -97,6 +97,33 @@ test("an error in the output fails the job", async () => {
   assert.deepEqual(await new TestContext().run(() => ({ error: null }), 1), { error: null });
 });
 
+test("a call of OpenAI is refused by an error object", async () => {
+  const call = { openai_route: "/v1/chat/completions", openai_input: { model: "gpt-4" } };
+  const refusal = { error: { message: "no model gpt-4", code: 400 } };
+  assert.deepEqual(await new TestContext().run(() => refusal, call), refusal);
+  const ctx = new TestContext();
+  await ctx.run(function* () {
+    yield refusal;
+  }, call);
+  assert.deepEqual(
+    ctx.chunks.map(({ output }) => output),
+    [refusal],
+  );
+  for (const error of ["no flour", new Error("no flour"), ["no flour"]]) {
+    await fails(
+      new TestContext().run(() => ({ error }), call),
+      Failed,
+      /no flour/,
+    );
+  }
+  for (const other of [1, null, { openai_input: {} }, ["openai_route"], "openai_route"]) {
+    await assert.rejects(
+      new TestContext().run(() => refusal, other),
+      Failed,
+    );
+  }
+});
+
 test("an error object in the output fails the job as if it had been thrown", async () => {
   const ctx = new TestContext();
   await fails(

@@ -124,6 +124,24 @@ class ForJob(unittest.TestCase):
             self.assertEqual(caught.exception.message, message)
         self.assertEqual(TestContext().run(lambda job: {"error": None}, 1), {"error": None})
 
+    def test_a_call_of_openai_is_refused_by_an_error_object(self) -> None:
+        call = {"openai_route": "/v1/chat/completions", "openai_input": {"model": "gpt-4"}}
+        refusal = {"error": {"message": "no model gpt-4", "code": 400}}
+        self.assertEqual(TestContext().run(lambda job: refusal, call), refusal)
+
+        def stream(job):
+            yield refusal
+
+        ctx = TestContext()
+        ctx.run(stream, call)
+        self.assertEqual([chunk.output for chunk in ctx.chunks], [refusal])
+        for error in ["no flour", ValueError("no flour")]:
+            with self.assertRaisesRegex(Failed, "no flour"):
+                TestContext().run(lambda job: {"error": error}, call)
+        for other in [1, {"openai_input": {}}, ["openai_route"], "openai_route"]:
+            with self.assertRaises(Failed):
+                TestContext().run(lambda job: refusal, other)
+
     def test_an_exception_in_the_output_fails_the_job_as_if_it_was_raised(self) -> None:
         ctx = TestContext()
         with self.assertRaises(Failed) as caught:

@@ -58,6 +58,8 @@ class Context:
     def __init__(self, job_id: str, host: Host) -> None:
         self._job_id = job_id
         self._host = host
+        self._is_openai = False
+        """Whether the job is a call of OpenAI's API, which may have an error as its output."""
 
     @property
     def job_id(self) -> str:

@@ -183,7 +183,8 @@ def for_job(
 
     ``job`` is a dict with ``id``, ``input`` and, if the submission has one, ``s3Config``. A dict
     with an ``error`` that is returned or yielded fails the job, and its other fields become the
-    job's ``output``, up to 8 KiB. ``refresh_worker`` is removed from the dict, and the instance
+    job's ``output``, up to 8 KiB. In a call of ``/openai`` an ``error`` that is a dict is the output
+    instead, and the host answers with its status code. ``refresh_worker`` is removed from the dict, and the instance
     takes no further job.
     """
     work = _with_context(function)
@@ -192,6 +193,7 @@ def for_job(
         if refresh_worker:
             ctx.retire()
         job = {"id": ctx.job_id, "input": _parse(text)}
+        ctx._is_openai = isinstance(job["input"], dict) and "openai_route" in job["input"]
         if s3 := ctx.s3_config:
             job["s3Config"] = {
                 "accessId": s3.access_id,
@@ -228,7 +230,8 @@ def _conclude(ctx: Context, value: Any) -> Any:
         value = dict(value)
         if value.pop("refresh_worker"):
             ctx.retire()
-    if error := value.get("error"):
+    error = value.get("error")
+    if error and not (ctx._is_openai and isinstance(error, Mapping)):
         if rest := {name: part for name, part in value.items() if name != "error"}:
             ctx.progress(rest)
         if isinstance(error, BaseException):
