@@ -1,9 +1,12 @@
 // What the build of a component refuses, and what it says.
 
 import assert from "node:assert/strict";
+import { copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 
-import { GRISTMILL, run, withHandler } from "./host.js";
+import { GRISTMILL, SDK, run, withHandler } from "./host.js";
 
 /** The message of a build that fails. */
 const refusal = (source, name) =>
@@ -42,6 +45,61 @@ test("an error while the module loads has the author's line", async () => {
     await refusal(typescript, "handler.ts"),
     "error: the handler's module fails while the component is built: cannot read property 'y' of undefined\n    at <anonymous> (handler.ts:5)",
   );
+});
+
+test("reads of the environment while the module loads are named", async () => {
+  const source = [
+    'import { handler } from "gristmill-sdk";',
+    "const PORT = process.env.PORT ?? 80;",
+    "const read = () => process.env.HOST;",
+    "const HOST = read();",
+    "const kept = process.env;",
+    "export default () => [PORT, HOST ?? null, process.env.PORT, kept.PORT];",
+  ].join("\n");
+  await withHandler(source, async ({ code, stderr }, component) => {
+    assert.equal(code, 0, stderr);
+    const warnings = [...stderr.matchAll(/^warning: (\S+ reads \S+) when/gm)];
+    assert.deepEqual(
+      warnings.map(([, place]) => place),
+      ["handler.js:2 reads process.env.PORT", "handler.js:3 reads process.env.HOST"],
+    );
+    const ran = await run(GRISTMILL, "run", component, "--env", "PORT=90", "--input", "{}");
+    assert.equal(ran.stdout.trim(), '[80,null,"90","90"]');
+  });
+});
+
+test("the template accepts packages whose types mention the DOM", async () => {
+  const place = new URL("../../../../host/templates/javascript/", import.meta.url).pathname;
+  const project = await mkdtemp(join(tmpdir(), "gristmill-test-"));
+  const modules = join(project, "node_modules");
+  try {
+    await mkdir(join(modules, "markdown"), { recursive: true });
+    await symlink(dirname(SDK), join(modules, "gristmill-sdk"));
+    await copyFile(`${place}tsconfig.json`, join(project, "tsconfig.json"));
+    await writeFile(
+      join(modules, "markdown/package.json"),
+      '{"name":"markdown","version":"1.0.0","types":"index.d.ts"}',
+    );
+    await writeFile(
+      join(modules, "markdown/index.d.ts"),
+      "export function convert(html: string | HTMLElement): string;",
+    );
+    await writeFile(
+      join(project, "handler.ts"),
+      'import { convert } from "markdown";\nexport default () => convert("<p>");\n',
+    );
+    const tsc = new URL("node_modules/.bin/tsc", import.meta.url).pathname;
+    const { code, stdout } = await run(tsc, "--project", project);
+    assert.equal(code, 0, stdout);
+  } finally {
+    await rm(project, { recursive: true });
+  }
+});
+
+test("a wrong option `validate` is refused", async () => {
+  const source =
+    'import { handler } from "gristmill-sdk";\nexport default handler(() => 1, { validate: { parse() {} } });';
+  assert.match(await refusal(source), /`validate` is a function .* Standard Schema.*\n.*handler\.js:2/);
 });
 
 test("Node's modules are named with what to use instead", async () => {

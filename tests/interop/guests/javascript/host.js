@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 
 export const { GRISTMILL, GRISTMILL_API_KEY, GRISTMILL_BUILT, GRISTMILL_URL } = process.env;
 
-const SDK = new URL("../../../../guest-sdk/javascript/build.js", import.meta.url).pathname;
+export const SDK = new URL("../../../../guest-sdk/javascript/build.js", import.meta.url).pathname;
 const execute = promisify(execFile);
 
 /** Runs a program; resolves to its exit status and its output, also when it fails. */
