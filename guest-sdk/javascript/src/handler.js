@@ -18,13 +18,20 @@ export class Chunk {
 export const NO_HANDLER =
   "there is no handler: export a function as default or as `handler`, or call serve(handler)";
 
+/** Why an option `validate` is refused. */
+const NO_VALIDATION =
+  "`validate` is a function from the input to the checked input, or a schema of a library with Standard Schema, such as zod 3.24, Valibot 1 or ArkType 2";
+
 const HANDLER = Symbol("gristmill handler");
 /** Of a context: whether the job is a call of OpenAI's API, which may have an error as its output. */
 const IS_OPENAI = Symbol("gristmill openai");
 let served;
 
-/** A handler `(ctx, input) => output`. */
+/** A handler `(ctx, input) => output`. Throws for a `validate` that could check no job. */
 export function handler(work, { validate } = {}) {
+  if (validate && typeof validate !== "function" && !isSchema(validate)) {
+    throw new TypeError(NO_VALIDATION);
+  }
   return mark((...args) => work(...args), {
     call: async (ctx, text) => work(ctx, await check(JSON.parse(text), validate)),
   });
@@ -149,12 +156,20 @@ async function check(input, validate) {
   if (!validate) return input;
   try {
     // Not outside: a validation that rejects refuses the job, as one that throws.
-    return await validate(input);
+    if (!isSchema(validate)) return await validate(input);
+    const result = await validate["~standard"].validate(input);
+    if (result.issues) throw new InvalidInput(issuesOf(result) ?? "the input is invalid");
+    return result.value;
   } catch (error) {
     throw error instanceof GristmillError
       ? error
       : new InvalidInput(issuesOf(error) ?? String(error?.message ?? error));
   }
+}
+
+/** Whether this is a schema by https://standardschema.dev; those of ArkType are functions too. */
+function isSchema(value) {
+  return typeof value?.["~standard"]?.validate === "function";
 }
 
 function mark(work, handler) {

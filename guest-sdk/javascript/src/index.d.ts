@@ -145,13 +145,23 @@ export interface Handler<Input, Output> {
   readonly [marked]: true;
 }
 
+/** The part of https://standardschema.dev that schemas of zod, Valibot, ArkType and others have. */
+export interface StandardSchema<Input> {
+  readonly "~standard": {
+    readonly validate: (
+      value: unknown,
+    ) => Awaitable<{ readonly value: Input; readonly issues?: undefined } | { readonly issues: readonly object[] }>;
+  };
+}
+
 /**
- * A handler `(ctx, input) => output`, plain, async, or a generator. The result of `validate`, which
- * may be asynchronous, is the input; an error that it throws refuses the job with that message.
+ * A handler `(ctx, input) => output`, plain, async, or a generator. `validate` is a schema, or a
+ * function that may be asynchronous. Its result is the input; an error that it throws, or the issues
+ * of the schema, refuse the job with their message.
  */
 export function handler<Input = any, Output = unknown>(
   work: (ctx: Context, input: Input) => Outcome<Output>,
-  options?: { validate?: (input: unknown) => Awaitable<Input> },
+  options?: { validate?: ((input: unknown) => Awaitable<Input>) | StandardSchema<Input> },
 ): Handler<Input, Output>;
 
 /** Makes this the handler of the component, instead of the default export. */

@@ -66,6 +66,30 @@ test("a validation may be asynchronous", async () => {
   await fails(new TestContext().run(rejecting(new Failed("no list")), 1), Failed, "no list");
 });
 
+test("a schema by Standard Schema validates", async () => {
+  const validate = (value) =>
+    typeof value === "number"
+      ? { value: value + 1 }
+      : { issues: [{ path: ["sacks"], message: "expected a number" }, { message: "no flour" }] };
+  const asObject = { "~standard": { version: 1, vendor: "mill", validate } };
+  const asynchronous = { "~standard": { validate: async (value) => validate(value) } };
+  // As in ArkType, whose schemas return issues when they are called.
+  const asFunction = Object.assign(() => "not called", asObject);
+  for (const schema of [asObject, asynchronous, asFunction]) {
+    const double = handler((_ctx, input) => input * 2, { validate: schema });
+    assert.equal(await new TestContext().run(double, 2), 6);
+    const refused = new TestContext();
+    await fails(refused.run(double, "x"), InvalidInput, "sacks: expected a number; no flour");
+    assert.deepEqual(refused.logs, []);
+  }
+});
+
+test("a validation that is neither a function nor a schema is refused at once", () => {
+  for (const validate of [{ parse: () => 1 }, "number", 1, true, { "~standard": {} }]) {
+    assert.throws(() => handler(() => 1, { validate }), /`validate` is a function .* Standard Schema/);
+  }
+});
+
 test("a raw handler keeps what JavaScript's numbers lose", async () => {
   const text = ' {"z": 9007199254740993, "a": 1.50} ';
   assert.equal(

@@ -1,6 +1,16 @@
 // Uses that the SDK's type declarations must accept or refuse: only compiled, never run.
 
-import { CallError, Chunk, type Context, type Job, handler, http, serve, serveRaw } from "gristmill-sdk";
+import {
+  CallError,
+  Chunk,
+  type Context,
+  type Job,
+  type StandardSchema,
+  handler,
+  http,
+  serve,
+  serveRaw,
+} from "gristmill-sdk";
 import { readFile } from "node:fs/promises";
 import { TestContext } from "gristmill-sdk/testing";
 
@@ -25,6 +35,10 @@ const output: number = await new TestContext({ http: { "https://a": new http.Res
 console.log(output);
 
 handler<number, number>((_ctx, input) => input * 2, { validate: async (input) => Number(input) });
+declare const schema: StandardSchema<{ sacks: number }>;
+handler((_ctx, { sacks }) => sacks * 2, { validate: schema });
+// @ts-expect-error: the schema is of another type
+handler<number>((_ctx, input) => input, { validate: schema });
 // Null is the same as no option.
 handler(() => http.get("https://a", { headers: null, timeout: null }).status);
 handler((ctx) => ctx.submit("count", {}, { idempotencyKey: null }));
