@@ -142,13 +142,8 @@ export async function build({ project, output, entry, engine = "quickjs", minify
       ...(hasFiles ? ["files"] : []),
     ];
     await writeWit(join(temp, "wit"), worlds, hasPlatform);
-    let component;
-    try {
-      const built = { source, witPath: join(temp, "wit"), world: "component", project };
-      ({ component } = await componentize(built));
-    } catch (error) {
-      throw new Error(evaluationError(error.message, places));
-    }
+    const built = { source, witPath: join(temp, "wit"), world: "component", project };
+    const component = await withoutReads(built, componentize, places);
     await writeFile(output, component);
     return component.length;
   } finally {
@@ -192,6 +187,54 @@ const globals = {
     }));
   },
 };
+
+/**
+ * The component, after a warning for each line of the project that reads `process.env` while it is
+ * built. The module runs in the engine, whose only way out is an error: a module that has read throws
+ * the list at its end, and is built again without that.
+ */
+async function withoutReads(built, componentize, places) {
+  const text = await readFile(built.source, "utf8");
+  const run = async (end) => {
+    await writeFile(built.source, text + end);
+    return (await componentize(built)).component;
+  };
+  try {
+    return await run(REPORT_READS);
+  } catch (error) {
+    const [, list] = READS.exec(error.message) ?? [];
+    if (!list) throw new Error(evaluationError(error.message, places));
+    for (const warning of new Set(JSON.parse(decodeURIComponent(list)).map(readWarning(places)))) {
+      if (warning) console.error(`warning: ${warning}`);
+    }
+  }
+  try {
+    return await run("");
+  } catch (error) {
+    throw new Error(evaluationError(error.message, places));
+  }
+}
+
+const REPORT_READS = `
+if (gristmillReads.length) {
+  throw new Error("gristmill reads " + encodeURIComponent(JSON.stringify(gristmillReads)) + "|");
+}
+`;
+const READS = /gristmill reads ([^\s|]+)\|/;
+
+/** The sentence about a read, unless a package makes it: its author knows what it needs. */
+function readWarning(places) {
+  return ([name, stack]) => {
+    // `at read (handler.ts:3)` of QuickJS, or `read@handler.ts:3` of StarlingMonkey.
+    const [frame] = readable(stack, places).trim().split("\n");
+    const place = frame.replace(/^[^@(]*[@(]/, "").replace(/\)$/, "");
+    if (!place || place.includes("node_modules/")) return undefined;
+    return (
+      `${place} reads process.env.${name} when the component is built, where no variable is set, and jobs get ` +
+      "this result whatever their endpoint sets: read it in the handler, or in an exported function init"
+    );
+  };
+}
 
 /** Why the module did not run during the build, with the lines of the project. */
 function evaluationError(message, places) {

@@ -86,7 +86,9 @@ let begun = false;
 function begin() {
   if (begun) return;
   begun = true;
-  Object.assign(process.env, Object.fromEntries(getEnvironment()));
+  // The module may have kept the recorder: it passes everything on.
+  Object.assign(variables, Object.fromEntries(getEnvironment()));
+  process.env = variables;
 }
 
 const log = (text) => host.log("error", text.toWellFormed());
@@ -137,7 +139,19 @@ function lowerError(error) {
 }
 
 globalThis.process ??= {};
-process.env ??= {};
+const variables = process.env ?? {};
+
+/** The reads of variables while the component is built, for the build: their names and stacks. */
+globalThis.gristmillReads = [];
+
+process.env = new Proxy(variables, {
+  get: (target, name, receiver) => {
+    if (!begun && typeof name === "string" && !Object.hasOwn(target, name)) {
+      gristmillReads.push([name, new Error().stack]);
+    }
+    return Reflect.get(target, name, receiver);
+  },
+});
 
 // While the component is built there is no log.
 installConsole((level, text) => begun && host.log(level, text.toWellFormed()));
