@@ -3,6 +3,7 @@
 
 use anyhow::Context as _;
 use etcetera::{BaseStrategy as _, choose_base_strategy};
+use gristmill_commands::output;
 use gristmill_runtime::compile::process::Compiler;
 
 /// The hidden subcommand in which components are compiled.
@@ -18,15 +19,19 @@ pub(crate) fn for_host() -> anyhow::Result<Compiler> {
 }
 
 /// A compiler for a waiting developer, with a cache: `gristmill/` in `$XDG_CACHE_HOME`, or in
-/// `~/.cache`. Without a home directory there is no cache, and compiling takes as long as on a
-/// host.
+/// `~/.cache`. Without a home directory, or with a directory that cannot be used, there is no cache,
+/// and compiling takes as long as on a host.
 ///
 /// # Errors
 /// Errors of [`for_host`].
 pub(crate) fn for_developer() -> anyhow::Result<Compiler> {
-    let compiler = for_host()?;
-    Ok(match choose_base_strategy() {
-        Ok(places) => compiler.with_cache(places.cache_dir().join("gristmill")),
-        Err(_) => compiler,
-    })
+    let mut compiler = for_host()?;
+    if let Ok(places) = choose_base_strategy() {
+        let directory = places.cache_dir().join("gristmill");
+        if let Err(error) = compiler.use_cache(directory.clone()) {
+            let directory = directory.display();
+            output::note(format_args!("compiled code is not kept in {directory}: {error}"));
+        }
+    }
+    Ok(compiler)
 }

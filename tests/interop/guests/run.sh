@@ -64,6 +64,7 @@ suite python-types '^(Success|Found)' in_directory "$sdk/python" "$python" -m my
 for handler in "$root"/handlers/python/*/; do
   suite "python-$(basename "$handler")" '^(Ran|FAILED)' in_directory "$handler" "$python" -m unittest
 done
+export GRISTMILL="$gristmill"
 suite python-builds '^(Ran|FAILED|FAIL)' "$python" "$here/test_builds.py"
 suite javascript-sdk '^# (tests|fail) ' node --test --test-reporter=tap "$sdk"/javascript/test/*.test.js
 suite javascript-types 'error' "$here/javascript/node_modules/.bin/tsc" --project "$here/javascript"
@@ -122,9 +123,8 @@ wait "$running"
 export NO_PROXY=127.0.0.1 no_proxy=127.0.0.1
 start_host "$temp/data" 127.0.0.1:0
 GRISTMILL_API_KEY=$(cat "$GRISTMILL_DATA_DIR/admin.key")
-GRISTMILL=$gristmill
 GRISTMILL_BUILT=$built
-export GRISTMILL_API_KEY GRISTMILL GRISTMILL_BUILT
+export GRISTMILL_API_KEY GRISTMILL_BUILT
 deploy() {
   began=$(date +%s)
   file=$1 name=$2

@@ -227,7 +227,9 @@ def _cache(temp: Path) -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     directory = Path(base, "gristmill", "python")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        # Others have no access: `gristmill run` keeps machine code beside it.
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             return directory.resolve()
     except OSError:

@@ -7,15 +7,15 @@
 //! part of another.
 //!
 //! **Bounds.** Half a GiB of components, and [`FUNCTIONS_BYTES_MAX`] of functions for each engine.
-//! Lost or damaged entries are compiled again, and an unusable directory is ignored. The entries
-//! run as machine code, so the directory is used only if no other user can access it.
+//! Lost or damaged entries are compiled again. The entries run as machine code, so the directory is
+//! used only if no other user can access it, or could have written to it before.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,14 +46,15 @@ pub(crate) struct CompileCache {
 }
 
 impl CompileCache {
-    /// Opens the cache of a directory, which is created if it is missing.
+    /// Opens the cache of a directory that [`make_private`] has prepared.
     ///
     /// # Errors
     /// Errors of the file system, and a directory that other users can access; damage is not an
     /// error.
     pub(crate) fn open(directory: &Path, metering: Metering) -> wasmtime::Result<Self> {
-        files::create_private_dir(directory)?;
-        check_private(directory)?;
+        if others_access(directory)? != 0 {
+            return Err(io::Error::from(io::ErrorKind::PermissionDenied).into());
+        }
         let mut config = CacheConfig::new();
         config.with_directory(directory.join("components"));
         // Clean up after each new component; otherwise the bound would be enforced only once an
@@ -96,12 +97,37 @@ impl CompileCache {
     }
 }
 
-/// Refuses a directory that other users can access.
-fn check_private(directory: &Path) -> io::Result<()> {
+/// Creates the directory if it is missing, and makes it private if others may only read it, as other
+/// programs create it.
+///
+/// # Errors
+/// Errors of the file system; and a directory of another user, or one that others can write to, since
+/// they may have put an entry there.
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    files::create_private_dir(directory)?;
+    let access = others_access(directory)?;
+    if access & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "other users can write to it; delete it, and it is created again",
+        ));
+    }
+    if access != 0 {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// The permissions of other users for a directory, as bits of its mode.
+///
+/// # Errors
+/// Errors of the file system, and a directory of another user.
+fn others_access(directory: &Path) -> io::Result<u32> {
     let found = fs::metadata(directory)?;
-    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
-    let is_private = found.mode() & 0o077 == 0;
-    if is_ours && is_private { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    Ok(found.mode() & 0o077)
 }
 
 /// The code of functions, as the compiler serialises it, by the input of their compilation.
@@ -198,8 +224,6 @@ impl CacheStore for Functions {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     fn with(entries: &[(&[u8], &[u8])], functions: &Functions) -> Functions {
@@ -228,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_read_is_not_used() {
+    fn a_directory_that_others_can_access_is_not_used() {
         let directory = tempfile::tempdir().unwrap();
         let open = |mode| {
             fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
@@ -237,6 +261,25 @@ mod tests {
         assert!(open(0o700).is_ok());
         assert!(open(0o750).is_err());
         assert!(open(0o702).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_others_could_only_read_becomes_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = || fs::metadata(directory.path()).unwrap().mode() & 0o777;
+        let prepare = |mode| {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+            make_private(directory.path())
+        };
+        for readable in [0o700, 0o755, 0o750, 0o711] {
+            prepare(readable).unwrap();
+            assert_eq!(mode(), 0o700, "it had {readable:o}");
+        }
+        for writable in [0o777, 0o775, 0o702] {
+            let refused = prepare(writable).unwrap_err().to_string();
+            assert!(refused.contains("delete it"), "{refused}");
+            assert_eq!(mode(), writable, "an entry may be of another user");
+        }
     }
 
     #[test]

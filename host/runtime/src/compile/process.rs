@@ -23,7 +23,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tracing::warn;
 
-use crate::compile::cache::CompileCache;
+use crate::compile::cache::{self, CompileCache};
 use crate::compile::component::{ComponentInfo, RejectedComponent, inspect};
 use crate::compile::confine::{Confinement, confine};
 use crate::compile::turns::{CompileTurns, Turn};
@@ -163,11 +163,15 @@ impl Compiler {
         }
     }
 
-    /// The same for developers, who wait for the result: on up to four cores, and with a cache of
+    /// Compiles for a developer, who waits for the result: on up to four cores, and with a cache of
     /// earlier compiles in this directory, which several processes may share.
-    #[must_use]
-    pub fn with_cache(self, directory: PathBuf) -> Self {
-        Self { cache: Some(directory), ..self }
+    ///
+    /// # Errors
+    /// When the directory cannot be created, or other users could have written to it.
+    pub fn use_cache(&mut self, directory: PathBuf) -> std::io::Result<()> {
+        cache::make_private(&directory)?;
+        self.cache = Some(directory);
+        Ok(())
     }
 
     /// Compiles in this process, without limits: for tests, and for trusted components.
@@ -327,10 +331,6 @@ fn confined_compile(args: impl IntoIterator<Item = OsString>) -> Result<Answer, 
     limit_this_process().map_err(|error| format!("cannot limit the compiling process: {error}"))?;
     let (task, cache) = CompileTask::read(args)?;
     let files = OpenFiles::open(&task).map_err(|error| error.to_string())?;
-    if let Some(cache) = &cache {
-        // Confinement opens the directory. If it cannot be created, there is no cache.
-        let _ = files::create_private_dir(cache);
-    }
     let confinement = confine(cache.as_deref());
     Ok(Answer { confinement: Some(confinement), report: compile(files, cache.as_deref()) })
 }
@@ -458,7 +458,8 @@ mod tests {
         let cache = directory.path().join("cache");
         let other = format!("(nop) {ECHO}");
         let cached = |handler: String| {
-            let compiler = own_child().with_cache(cache.clone());
+            let mut compiler = own_child();
+            compiler.use_cache(cache.clone()).unwrap();
             async move { compile_with(compiler, &guest(&handler)).await.unwrap() }
         };
         let without = compile_with(own_child(), &guest(&other)).await.unwrap();
@@ -473,7 +474,8 @@ mod tests {
         std::fs::remove_dir_all(cache.join("components")).unwrap();
         assert!(cached(ECHO.to_owned()).await == first, "after damage");
         assert_eq!(std::fs::read(&functions).unwrap().len(), kept.len());
-        let no_directory = own_child().with_cache(functions);
+        assert!(own_child().use_cache(functions.clone()).is_err(), "it is a file");
+        let no_directory = Compiler { cache: Some(functions), ..own_child() };
         let compiled = compile_with(no_directory, &guest(ECHO)).await;
         assert!(compiled == Ok(first), "without a place for one");
     }
