@@ -73,7 +73,7 @@ class Project(Directory):
 
     def test_a_source_with_mistakes_names_nothing(self) -> None:
         for source in ["def (", b"\xff\xfe", b"\0"]:
-            self.assertEqual([*_packages.imported_names(source, "")], [])
+            self.assertEqual([*_packages.imports(source, "")], [])
 
 
 class Packages(Directory):
@@ -131,7 +131,9 @@ class Packages(Directory):
                 "web/table.json",
             ],
         )
-        self.assertTrue(_packages.with_machine_code(self.root, "web.sub"))
+        machine_code = {"web.machine": "web"}
+        self.assertEqual(_packages.machine_code(self.root), machine_code)
+        self.assertEqual(_packages.machine_code(self.root, {"other"}), {})
 
     def test_a_huge_file_is_left_out_with_a_note(self) -> None:
         self.distribution("web", files="web/model.bin")

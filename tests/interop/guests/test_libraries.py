@@ -130,6 +130,11 @@ class Sandbox(unittest.TestCase):
     def test_an_output_that_is_too_deep_is_an_error_and_no_trap(self):
         self.assertIn("nested more than 1000 levels", error(LIBRARIES, "too-deep"))
 
+    def test_an_import_of_machine_code_says_so(self):
+        told = error(LIBRARIES, "machine-code")
+        self.assertIn("Error: pydantic-core has machine code, which a component cannot run", told)
+        self.assertIn("(needed by pydantic); use pydantic<2, which is pure Python", told)
+
     def test_the_hosted_services_package_has_a_hint(self):
         self.assertIn("`import gristmill.runpod as runpod`", error(LIBRARIES, "runpod"))
 

@@ -150,11 +150,15 @@ def load(name: str, directory: str) -> None:
     with open(f"{directory}/roots.json") as file:
         roots = json.load(file)
     _report.set_roots([(root, shown) for root, shown in roots])
+    with open(f"{directory}/machine_code.json") as file:
+        _report.set_machine_code(json.load(file), roots[1][0])
     try:
         _loaded, module = _handler.load(name)
         _finish(module, directory)
     except BaseException as error:
-        _write_failure(error, roots[1][0], f"{directory}/gristmill_failure.json")
+        report = {"traceback": _report.formatted(error), "hint": _report.hint(error)}
+        with open(f"{directory}/gristmill_failure.json", "w") as file:
+            json.dump(report, file)
         raise
 
 
@@ -172,21 +176,6 @@ def _finish(module: Any, directory: str) -> None:
     # The collector need not visit, and so copy, what the snapshot has.
     gc.collect()
     gc.freeze()
-
-
-def _write_failure(error: BaseException, site: str, path: str) -> None:
-    """Leaves a report for the build, which shows it."""
-    files = [f for f in _report.files_of(error) if f.startswith(site + "/")]
-    packages = [f[len(site) + 1 :] for f in files]
-    report = {
-        "traceback": _report.formatted(error),
-        "hint": _report.hint(error),
-        "is_import": isinstance(error, ImportError),
-        "missing": getattr(error, "name", None) or "",
-        "packages": [f for f in packages if not f.startswith("gristmill/")],
-    }
-    with open(path, "w") as file:
-        json.dump(report, file)
 
 
 def _keep_sources(directory: str) -> None:

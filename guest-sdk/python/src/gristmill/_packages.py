@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from hashlib import sha256
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -26,12 +26,13 @@ _IN_DIST_INFO = {"METADATA", "entry_points.txt", "top_level.txt", "RECORD"}
 
 
 class Group(NamedTuple):
-    """Files below one directory."""
+    """The files of a package."""
 
+    name: str
     root: Path
     paths: list[str]
     key: str
-    """A digest that changes with the files; empty for files that change often."""
+    """The name and a digest that changes with the files."""
 
 
 def canonical(name: str) -> str:
@@ -71,23 +72,25 @@ def _in_requirements(file: Path) -> Iterator[_Requirement]:
             yield found
 
 
-def imported_names(source: str | bytes, package: str) -> Iterator[str]:
-    """The modules that a source names in its ``import`` statements; ``package`` is the one of the
-    source's own module. Bytes may begin with a byte order mark, or declare their encoding."""
+def imports(source: str | bytes, package: str) -> Iterator[tuple[str, int]]:
+    """The modules that a source names in its ``import`` statements, and the lines of these;
+    ``package`` is the one of the source's own module. Bytes may begin with a byte order mark, or
+    declare their encoding."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             parts = package.split(".") if node.level else []
             parts = parts[: len(parts) - node.level + 1] if node.level > 1 else parts
             base = ".".join([*filter(None, parts), *([node.module] if node.module else [])])
             if base:
-                yield base
-            yield from (f"{base}.{alias.name}" if base else alias.name for alias in node.names)
+                yield base, node.lineno
+            for alias in node.names:
+                yield f"{base}.{alias.name}" if base else alias.name, node.lineno
 
 
 def of_project(project: Path, module: str) -> tuple[list[str], set[str]]:
@@ -111,7 +114,7 @@ def of_project(project: Path, module: str) -> tuple[list[str], set[str]]:
         is_package = file.name == "__init__.py"
         found.update(_all_below(base) if is_package else [file])
         own = name if is_package else name.rpartition(".")[0]
-        todo += imported_names(file.read_bytes(), own)
+        todo += [imported for imported, _ in imports(file.read_bytes(), own)]
         parents = name.split(".")[:-1]
         todo += [".".join(parents[: n + 1]) for n in range(len(parents))]
     return sorted(str(path.relative_to(project)) for path in found), named
@@ -173,16 +176,24 @@ def of_packages(site: Path, project: Path, named: Iterable[str]) -> tuple[list[G
             paths.append(path)
         record = distribution.read_text("RECORD") or ""
         digest = sha256(f"{name} {distribution.version}\n{record}".encode()).hexdigest()
-        groups.append(Group(site, paths, f"{name}-{digest[:16]}"))
+        groups.append(Group(name, site, paths, f"{name}-{digest[:16]}"))
     return groups, notes
 
 
-def with_machine_code(site: Path, package: str) -> bool:
-    """Whether the package or module of this name in ``site`` has machine code."""
-    top = package.split(".")[0]
-    if any(path.suffix in (".so", ".pyd") for path in site.glob(f"{top}.*")):
-        return True
-    directory = site / top
-    return directory.is_dir() and any(
-        path.suffix in (".so", ".pyd") for path in directory.rglob("*") if path.is_file()
-    )
+def requirements(project: Path) -> list[str]:
+    """The packages that the project's ``requirements.txt`` names."""
+    return [requirement.name for requirement in _in_requirements(project / "requirements.txt")]
+
+
+def machine_code(site: Path, packages: Container[str] | None = None) -> dict[str, str]:
+    """The extension modules in ``site``, each with the name of its package; only those of
+    ``packages``, if they are given."""
+    found = {}
+    for distribution in distributions(path=[str(site)]):
+        name = canonical(distribution.metadata["Name"] or "")
+        if name in _OF_THE_BUILD or (packages is not None and name not in packages):
+            continue
+        for file in distribution.files or []:
+            if file.suffix in (".so", ".pyd") and not str(file).startswith(".."):
+                found[".".join([*file.parts[:-1], file.name.partition(".")[0]])] = name
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 _ABSENT = {
@@ -27,6 +28,31 @@ _ABSENT = {
 """Modules of the standard library that the Python of a component lacks, by the part that is
 missing."""
 
+_NO_SOCKETS = "HTTP, for example PostgREST in front of the database: a component has no sockets"
+_ELSEWHERE = "a server with it that the handler calls over HTTP"
+
+_INSTEAD = {
+    "bcrypt": "hashlib.pbkdf2_hmac",
+    "cryptography": "hashlib and hmac, or the package rsa",
+    "grpcio": "HTTP with JSON",
+    "lxml": "xml.etree.ElementTree, or html.parser",
+    "matplotlib": "the package pygal",
+    "numpy": "lists with the modules math and statistics",
+    "opencv-python": _ELSEWHERE,
+    "orjson": "json",
+    "pandas": "the modules csv, sqlite3 and statistics",
+    "pillow": "the package pypng, or a handler in Rust",
+    "psycopg2": _NO_SOCKETS,
+    "psycopg2-binary": _NO_SOCKETS,
+    "pydantic": "pydantic<2, which is pure Python",
+    "pydantic-core": "pydantic<2, which is pure Python",
+    "scikit-learn": _ELSEWHERE,
+    "scipy": _ELSEWHERE,
+    "torch": _ELSEWHERE,
+    "ujson": "json",
+}
+"""What handlers use instead of usual packages that do not work without their machine code."""
+
 RUNPOD = (
     "handlers of the runpod worker run here after a change of the import: "
     "`import gristmill.runpod as runpod`"
@@ -35,11 +61,68 @@ RUNPOD = (
 _roots: list[tuple[str, str]] = []
 """The directories of the build, and what stands for each in a traceback."""
 
+_machine_code: dict[str, str] = {}
+"""The extension modules of packages, which a component lacks, and their packages."""
+
+_site = ""
+
 
 def set_roots(roots: list[tuple[str, str]]) -> None:
     """Makes tracebacks show paths below these directories with other beginnings."""
     global _roots
     _roots = sorted(roots, key=lambda root: -len(root[0]))
+
+
+def set_machine_code(modules: dict[str, str], site: str) -> None:
+    """Makes errors name the package of an extension module that cannot be imported. ``site`` is the
+    directory of packages."""
+    global _machine_code, _site
+    _machine_code, _site = modules, site
+
+
+def machine_code(error: BaseException) -> str:
+    """The sentence about the package whose machine code an import needs, or nothing."""
+    package = package_of(error)
+    return sentence_about(package, _needed_by(error, package)) if package else ""
+
+
+def package_of(error: BaseException) -> str:
+    """The package whose machine code an import needs, or nothing."""
+    if not isinstance(error, ImportError):
+        return ""
+    modules = (module for part in _chain(error) for module in _not_imported(part))
+    return next((_machine_code[module] for module in modules if module in _machine_code), "")
+
+
+def is_useless(package: str) -> bool:
+    """Whether a package is known not to work without its machine code."""
+    return package in _INSTEAD
+
+
+def sentence_about(package: str, needed_by: str = "") -> str:
+    """That a package has machine code, which other package needs it, and what to use instead."""
+    instead = _INSTEAD.get(needed_by) or _INSTEAD.get(package)
+    why = f" (needed by {needed_by})" if needed_by else ""
+    then = f"; use {instead}" if instead else ""
+    return f"{package} has machine code, which a component cannot run{why}{then}"
+
+
+def _not_imported(error: BaseException) -> Iterator[str]:
+    """The modules that the error of an import may be about."""
+    if isinstance(error, ImportError) and error.name:
+        yield error.name
+        # Python 3.11 has no `name_from`.
+        if name := re.match(r"cannot import name '(\w+)'", str(error)):
+            yield f"{error.name}.{name[1]}"
+
+
+def _needed_by(error: BaseException, package: str) -> str:
+    """The package that the project has imported, if it is another one."""
+    own = {module.partition(".")[0] for module, of in _machine_code.items() if of == package}
+    files = [frame.filename for frame in frames_of(error)]
+    of_packages = [file[len(_site) + 1 :] for file in files if file.startswith(f"{_site}/")]
+    outermost = of_packages[0].partition("/")[0].removesuffix(".py") if of_packages else ""
+    return "" if outermost in own else outermost
 
 
 def shown_path(path: str) -> str:
@@ -105,9 +188,9 @@ def _own_frames(frames: Any) -> Any:
     return kept[0] if kept else None
 
 
-def files_of(error: BaseException) -> list[str]:
-    """The files of the frames, the innermost last."""
-    return [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+def frames_of(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames, the innermost last."""
+    return [*traceback.extract_tb(error.__traceback__)]
 
 
 def hint(error: BaseException) -> str:
@@ -119,6 +202,8 @@ def hint(error: BaseException) -> str:
         )
     if not isinstance(error, ImportError):
         return ""
+    if sentence := machine_code(error):
+        return sentence
     name = error.name or ""
     if name.split(".")[0] == "runpod":
         return RUNPOD
@@ -142,5 +227,7 @@ def text_of(value: object) -> str:
 
 def one_line(error: BaseException) -> str:
     """The exception as the error of a job."""
+    if sentence := machine_code(error):
+        return f"{type(error).__name__}: {sentence}"
     line = f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
     return "; ".join(filter(None, (re.sub(r"\s*\n\s*", " ", line), hint(error))))

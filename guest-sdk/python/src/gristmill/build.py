@@ -6,8 +6,8 @@ environment: the packages in its ``site-packages`` become part of the component,
 Python.
 
 The build runs the handler's module twice, in an empty directory. The first run, in this Python,
-finds mistakes quickly, finds out whether the component needs the export ``lifecycle``, and writes the
-schema of the annotated input, which becomes a part of the component. The second
+finds mistakes quickly (see ``_first_run.py``), finds out whether the component needs the export
+``lifecycle``, and writes the schema of the annotated input, which becomes a part of the component. The second
 run is in the sandbox's Python 3.14, and a snapshot of it becomes the component. The component also
 carries the modules that may be imported later, and the data files of packages: see ``_packages.py``.
 Compiled modules are kept below ``~/.cache/gristmill/python``, while builds use them; it may be deleted
@@ -32,28 +32,14 @@ from pathlib import Path
 from typing import Any
 
 from . import _packages, _schema
+from ._first_run import HAS_INIT
 
 UNUSED_DAYS = 30
 """How long the cache keeps compiled modules that no build uses."""
 
 _PACKAGE = Path(__file__).parent
 
-# In a process of its own: a handler's module may do anything.
-_INSPECT = """
-import json, sys
-from gristmill import _handler, _report, _schema
-_report.set_roots({roots!r})
-try:
-    handler, _ = _handler.load({name!r})
-    with open({schema!r}, "w") as file:
-        json.dump(_schema.of(handler.input()), file)
-except BaseException as error:
-    hint = _report.hint(error)
-    sys.stdout.flush()
-    print(_report.formatted(error) + (hint and "hint: " + hint), end="\\n" if hint else "", file=sys.stderr)
-    sys.exit(1)
-sys.exit(3 if _handler.has_init() else 0)
-"""
+_FIRST_RUN = "from gristmill import _first_run; _first_run.main({request!r})"
 
 _ENTRY = """
 from gristmill._component import Lifecycle, Run, load
@@ -104,7 +90,8 @@ class _Build:
     def __init__(self, project: Path, module: str, temp: Path) -> None:
         self.project, self.module, self.temp = project, module, temp
         self.schema = temp / "input_schema.json"
-        self.site = Path(sysconfig.get_path("purelib"))
+        self.site = Path(sysconfig.get_path("purelib")).resolve()
+        self.files, self.named = _packages.of_project(project, module)
         self.cache = _cache(temp)
         # `-p` mounts the directories at /0, /1 and so on, in this order.
         directories = [temp, project, _PACKAGE.parent, self.site, self.cache]
@@ -118,18 +105,28 @@ class _Build:
         """Runs the module in this Python. The world that the component needs."""
         paths = [self.project, _PACKAGE.parent, self.site]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-        roots = [(str(self.project), ""), (str(self.site), "")]
+        request = self.temp / "first_run.json"
+        content = {
+            "module": self.module,
+            "project": str(self.project),
+            "site": str(self.site),
+            "schema": str(self.schema),
+            "files": self.files,
+            "requirements": _packages.requirements(self.project),
+            "machine_code": _packages.machine_code(self.site),
+        }
+        request.write_text(json.dumps(content))
         empty = self.temp / "empty"
         empty.mkdir()
         code = subprocess.run(
-            [sys.executable, "-c", _INSPECT.format(name=self.module, roots=roots, schema=str(self.schema))],
+            [sys.executable, "-c", _FIRST_RUN.format(request=str(request))],
             env=environment,
             stdout=sys.stderr,
             cwd=empty,
         ).returncode
-        if code not in (0, 3):
+        if code not in (0, HAS_INIT):
             raise SystemExit(1)
-        return "handler-with-init" if code == 3 else "handler"
+        return "handler-with-init" if code == HAS_INIT else "handler"
 
     def componentize(self, entry: str, world: str, output: Path) -> None:
         """Runs componentize-py, and shows its output only if it fails."""
@@ -154,7 +151,7 @@ class _Build:
         if done.returncode != 0:
             failure = self.temp / "gristmill_failure.json"
             if failure.is_file():
-                _explain(json.loads(failure.read_text()), self.site)
+                _explain(json.loads(failure.read_text()))
             else:
                 print(done.stdout, file=sys.stderr)
             raise SystemExit(1)
@@ -172,30 +169,30 @@ class _Build:
     def carry(self) -> None:
         """Compiles the modules and packs the files that the component carries, unless the cache
         has them; writes the list of them for the build's second run."""
-        files, named = _packages.of_project(self.project, self.module)
-        groups, notes = _packages.of_packages(self.site, self.project, named)
+        groups, notes = _packages.of_packages(self.site, self.project, self.named)
         for note in notes:
             print(note, file=sys.stderr)
         kind = f"{version('componentize-py')}-1"
         wanted: list[dict[str, Any]] = [
             {"root": "/python", "without": _WITHOUT, "key": f"python-{kind}"}
         ]
-        for root, paths, key in groups:
-            wanted.append(
-                {"root": self.mounted(root), "paths": paths, "key": f"{key}-{kind}"},
-            )
-        for group in wanted:
-            group["archive"] = f"{self.mounted(self.cache)}/{group['key']}.archive"
+        for group in groups:
+            root, key = self.mounted(group.root), f"{group.key}-{kind}"
+            wanted.append({"root": root, "paths": group.paths, "key": key})
+        for part in wanted:
+            part["archive"] = f"{self.mounted(self.cache)}/{part['key']}.archive"
         lacking = [g for g in wanted if not _use(self.cache / f"{g['key']}.archive")]
         _remove_unused(self.cache)
         if lacking:
             (self.temp / "lacking.json").write_text(json.dumps(lacking))
             plan = f"{self.mounted(self.temp)}/lacking.json"
             self.componentize(_PACK.format(plan=plan), "packing", self.temp / "none.wasm")
-        own = {"root": self.mounted(self.project), "paths": files}
+        own = {"root": self.mounted(self.project), "paths": self.files}
         sdk = {"root": self.mounted(_PACKAGE.parent), "paths": _of_the_sdk()}
         carried = [{"root": g["root"], "archive": g["archive"]} for g in wanted]
         (self.temp / "carried.json").write_text(json.dumps([own, sdk, *carried]))
+        machine_code = _packages.machine_code(self.site, {group.name for group in groups})
+        (self.temp / "machine_code.json").write_text(json.dumps(machine_code))
         roots = [(self.mounted(self.project), ""), (self.mounted(self.site), "")]
         (self.temp / "roots.json").write_text(json.dumps([*roots, ("/python", "python3.14/")]))
 
@@ -238,19 +235,8 @@ def _cache(temp: Path) -> Path:
         return directory
 
 
-def _explain(failure: dict[str, Any], site: Path) -> None:
+def _explain(failure: dict[str, str]) -> None:
     """Shows why the handler's module cannot run in the sandbox."""
-    packages = [file.split("/")[0] for file in failure["packages"]]
-    if failure["missing"]:
-        packages.append(failure["missing"].split(".")[0])
-    for package in reversed(packages):
-        name = package.removesuffix(".py")
-        if failure["is_import"] and _packages.with_machine_code(site, name):
-            needed_by = next((other for other in packages if other != package), None)
-            why = f" (needed by {needed_by})" if needed_by and needed_by != name else ""
-            print(failure["traceback"], file=sys.stderr)
-            print(f"{name} has machine code, which a component cannot run{why}", file=sys.stderr)
-            return
     print(failure["traceback"], end="", file=sys.stderr)
     if failure["hint"]:
         print(f"hint: {failure['hint']}", file=sys.stderr)

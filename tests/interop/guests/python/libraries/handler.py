@@ -262,6 +262,7 @@ OPS = {
     "modules": every_module,
     "late": lambda: __import__("csv").__name__,
     "too-deep": lambda: nested(3000),
+    "machine-code": lambda: __import__("pydantic").BaseModel,
     "runpod": lambda: __import__("runpod"),
     "download": lambda: rp_download.file(upstream("/file"))["original_name"],
 }
