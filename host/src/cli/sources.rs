@@ -15,8 +15,8 @@ const OF_TOOLS: [&str; 4] = ["node_modules", "__pycache__", "venv", "gristmill-d
 const BUILT: [&str; 3] = ["build", "dist", "target"];
 
 /// Suffixes of files that tools and editors create.
-const OF_EDITORS: [&str; 11] =
-    ["~", "#", ".swp", ".swo", ".swx", ".tmp", ".bak", ".orig", ".rej", ".pyc", ".wasm"];
+const OF_EDITORS: [&str; 12] =
+    ["~", "#", ".swp", ".swo", ".swx", ".tmp", ".bak", ".orig", ".rej", ".pyc", ".wasm", ".log"];
 
 /// Files that no component contains: settings, cases, inputs and documents.
 const NOT_BUILT: [&str; 3] = [FILE_NAME, "tests.json", "test_input.json"];
@@ -137,6 +137,7 @@ mod tests {
             "src/#lib.rs#",
             "handler.py.bak",
             "handler.py.orig",
+            "dev.log",
             "a.egg-info/PKG-INFO",
         ] {
             assert!(!is_source(Path::new(path)), "{path}");

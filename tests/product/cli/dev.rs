@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::{Finished, run, run_args};
 use crate::new_project::{BUILD_PATIENCE, RustProjects};
-use crate::project::inside;
+use crate::project::{inside, project_with_a_scripted_toolchain};
 
 /// A running `gristmill dev`, with all its output.
 struct Dev {
@@ -188,6 +188,46 @@ fn each_change_is_served_and_no_job_is_lost() {
     assert!(status.success(), "{status}: {}", dev.said());
     let left: Vec<_> = fs::read_dir(temp.path()).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Its output in a file of the project is a change of the project after each build.
+#[test]
+fn output_in_a_file_of_the_project_does_not_build_for_ever() {
+    let project = project_with_a_scripted_toolchain();
+    for name in ["dev.log", "output.txt"] {
+        let path = project.path().join(name);
+        let output = fs::File::create(&path).unwrap();
+        let mut command = command();
+        command.args(["dev", "--listen", "127.0.0.1:0"]).current_dir(project.path());
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+        let mut child = command.spawn().unwrap();
+        let wait_for = |words: &str| {
+            let deadline = Instant::now() + PATIENCE;
+            loop {
+                let said = fs::read_to_string(&path).unwrap();
+                if said.contains(words) {
+                    return said;
+                }
+                assert!(Instant::now() < deadline, "{words:?} was not said: {said}");
+                thread::sleep(Duration::from_millis(50));
+            }
+        };
+        let builds = |said: &str| said.matches("built player").count();
+        wait_for("waiting for jobs and changes");
+        if name == "output.txt" {
+            wait_for("output.txt was changed again");
+        }
+        // A further build would have begun within milliseconds after the last one; it takes 0.1 s.
+        thread::sleep(Duration::from_secs(2));
+        let before = builds(&fs::read_to_string(&path).unwrap());
+        assert!(before <= 2, "{before} builds of one project");
+        edit(&project.path().join("handler.py"), "sacks", "sacks of rye");
+        let said = wait_for("changed: handler.py");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        edit(&project.path().join("handler.py"), "sacks of rye", "sacks");
+        assert!(builds(&said) <= 3, "{said}");
+    }
 }
 
 /// A browser on this machine may act for any website, so such calls are refused.

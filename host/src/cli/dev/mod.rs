@@ -117,7 +117,9 @@ impl Session {
         let client = Client::builder(url.parse()?).retries(Retries::NONE).build()?;
         let mut changes = Changes::of(&self.dir, &self.data_dir)?;
         loop {
-            if let Err(error) = self.renew(&client, &url).await {
+            let renewed = self.renew(&client, &url).await;
+            let had_effect = matches!(renewed, Ok(true));
+            if let Err(error) = renewed {
                 // No change of the project installs a missing tool, so the developer must start
                 // again.
                 if self.deployed.is_none() && error.is::<Missing>() {
@@ -129,13 +131,13 @@ impl Session {
                     None => "nothing is served yet; waiting for a change",
                 });
             }
-            let changed = changes.next().await?;
+            let changed = changes.next(had_effect).await?;
             output::note(format_args!("\nchanged: {}", changed.display()));
         }
     }
 
-    /// Builds the project, and deploys it if it has changed.
-    async fn renew(&mut self, client: &Client, url: &str) -> anyhow::Result<()> {
+    /// Builds the project, and deploys it if it has changed; returns whether it has.
+    async fn renew(&mut self, client: &Client, url: &str) -> anyhow::Result<bool> {
         let project = build::open(Some(&self.dir))?;
         let Built { component, took, .. } = build::build(&project, &self.options).await?;
         let (name, seconds) = (project.handler.name.clone(), took.as_secs_f64());
@@ -146,7 +148,7 @@ impl Session {
             .is_some_and(|(last, bytes)| (last, bytes) == (&project, &component))
         {
             output::note(format_args!("built {name} in {seconds:.1} s: nothing is new"));
-            return Ok(());
+            return Ok(false);
         }
         let started = Instant::now();
         // No command line sets anything at this endpoint, so the project is all that it has.
@@ -158,7 +160,7 @@ impl Session {
             greet(&project, url)?;
         }
         self.deployed = Some((project, component));
-        Ok(())
+        Ok(true)
     }
 }
 
