@@ -28,10 +28,20 @@ async fn templates_and_endpoints_are_made_listed_changed_and_deleted() {
     let shown = run(on(&host), &format!("templates get {id}")).succeeded().stdout;
     assert!(shown.contains("cli-template"), "one in use is found: {shown}");
 
+    // The variables of the template are the handler's too; secrets are hidden, except in JSON.
+    let words = format!("templates update {id} --env GRAIN=rye --env MILL_TOKEN=s3cret");
+    let shown = run(on(&host), &words).succeeded().stdout;
+    assert!(shown.contains("MILL_TOKEN") && !shown.contains("s3cret"), "{shown}");
+    let shown = run(on(&host), "endpoints get cli-made").succeeded().stdout;
+    let line = shown.lines().find(|line| line.starts_with("templateEnv")).unwrap();
+    assert!(line.contains(r#""GRAIN":"rye","MILL_TOKEN":"***""#), "{line}");
+    let shown = run(on(&host), &format!("templates get {id} --json")).succeeded().json();
+    assert_eq!(shown["env"]["MILL_TOKEN"], "s3cret");
+
     let words = "endpoints update cli-made --workers-max 3 --scaler request-count:2 --json";
     let changed = run(on(&host), words).succeeded().json();
     assert_eq!((&changed["workersMax"], &changed["scalerValue"]), (&3.into(), &2.into()));
-    assert_eq!(changed["version"], 2);
+    assert_eq!(changed["version"], 3, "the second is of the template");
     let paused = run(on(&host), "endpoints update cli-made --paused --json").succeeded().json();
     assert_eq!((&paused["paused"], &paused["workersMax"]), (&true.into(), &3.into()));
     let listed = run(on(&host), "endpoints list").succeeded().stdout;

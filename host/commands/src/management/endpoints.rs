@@ -8,12 +8,12 @@ use gristmill_client::wire::id::{EndpointId, TemplateId};
 use gristmill_client::wire::management::{
     Delivery, DeliveryState, Endpoint, EndpointInput, Release, Rollback, ScalerType,
 };
-use gristmill_client::{Client, ClientError};
+use gristmill_client::{Client, ClientError, TemplateFilter};
 
 use crate::arguments::ConnectionArgs;
 use crate::arguments::EndpointOptions;
 use crate::output;
-use crate::resource::{ListArgs, OneArgs, print, show};
+use crate::resource::{self, ListArgs, OneArgs, TEMPLATE_ENV, print, show};
 
 /// Create, list, change and delete endpoints; roll back to an earlier handler; show webhooks.
 #[derive(Debug, Args)]
@@ -107,10 +107,7 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
         EndpointsCommand::List(args) => {
             args.print(async |client| client.endpoints().await, table).await?;
         }
-        EndpointsCommand::Get(args) => {
-            let answer = args.connection.client()?.endpoint(&args.id).await?;
-            show(&answer, args.json)?;
-        }
+        EndpointsCommand::Get(args) => get(args).await?,
         EndpointsCommand::Create(args) => {
             let given = EndpointInput {
                 id: args.id,
@@ -141,6 +138,28 @@ pub(crate) async fn endpoints(args: EndpointsArgs) -> anyhow::Result<ExitCode> {
         EndpointsCommand::RotateWebhookSecret(args) => rotate_webhook_secret(args).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows an endpoint, with the variables of its template, which its handlers get too.
+async fn get(args: OneArgs) -> anyhow::Result<()> {
+    let client = args.connection.client()?;
+    let answer = client.endpoint(&args.id).await?;
+    if args.json {
+        return output::result(answer.text());
+    }
+    // All fields, also those of a later version.
+    let mut fields: serde_json::Map<String, serde_json::Value> = answer.read_as()?;
+    let template = answer.read()?.template_id;
+    match client.template(template.as_str(), TemplateFilter::ALL).await {
+        Ok(template) => {
+            let env = serde_json::to_value(template.read()?.env)?;
+            fields.insert(TEMPLATE_ENV.to_owned(), env);
+        }
+        // It was deleted, and the endpoint keeps its variables.
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error.into()),
+    }
+    resource::fields(&fields).into_iter().try_for_each(output::result)
 }
 
 fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
