@@ -1,6 +1,6 @@
 //! The ready line: one line on standard output, for people or, with `--json`, for scripts.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,7 +34,9 @@ pub(crate) struct Ready<'a> {
 /// # Errors
 /// When standard output is closed.
 pub(crate) fn announce(ready: &Ready<'_>) -> anyhow::Result<()> {
-    print(&if ready.as_json { as_json(ready) } else { as_text(ready) })
+    // Other outputs are kept: the journal of systemd, a file, the log of a container.
+    let is_kept = !std::io::stdout().is_terminal();
+    print(&if ready.as_json { as_json(ready, is_kept) } else { as_text(ready, is_kept) })
 }
 
 /// Prints the line of a host that stands by. Another line follows when it becomes active.
@@ -81,7 +83,16 @@ fn add_addresses(line: &mut Value, at: Addresses) {
     }
 }
 
-fn as_json(ready: &Ready<'_>) -> String {
+/// The line of the first start about its admin key. An output that is kept gets the file alone.
+fn admin_key_line(file: &Path, key: &str, is_kept: bool) -> String {
+    let file = file.display();
+    match is_kept {
+        true => format!("the admin key is in {file}"),
+        false => format!("admin key, shown this once and kept in {file}: {key}"),
+    }
+}
+
+fn as_json(ready: &Ready<'_>, is_kept: bool) -> String {
     let Ready { addresses, recovery, .. } = ready;
     let Addresses { clients: addr, scheme, .. } = addresses;
     let mut line = json!({
@@ -110,14 +121,18 @@ fn as_json(ready: &Ready<'_>) -> String {
             fields.insert("role".into(), "active".into());
         }
         if let Some(key) = ready.admin_key {
-            fields.insert("adminKey".into(), key.into());
+            let file = ready.data_dir.join(gristmill_client::ADMIN_KEY_FILE);
+            fields.insert("adminKeyFile".into(), json!(file));
+            if !is_kept {
+                fields.insert("adminKey".into(), key.into());
+            }
         }
     }
     add_addresses(&mut line, *addresses);
     json!({ "ready": line }).to_string()
 }
 
-fn as_text(ready: &Ready<'_>) -> String {
+fn as_text(ready: &Ready<'_>, is_kept: bool) -> String {
     let Ready { addresses, recovery, .. } = ready;
     let Addresses { clients: addr, scheme, .. } = addresses;
     let mut line = format!(
@@ -159,10 +174,23 @@ fn as_text(ready: &Ready<'_>) -> String {
         );
     }
     if let Some(key) = ready.admin_key {
-        line += &format!(
-            "\nadmin key, shown this once and kept in {}: {key}",
-            ready.data_dir.join(gristmill_client::ADMIN_KEY_FILE).display()
-        );
+        let file = ready.data_dir.join(gristmill_client::ADMIN_KEY_FILE);
+        line.push('\n');
+        line += &admin_key_line(&file, key, is_kept);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_key_is_printed_on_a_terminal_alone() {
+        let file = Path::new("data/admin.key");
+        let on_terminal = admin_key_line(file, "gm_a_b", false);
+        assert!(on_terminal.contains("data/admin.key: gm_a_b"), "{on_terminal}");
+        let kept = admin_key_line(file, "gm_a_b", true);
+        assert!(kept.contains("data/admin.key") && !kept.contains("gm_"), "{kept}");
+    }
 }

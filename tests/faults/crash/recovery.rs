@@ -28,7 +28,7 @@ async fn acknowledged_jobs_survive_and_reach_their_end_in_order() {
     host.kill9();
     host.start_again();
     let client = host.client();
-    assert!(host.ready().get("adminKey").is_none(), "shown on the first start only");
+    assert!(host.ready().get("adminKeyFile").is_none(), "named on the first start only");
 
     // Earlier results are unchanged.
     for document in [&done, &failed, &streamed] {
