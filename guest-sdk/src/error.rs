@@ -121,13 +121,17 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message is the error's text, followed by the texts of its sources.
+/// The message is the error's text, followed by the texts of its sources, except those that it ends
+/// with already.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            message = format!("{message}: {cause}");
+            let text = cause.to_string();
+            if !message.ends_with(&text) {
+                message = format!("{message}: {text}");
+            }
             source = cause.source();
         }
         Self::Failed(Failure { message, details: None })
@@ -178,11 +182,12 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Outer(std::num::ParseIntError);
+    struct Outer(std::num::ParseIntError, bool);
 
     impl fmt::Display for Outer {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("bad page number")
+            f.write_str("bad page number")?;
+            if self.1 { write!(f, ": {}", self.0) } else { Ok(()) }
         }
     }
 
@@ -193,10 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn message_names_every_source() {
-        let error = Error::from(Outer("x".parse::<u8>().unwrap_err()));
-        assert_eq!(error.message(), "bad page number: invalid digit found in string");
-        assert!(matches!(error, Error::Failed(_)));
+    fn message_names_every_source_once() {
+        for has_text_of_its_source in [false, true] {
+            let source = "x".parse::<u8>().unwrap_err();
+            let error = Error::from(Outer(source, has_text_of_its_source));
+            assert_eq!(error.message(), "bad page number: invalid digit found in string");
+            assert!(matches!(error, Error::Failed(_)));
+        }
     }
 
     #[test]

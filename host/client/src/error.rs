@@ -91,7 +91,7 @@ impl ClientError {
                     .is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
             });
             let reason = innermost(&error);
-            let is_untrusted = !is_refused && reason.contains("UnknownIssuer");
+            let is_untrusted = !is_refused && UNTRUSTED.iter().any(|kind| reason.contains(kind));
             let sentence = match is_refused {
                 true => format!("no Gristmill host answers at {host}"),
                 false => format!("cannot connect to {host}: {}", explained(&reason)),
@@ -168,6 +168,11 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
+/// The TLS library's names for a certificate of an unknown authority. It reports the last two if a
+/// trusted authority has the same name, such as `CN=localhost`, and another key.
+const UNTRUSTED: [&str; 3] =
+    ["UnknownIssuer", "UnsupportedSignatureAlgorithmForPublicKey", "BadSignature"];
+
 /// The reason of a failed connection in words, where the TLS library names only its own error.
 fn explained(reason: &str) -> &str {
     if reason.contains("InvalidContentType") {
@@ -175,6 +180,8 @@ fn explained(reason: &str) -> &str {
     } else if reason.contains("CaUsedAsEndEntity") {
         "the host's certificate is that of an authority (CA:TRUE), which no host may have. A certificate for \
          tests has basicConstraints CA:FALSE; docs/OPERATIONS.md has the command that makes one"
+    } else if UNTRUSTED.iter().any(|kind| reason.contains(kind)) {
+        "the host's certificate is not signed by an authority that this machine trusts"
     } else {
         reason
     }
@@ -267,6 +274,9 @@ mod tests {
     fn the_certificate_of_an_authority_is_reported_with_the_remedy() {
         let reason = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
         assert!(explained(reason).contains("CA:FALSE"), "{}", explained(reason));
+        let namesake = "invalid peer certificate: Other(OtherError(UnsupportedSignatureAlgorithmForPublicKeyContext { \
+                        signature_algorithm_id: [6, 8, 42], public_key_algorithm_id: [6, 9, 42] }))";
+        assert!(explained(namesake).contains("authority that this machine trusts"), "{namesake}");
         assert_eq!(explained("connection reset"), "connection reset");
     }
 

@@ -12,7 +12,6 @@ use gristmill_commands::{COMMANDS_OF_GRISTMILL, ClientCommand};
     name = "gristmill-client",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     max_term_width = 100,
     after_help = gristmill_commands::HOW_TO_CONNECT
 )]

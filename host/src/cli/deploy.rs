@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -13,6 +14,9 @@ use gristmill_commands::arguments::parse;
 use gristmill_commands::arguments::{ConnectionArgs, EndpointOptions, given};
 use gristmill_commands::calls::upload;
 use gristmill_commands::output;
+use gristmill_core::deploy::input_schema::{Budget, InputSchema};
+use gristmill_core::job::payload::Json;
+use gristmill_runtime::compile::input_schema::input_schema;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -214,11 +218,15 @@ pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     };
     let client = connection.client()?;
     let name = deployable.name.clone();
+    let input = first_input(&chosen, &deployable.component);
+    let started = Instant::now();
     let (upload, deployed) = deployable.put(&client).await?;
     if as_json {
         output::result(report(&client, &name, &upload, &deployed))?;
     } else {
-        show(&client, &name, &upload, &deployed, &first_input(&chosen))?;
+        // The host shows the time of the compile, which it keeps for a component that it has already.
+        let is_compiled = started.elapsed().as_millis() >= u128::from(upload.compile_ms);
+        show(&client, &name, &upload, is_compiled, &deployed, &input)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -256,6 +264,7 @@ fn show(
     client: &Client,
     name: &EndpointId,
     upload: &Handler,
+    is_compiled: bool,
     deployed: &DeployedEndpoint,
     input: &str,
 ) -> anyhow::Result<()> {
@@ -263,12 +272,15 @@ fn show(
         DeployedEndpoint::Created { .. } => "created",
         DeployedEndpoint::Updated => "updated",
     };
+    let compiled = match is_compiled {
+        true => format!("compiled in {} ms", upload.compile_ms),
+        false => "compiled before".to_owned(),
+    };
     output::note(format_args!(
-        "{verb} endpoint `{name}`: {}, {}, sha256 {}, compiled in {} ms\n",
+        "{verb} endpoint `{name}`: {}, {}, sha256 {}, {compiled}\n",
         upload.image,
         output::size(upload.size_in_bytes),
         upload.sha256.get(..12).unwrap_or(&upload.sha256),
-        upload.compile_ms
     ));
     for (operation, method, path) in OPERATIONS {
         output::result(format_args!(
@@ -285,15 +297,26 @@ fn show(
     Ok(())
 }
 
-/// The input of a first job as a word of a shell: the project's own one, if a line has room for it.
-fn first_input(chosen: &ComponentSource) -> String {
+/// The input of a first job as a word of a shell: the project's own one, if a line has room for it and
+/// the component accepts it.
+fn first_input(chosen: &ComponentSource, component: &[u8]) -> String {
     const BYTES_MAX: usize = 120;
     let own = chosen.project.as_ref().and_then(|project| test_input::beside(&project.dir).ok());
-    let Some(input) = own else { return "'{}'".to_owned() };
+    let input = own.unwrap_or_else(|| Json::from_value(&json!({})));
+    if !is_accepted(&input, component) {
+        return "@FILE".to_owned();
+    }
     let compact = serde_json::from_str::<&RawValue>(input.as_str()).ok().map(compact);
     let text = compact.unwrap_or_else(|| output::one_line(input.as_str()));
     let has_room = text.len() <= BYTES_MAX && !text.contains('\'');
     if has_room { format!("'{text}'") } else { "@FILE".to_owned() }
+}
+
+/// Whether an input fits the schema of a component, if it has one.
+fn is_accepted(input: &Json, component: &[u8]) -> bool {
+    let Ok(Some(schema)) = input_schema(component) else { return true };
+    let Ok(schema) = InputSchema::parse(schema.as_str()) else { return true };
+    schema.check(input, Budget::FULL).is_ok()
 }
 
 /// The same JSON without blanks between its parts.
@@ -317,6 +340,9 @@ fn compact(json: &RawValue) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::deploy::input_schema::SchemaText;
+    use gristmill_runtime::compile::input_schema::with_input_schema;
+
     use super::*;
 
     /// Numbers and the order of keys stay as they are, unlike in a parsed value.
@@ -326,6 +352,17 @@ mod tests {
             "{\n  \"b\": \"a \\\" b\\\\\",\n  \"a\": [ 1.0, 9007199254740993 ],\n  \"\": { }\n}";
         let expected = r#"{"b":"a \" b\\","a":[1.0,9007199254740993],"":{}}"#;
         assert_eq!(compact(serde_json::from_str(text).unwrap()), expected);
+    }
+
+    #[test]
+    fn an_input_is_suggested_only_if_the_component_accepts_it() {
+        let component = b"\0asm\x0d\0\x01\0";
+        let schema = SchemaText::parse(r#"{"required":["url"]}"#).unwrap();
+        let with_schema = with_input_schema(component, &schema);
+        let input = |text: &'static str| Json::parse(text).unwrap();
+        assert!(is_accepted(&input(r#"{"text":"a"}"#), component));
+        assert!(!is_accepted(&input(r#"{"text":"a"}"#), &with_schema));
+        assert!(is_accepted(&input(r#"{"url":"a"}"#), &with_schema));
     }
 
     #[test]

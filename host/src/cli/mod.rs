@@ -33,7 +33,6 @@ use crate::compilers::COMPILE_COMMAND;
     name = "gristmill",
     version,
     arg_required_else_help = true,
-    disable_help_subcommand = true,
     max_term_width = 100,
     after_help = gristmill_commands::HOW_TO_CONNECT
 )]

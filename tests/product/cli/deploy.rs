@@ -65,6 +65,16 @@ async fn deploy_suggests_the_projects_own_input() {
 }
 
 #[tokio::test]
+async fn a_deploy_of_the_same_component_does_not_say_that_it_was_compiled() {
+    let host = shared_host();
+    let echo = guests::echo().display().to_string();
+    let deploy = || run(on(&host), &format!("deploy {echo} --name cli-again")).succeeded().stderr;
+    deploy();
+    let again = deploy();
+    assert!(again.contains("compiled before"), "{again}");
+}
+
+#[tokio::test]
 async fn a_deploy_changes_only_settings_that_an_option_or_a_table_of_the_project_names() {
     let host = shared_host();
     let project = crate::project::project("");

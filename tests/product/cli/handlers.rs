@@ -20,6 +20,7 @@ async fn a_handler_is_pushed_listed_shown_and_deleted() {
     let table = run(on(&host), "handlers list").succeeded();
     let row = table.stdout.lines().find(|line| line.starts_with("cli-echo:v1 ")).unwrap();
     assert!(row.contains(&json["sha256"].as_str().unwrap()[..12]), "{row}");
+    assert!(row.contains("Rust"), "the sample is stripped, and still shows its language: {row}");
     let listed = run(on(&host), "handlers list --json").succeeded().json();
     assert!(listed.as_array().unwrap().contains(&json), "{listed}");
     run(on(&host), &format!("deploy {echo} --name cli-used")).succeeded();

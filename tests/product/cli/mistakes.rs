@@ -58,6 +58,8 @@ fn a_wrong_command_line_is_a_2_and_help_a_0() {
     {
         assert!(help.stdout.contains(name), "{name}: {help:?}");
     }
+    assert_eq!(run(command(), "help").succeeded().stdout, help.stdout);
+    assert!(run(command(), "help submit").succeeded().stdout.contains("--idempotency-key"));
     assert!(run(command(), "--version").succeeded().stdout.starts_with("gristmill "), "a version");
 }
 

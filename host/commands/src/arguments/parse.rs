@@ -116,10 +116,15 @@ pub fn job_id(text: &str) -> Result<String, String> {
     if is_id { Ok(text.to_owned()) } else { Err("this is no job id".to_owned()) }
 }
 
-/// The URL of a host.
+/// The URL of a host. The base URLs of the queue API, which end in `/v2`, name their host too.
 pub fn host_url(text: &str) -> Result<Url, String> {
     let wrong = "write a URL with its scheme, such as http://127.0.0.1:8080";
-    let url = Url::parse(text).map_err(|_| wrong)?;
+    let mut url = Url::parse(text).map_err(|_| wrong)?;
+    let path = url.path().trim_end_matches('/');
+    if let Some(before) = path.strip_suffix("/sdk/v2").or_else(|| path.strip_suffix("/v2")) {
+        let before = before.to_owned();
+        url.set_path(&before);
+    }
     let is_plain = url.query().is_none() && url.fragment().is_none();
     let has_user = !url.username().is_empty() || url.password().is_some();
     match url.scheme() {
@@ -160,6 +165,14 @@ mod tests {
     fn a_host_is_named_by_a_plain_url() {
         assert!(host_url("http://127.0.0.1:8080").is_ok());
         assert!(host_url("https://example.com/mill/").is_ok());
+        for (of_api, host) in [
+            ("http://h:8080/v2", "http://h:8080/"),
+            ("http://h:8080/sdk/v2/", "http://h:8080/"),
+            ("https://example.com/mill/v2/", "https://example.com/mill"),
+            ("https://example.com/v2x", "https://example.com/v2x"),
+        ] {
+            assert_eq!(host_url(of_api).unwrap().as_str(), host);
+        }
         let wrong = [
             "",
             "127.0.0.1:8080",

@@ -144,7 +144,7 @@ mod tests {
         let handlers: Vec<_> = serde_json::from_str(&format!("[{HANDLER}]")).unwrap();
         let expected = [
             "HANDLER   SHA256        SIZE      LANGUAGE  UPDATED",
-            "mill:1.2  001122334455  14.6 KiB  Rust,C11  2026-01-01T00:00:00Z",
+            "mill:1.2  001122334455  14.7 KiB  Rust,C11  2026-01-01T00:00:00Z",
         ];
         assert_eq!(table(&handlers), expected);
     }
@@ -154,7 +154,7 @@ mod tests {
         let expected = [
             "handler    mill:1.2",
             "sha256     00112233445566778899",
-            "size       14.6 KiB",
+            "size       14.7 KiB",
             "language   Rust 2024, C11",
             "toolchain  rustc 1.95.0",
             "imports    a:b/c@1.0.0",

@@ -114,12 +114,12 @@ pub fn table<const N: usize>(
         .collect()
 }
 
-/// A size in readable form.
+/// A size in readable form, rounded as the SDKs' own builds round theirs.
 pub fn size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.into_iter().find(|(unit, _)| bytes >= *unit) {
         Some((unit, name)) => {
-            let tenths = bytes.saturating_mul(10) / unit;
+            let tenths = bytes.saturating_mul(10).saturating_add(unit / 2) / unit;
             format!("{}.{} {name}", tenths / 10, tenths % 10)
         }
         None => format!("{bytes} bytes"),
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn numbers_are_readable() {
         for (bytes, text) in
-            [(0, "0 bytes"), (1_023, "1023 bytes"), (1_536, "1.5 KiB"), (5 << 20, "5.0 MiB")]
+            [(0, "0 bytes"), (1_023, "1023 bytes"), (1_536, "1.5 KiB"), (24_326_000, "23.2 MiB")]
         {
             assert_eq!(size(bytes), text);
         }

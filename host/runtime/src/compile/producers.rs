@@ -4,7 +4,8 @@
 //! **Languages.** The languages that the outermost component states count alone. Otherwise the engine of an
 //! interpreted language is recognized by its parts, since the sections are then those of the engine: neither
 //! componentize-py nor componentize-qjs states the language of the handler. Otherwise the languages of all
-//! parts count, except [`PART_OF_RUST`].
+//! parts count, except [`PART_OF_RUST`]. A stripped module states none; then [`OF_RUST`] among the tools
+//! shows that it is in Rust.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] languages and as many tools, each cut to [`TEXT_BYTES_MAX`].
 
@@ -22,6 +23,9 @@ const TEXT_BYTES_MAX: usize = 64;
 /// The language of wasi-libc. Each Rust module for WASI contains parts of it, so a module with both
 /// languages counts as Rust.
 const PART_OF_RUST: &str = "C11";
+
+/// The tool that makes the bindings of components in Rust.
+const OF_RUST: &str = "wit-bindgen-rust";
 
 /// The beginning of the name of the library with the interpreter of Python, which modules of componentize-py
 /// are linked with.
@@ -70,6 +74,10 @@ pub(crate) fn producers(component: &[u8]) -> Producers {
         producers.languages = stated;
     } else if let Some(name) = interpreted {
         producers.languages = vec![Producer { name: name.to_owned(), version: String::new() }];
+    } else if producers.languages.is_empty()
+        && producers.tools.iter().any(|tool| tool.name == OF_RUST)
+    {
+        producers.languages = vec![Producer { name: "Rust".to_owned(), version: String::new() }];
     }
     producers
 }
@@ -188,6 +196,14 @@ mod tests {
         let tools = producers(&component).tools;
         let tools: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(tools, ["rustc", "ComponentizeJS"]);
+    }
+
+    #[test]
+    fn a_stripped_handler_in_rust_is_recognized_by_its_bindings() {
+        let tools = r#"(@producers (processed-by "wit-component" "0.244.0")
+            (processed-by "wit-bindgen-rust" "0.45.0") (processed-by "wit-bindgen-c" "0.51.0"))"#;
+        let component = format!("(component (core module {tools}))");
+        assert_eq!(languages(&wat::parse_str(component).unwrap()), ["Rust"]);
     }
 
     #[test]

@@ -88,7 +88,12 @@ pub(crate) fn new(args: &NewArgs) -> anyhow::Result<ExitCode> {
             .and_then(|()| fs::write(&path, &file.content))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    output::note(format_args!("created {} files of a {language} project in", files.len()));
+    let shown = match args.lang {
+        NewLanguage::Rust => "Rust",
+        NewLanguage::Python => "Python",
+        NewLanguage::Js | NewLanguage::Typescript => "TypeScript",
+    };
+    output::note(format_args!("created {} files of a project in {shown} in", files.len()));
     output::result(dir.display())?;
     output::note("\nnext:");
     for command in next(language, &dir) {
