@@ -25,7 +25,6 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::signals::JobWatch;
 use gristmill_wire::JobStatus;
 use gristmill_wire::management::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs};
-use serde::Serialize;
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -260,7 +259,7 @@ impl Reader {
             let event = topic.next(&values);
             let goes_on = event.as_ref().is_none_or(|event| !event.deleted);
             if let Some(event) = event {
-                write(text, "endpoint", &event);
+                sse::write_event(text, "endpoint", &event);
             }
             goes_on
         });
@@ -286,7 +285,7 @@ impl Reader {
                 ended.push(at);
             }
             let event = JobEvent { endpoint: job.endpoint.clone(), id: job.id.to_string(), status };
-            write(text, "job", &event);
+            sse::write_event(text, "job", &event);
         }
         for at in ended.into_iter().rev() {
             self.jobs.swap_remove(at);
@@ -317,12 +316,6 @@ impl EndpointTopic {
         let newest = NewestJobs { jobs: values.submitted.saturating_sub(before) };
         EndpointEvent { id: self.id.clone(), values: *values, newest, deleted }
     }
-}
-
-/// Writes an event.
-pub(super) fn write(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
-    let data = serde_json::to_string(data).expect("the event is plain data");
-    text.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ use gristmill_wire::management::{LiveEndpoint, OverviewEvent};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::events::write;
 use crate::answer::error::ApiError;
 use crate::limits::checks::Pages;
+use crate::queue::sse::write_event;
 
 /// The events of the newest version.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ fn text(values: &LiveValues, wanted: &Wanted) -> Option<Bytes> {
     let is_first = wanted.since == 0;
     (is_first || !event.endpoints.is_empty()).then(|| {
         let mut text = vec![];
-        write(&mut text, "overview", &event);
+        write_event(&mut text, "overview", &event);
         text.into()
     })
 }

@@ -3,7 +3,7 @@
 //! position of an element, which is unique in its list. Additions and removals between two pages
 //! therefore neither skip nor repeat elements that were present all the time.
 //!
-//! **Bounds.** A page ends after `limit` elements, or after [`PAGE_BYTES_MAX`] of them, but has one
+//! **Bounds.** A page ends after `limit` elements, or after [1 MiB](Elements) of them, but has one
 //! at least. **Cost.** Each page sorts the positions of all elements after the cursor. It is
 //! written on other threads than those that serve calls.
 
@@ -12,10 +12,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use gristmill_core::access::key::ApiKey;
-use gristmill_core::limits::{PAGE, PAGE_BYTES_MAX};
+use gristmill_core::limits::PAGE;
 use serde::Serialize;
 
-use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::elements::Elements;
+use crate::answer::error::ApiError;
 use crate::request::query::Query;
 use crate::state::ApiState;
 
@@ -104,36 +105,6 @@ impl Page {
     }
 }
 
-/// The elements of a page, as JSON. They take [`PAGE_BYTES_MAX`] at most, or are one element.
-#[derive(Debug, Default)]
-pub(crate) struct Elements(Vec<u8>);
-
-impl Elements {
-    /// Adds a document. `false`: it has no room.
-    ///
-    /// # Errors
-    /// 500 when it has no JSON form.
-    pub(crate) fn add(&mut self, document: &impl Serialize) -> Result<bool, ApiError> {
-        let end = self.0.len();
-        if end > 0 {
-            self.0.push(b',');
-        }
-        serde_json::to_writer(&mut self.0, document).map_err(|error| {
-            ApiError::new(ErrorCode::Internal, format!("a document has no JSON form: {error}"))
-        })?;
-        let has_room = end == 0 || self.0.len() < PAGE_BYTES_MAX;
-        if !has_room {
-            self.0.truncate(end);
-        }
-        Ok(has_room)
-    }
-
-    /// The array.
-    pub(crate) fn into_json(self) -> Vec<u8> {
-        [&b"["[..], &self.0, b"]"].concat()
-    }
-}
-
 /// A page of a list, as an answer.
 #[derive(Debug)]
 pub(crate) struct Paged {
@@ -151,6 +122,8 @@ impl IntoResponse for Paged {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::limits::PAGE_BYTES_MAX;
+
     use super::*;
 
     async fn page(uri: &str) -> Result<Page, ApiError> {

@@ -261,8 +261,8 @@ fn deleted(id: JobId) -> Bytes {
     text.into()
 }
 
-/// Writes an event about the job itself, which has no id.
-fn write_event(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
+/// Writes an event without an id.
+pub(crate) fn write_event(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
     let data = serde_json::to_string(data).expect("the event is plain data");
     text.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }

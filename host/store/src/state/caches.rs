@@ -114,7 +114,8 @@ mod tests {
         let chunks: Vec<_> = [&big, "1", &big, "2", "3"].iter().map(|text| chunk(text)).collect();
         let pages = paginate(10, chunks);
         assert_eq!(pages.iter().map(|page| page.first).collect::<Vec<_>>(), [10, 13]);
-        let cache = ChunkCache::new(8 << 20);
+        // Each core has a part of it.
+        let cache = ChunkCache::new(1 << 30);
         for page in pages {
             cache.insert(1, Claim(1), page);
         }

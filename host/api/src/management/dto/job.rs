@@ -6,9 +6,9 @@ use gristmill_core::job::tags::Tags;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::JobSummary;
 
+use crate::answer::elements::Elements;
 use crate::answer::error::ApiError;
 use crate::answer::wire_time::rfc3339;
-use crate::management::page::Elements;
 
 /// A page as JSON, in the form of [`JobList`](gristmill_wire::management::JobList). It ends as
 /// [other pages](Elements) do.
