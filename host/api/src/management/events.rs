@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::answer::error::ApiError;
+use crate::answer::event::write_event;
 use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::Topics;
@@ -259,7 +260,7 @@ impl Reader {
             let event = topic.next(&values);
             let goes_on = event.as_ref().is_none_or(|event| !event.deleted);
             if let Some(event) = event {
-                sse::write_event(text, "endpoint", &event);
+                write_event(text, "endpoint", &event);
             }
             goes_on
         });
@@ -285,7 +286,7 @@ impl Reader {
                 ended.push(at);
             }
             let event = JobEvent { endpoint: job.endpoint.clone(), id: job.id.to_string(), status };
-            sse::write_event(text, "job", &event);
+            write_event(text, "job", &event);
         }
         for at in ended.into_iter().rev() {
             self.jobs.swap_remove(at);

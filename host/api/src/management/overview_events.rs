@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::answer::error::ApiError;
+use crate::answer::event::write_event;
 use crate::limits::checks::Pages;
-use crate::queue::sse::write_event;
 
 /// The events of the newest version.
 #[derive(Debug, Default)]

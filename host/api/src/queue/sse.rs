@@ -21,10 +21,10 @@ use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::state::Claim;
 use gristmill_core::job::stream::{Position, StreamPage};
 use gristmill_wire::queue::{StreamDeleted, StreamEnd, StreamRestart};
-use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::answer::error::ApiError;
+use crate::answer::event::write_event;
 use crate::identity::auth::KeyCheck;
 use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::queue::dto::FIRST_ATTEMPT;
@@ -259,12 +259,6 @@ fn deleted(id: JobId) -> Bytes {
     let error = "the job was removed by purge-queue or with its endpoint, or its ttl is over";
     write_event(&mut text, "deleted", &StreamDeleted { id: id.to_string(), error: error.into() });
     text.into()
-}
-
-/// Writes an event without an id.
-pub(crate) fn write_event(text: &mut Vec<u8>, kind: &str, data: &impl Serialize) {
-    let data = serde_json::to_string(data).expect("the event is plain data");
-    text.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }
 
 #[cfg(test)]
