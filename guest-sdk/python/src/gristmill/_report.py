@@ -121,6 +121,8 @@ def _needed_by(error: BaseException, package: str) -> str:
     own = {module.partition(".")[0] for module, of in _machine_code.items() if of == package}
     files = [frame.filename for frame in frames_of(error)]
     of_packages = [file[len(_site) + 1 :] for file in files if file.startswith(f"{_site}/")]
+    # The SDK watches imports, and so is between the project and what it has imported.
+    of_packages = [file for file in of_packages if not file.startswith("gristmill/")]
     outermost = of_packages[0].partition("/")[0].removesuffix(".py") if of_packages else ""
     return "" if outermost in own else outermost
 
