@@ -19,7 +19,8 @@ use gristmill_core::sharing::fair_permits::FairPermits;
 
 use crate::answer::error::{ApiError, ErrorCode};
 
-/// Bodies of at most this size are checked by the task of their call, within half a millisecond.
+/// Bodies of at most this size are checked, and pages of it written, by the task of their call,
+/// within half a millisecond.
 const INLINE_BYTES_MAX: usize = 128 << 10;
 
 /// The turns of checks. A clone shares them.
@@ -77,6 +78,20 @@ impl Pages {
     ) -> Result<T, ApiError> {
         let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
         apart(turn, write).await
+    }
+
+    /// As [`write`](Self::write), for a page that is copied from so many bytes: a small one is
+    /// written by the task of its call.
+    ///
+    /// # Errors
+    /// Those of `write`; 500 when it panics.
+    pub(crate) async fn write_sized<T: Send + 'static>(
+        &self,
+        caller: &ApiKey,
+        bytes: usize,
+        write: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        if bytes <= INLINE_BYTES_MAX { write() } else { self.write(caller, write).await }
     }
 }
 
@@ -199,6 +214,16 @@ mod tests {
             call.unwrap();
         }
         assert_eq!(*order.lock(), [0, 4, 3, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn large_pages_are_written_apart() {
+        let (pages, key) = (Pages::default(), key("a"));
+        let here = std::thread::current().id();
+        let thread = || Ok(std::thread::current().id());
+        let small = pages.write_sized(&key, INLINE_BYTES_MAX, thread).await.unwrap();
+        let large = pages.write_sized(&key, INLINE_BYTES_MAX + 1, thread).await.unwrap();
+        assert_eq!((small == here, large == here), (true, false));
     }
 
     #[tokio::test]

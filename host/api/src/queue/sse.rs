@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
+use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::record::StreamPosition;
@@ -26,10 +27,12 @@ use tokio::time::sleep;
 use crate::answer::error::ApiError;
 use crate::answer::event::write_event;
 use crate::identity::auth::KeyCheck;
+use crate::limits::checks::Pages;
 use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::queue::dto::FIRST_ATTEMPT;
 use crate::queue::{dto, waiting};
 use crate::request::query::integer;
+use crate::state::ApiState;
 
 /// How long a connection is silent before it gets a comment.
 pub(crate) const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
@@ -114,16 +117,17 @@ pub(crate) fn number(text: &str) -> Option<u64> {
 
 /// Answers with all pages, each as soon as it exists.
 pub(crate) async fn follow(
-    jobs: Arc<Jobs>,
-    key: KeyCheck,
+    state: &ApiState,
+    (caller, key): (Arc<ApiKey>, KeyCheck),
     endpoint: EndpointId,
     id: JobId,
     position: Position,
 ) -> Result<Response, ApiError> {
+    let (jobs, pages) = (state.jobs.clone(), state.pages.clone());
     let first = jobs.stream(&endpoint, id, position, Duration::ZERO).await?;
     let first = first.ok_or_else(ApiError::job_not_found)?;
     let moves_cursor = position == Position::Undelivered;
-    let reader = Reader { jobs, key, endpoint, id, moves_cursor };
+    let reader = Reader { pages, caller, jobs, key, endpoint, id, moves_cursor };
     // The text of a page is one piece, and the next page is not read before the reader has taken
     // it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
@@ -139,13 +143,11 @@ pub(crate) async fn follow(
             }
             Next::Stop => return None,
         };
-        let text = text(reader.id, &page);
-        let at = page.page.end();
-        let next = if page.status.is_final() {
-            Next::End { at, reader }
-        } else {
-            Next::Look { at, reader }
-        };
+        let (at, is_last, id) = (page.page.end(), page.status.is_final(), reader.id);
+        let bytes = page.page.text_bytes();
+        let write = move || Ok(text(id, &page));
+        let text = reader.pages.write_sized(&reader.caller, bytes, write).await.ok()?;
+        let next = if is_last { Next::End { at, reader } } else { Next::Look { at, reader } };
         Some((Ok::<_, Infallible>(text), next))
     });
     Ok(response(Body::from_stream(pages)))
@@ -190,6 +192,8 @@ enum Next {
 }
 
 struct Reader {
+    pages: Pages,
+    caller: Arc<ApiKey>,
     jobs: Arc<Jobs>,
     key: KeyCheck,
     endpoint: EndpointId,

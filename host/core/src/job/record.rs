@@ -235,6 +235,11 @@ impl ChunkPage {
         self.first + self.chunks.len() as u64
     }
 
+    /// The size of its text: the chunks, and 64 bytes for the frame of each.
+    pub fn text_bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len() + 64).sum()
+    }
+
     /// The position after this page.
     pub fn end(&self) -> StreamPosition {
         StreamPosition { attempt: self.attempt, index: self.next() }

@@ -43,11 +43,15 @@ pub(crate) async fn stream(
     let resumed = sse::resume(&headers)?;
     if sse::is_accepted(&headers) {
         let position = resumed.unwrap_or(position);
-        return sse::follow(state.jobs.clone(), key, endpoint.clone(), id, position).await;
+        let caller = (call.key.clone(), key);
+        return sse::follow(&state, caller, endpoint.clone(), id, position).await;
     }
     let page = waiting::for_page(&key, &state.jobs, endpoint, id, position, wait).await?;
     let page = page.ok_or_else(ApiError::job_not_found)?;
-    let mut response = dto::json_response(page_body(&state, shape, id, position, &page));
+    let bytes = page.page.text_bytes();
+    let write = move || Ok((dto::stream_page(shape, &page), page));
+    let (text, page) = state.pages.write_sized(&call.key, bytes, write).await?;
+    let mut response = dto::json_response(page_body(&state, text, id, position, &page));
     let headers = response.headers_mut();
     headers.insert("x-job-status", HeaderValue::from_static(page.status.as_str()));
     headers.insert("x-stream-next", HeaderValue::from(page.page.next()));
@@ -57,12 +61,12 @@ pub(crate) async fn stream(
 
 fn page_body(
     state: &ApiState,
-    shape: StreamShape,
+    text: Vec<u8>,
     id: JobId,
     position: Position,
     page: &StreamPage,
 ) -> axum::body::Body {
-    let body = StreamingBody::new([dto::stream_page(shape, page).into()]);
+    let body = StreamingBody::new([text.into()]);
     // A replay does not change the read position of other readers.
     if position != Position::Undelivered || page.page.chunks.is_empty() {
         return body.into_body();
