@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
 use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret, NewEndpoint};
 
@@ -28,10 +28,12 @@ pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     RawQuery(query): RawQuery,
     named: Named,
-) -> Result<Json<wire::Endpoint>, ApiError> {
+) -> Result<Response, ApiError> {
     check_flags(query.as_deref().unwrap_or_default())?;
     let deployment = state.control.endpoints.get_deployment(&key, &named.id()?)?;
-    Ok(Json(dto::deployed_endpoint(&deployment)))
+    // It may have more than a MiB of `env`, and a schema.
+    let write = move || Ok(Json(dto::deployed_endpoint(&deployment)).into_response());
+    state.pages.write(&key, write).await
 }
 
 /// All endpoints of the key's owner, by id; with an admin key those of all owners.
@@ -46,8 +48,9 @@ pub(crate) async fn list(
     page: Page,
 ) -> Result<Paged, ApiError> {
     check_flags(query.as_deref().unwrap_or_default())?;
-    let own = state.control.endpoints.list(&key);
+    let (endpoints, caller) = (state.control.endpoints.clone(), key.clone());
     let select = move |page: Page| {
+        let own = endpoints.list(&caller);
         page.of(own.iter(), |endpoint| endpoint.id.to_string(), |e| dto::endpoint(e))
     };
     page.make(&state, &key, select).await

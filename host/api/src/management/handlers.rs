@@ -31,8 +31,9 @@ pub(crate) async fn list(
     Caller { state, key, .. }: Caller<Manage>,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    let images = state.control.images.list(&key, None);
+    let (images, caller) = (state.control.images.clone(), key.clone());
     let select = move |page: Page| {
+        let images = images.list(&caller, None);
         let cursor_position = |(image, _): &(&Arc<Image>, _)| image.reference();
         page.of(images.iter(), cursor_position, |(image, component)| dto::handler(image, component))
     };

@@ -34,11 +34,16 @@ pub(crate) async fn get(
     RawQuery(query): RawQuery,
 ) -> Result<Json<EndpointSeries>, ApiError> {
     let (id, window) = (named.id::<EndpointId>()?, window(query.as_deref())?);
-    let Chart { from_ms, points, .. } = state.control.charts.of(&key, &id, window)?;
-    let at = (0..).map(|step: u64| from_ms.saturating_add(step * window.step_ms()));
-    let points = at.zip(&points).map(|(at, point)| shown(at, point)).collect();
-    let (name, step_ms) = (window.as_str().to_owned(), window.step_ms());
-    Ok(Json(EndpointSeries { id, window: name, step_ms, from: from_ms, points }))
+    let (charts, caller) = (state.control.charts.clone(), key.clone());
+    // The list of all charts holds their lock for milliseconds.
+    let write = move || {
+        let Chart { from_ms, points, .. } = charts.of(&caller, &id, window)?;
+        let at = (0..).map(|step: u64| from_ms.saturating_add(step * window.step_ms()));
+        let points = at.zip(&points).map(|(at, point)| shown(at, point)).collect();
+        let (name, step_ms) = (window.as_str().to_owned(), window.step_ms());
+        Ok(Json(EndpointSeries { id, window: name, step_ms, from: from_ms, points }))
+    };
+    state.pages.write(&key, write).await
 }
 
 /// Submitted and failed jobs of all endpoints that the key sees, in the same windows, and how long attempts ran.
@@ -52,9 +57,14 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let window = window(query.as_deref())?;
-    let (charts, now_ms) = (state.control.charts.all(&key, window), state.jobs.now().as_millis());
+    let (charts, now_ms) = (state.control.charts.clone(), state.jobs.now().as_millis());
+    let caller = key.clone();
     // A thousand endpoints have 270,000 numbers.
-    state.pages.write(&key, move || Ok(Json(short(window, now_ms, charts)).into_response())).await
+    let write = move || {
+        let charts = charts.all(&caller, window);
+        Ok(Json(short(window, now_ms, charts)).into_response())
+    };
+    state.pages.write(&key, write).await
 }
 
 fn window(query: Option<&str>) -> Result<Window, ApiError> {

@@ -51,9 +51,10 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Paged, ApiError> {
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
-    let visible = state.control.templates.list(&key, filter);
     let (used, parts) = (state.control.templates.usage().await?, state.clone());
+    let caller = key.clone();
     let select = move |page: Page| {
+        let visible = parts.control.templates.list(&caller, filter);
         let cursor_position = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
         let prices = parts.control.billing.prices();
         page.of(visible.iter(), cursor_position, |t| {

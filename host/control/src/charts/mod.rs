@@ -41,6 +41,9 @@ use crate::owned::missing;
 /// Time between two samples: the shortest step.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Endpoints whose counters are read at one time: less than half a millisecond.
+const SAMPLE_PART: usize = 100;
+
 /// An endpoint without jobs for this time gives its place to another one.
 const INACTIVE_AFTER_MS: u64 = 15 * 60_000;
 
@@ -106,15 +109,20 @@ impl Charts {
         let Deployed { store, workers, .. } = &*self.0.deployed;
         let view = self.0.deployed.view();
         let mut samples = Vec::with_capacity(view.deployments.len());
-        for (id, deployment) in &view.deployments {
+        for (count, (id, deployment)) in view.deployments.iter().enumerate() {
+            if count % SAMPLE_PART == SAMPLE_PART - 1 {
+                tokio::task::yield_now().await;
+            }
             let incarnation = deployment.incarnation.clone();
             let totals = incarnation.metrics().totals();
             let (jobs, workers) = (store.counts(id).await?, workers.counts(id));
             let (delay, run) = incarnation.metrics().take_recent();
             samples.push(Observed { incarnation, totals, jobs, workers, delay, run });
         }
-        self.0.kept.lock().add(self.0.deployed.now().as_millis(), &samples);
-        Ok(())
+        let (parts, now_ms) = (self.0.clone(), self.0.deployed.now().as_millis());
+        // Thousands of endpoints take several milliseconds.
+        let add = move || parts.kept.lock().add(now_ms, &samples);
+        tokio::task::spawn_blocking(add).await.map_err(|_| StoreError::Closed)
     }
 
     /// The chart of an endpoint that the key sees.
