@@ -13,6 +13,8 @@ const load = () => library ??= Promise.all([import('../vendor/uplot.js'), new Pr
   sheet.onload = sheet.onerror = done;
   document.head.append(sheet);
 })]).then(([m]) => m.default);
+// A host that does not answer sends no library either; the numbers and the legend need none.
+const withoutLibrary = () => { library = undefined; };
 /** Steps of an axis of counts. */
 const COUNTS = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
 // A value between two gaps has no line: it is drawn as a point.
@@ -86,7 +88,7 @@ export function Chart({ title, unit, whole, wide, at, lines, marks = [], from, t
       }, newest.current, el);
       size = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: 168 }));
       size.observe(el);
-    });
+    }, withoutLibrary);
     return () => { alive = false; size?.disconnect(); plot.current?.destroy(); plot.current = null; };
   }, [theme.value, zone.value, scheme, lines.map((l) => l.label).join()]);
   useEffect(() => { plot.current?.setData(data); }, [at, lines, marks, from, to]);
