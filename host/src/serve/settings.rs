@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use gristmill_api::{HostFacts, RateLimits};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::OwnerBounds;
@@ -48,6 +48,7 @@ const ADDRESS_PART: u32 = 16;
 /// The settings of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[command(mut_args(switch))]
 pub struct ServeSettings {
     /// Address and port to listen on; port 0 takes a free one.
     #[arg(
@@ -133,40 +134,16 @@ pub struct ServeSettings {
     pub idle_timeout: Within<1, 3_600>,
 
     /// Print the ready line and the log as JSON.
-    #[arg(
-        long,
-        env = "GRISTMILL_JSON",
-        value_parser = BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL",
-        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    #[arg(long, env = "GRISTMILL_JSON")]
     pub json: bool,
 
     /// Use the nearest allowed value for a policy out of bounds, instead of refusing the job.
-    #[arg(
-        long,
-        env = "GRISTMILL_LENIENT_POLICY",
-        value_parser = BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL",
-        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    #[arg(long, env = "GRISTMILL_LENIENT_POLICY")]
     pub lenient_policy: bool,
 
     /// Accept endpoints that request a GPU, as clients of hosted services do, instead of refusing
     /// them. They run on the CPU, and the answer names the ignored fields.
-    #[arg(
-        long,
-        env = "GRISTMILL_IGNORE_GPU_FIELDS",
-        value_parser = BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL",
-        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    #[arg(long, env = "GRISTMILL_IGNORE_GPU_FIELDS")]
     pub ignore_gpu_fields: bool,
 
     /// A second address, which serves /metrics, /livez and /readyz without a key; port 0 takes a free
@@ -322,14 +299,7 @@ pub struct ServeSettings {
     /// Answer calls without a key, with every permission, to try the host on your own machine.
     /// Requires a loopback address; calls must name it as their host and must not come from another
     /// website. Cannot be set in the environment, where it could open a host by accident.
-    #[arg(
-        long,
-        value_parser = BoolishValueParser::new(),
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        value_name = "BOOL",
-        hide_possible_values = true, default_value_t = false, hide_default_value = true, action = ArgAction::Set)]
+    #[arg(long)]
     pub no_key: bool,
 
     /// Stop the clock at this time, and move it only by commands on standard input; for tests.
@@ -348,6 +318,27 @@ pub struct ServeSettings {
     /// each operation.
     #[arg(skip)]
     pub rate_limits: RateLimits,
+}
+
+/// The options that are set by their names alone, or have a value: `--json`, `--json=false`. The command line
+/// can so switch off what the environment or the file switches on.
+const SWITCHES: [&str; 4] = ["json", "lenient_policy", "ignore_gpu_fields", "no_key"];
+
+/// Makes an option of [`SWITCHES`] one; the others stay as they are.
+fn switch(option: Arg) -> Arg {
+    if !SWITCHES.contains(&option.get_id().as_str()) {
+        return option;
+    }
+    option
+        .action(ArgAction::Set)
+        .value_parser(BoolishValueParser::new())
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("true")
+        .default_value("false")
+        .value_name("BOOL")
+        .hide_possible_values(true)
+        .hide_default_value(true)
 }
 
 impl Default for ServeSettings {
