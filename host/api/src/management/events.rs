@@ -243,7 +243,7 @@ impl Reader {
         }
     }
 
-    /// `None`: the stream ends, because it is too far behind.
+    /// `None`: the stream ends.
     async fn write_values(&mut self, text: &mut Vec<u8>) -> Option<()> {
         let Some(values) = &mut self.values else { return Some(()) };
         if !values.has_changed().unwrap_or(false) {
@@ -252,8 +252,7 @@ impl Reader {
         let values = values.borrow_and_update().clone();
         if let Some(since) = self.overview {
             let (events, pages) = (&self.state.overview_events, &self.state.pages);
-            let event = events.event(pages, &self.key, &values, since).await.ok()??;
-            text.extend(event.into_iter().flatten());
+            text.extend(events.event(pages, &self.key, &values, since).await?);
             self.overview = Some(values.version);
         }
         self.endpoints.retain_mut(|topic| {

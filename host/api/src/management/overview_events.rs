@@ -20,7 +20,6 @@ use gristmill_wire::management::{LiveEndpoint, OverviewEvent};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::answer::error::ApiError;
 use crate::answer::event::write_event;
 use crate::limits::checks::Pages;
 
@@ -31,7 +30,7 @@ pub(crate) struct OverviewEvents(Mutex<Made>);
 #[derive(Debug, Default)]
 struct Made {
     version: u64,
-    events: HashMap<Wanted, Arc<OnceCell<Option<Bytes>>>>,
+    events: HashMap<Wanted, Arc<OnceCell<Bytes>>>,
 }
 
 /// What determines an event, beside the newest values.
@@ -44,20 +43,18 @@ struct Wanted {
 }
 
 impl OverviewEvents {
-    /// The event for a stream of `key` whose last event was of version `since`, or 0 if this is its
-    /// first; none if nothing has changed. `None`: the stream is too far behind.
-    ///
-    /// # Errors
-    /// 500 when the event could not be made.
+    /// The event, as text, for a stream of `key` whose last event was of version `since`, or 0 if this is
+    /// its first; empty if nothing has changed. `None`: the stream ends, since it is too far behind, or
+    /// the event could not be made.
     pub(crate) async fn event(
         &self,
         pages: &Pages,
         key: &ApiKey,
         values: &Arc<LiveValues>,
         since: u64,
-    ) -> Result<Option<Option<Bytes>>, ApiError> {
+    ) -> Option<Bytes> {
         if since > 0 && values.version.saturating_sub(since) >= DELETED_VERSIONS {
-            return Ok(None);
+            return None;
         }
         let owner = (!key.is_admin()).then(|| key.owner.clone());
         let wanted = Wanted { owner, since };
@@ -66,11 +63,11 @@ impl OverviewEvents {
             let values = values.clone();
             pages.write(key, move || Ok(text(&values, &wanted)))
         };
-        cell.get_or_try_init(make).await.cloned().map(Some)
+        cell.get_or_try_init(make).await.ok().cloned()
     }
 
     /// The place of an event. A stream that is behind its values by some milliseconds makes its own.
-    fn cell(&self, version: u64, wanted: Wanted) -> Arc<OnceCell<Option<Bytes>>> {
+    fn cell(&self, version: u64, wanted: Wanted) -> Arc<OnceCell<Bytes>> {
         let mut made = self.0.lock();
         if version > made.version {
             *made = Made { version, events: HashMap::new() };
@@ -82,15 +79,14 @@ impl OverviewEvents {
     }
 }
 
-/// The event as text; `None`: nothing has changed.
-fn text(values: &LiveValues, wanted: &Wanted) -> Option<Bytes> {
+/// The event as text; empty if nothing has changed.
+fn text(values: &LiveValues, wanted: &Wanted) -> Bytes {
     let event = difference(values, wanted);
-    let is_first = wanted.since == 0;
-    (is_first || !event.endpoints.is_empty()).then(|| {
-        let mut text = vec![];
+    let mut text = vec![];
+    if wanted.since == 0 || !event.endpoints.is_empty() {
         write_event(&mut text, "overview", &event);
-        text.into()
-    })
+    }
+    text.into()
 }
 
 fn difference(values: &LiveValues, Wanted { owner, since }: &Wanted) -> OverviewEvent {
@@ -181,20 +177,20 @@ mod tests {
         let [me, other] = ["me", "other"].map(|of| key(of, Scope::Read));
         let first = Arc::new(after(&LiveValues::none(), &[("a", "me", 1), ("b", "other", 2)]));
         let event = async |key: &ApiKey, values: &Arc<LiveValues>, since| {
-            events.event(&pages, key, values, since).await.unwrap()
+            events.event(&pages, key, values, since).await
         };
-        let one = event(&me, &first, 0).await.unwrap().unwrap();
-        let same = event(&me, &first, 0).await.unwrap().unwrap();
+        let one = event(&me, &first, 0).await.unwrap();
+        let same = event(&me, &first, 0).await.unwrap();
         assert_eq!(one.as_ptr(), same.as_ptr());
-        assert_ne!(event(&other, &first, 0).await.unwrap().unwrap(), one);
-        assert_eq!(event(&me, &first, 1).await, Some(None), "nothing has changed");
+        assert_ne!(event(&other, &first, 0).await.unwrap(), one);
+        assert_eq!(event(&me, &first, 1).await, Some(Bytes::new()), "nothing has changed");
         let mut last = first.clone();
         for jobs in 0..DELETED_VERSIONS {
             last = Arc::new(after(&last, &[("a", "me", jobs)]));
         }
         assert_eq!(event(&me, &last, 1).await, None, "it is too far behind");
-        assert!(event(&me, &last, 2).await.is_some_and(|event| event.is_some()));
+        assert!(event(&me, &last, 2).await.is_some_and(|event| !event.is_empty()));
         assert_eq!(events.0.lock().events.len(), 1, "those of earlier versions are dropped");
-        assert!(event(&me, &first, 0).await.unwrap().is_some(), "a stream that is late");
+        assert!(!event(&me, &first, 0).await.unwrap().is_empty(), "a stream that is late");
     }
 }
