@@ -233,13 +233,9 @@ fn not_null(schema: RefOr<Schema>) -> RefOr<Schema> {
     match schema {
         RefOr::T(Schema::OneOf(mut one_of)) => {
             one_of.items.retain(|item| !is_null(item));
-            match one_of.items.pop() {
-                Some(only) if one_of.items.is_empty() => only,
-                Some(last) => {
-                    one_of.items.push(last);
-                    Schema::OneOf(one_of).into()
-                }
-                None => Schema::OneOf(one_of).into(),
+            match &*one_of.items {
+                [only] => only.clone(),
+                _ => Schema::OneOf(one_of).into(),
             }
         }
         RefOr::T(Schema::Object(mut object)) => {
