@@ -5,7 +5,7 @@
 //! `governor` decides, and this module keeps its state: one number. The limit may change with each
 //! call, because it grows with the running workers; the calls that count then count by the new one.
 //!
-//! **Cost.** 24 bytes for each subject; some ten nanoseconds for a call.
+//! **Cost.** 32 bytes for each subject; a few divisions for a call.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;

@@ -7,7 +7,7 @@
 //! the queue API and the streams of events and logs also count for [their owner](super::owner_calls) on all
 //! endpoints together.
 //!
-//! **Bounds.** [`ENTRIES_MAX`] entries of about 250 bytes, and 60 for each further key; an entry is
+//! **Bounds.** [`ENTRIES_MAX`] entries of about 260 bytes, and 60 for each further key; an entry is
 //! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
 //! an owner with 9,990 endpoints leaves entries to other owners. At the share or the bound a call that
 //! needs a new entry gets 503.
