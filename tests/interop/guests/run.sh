@@ -168,4 +168,7 @@ for language in python javascript; do
   echo "$language: from nothing to an endpoint in $(($(date +%s) - began)) s"
 done
 
+# The commands of each README.md:
+suite readmes '^(Ran|FAILED|FAIL|ERROR)' "$python" "$here/test_readmes.py"
+
 finish
