@@ -66,7 +66,33 @@ impl Default for Pages {
     }
 }
 
+/// The pages of one caller.
+#[derive(Debug, Clone)]
+pub(crate) struct CallerPages {
+    pages: Pages,
+    caller: Arc<ApiKey>,
+}
+
+impl CallerPages {
+    /// As [`Pages::write_sized`].
+    ///
+    /// # Errors
+    /// 500 when `write` panics.
+    pub(crate) async fn write_sized<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        write: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.pages.write_sized(&self.caller, bytes, || Ok(write())).await
+    }
+}
+
 impl Pages {
+    /// Those of one caller.
+    pub(crate) fn of(&self, caller: Arc<ApiKey>) -> CallerPages {
+        CallerPages { pages: self.clone(), caller }
+    }
+
     /// Runs `write`, and returns its page for a caller.
     ///
     /// # Errors

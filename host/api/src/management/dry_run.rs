@@ -1,15 +1,17 @@
 //! `?dryRun=true`: a change is checked, and nothing is written.
 
-use axum::Json;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use gristmill_control::Extent;
+use gristmill_core::access::key::ApiKey;
 use serde::Serialize;
 
+use super::document;
 use crate::answer::error::ApiError;
 use crate::request::query;
+use crate::state::ApiState;
 
 /// The name of the flag.
 pub(crate) const DRY_RUN: &str = "dryRun";
@@ -30,10 +32,18 @@ impl<S: Sync> FromRequestParts<S> for DryRun {
 impl DryRun {
     /// The answer to a call without a refusal: the document, or no content after a check. A new
     /// object that was only checked has an id and a secret that it will not have later.
-    pub(crate) fn answer<T: Serialize>(self, document: impl FnOnce() -> T) -> Response {
+    ///
+    /// # Errors
+    /// Those of [`document::answer`].
+    pub(crate) async fn answer<T: Serialize>(
+        self,
+        state: &ApiState,
+        caller: &ApiKey,
+        make: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Response, ApiError> {
         match self.0 {
-            Extent::CheckOnly => StatusCode::NO_CONTENT.into_response(),
-            Extent::Whole => Json(document()).into_response(),
+            Extent::CheckOnly => Ok(StatusCode::NO_CONTENT.into_response()),
+            Extent::Whole => document::answer(state, caller, make).await,
         }
     }
 }

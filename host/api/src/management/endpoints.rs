@@ -1,16 +1,15 @@
 //! `/v1/endpoints`: handlers with their workers, limits and permissions.
 
-use axum::Json;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 
 use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret, NewEndpoint};
 
 use super::dry_run::DryRun;
-use super::dto;
 use super::input::{self, Named, Parsed};
 use super::page::{Page, Paged};
+use super::{document, dto};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, OfHostedService, PageOfList};
@@ -31,9 +30,7 @@ pub(crate) async fn get(
 ) -> Result<Response, ApiError> {
     check_flags(query.as_deref().unwrap_or_default())?;
     let deployment = state.control.endpoints.get_deployment(&key, &named.id()?)?;
-    // It may have more than a MiB of `env`, and a schema.
-    let write = move || Ok(Json(dto::deployed_endpoint(&deployment)).into_response());
-    state.pages.write(&key, write).await
+    document::answer(&state, &key, move || dto::deployed_endpoint(&deployment)).await
 }
 
 /// All endpoints of the key's owner, by id; with an admin key those of all owners.
@@ -83,7 +80,8 @@ pub(crate) async fn create(
     let Parsed { body, ignored } = input::parsed::<EndpointInput>(&state, &key, request).await?;
     let new = dto::new_endpoint(body);
     let endpoint = state.control.endpoints.create(&key, new, dry_run.0).await?;
-    Ok(dry_run.answer(|| dto::endpoint_with_secret(&endpoint, ignored)))
+    let make = move || dto::endpoint_with_secret(&endpoint, ignored);
+    dry_run.answer(&state, &key, make).await
 }
 
 /// Changes the given fields.
@@ -109,7 +107,7 @@ pub(crate) async fn update(
     named.check_kept(body.id.as_ref().map(|id| id.as_str()))?;
     let patch = dto::endpoint_patch(body);
     let endpoint = state.control.endpoints.update(&key, id, patch, dry_run.0).await?;
-    Ok(dry_run.answer(|| dto::endpoint_of(&endpoint, ignored)))
+    dry_run.answer(&state, &key, move || dto::endpoint_of(&endpoint, ignored)).await
 }
 
 /// Deletes the endpoint with all its jobs.

@@ -1,5 +1,6 @@
 //! The routes of the management API, one file for each kind of object.
 
+pub(crate) mod document;
 pub(crate) mod dry_run;
 pub(crate) mod dto;
 mod fields;

@@ -3,14 +3,15 @@
 
 use axum::Json;
 use axum::extract::Request;
+use axum::response::Response;
 use gristmill_control::RollbackTarget;
 use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
 use gristmill_wire::management::{self as wire, ReleaseWithSettings, Rollback};
 
-use super::dto;
 use super::input::{self, Named, NamedPart};
 use super::page::{Page, Paged};
+use super::{document, dto};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
@@ -44,15 +45,16 @@ pub(crate) async fn list(
 pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     NamedPart(named, version): NamedPart,
-) -> Result<Json<ReleaseWithSettings>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = named.id::<EndpointId>()?;
     let releases = state.control.endpoints.releases(&key, &id)?;
     let missing = || {
         let version: String = version.chars().take(100).collect();
         ApiError::not_found(format!("endpoint `{id}` has no release `{version}`"))
     };
-    let found = releases.iter().find(|release| release.version.to_string() == version);
-    Ok(Json(dto::release_with_settings(found.ok_or_else(missing)?)))
+    let found = releases.into_iter().find(|release| release.version.to_string() == version);
+    let release = found.ok_or_else(missing)?;
+    document::answer(&state, &key, move || dto::release_with_settings(&release)).await
 }
 
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.

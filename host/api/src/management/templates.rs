@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -10,10 +9,10 @@ use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_wire::management::{self as wire, NewTemplate, TemplateInput};
 
 use super::dry_run::DryRun;
-use super::dto;
 use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
+use super::{document, dto};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, PageOfList, TemplateFlags};
@@ -32,11 +31,12 @@ pub(crate) async fn get(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
     RawQuery(query): RawQuery,
-) -> Result<Json<wire::Template>, ApiError> {
+) -> Result<Response, ApiError> {
     let id = named.id()?;
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
     let template = state.control.templates.get(&key, &id, filter)?;
-    Ok(Json(document(&state, &template).await?))
+    let make = documents(&state).await?;
+    document::answer(&state, &key, move || make(&template)).await
 }
 
 /// All templates that the caller may see with the given flags, by name.
@@ -51,15 +51,12 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Paged, ApiError> {
     let filter = filter(&state, query.as_deref().unwrap_or_default())?;
-    let (used, parts) = (state.control.templates.usage().await?, state.clone());
-    let caller = key.clone();
+    let make = documents(&state).await?;
+    let (templates, caller) = (state.control.templates.clone(), key.clone());
     let select = move |page: Page| {
-        let visible = parts.control.templates.list(&caller, filter);
+        let visible = templates.list(&caller, filter);
         let cursor_position = |t: &&Arc<Template>| format!("{} {}", t.name, t.id);
-        let prices = parts.control.billing.prices();
-        page.of(visible.iter(), cursor_position, |t| {
-            dto::template(t, &parts.compatibility.brand, &used, prices)
-        })
+        page.of(visible.iter(), cursor_position, |t| make(t))
     };
     page.make(&state, &key, select).await
 }
@@ -82,8 +79,8 @@ pub(crate) async fn create(
     let input: TemplateInput = input::json(&state, &key, request).await?;
     let new = dto::new_template(input);
     let template = state.control.templates.create(&key, new, dry_run.0).await?;
-    let document = document(&state, &template).await?;
-    Ok(dry_run.answer(|| document))
+    let make = documents(&state).await?;
+    dry_run.answer(&state, &key, move || make(&template)).await
 }
 
 /// Changes the given fields. A given image in a registry is fetched, even if its name is unchanged.
@@ -109,8 +106,8 @@ pub(crate) async fn update(
     named.check_kept(input.id.as_ref().map(|id| id.as_str()))?;
     let patch = dto::template_patch(input);
     let template = state.control.templates.update(&key, id, patch, dry_run.0).await?;
-    let document = document(&state, &template).await?;
-    Ok(dry_run.answer(|| document))
+    let make = documents(&state).await?;
+    dry_run.answer(&state, &key, move || make(&template)).await
 }
 
 /// Deletes a template that no endpoint uses.
@@ -128,9 +125,18 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn document(state: &ApiState, template: &Template) -> Result<wire::Template, ApiError> {
-    let used = state.control.templates.usage().await?;
-    Ok(dto::template(template, &state.compatibility.brand, &used, state.control.billing.prices()))
+/// Makes the documents of templates, with their usage until now.
+///
+/// # Errors
+/// Those of the store.
+async fn documents(
+    state: &ApiState,
+) -> Result<impl Fn(&Template) -> wire::Template + Send + use<>, ApiError> {
+    let (used, state) = (state.control.templates.usage().await?, state.clone());
+    Ok(move |template: &Template| {
+        let prices = state.control.billing.prices();
+        dto::template(template, &state.compatibility.brand, &used, prices)
+    })
 }
 
 fn filter(state: &ApiState, query: &str) -> Result<TemplateFilter, ApiError> {

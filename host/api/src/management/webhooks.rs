@@ -1,12 +1,12 @@
 //! `/v1/endpoints/{id}/…` about webhooks: the secret that signs them, and their deliveries.
 
-use axum::Json;
+use axum::response::Response;
 use gristmill_core::webhook::delivery;
 use gristmill_wire::management::{Delivery, EndpointWithSecret};
 
-use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
+use super::{document, dto};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
@@ -21,9 +21,9 @@ use crate::openapi::tag;
 pub(crate) async fn rotate_secret(
     Caller { state, key, .. }: Caller<Manage>,
     named: Named,
-) -> Result<Json<EndpointWithSecret>, ApiError> {
+) -> Result<Response, ApiError> {
     let endpoint = state.control.endpoints.rotate_webhook_secret(&key, named.id()?).await?;
-    Ok(Json(dto::endpoint_with_secret(&endpoint, vec![])))
+    document::answer(&state, &key, move || dto::endpoint_with_secret(&endpoint, vec![])).await
 }
 
 /// The newest deliveries, newest first.

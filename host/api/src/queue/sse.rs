@@ -27,7 +27,7 @@ use tokio::time::sleep;
 use crate::answer::error::ApiError;
 use crate::answer::event::write_event;
 use crate::identity::auth::KeyCheck;
-use crate::limits::checks::Pages;
+use crate::limits::checks::CallerPages;
 use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::queue::dto::FIRST_ATTEMPT;
 use crate::queue::{dto, waiting};
@@ -123,11 +123,11 @@ pub(crate) async fn follow(
     id: JobId,
     position: Position,
 ) -> Result<Response, ApiError> {
-    let (jobs, pages) = (state.jobs.clone(), state.pages.clone());
+    let (jobs, pages) = (state.jobs.clone(), state.pages.of(caller));
     let first = jobs.stream(&endpoint, id, position, Duration::ZERO).await?;
     let first = first.ok_or_else(ApiError::job_not_found)?;
     let moves_cursor = position == Position::Undelivered;
-    let reader = Reader { pages, caller, jobs, key, endpoint, id, moves_cursor };
+    let reader = Reader { pages, jobs, key, endpoint, id, moves_cursor };
     // The text of a page is one piece, and the next page is not read before the reader has taken
     // it.
     let pages = stream::unfold(Next::Show(first, reader), |next| async {
@@ -145,8 +145,7 @@ pub(crate) async fn follow(
         };
         let (at, is_last, id) = (page.page.end(), page.status.is_final(), reader.id);
         let bytes = page.page.text_bytes();
-        let write = move || Ok(text(id, &page));
-        let text = reader.pages.write_sized(&reader.caller, bytes, write).await.ok()?;
+        let text = reader.pages.write_sized(bytes, move || text(id, &page)).await.ok()?;
         let next = if is_last { Next::End { at, reader } } else { Next::Look { at, reader } };
         Some((Ok::<_, Infallible>(text), next))
     });
@@ -192,8 +191,7 @@ enum Next {
 }
 
 struct Reader {
-    pages: Pages,
-    caller: Arc<ApiKey>,
+    pages: CallerPages,
     jobs: Arc<Jobs>,
     key: KeyCheck,
     endpoint: EndpointId,

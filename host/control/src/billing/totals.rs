@@ -57,18 +57,27 @@ impl Totals {
         read(&**store, from..until, &UsageFilter::default(), |row| add(&mut sums, row)).await?;
         // All sums or none: a call that is dropped in between leaves the old sums.
         if !sums.is_empty() {
-            let all = Arc::make_mut(&mut closed.sums);
-            for (template, owners) in sums {
-                let all = all.entry(template).or_default();
-                for (owner, sum) in owners {
-                    all.entry(owner).or_default().add(&sum);
-                }
-            }
+            let before = closed.sums.clone();
+            // Some hundred thousand entries take more time than a thread that serves calls has.
+            let adding = tokio::task::spawn_blocking(move || with(&before, sums));
+            closed.sums = adding.await.map_err(|_| StoreError::Closed)?;
         }
         closed.until = until;
         let newest = until..Hour(now.0.saturating_add(1));
         Ok(TemplateUsage { closed: closed.sums.clone(), newest, store: store.clone() })
     }
+}
+
+/// The sums of `before` and `newer`.
+fn with(before: &Sums, newer: Sums) -> Arc<Sums> {
+    let mut all = before.clone();
+    for (template, owners) in newer {
+        let all = all.entry(template).or_default();
+        for (owner, sum) in owners {
+            all.entry(owner).or_default().add(&sum);
+        }
+    }
+    Arc::new(all)
 }
 
 fn add(sums: &mut Sums, row: UsageRow) {

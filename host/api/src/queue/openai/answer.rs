@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::BytesMut;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
-use gristmill_core::job::stream::Position;
+use gristmill_core::job::stream::{Position, StreamPage};
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 
 use super::error::status_of;
@@ -20,14 +21,22 @@ use crate::queue::dto::json_response;
 pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     job.wait_until_completed().await?;
     let returned = job.returned().await?;
-    let output = if returned.is_null() { first_emit(&job).await? } else { None };
-    Ok(respond(&output.unwrap_or(returned)))
+    let emitted = if returned.is_null() { first_emit(&job).await? } else { None };
+    let output = emitted.unwrap_or(returned);
+    let status = status(&job, &output).await?;
+    Ok(respond(status, &output))
 }
 
-/// An answer with this output, and with the status code that an error object names.
-pub(super) fn respond(output: &Json) -> Response {
+/// The status code for an output of this job, which may be large.
+pub(super) async fn status(job: &OwnedJob, output: &Json) -> Result<StatusCode, ApiError> {
+    let output = output.clone();
+    job.work_on(output.as_bytes().len(), move || status_of(&output)).await
+}
+
+/// An answer with this output.
+pub(super) fn respond(status: StatusCode, output: &Json) -> Response {
     let mut response = json_response(Body::from(output.as_bytes().clone()));
-    *response.status_mut() = status_of(output);
+    *response.status_mut() = status;
     response
 }
 
@@ -38,11 +47,15 @@ async fn first_emit(job: &OwnedJob) -> Result<Option<Json>, ApiError> {
     let mut emit = FirstEmit { first, count: 1, joined: BytesMut::new() };
     let mut read = 1;
     loop {
-        let chunks = &next.page.chunks;
+        let (bytes, StreamPage { page, status, .. }) = (next.page.text_bytes(), next);
+        let add = move || {
+            let goes_on = page.chunks.iter().skip(read).all(|chunk| emit.add(chunk));
+            (emit, goes_on && !page.chunks.is_empty())
+        };
+        let goes_on;
+        (emit, goes_on) = job.work_on(bytes, add).await?;
         // Otherwise another emit has begun, or the page is the last one of the job, which has ended.
-        let may_continue = !chunks.is_empty()
-            && chunks.iter().skip(read).all(|chunk| emit.add(chunk))
-            && !next.status.is_final();
+        let may_continue = goes_on && !status.is_final();
         if emit.joined.len() > OUTPUT_BYTES_MAX {
             let sentence = format!("the first chunk is too large, limit: {OUTPUT_BYTES_MAX} bytes");
             return Err(ApiError::new(ErrorCode::JobFailed, sentence));

@@ -54,7 +54,7 @@ impl EventWriter {
 
     /// Adds the closing event, unless the handler wrote it.
     pub(super) fn close(&mut self) {
-        let text = self.text.trim_ascii_end();
+        let text = self.tail().trim_ascii_end();
         let is_done = [format!("data: {DONE}"), format!("data:{DONE}")]
             .iter()
             .any(|last| text.ends_with(last.as_bytes()));
@@ -67,9 +67,13 @@ impl EventWriter {
 
     /// Returns the text that was added since the last call.
     pub(super) fn take(&mut self) -> Bytes {
-        let tail = self.text.split_at(self.text.len().saturating_sub(TAIL_BYTES)).1.to_vec();
+        let tail = self.tail().to_vec();
         let taken = std::mem::replace(&mut self.taken, tail.len());
         Bytes::from(std::mem::replace(&mut self.text, tail)).slice(taken..)
+    }
+
+    fn tail(&self) -> &[u8] {
+        self.text.split_at(self.text.len().saturating_sub(TAIL_BYTES)).1
     }
 
     fn begin(&mut self) {

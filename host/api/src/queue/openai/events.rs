@@ -15,8 +15,8 @@ use futures::stream;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::stream::{Position, StreamPage};
 
-use super::answer::respond;
-use super::error::{body as error_body, status_of};
+use super::answer::{respond, status};
+use super::error::body as error_body;
 use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
 use crate::answer::error::{ApiError, ErrorCode};
@@ -27,23 +27,30 @@ use crate::queue::sse::{COMMENT_INTERVAL, response};
 pub(crate) async fn answer(mut job: OwnedJob) -> Result<Response, ApiError> {
     let first = job.chunks(Position::From(0), WAIT).await?;
     if let Some(chunk) = first.page.chunks.first() {
-        if status_of(&chunk.output) != StatusCode::OK {
+        let status = status(&job, &chunk.output).await?;
+        if status != StatusCode::OK {
             job.disarm(); // it has said all, and comes to its end by itself
-            return Ok(respond(&chunk.output));
+            return Ok(respond(status, &chunk.output));
         }
         return Ok(response(Body::from_stream(pages(job, first))));
     }
     job.check_completed(first.status, first.error).await?;
     let returned = job.returned().await?;
-    if status_of(&returned) != StatusCode::OK {
-        return Ok(respond(&returned));
+    let status = status(&job, &returned).await?;
+    if status != StatusCode::OK {
+        return Ok(respond(status, &returned));
     }
-    let mut writer = EventWriter::default();
-    if !returned.is_null() {
-        writer.event(returned.as_str());
-    }
-    writer.close();
-    Ok(response(Body::from(writer.take())))
+    let bytes = returned.as_bytes().len();
+    let write = move || {
+        let mut writer = EventWriter::default();
+        if !returned.is_null() {
+            writer.event(returned.as_str());
+        }
+        writer.close();
+        writer.take()
+    };
+    let text = job.work_on(bytes, write).await?;
+    Ok(response(Body::from(text)))
 }
 
 /// All pages from `first` on. If it is dropped before its end, the job is cancelled.
@@ -97,11 +104,14 @@ impl Reader {
             let sentence = "the job was started again after a part of its output had been sent";
             return Err(ApiError::new(ErrorCode::Unavailable, sentence));
         }
-        for chunk in &page.chunks {
-            self.writer.chunk(chunk);
-        }
         self.next = page.end();
         let is_silent = page.chunks.is_empty();
+        let (bytes, mut writer) = (page.text_bytes(), std::mem::take(&mut self.writer));
+        let write = move || {
+            page.chunks.iter().for_each(|chunk| writer.chunk(chunk));
+            writer
+        };
+        self.writer = self.job.work_on(bytes, write).await?;
         if status.is_final() || (is_silent && self.job.is_abandoned()) {
             self.job.check_completed(status, error).await?;
             self.writer.close();

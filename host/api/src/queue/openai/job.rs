@@ -14,17 +14,24 @@ use gristmill_core::limits::WAIT_MS;
 
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::auth::KeyCheck;
+use crate::limits::checks::CallerPages;
 use crate::queue::results::Memory;
 use crate::queue::waiting;
 
 /// How long a call waits for the end, or for the first chunk.
 pub(super) const WAIT: Duration = Duration::from_millis(WAIT_MS.max);
 
+/// The client of a call, with what its key may use.
+pub(crate) struct Client {
+    pub(crate) key: KeyCheck,
+    pub(crate) memory: Memory,
+    pub(crate) pages: CallerPages,
+}
+
 /// A job that is cancelled when this value is dropped, unless it has ended or was disarmed.
 pub(crate) struct OwnedJob {
     jobs: Arc<Jobs>,
-    key: KeyCheck,
-    memory: Memory,
+    client: Client,
     endpoint: EndpointId,
     id: JobId,
     is_disarmed: bool,
@@ -37,18 +44,17 @@ impl OwnedJob {
     /// Those of a submission.
     pub(crate) async fn submit(
         jobs: Arc<Jobs>,
-        key: KeyCheck,
-        memory: Memory,
+        client: Client,
         deployment: Arc<Deployment>,
         request: SubmitRequest,
     ) -> Result<Self, ApiError> {
-        key.check()?;
+        client.key.check()?;
         // A submission that has begun cannot be undone. On a task of its own it continues when
         // the client disconnects meanwhile, and its result, with the job, is dropped there.
         let submitting = tokio::spawn(async move {
             let id = jobs.submit(&deployment, request).await?.id;
             let endpoint = deployment.endpoint.id.clone();
-            Ok(Self { jobs, key, memory, endpoint, id, is_disarmed: false })
+            Ok(Self { jobs, client, endpoint, id, is_disarmed: false })
         });
         submitting.await.unwrap_or_else(|error| {
             Err(ApiError::new(ErrorCode::Internal, format!("the submission ended early: {error}")))
@@ -69,8 +75,8 @@ impl OwnedJob {
     /// # Errors
     /// Those of [`OwnedJob::check_completed`].
     pub(super) async fn wait_until_completed(&mut self) -> Result<(), ApiError> {
-        let Self { jobs, key, endpoint, id, .. } = &*self;
-        let record = waiting::for_end(key, jobs, endpoint, *id, WAIT).await?;
+        let Self { jobs, client, endpoint, id, .. } = &*self;
+        let record = waiting::for_end(&client.key, jobs, endpoint, *id, WAIT).await?;
         let record = record.ok_or_else(|| self.not_found())?;
         self.check_completed(record.status, record.error).await
     }
@@ -84,9 +90,9 @@ impl OwnedJob {
         position: Position,
         wait: Duration,
     ) -> Result<StreamPage, ApiError> {
-        self.key.check()?;
-        let Self { jobs, key, endpoint, id, .. } = self;
-        let page = waiting::for_page(key, jobs, endpoint, *id, position, wait).await?;
+        self.client.key.check()?;
+        let Self { jobs, client, endpoint, id, .. } = self;
+        let page = waiting::for_page(&client.key, jobs, endpoint, *id, position, wait).await?;
         page.ok_or_else(|| self.not_found())
     }
 
@@ -98,8 +104,20 @@ impl OwnedJob {
     pub(super) async fn returned(&mut self) -> Result<Json, ApiError> {
         let record = self.jobs.record(&self.endpoint, self.id).await?;
         let record = record.ok_or_else(|| self.not_found())?;
-        self.memory.take_for(&record).await?;
+        self.client.memory.take_for(&record).await?;
         self.jobs.returned(self.id).await?.ok_or_else(|| self.not_found())
+    }
+
+    /// Runs `work` on so many bytes of the job's output.
+    ///
+    /// # Errors
+    /// 500 when `work` panics.
+    pub(super) async fn work_on<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.client.pages.write_sized(bytes, work).await
     }
 
     /// Checks how the job has ended. A job that has not ended in time is cancelled.

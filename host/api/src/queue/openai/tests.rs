@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
+use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, KeyId, OwnerId, ShardId, TemplateId, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::job::operations::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{PolicyRequest, Strictness};
@@ -24,10 +25,11 @@ use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
-use super::job::OwnedJob;
+use super::job::{Client, OwnedJob};
 use super::{answer, events};
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::auth::KeyCheck;
+use crate::limits::checks::Pages;
 use crate::limits::in_flight::InFlight;
 use crate::queue::results::Memory;
 
@@ -76,8 +78,20 @@ impl Bench {
             trace: None,
         };
         let (jobs, deployment) = (self.jobs.clone(), self.deployment.clone());
-        let memory = Memory::new(&InFlight::of_results(), &KeyId::new("k").unwrap());
-        OwnedJob::submit(jobs, KeyCheck::none(), memory, deployment, request)
+        let new = NewKey {
+            name: String::new(),
+            owner: request.owner.clone(),
+            scopes: vec![Scope::Submit],
+            endpoints: None,
+            expires_at: None,
+        };
+        let key = ApiKey::generate(new, Timestamp::from_millis(0)).0;
+        let client = Client {
+            key: KeyCheck::none(),
+            memory: Memory::new(&InFlight::of_results(), &key.id),
+            pages: Pages::default().of(Arc::new(key)),
+        };
+        OwnedJob::submit(jobs, client, deployment, request)
     }
 
     async fn claim(&self) -> Lease {

@@ -12,7 +12,10 @@ use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::tag;
 use crate::queue::dto;
-use crate::queue::openai::{answer, events, input, job::OwnedJob};
+use crate::queue::openai::{
+    answer, events, input,
+    job::{Client, OwnedJob},
+};
 use crate::queue::results::Memory;
 
 /// One call of an OpenAI client, as a job.
@@ -55,9 +58,12 @@ pub(crate) async fn openai(
         trace: call.trace.clone(),
     };
     let key = call.key_check(&state);
-    let memory = Memory::new(&state.results, &call.key.id);
-    let job =
-        OwnedJob::submit(state.jobs.clone(), key, memory, call.deployment, submission).await?;
+    let client = Client {
+        key,
+        memory: Memory::new(&state.results, &call.key.id),
+        pages: state.pages.of(call.key.clone()),
+    };
+    let job = OwnedJob::submit(state.jobs.clone(), client, call.deployment, submission).await?;
     drop(body); // the job is stored; its body is no longer in flight
     let id = job.id();
     let answer =
