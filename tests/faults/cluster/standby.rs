@@ -5,13 +5,13 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use gristmill_tests::http2::{Event, Http2};
-use gristmill_tests::{PATIENCE, eventually, guests};
+use gristmill_tests::{PATIENCE, TestHost, eventually, guests};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::hosts::{component_files, first, further, send, signal, until_active};
+use crate::hosts::{arguments, component_files, first, further, send, signal, until_active};
 use crate::postgres::Database;
 use rustix::process::Signal;
 
@@ -227,6 +227,37 @@ async fn http_2_is_forwarded() {
     assert_eq!(http.status_of(101).await, 404);
     http.get(103, "/v1/endpoints", &fields).await;
     assert_eq!(http.status_of(103).await, 200);
+}
+
+/// A connection that has shown a key is not closed beside many without one, also while its call waits for the
+/// active host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_with_a_key_keep_their_connections_beside_those_without() {
+    let Some(database) = Database::new() else { return };
+    let one = first(&database);
+    let options = ["--max-address-connections", "10"].map(str::to_owned);
+    let arguments = arguments(&database).into_iter().chain(options).collect::<Vec<_>>();
+    let two = TestHost::join(&arguments, one.admin_key());
+    one.deploy(&guests::playground(), "play", json!({ "workersMax": 1 })).await;
+    let mut http = Http2::begin(TcpStream::connect(two.address()).await.unwrap()).await;
+    let key = format!("Bearer {}", one.admin_key());
+    let fields = [("authorization", &*key), ("content-type", "application/json")];
+    http.get(1, "/v2/play/health", &fields).await;
+    assert_eq!(http.status_of(1).await, 200);
+    let body = json!({ "input": { "op": "sleep", "ms": 3_000 } }).to_string();
+    http.call(3, "POST", "/v2/play/runsync?wait=60000", &fields, &body).await;
+
+    // Many times the bound: the oldest of them are closed.
+    let mut strangers = vec![];
+    for _ in 0..50 {
+        strangers.push(TcpStream::connect(two.address()).await.unwrap());
+    }
+    let mut oldest = strangers.swap_remove(0);
+    let closed = tokio::time::timeout(PATIENCE, oldest.read(&mut [0])).await;
+    assert!(matches!(closed, Ok(Ok(0) | Err(_))), "{closed:?}");
+    assert_eq!(http.status_of(3).await, 200);
+    http.get(5, "/v2/play/health", &fields).await;
+    assert_eq!(http.status_of(5).await, 200);
 }
 
 /// A component is there for all hosts, or for none.
