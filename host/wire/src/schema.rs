@@ -21,7 +21,7 @@ use crate::bounds::{
     SCALER_VALUE, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
     VOLUME_GB, VOLUME_PATH_BYTES_MAX, WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
-use crate::management::grouping::{self, Grouping};
+use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
 
 /// Defines types that represent a schema: `Name: "description" => object`.

@@ -7,7 +7,6 @@ mod compute_type;
 mod delivery;
 mod endpoint;
 mod event;
-pub(crate) mod grouping;
 mod handler;
 mod job;
 mod job_action;
@@ -21,6 +20,7 @@ mod system;
 mod template;
 mod volume;
 
+pub use crate::grouping::{BucketSize, Grouping};
 pub use billing::{Amount, BillingRecord};
 pub use cluster::{Cluster, ClusterHost, HostRole};
 pub use compute_type::ComputeType;
@@ -30,7 +30,6 @@ pub use endpoint::{
     Reuse, ReuseInput, ScalerType,
 };
 pub use event::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent};
-pub use grouping::{BucketSize, Grouping};
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
