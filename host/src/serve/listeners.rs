@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::forward::Standby;
 use super::cluster::gate::Gate;
-use super::cluster::hosts;
+use super::edge::listener::{self, ConnectionLimits, Connections};
+use super::edge::response_budget::ResponseBudget;
+use super::edge::tls::Tls;
 use super::front::{Callers, Front};
-use super::listener::{self, ConnectionLimits, Connections};
-use super::response_budget::ResponseBudget;
+use super::hosts;
 use super::settings::ServeSettings;
-use super::tls::Tls;
 
 /// The listeners, before they accept connections.
 #[derive(Debug)]

@@ -24,16 +24,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::clock::{HostClock, is_synchronised, open_in_time};
+use super::cluster::Joined;
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
-use super::cluster::stand_by::{StandbyParts, StandingBy};
-use super::cluster::{Joined, hosts};
+use super::edge::listener;
+use super::edge::response_budget::ResponseBudget;
 use super::listeners::{Fronts, Listeners, Serving};
-use super::response_budget::ResponseBudget;
 use super::settings::{Database, ServeSettings};
+use super::stand_by::{StandbyParts, StandingBy};
 use super::stop::StopSignals;
-use super::{listener, memory};
+use super::{hosts, memory};
 
 /// The store that this host has, and its place among the hosts of a database.
 pub(super) struct OwnedStore {

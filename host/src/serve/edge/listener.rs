@@ -17,9 +17,9 @@ use tracing::{debug, info, warn};
 
 use super::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
 use super::connection::Server;
-use super::front::Front;
 use super::response_budget::ResponseBudget;
 use super::tls::Tls;
+use crate::serve::front::Front;
 
 /// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;

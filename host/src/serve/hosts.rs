@@ -16,10 +16,10 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::handshake::{Membership, Purpose};
-use super::link::{self, Role};
-use crate::serve::connection::Server;
-use crate::serve::listener::{ACCEPT_PAUSE, accept};
+use super::cluster::handshake::{Membership, Purpose};
+use super::cluster::link::{self, Role};
+use super::edge::connection::Server;
+use super::edge::listener::{ACCEPT_PAUSE, accept};
 
 /// A forwarded call in progress has one connection.
 const CONNECTIONS_MAX: usize = 16_384;
