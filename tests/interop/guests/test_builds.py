@@ -39,6 +39,9 @@ PYDANTIC = (
     "pydantic<2, which is pure Python"
 )
 
+# The first line of the long step.
+BEGUN = "building out.wasm, which takes some 10 seconds"
+
 
 class Failures(unittest.TestCase):
     def failure(self, handler, cache=None, **more):
@@ -85,10 +88,13 @@ class Failures(unittest.TestCase):
         self.assertIn("input of f: bytes cannot be read from JSON", shown.splitlines()[-1])
 
     def test_a_traceback_has_the_paths_of_the_project(self):
-        for condition in ["True", "sys.platform == 'wasi'"]:  # here, and in the sandbox
+        # Here, and in the sandbox.
+        for condition, begun in [("True", []), ("sys.platform == 'wasi'", [BEGUN])]:
             helper = f"import sys\n\nif {condition}:\n    raise OSError('no flour')\n"
             shown = self.failure("import helper\n\ndef handler(job): pass\n", helper_py=helper)
             lines = shown.splitlines()
+            self.assertEqual(lines[: len(begun)], begun)
+            lines = lines[len(begun) :]
             self.assertEqual(lines[1], '  File "handler.py", line 1, in <module>')
             self.assertEqual(lines[3], '  File "helper.py", line 4, in <module>')
             self.assertEqual(lines[-1], "OSError: no flour")
@@ -105,7 +111,8 @@ class Warnings(unittest.TestCase):
     def warnings(self, handler, **more):
         status, shown = build(handler, **more)
         self.assertEqual(status, 0, shown)
-        *warnings, size = shown.splitlines()
+        *warnings, begun, size = shown.splitlines()
+        self.assertEqual(begun, BEGUN)
         self.assertRegex(size, r"\d MiB$")
         return warnings
 
@@ -201,7 +208,7 @@ class Parts(unittest.TestCase):
         )
         status, shown = build(source, model_txt="a model")
         self.assertEqual(status, 0, shown)
-        self.assertRegex(shown, r"^PROJECT/out\.wasm: \d+\.\d MiB\n$")
+        self.assertRegex(shown, rf"^{BEGUN}\nPROJECT/out\.wasm: \d+\.\d MiB\n$")
 
 
 if __name__ == "__main__":
