@@ -174,6 +174,9 @@ async fn step(
         wake_up.set(set.wake_up());
         let Throttle::Waits(throttled) = set.throttle() else { return Next::End };
         tokio::select! {
+            // A reservation that is there is kept: if it were dropped for a change, this worker
+            // would wait at the end of the line again.
+            biased;
             reservation = shared.runtime.reserve(&deployment) => {
                 worker.reserved = Some((deployment.clone(), reservation));
             }

@@ -4,11 +4,9 @@
 //! from a host.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use gristmill_api::PeerAddress;
 use gristmill_cluster::Runners;
 use tokio::net::TcpListener;
@@ -25,17 +23,6 @@ use super::edge::listener::{ACCEPT_PAUSE, accept};
 const CONNECTIONS_MAX: usize = 16_384;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
-
-/// Listens for other hosts.
-///
-/// # Errors
-/// When the address cannot be used.
-pub(crate) async fn bind(at: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let context = || format!("cannot listen on {at} for other hosts");
-    let listener = TcpListener::bind(at).await.with_context(context)?;
-    let address = listener.local_addr().with_context(context)?;
-    Ok((listener, address))
-}
 
 /// Serves the calls that other hosts forward, and uses their sandboxes, until the process ends.
 pub(crate) async fn serve(

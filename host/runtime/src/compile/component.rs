@@ -85,7 +85,8 @@ pub(crate) enum RejectedComponent {
     },
     /// It is not a handler.
     #[error(
-        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}"
+        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}. \
+         `gristmill new` writes a project that exports it"
     )]
     NoHandler(String),
     /// Its handler has another type.
