@@ -153,10 +153,11 @@ impl Fronts {
     }
 
     /// The host has the jobs from now on.
-    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>) {
+    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: Addresses) {
         let api = Api::new(state.clone());
         self.hosts.activate(api.clone(), gate.clone());
-        self.collectors.activate(Api::private(state), gate.clone());
+        let is_loopback = at.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback());
+        self.collectors.activate(Api::private(state, is_loopback), gate.clone());
         self.clients.activate(api, gate);
     }
 

@@ -211,7 +211,7 @@ async fn serve(
         foundation.connect().await?;
 
     // A host with a database accepts connections already.
-    fronts.activate(api, cluster.as_ref().map(Cluster::gate));
+    fronts.activate(api, cluster.as_ref().map(Cluster::gate), listens_on);
     let ready = ready::Ready {
         addresses: listens_on,
         data_dir: &settings.data_dir,
