@@ -13,7 +13,8 @@ fn indexes(answer: &Answer) -> Vec<u64> {
 }
 
 /// A chunk over 1 MB is split: a string on character boundaries, any other value as strings of its
-/// JSON text with `part` and `parts`.
+/// JSON text with `part` and `parts`. In the job's `output` the value is whole, so that the shape of a result
+/// does not depend on its size.
 #[tokio::test]
 async fn oversize_chunk() {
     let host = shared_host();
@@ -26,6 +27,7 @@ async fn oversize_chunk() {
     assert!(parts.iter().all(|part| part["output"].as_str().unwrap().len() <= MIB));
     let text: String = parts.iter().map(|part| part["output"].as_str().unwrap()).collect();
     assert!(text == word, "not a character is lost or broken");
+    assert!(done["output"] == json!([word]), "a string is whole in the output");
 
     let endpoint = shared("oversize-value", json!({})).await;
     let value = json!({ "rye": "x".repeat(MIB), "oats": [1, 2.5, null] });
@@ -40,6 +42,7 @@ async fn oversize_chunk() {
         text.push_str(piece);
     }
     assert!(serde_json::from_str::<Value>(&text).unwrap() == value);
+    assert!(done["output"] == json!([value]), "a value is whole in the output");
 }
 
 /// Two mounts: an array with the headers X-Job-Status and X-Stream-Next, and the object for SDKs;
