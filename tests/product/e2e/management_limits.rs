@@ -76,14 +76,18 @@ async fn refused_calls_of_a_key_are_limited_and_calls_about_deleted_jobs_are_not
     }
     for path in paths {
         let refused = reads.get(path).await;
-        assert!(refused.refused(429).contains("forbidden routes: at most 20"), "{path}: {refused:?}");
+        assert!(
+            refused.refused(429).contains("forbidden routes: at most 20"),
+            "{path}: {refused:?}"
+        );
         assert!(refused.header("retry-after").is_some(), "{path}");
     }
     reads.get("/v1/jobs").await.ok();
 
     let operator = host.client();
     operator.get("/nowhere").await.refused(404);
-    let job = operator.finish(&endpoint, json!({ "a": 1 })).await["id"].as_str().unwrap().to_owned();
+    let job =
+        operator.finish(&endpoint, json!({ "a": 1 })).await["id"].as_str().unwrap().to_owned();
     operator.get(&format!("/v2/limited/status/{job}?ttl=0")).await.ok();
     for _ in 0..60 {
         operator.get(&format!("/v2/limited/status/{job}")).await.refused(404);

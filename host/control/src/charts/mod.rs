@@ -345,7 +345,8 @@ mod tests {
         samples.extend(busy("few", 3));
         assert_eq!(add(&mut kept, &samples), held(&[("many", 997), ("few", 3)]));
         let of_few: Vec<_> = samples[CHARTS_MAX + 200..].iter().collect();
-        let few: Vec<_> = of_few.iter().map(|it| it.incarnation.name_on_disk().to_owned()).collect();
+        let few: Vec<_> =
+            of_few.iter().map(|it| it.incarnation.name_on_disk().to_owned()).collect();
         samples.extend(busy("also-many", CHARTS_MAX));
         let expected = held(&[("many", 499), ("also-many", 498), ("few", 3)]);
         for _ in 0..3 {
