@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::forward::Standby;
 use super::cluster::gate::Gate;
-use super::cluster::hosts;
+use super::cluster::hosts::{self, NewConnections};
 use super::front::{Callers, Front};
 use super::listener::{self, ConnectionLimits, Connections};
 use super::response_budget::ResponseBudget;
@@ -119,7 +119,8 @@ impl Listeners {
     /// Accepts connections of clients and collectors from now on.
     pub(crate) fn serve(self, fronts: &Fronts, bounds: Bounds) -> Running {
         let Bounds { limits, open_files_max, response_budget, stop } = bounds;
-        let limits = limits.within(open_files_max);
+        let of_hosts = NewConnections::within(open_files_max).connections_max;
+        let limits = limits.within(open_files_max, self.hosts.as_ref().map_or(0, |_| of_hosts));
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
             let (front, never) = (fronts.collectors.clone(), CancellationToken::new());

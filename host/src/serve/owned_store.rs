@@ -27,6 +27,7 @@ use super::clock::{HostClock, is_synchronised, open_in_time};
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
+use super::cluster::hosts::NewConnections;
 use super::cluster::stand_by::{StandbyParts, StandingBy};
 use super::cluster::{Joined, hosts};
 use super::listeners::{Fronts, Listeners, Serving};
@@ -181,11 +182,13 @@ impl Cluster {
         idle_wait: Duration,
         response_budget: Arc<ResponseBudget>,
         runners: Arc<Runners>,
+        open_files_max: u64,
     ) -> CacheDir {
         if let Some(listener) = listener {
             let never = CancellationToken::new();
             let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
-            tokio::spawn(hosts::serve(listener, self.membership, server, runners));
+            let new = NewConnections::within(open_files_max);
+            tokio::spawn(hosts::serve(listener, self.membership, server, runners, new));
         }
         self.cache_dir
     }
