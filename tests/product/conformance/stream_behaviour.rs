@@ -117,6 +117,21 @@ async fn undelivered_only() {
     assert_eq!((drained.chunks(), drained.job_status()), (vec![], "COMPLETED"));
 }
 
+/// Of several readers at one time each chunk reaches at least one, and one with `from` gets all.
+#[tokio::test]
+async fn readers_at_one_time() {
+    let endpoint = shared("readers", json!({})).await;
+    let job = id(&endpoint.finish(json!({ "op": "stream", "count": 40 })).await);
+    let read = || endpoint.stream(&job);
+    let (one, two, three) = tokio::join!(read(), read(), read());
+    let mut seen: Vec<_> = [one, two, three].iter().flat_map(indexes).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    let all: Vec<_> = (0..40).collect();
+    assert_eq!(seen, all);
+    assert_eq!(indexes(&endpoint.stream(&format!("{job}?from=0")).await), all);
+}
+
 /// Without new chunks a call waits for 4 s, or for `wait`; it wakes on a chunk and on a change of
 /// the status.
 #[tokio::test]
