@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 
 use crate::wait::eventually;
 
-/// A name that resolves to an address which no webhook may have, and that is seen only when it is resolved: the
-/// machine's own name.
+/// A name that resolves to an address which no webhook may have, and that is seen only when it is
+/// resolved: the machine's own name.
 pub fn machine_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     name.trim().to_ascii_lowercase()

@@ -68,8 +68,8 @@ impl Clients {
     }
 
     /// Refuses a destination whose address is known without a lookup, as a request for
-    /// [`AddressScope::PublicAddresses`] would be refused: an address, or a name of this machine. Other names
-    /// are checked when they are resolved.
+    /// [`AddressScope::PublicAddresses`] would be refused: an address, or a name of this machine.
+    /// Other names are checked when they are resolved.
     ///
     /// # Errors
     /// [`AddressRefused`] when the host has such an address.

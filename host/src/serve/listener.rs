@@ -62,7 +62,8 @@ impl ConnectionLimits {
 
     /// These limits in a process with this many files. A quarter of the files is for
     /// [handlers](gristmill_runtime), another quarter, but at most [`OTHER_FILES_MAX`], for the
-    /// journal, uploads and outgoing calls. `taken` files are those of other listeners' connections.
+    /// journal, uploads and outgoing calls. `taken` files are those of other listeners'
+    /// connections.
     #[must_use]
     pub(crate) fn within(self, open_files_max: u64, taken: u32) -> Self {
         let quarter = open_files_max / 4;

@@ -13,8 +13,8 @@ fn indexes(answer: &Answer) -> Vec<u64> {
 }
 
 /// A chunk over 1 MB is split: a string on character boundaries, any other value as strings of its
-/// JSON text with `part` and `parts`. In the job's `output` the value is whole, so that the shape of a result
-/// does not depend on its size.
+/// JSON text with `part` and `parts`. In the job's `output` the value is whole, so that the shape
+/// of a result does not depend on its size.
 #[tokio::test]
 async fn oversize_chunk() {
     let host = shared_host();

@@ -81,8 +81,8 @@ async fn include_public_templates() {
     assert_flag(&reader, "lookup-public", "includePublicTemplates").await;
 }
 
-/// A public template stays in the list of public ones when the reader's endpoint uses it, and is one of the
-/// templates that the reader's endpoints use. A private one that they use is not found.
+/// A public template stays in the list of public ones when the reader's endpoint uses it, and is
+/// one of the templates that the reader's endpoints use. A private one that they use is not found.
 #[tokio::test]
 async fn a_template_of_several_kinds() {
     let host = shared_host();

@@ -54,7 +54,8 @@ async fn calls_of_the_registry_without_the_scope_are_limited() {
     assert_eq!(submits.get("/v2/x/tags/list").await.status, 429);
 }
 
-/// Calls that count for no operation: their routes are public or do not exist, or the key has no permission.
+/// Calls that count for no operation: their routes are public or do not exist, or the key has no
+/// permission.
 #[tokio::test]
 async fn refused_calls_of_a_key_are_limited_and_calls_about_deleted_jobs_are_not() {
     let folder = tempfile::tempdir().unwrap();

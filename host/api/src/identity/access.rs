@@ -1,5 +1,5 @@
-//! Whether the host requires keys, or serves every caller on its own machine (`--no-key`); and which callers the
-//! listener for collectors answers, which requires none either.
+//! Whether the host requires keys, or serves every caller on its own machine (`--no-key`); and
+//! which callers the listener for collectors answers, which requires none either.
 //!
 //! Without keys the danger is a browser on that machine, since any website can make it send
 //! requests. A call must therefore name this machine as its host, which rules out a website whose
@@ -51,10 +51,10 @@ pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiE
 
 /// Refuses a call that a website may have made a browser send to the listener for collectors.
 ///
-/// A listener on a loopback address is reached by browsers of this machine, so that a website whose name resolves
-/// to it must not be answered. No website has an IP address or a name without a dot as its name, and collectors
-/// may use both, or no `Host` at all. On another address a collector uses any name, and the network decides
-/// who reaches it.
+/// A listener on a loopback address is reached by browsers of this machine, so that a website whose
+/// name resolves to it must not be answered. No website has an IP address or a name without a dot
+/// as its name, and collectors may use both, or no `Host` at all. On another address a collector
+/// uses any name, and the network decides who reaches it.
 ///
 /// # Errors
 /// 401 with the reason and the remedy.

@@ -255,8 +255,9 @@ impl Visitor {
     }
 }
 
-/// Any caller, with or without a key. A call without a valid key is counted for its address, and one with a key
-/// for the [other calls](crate::limits::rate_limit::RateLimiter::count_other) of its owner.
+/// Any caller, with or without a key. A call without a valid key is counted for its address, and
+/// one with a key for the [other calls](crate::limits::rate_limit::RateLimiter::count_other) of its
+/// owner.
 #[derive(Debug)]
 pub(crate) struct Anyone;
 

@@ -1,6 +1,6 @@
 //! The checks before every route of the queue API: the key, the endpoint, the rate limit and the
-//! cap on concurrent calls, in this order. The body has not been read then. A call that has no endpoint
-//! or no permission counts for a [limit of its own](crate::limits::rate_limit::RateLimiter::count_other).
+//! cap on concurrent calls, in this order. The body has not been read then. A call without an
+//! endpoint or a permission [counts apart](crate::limits::rate_limit::RateLimiter::count_other).
 //!
 //! Limits count for each key owner, endpoint and operation, with a fair share for each key. A call
 //! counts as concurrent until the client has read the last byte of its answer, or the connection is

@@ -1,6 +1,6 @@
-//! The limits of the queue API: [calls in ten seconds](super::call_rate), and concurrent calls, for each
-//! key owner, endpoint and operation. The calls of the management API are counted together, for each key owner,
-//! and so are the calls that count for no operation.
+//! The limits of the queue API: [calls in ten seconds](super::call_rate), and concurrent calls, for
+//! each key owner, endpoint and operation. The calls of the management API are counted together,
+//! for each key owner, and so are the calls that count for no operation.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
@@ -435,11 +435,11 @@ impl RateLimiter {
         self.count(key, Calls::Streams, &call, || 0)
     }
 
-    /// Counts a call with a valid key that counts for no operation: one that needs no key, or one that is
-    /// refused because its route or endpoint does not exist or its key has no permission.
+    /// Counts a call with a valid key that counts for no operation: one that needs no key, or one
+    /// that is refused because its route or endpoint does not exist or its key has no permission.
     ///
-    /// A call that is refused for its job, such as a deleted one, counts for its operation only: clients that
-    /// poll keep the whole pace of `/status`.
+    /// A call that is refused for its job, such as a deleted one, counts for its operation only:
+    /// clients that poll keep the whole pace of `/status`.
     ///
     /// # Errors
     /// 429 beyond the rate of callers without a key.

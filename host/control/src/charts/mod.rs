@@ -4,14 +4,16 @@
 //! path of a job. The host writes the charts to a file now and then, so that they survive a restart; samples
 //! since the last write are lost with the process.
 //!
-//! **Bounds.** [`CHARTS_MAX`] endpoints have charts. An endpoint gets one with its first job. At the bound it takes
-//! the place of the least recently active endpoint of the owner with the most charts, if that owner keeps at
-//! least as many as the new endpoint's owner gets; otherwise that of an endpoint which was inactive for
-//! [`INACTIVE_AFTER_MS`], of an owner with no fewer charts. So one owner cannot keep the charts from the others.
-//! A chart takes 21 KiB for its 246 steps, and for each of its at most 37 spreads of durations 56 bytes and 4
-//! for each bucket: 27 KiB if all durations are within a factor of eight, and 68 KiB at most.
-//! **Cost.** Some microseconds for each endpoint and sample; at the bound, a look at all charts for each chart that
-//! is replaced, and for each owner with an endpoint that gets none.
+//! **Bounds.** [`CHARTS_MAX`] endpoints have charts. An endpoint gets one with its first job. At
+//! the bound it takes the place of the least recently active endpoint of the owner with the most
+//! charts, if that owner keeps at least as many as the new endpoint's owner gets; otherwise that of
+//! an endpoint of an owner with no fewer charts, if it was inactive for [`INACTIVE_AFTER_MS`]. So
+//! one owner cannot keep the charts from the others.
+//! A chart takes 21 KiB for its 246 steps, and for each of its at most 37 spreads of durations 56
+//! bytes and 4 for each bucket: 27 KiB if all durations are within a factor of eight, and 68 KiB at
+//! most.
+//! **Cost.** Some microseconds for each endpoint and sample; at the bound, a look at all charts for
+//! each chart that is replaced, and for each owner with an endpoint that gets none.
 
 mod earlier;
 mod file;

@@ -100,10 +100,10 @@ impl Template {
         }
     }
 
-    /// Whether `reader` finds this template with `filter`. The reader's own unbound template is always found; a
-    /// bound, a public foreign and a platform template with its flag, and one that is several of these with any
-    /// of their flags. A platform template is not public besides: the flag for public templates is for those of
-    /// the community.
+    /// Whether `reader` finds this template with `filter`. The reader's own unbound template is
+    /// always found; a bound, a public foreign and a platform template with its flag, and one that
+    /// is several of these with any of their flags. A platform template is not public besides: the
+    /// flag for public templates is for those of the community.
     /// `is_bound`: an endpoint that the reader sees uses the template.
     pub fn is_visible_to(&self, reader: &ApiKey, is_bound: bool, filter: TemplateFilter) -> bool {
         let is_own = reader.sees(&self.owner);

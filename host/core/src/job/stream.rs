@@ -95,7 +95,8 @@ async fn join(
     joining.await.map_err(|_| StoreError::Closed)
 }
 
-/// The emitted values as one JSON list, made page by page out of their chunks: a value that was split is whole again.
+/// The emitted values as one JSON list, made page by page out of their chunks: a value that was
+/// split is whole again.
 ///
 /// **Bounds.** [`OUTPUT_BYTES_MAX`], which the text of the list reaches at most.
 #[derive(Debug)]
@@ -159,7 +160,8 @@ impl OutputList {
         };
         if self.last.as_ref().is_some_and(continues) {
             if !is_text {
-                // The first quotation mark of the piece, and the second one of the string before it.
+                // The first quotation mark of the piece, and the second one of the string before
+                // it.
                 self.items.truncate(self.items.len() - 1);
                 self.items.put_slice(text.get(1..).unwrap_or_default());
             }

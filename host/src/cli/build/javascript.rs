@@ -57,7 +57,8 @@ pub(super) async fn build(dir: &Path, output: &Path, engine: Engine) -> anyhow::
 
 /// The SDK's command, in the packages of the project or of the npm workspace that it belongs to.
 ///
-/// A directory further up is not searched: in one such as `/tmp` another user may have put packages.
+/// A directory further up is not searched: in one such as `/tmp` another user may have put
+/// packages.
 fn find(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let dir = std::path::absolute(dir)?;
     let owner = std::fs::metadata(&dir)?.uid();
@@ -66,8 +67,8 @@ fn find(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(places.into_iter().find(|path| path.exists()))
 }
 
-/// The project's root, which has the nearest `package.json`, and the root of its workspace: the next one, if its
-/// `package.json` has workspaces. Only `dir` itself may have another owner.
+/// The project's root, which has the nearest `package.json`, and the root of its workspace: the
+/// next one, if its `package.json` has workspaces. Only `dir` itself may have another owner.
 fn roots(dir: &Path, has_same_owner: impl Fn(&Path) -> bool) -> Vec<&Path> {
     let description = |dir: &Path| dir.join("package.json");
     let is_root = |dir: &&Path| description(dir).is_file();

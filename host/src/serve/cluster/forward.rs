@@ -3,7 +3,8 @@
 //! large; the rest of the body is then not read.
 //!
 //! **Bounds.** Each call in progress has a connection of its own; connections without a call are kept for
-//! [`IDLE_MAX`], and [`CONNECTING_MAX`] are made at one time. Calls in progress end when another host becomes active.
+//! [`IDLE_MAX`], and [`CONNECTING_MAX`] are made at one time. Calls in progress end when another
+//! host becomes active.
 
 use std::future::Future;
 use std::io;

@@ -1,8 +1,8 @@
 //! The listener of the active host, for hosts that stand by: they forward calls, and run attempts.
 //!
-//! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a new connection to show that it comes
-//! from a host. [`NewConnections`] bounds those that have not shown it, so that strangers in the hosts' network
-//! do not take the files of the process.
+//! **Bounds.** [`CONNECTIONS_MAX`] connections, and [`HANDSHAKE_WAIT`] for a new connection to show
+//! that it comes from a host. [`NewConnections`] bounds those that have not shown it, so that
+//! strangers in the hosts' network do not take the files of the process.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,13 +28,13 @@ const CONNECTIONS_MAX: usize = 16_384;
 
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(5);
 
-/// Most connections before their handshakes. A standby has [`CONNECTING_MAX`](super::forward::CONNECTING_MAX) of
-/// them at one time.
+/// Most connections before their handshakes. A standby has
+/// [`CONNECTING_MAX`](super::forward::CONNECTING_MAX) of them at one time.
 const HANDSHAKES_MAX: u32 = 256;
 
-/// The bound of the connections that have not shown that they come from a host. At the bound of an address, or
-/// of all, the oldest one of the address that has the most is closed: a host needs some milliseconds for its
-/// handshake, so that a stranger's silent connection is closed in its place.
+/// The bound of the connections that have not shown that they come from a host. At the bound of an
+/// address, or of all, the oldest one of the address that has the most is closed: a host needs some
+/// milliseconds for its handshake, so that a stranger's silent connection is closed in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NewConnections {
     /// Most of all addresses: a part of the files that the process may have open.
@@ -42,7 +42,8 @@ pub(crate) struct NewConnections {
 }
 
 impl NewConnections {
-    /// The bound in a process with this many files: an eighth of them, and [`HANDSHAKES_MAX`] at most.
+    /// The bound in a process with this many files: an eighth of them, and [`HANDSHAKES_MAX`] at
+    /// most.
     pub(crate) fn within(open_files_max: u64) -> Self {
         let eighth = u32::try_from(open_files_max / 8).unwrap_or(u32::MAX);
         Self { connections_max: eighth.clamp(1, HANDSHAKES_MAX) }
