@@ -39,6 +39,14 @@ pub struct Api {
     routes: Router,
     keys: Keys,
     http: Arc<HttpMetrics>,
+    callers: Callers,
+}
+
+/// The callers of a listener.
+#[derive(Debug, Clone, Copy)]
+enum Callers {
+    Clients,
+    Collectors { is_loopback: bool },
 }
 
 impl Api {
@@ -63,12 +71,12 @@ impl Api {
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .with_state(Guarded::new(state));
-        Self { routes, keys, http }
+        Self { routes, keys, http, callers: Callers::Clients }
     }
 
     /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez` and
-    /// `/readyz`, without keys.
-    pub fn private(state: ApiState) -> Self {
+    /// `/readyz`, without keys. On a loopback address it answers no call that may be a website's.
+    pub fn private(state: ApiState, is_loopback: bool) -> Self {
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let routes = metrics::private_routes().merge(probes::private_routes());
         let routes = routes.fallback(|request: Request<Body>| async move {
@@ -76,7 +84,8 @@ impl Api {
             ApiError::not_found(format!("there is no route `{path}` on this address"))
                 .into_response()
         });
-        Self { routes: routes.with_state(state), keys, http }
+        let callers = Callers::Collectors { is_loopback };
+        Self { routes: routes.with_state(state), keys, http, callers }
     }
 
     /// Answers a call. Answers that may be counted have their [owner](crate::AnswerOwner) among their extensions.
@@ -88,7 +97,16 @@ impl Api {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let (http, route, begun) = (self.http, route_of(request.uri().path()), Instant::now());
-        let answer = Self::make_answer(self.routes, self.keys, request, origin).await;
+        let refused = head::check(&request)
+            .and_then(|()| access::check(self.keys.access(), &request))
+            .and_then(|()| match self.callers {
+                Callers::Clients => Ok(()),
+                Callers::Collectors { is_loopback } => {
+                    access::check_collector(is_loopback, &request)
+                }
+            })
+            .err();
+        let answer = Self::make_answer(self.routes, self.keys, request, refused, origin).await;
         http.record(route, answer.status(), begun.elapsed());
         answer
     }
@@ -97,14 +115,13 @@ impl Api {
         mut routes: Router,
         keys: Keys,
         mut request: Request<B>,
+        refused: Option<ApiError>,
         origin: Arc<CallOrigin>,
     ) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        let is_allowed =
-            head::check(&request).and_then(|()| access::check(keys.access(), &request));
-        if let Err(refused) = is_allowed {
+        if let Some(refused) = refused {
             origin.end_of_call(|key| keys.is_valid(key));
             let format = RefusalFormat::of(request.uri().path());
             return with_security_headers(format.refuse(refused).await);

@@ -16,7 +16,7 @@ use super::edge::listener::{self, ConnectionLimits, Connections};
 use super::edge::response_budget::ResponseBudget;
 use super::edge::tls::Tls;
 use super::front::{Callers, Front};
-use super::hosts;
+use super::hosts::NewConnections;
 use super::settings::ServeSettings;
 
 /// The listeners, before they accept connections.
@@ -133,7 +133,8 @@ impl Listeners {
     /// Accepts connections of clients and collectors from now on.
     pub(crate) fn serve(self, fronts: &Fronts, bounds: Bounds) -> Running {
         let Bounds { limits, open_files_max, response_budget, stop } = bounds;
-        let limits = limits.within(open_files_max);
+        let of_hosts = NewConnections::within(open_files_max).connections_max;
+        let limits = limits.within(open_files_max, self.hosts.as_ref().map_or(0, |_| of_hosts));
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
             let (front, never) = (fronts.collectors.clone(), CancellationToken::new());
@@ -167,10 +168,11 @@ impl Fronts {
     }
 
     /// The host has the jobs from now on.
-    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>) {
+    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: Addresses) {
         let api = Api::new(state.clone());
         self.hosts.activate(api.clone(), gate.clone());
-        self.collectors.activate(Api::private(state), gate.clone());
+        let is_loopback = at.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback());
+        self.collectors.activate(Api::private(state, is_loopback), gate.clone());
         self.clients.activate(api, gate);
     }
 

@@ -205,7 +205,7 @@ async fn serve(
         foundation.connect().await?;
 
     // A host with a database accepts connections already.
-    fronts.activate(api, cluster.as_ref().map(Cluster::gate));
+    fronts.activate(api, cluster.as_ref().map(Cluster::gate), listens_on);
     let ready = ready::Ready {
         addresses: listens_on,
         data_dir: &settings.data_dir,
@@ -229,7 +229,7 @@ async fn serve(
     // Until the process ends, since it keeps the data directory.
     let _cache_dir = cluster.map(|cluster| {
         let idle_wait = settings.connections().idle_wait;
-        cluster.accept(hosts, &fronts, idle_wait, response_budget, runners)
+        cluster.accept(hosts, &fronts, idle_wait, response_budget, runners, open_files_max)
     });
     let wiping = local_runtime.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");

@@ -30,6 +30,7 @@ use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
 use super::edge::listener;
 use super::edge::response_budget::ResponseBudget;
+use super::hosts::NewConnections;
 use super::listeners::{Fronts, Listeners, Serving};
 use super::settings::{Database, ServeSettings};
 use super::stand_by::{StandbyParts, StandingBy};
@@ -182,11 +183,13 @@ impl Cluster {
         idle_wait: Duration,
         response_budget: Arc<ResponseBudget>,
         runners: Arc<Runners>,
+        open_files_max: u64,
     ) -> CacheDir {
         if let Some(listener) = listener {
             let never = CancellationToken::new();
             let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
-            tokio::spawn(hosts::serve(listener, self.membership, server, runners));
+            let new = NewConnections::within(open_files_max);
+            tokio::spawn(hosts::serve(listener, self.membership, server, runners, new));
         }
         self.cache_dir
     }

@@ -255,7 +255,9 @@ impl Visitor {
     }
 }
 
-/// Any caller, with or without a key. A call without a valid key is counted for its address.
+/// Any caller, with or without a key. A call without a valid key is counted for its address, and
+/// one with a key for the [other calls](crate::limits::rate_limit::RateLimiter::count_other) of its
+/// owner.
 #[derive(Debug)]
 pub(crate) struct Anyone;
 
@@ -266,7 +268,9 @@ impl FromRequestParts<Guarded> for Anyone {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        auth::count_unauthenticated(parts, state)?;
+        if let Some(key) = auth::count_unauthenticated(parts, state)? {
+            state.limiter.count_other(&key)?;
+        }
         Ok(Self)
     }
 }
