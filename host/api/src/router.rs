@@ -309,8 +309,8 @@ fn description(document: MethodRouter<Guarded>) -> Router<Guarded> {
         .route_layer(map_response(ApiError::add_message))
 }
 
-/// A change as `POST …/update`, for clients that cannot send PATCH. The handler and its documentation are those of
-/// the PATCH.
+/// A change as `POST …/update`, for clients that cannot send PATCH. The handler and its
+/// documentation are those of the PATCH.
 fn by_post<H: Handler<T, Guarded>, T: 'static>(
     update: H,
     (schemas, mut paths, _): UtoipaMethodRouter<Guarded>,

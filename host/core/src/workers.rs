@@ -38,8 +38,8 @@ pub trait Workers: Send + Sync + std::fmt::Debug {
     /// The endpoint's workers now.
     fn counts(&self, endpoint: &EndpointId) -> WorkerCounts;
 
-    /// The endpoint's workers now, without those of `workersMin` that no job has needed yet: these are only a
-    /// number.
+    /// The endpoint's workers now, without those of `workersMin` that no job has needed yet: these
+    /// are only a number.
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker>;
 
     /// Why a waiting job of the endpoint does not run; `None` when it will run soon.

@@ -1,6 +1,8 @@
-//! `GET /v1/pods`: there are no Pods, so the list has the workers of endpoints, and only if the caller asks for them.
+//! `GET /v1/pods`: there are no Pods, so the list has the workers of endpoints, and only if the
+//! caller asks for them.
 //!
-//! **Bounds.** A page, as for every list. **Cost.** Each page makes some 400 bytes for each worker of the caller.
+//! **Bounds.** A page, as for every list. **Cost.** Each page makes some 400 bytes for each worker
+//! of the caller, and looks at all of its endpoints.
 
 use axum::extract::RawQuery;
 use gristmill_wire::management as wire;
@@ -16,10 +18,11 @@ use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::request::query::{self, Query};
 
-/// An empty list; with `includeWorkers` the workers of the endpoints of the key's owner, with an admin key those
-/// of all owners.
+/// An empty list; with `includeWorkers` the workers of the endpoints of the key's owner, with an
+/// admin key those of all owners.
 ///
-/// The workers that `workersMin` keeps and that no job has needed yet are not in the list: they have no id.
+/// The workers that `workersMin` keeps and that no job has needed yet are not in the list: they have
+/// no id.
 #[utoipa::path(
     get, path = "/pods", operation_id = "ListPods", tag = tag::ENDPOINTS,
     params(PodQuery, PageOfList),

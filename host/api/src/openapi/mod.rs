@@ -91,7 +91,8 @@ pub(crate) fn base() -> OpenApi {
     document
 }
 
-/// The document among the routes of the management API, which refuse parameters that they do not have.
+/// The document among the routes of the management API, which refuse parameters that they do not
+/// have.
 fn below_v1(base: &Paths) -> Option<(String, PathItem)> {
     let (path, item) = base.paths.iter().find(|(path, _)| path.as_str() == DOCUMENT)?;
     let mut item = item.clone();

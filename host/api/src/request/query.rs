@@ -38,8 +38,8 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Whether a filter with any number of values is not given, or has `value`, the one that every object has;
-    /// `None`: no object has any.
+    /// Whether a filter with any number of values is not given, or has `value`, the one that every
+    /// object has; `None`: no object has any.
     pub(crate) fn permits(self, name: &str, value: Option<&str>) -> bool {
         let mut given = self.all(name).filter(|given| !given.is_empty()).peekable();
         given.peek().is_none() || given.any(|given| Some(&*given) == value)

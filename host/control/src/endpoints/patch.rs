@@ -187,9 +187,9 @@ impl EndpointPatch {
     }
 }
 
-/// The id of the network volume that a change names, empty for none, and the field with it; `None`: the change
-/// names none. Of two different ones the present one does not count, so that a client can send an answer back
-/// after it has changed one of the fields.
+/// The id of the network volume that a change names, empty for none, and the field with it; `None`:
+/// the change names none. Of two different ones the present one does not count, so that a client
+/// can send an answer back after it has changed one of the fields.
 fn named_volume(
     present: Option<&VolumeId>,
     one: Option<String>,

@@ -255,7 +255,8 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Template, nullable = false))]
     pub template: Option<Box<Template>>,
-    /// With `includeWorkers`: its workers, without those of `workersMin` that no job has needed yet.
+    /// With `includeWorkers`: its workers, without those of `workersMin` that no job has needed
+    /// yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub workers: Option<Vec<Pod>>,
