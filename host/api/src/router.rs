@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
+use axum::handler::Handler;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -63,11 +64,12 @@ impl Api {
             .split_for_parts();
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let document = openapi::finish(document, &state.compatibility.brand);
+        let document = get(openapi::get).layer(Extension(document));
         let routes = routes
-            .merge(docs_page::routes())
+            .merge(description(document.clone()))
             .merge(console::routes())
             .merge(registry::routes())
-            .route("/openapi.json", get(openapi::get).layer(Extension(document)))
+            .route("/openapi.json", document)
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .with_state(Guarded::new(state));
@@ -254,7 +256,7 @@ fn with_known_query(
 
 fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs,
+        backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs, pods,
         registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
         webhooks,
     };
@@ -265,8 +267,10 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     let (routes, mut document) = OpenApiRouter::new()
         .routes(known(routes!(templates::list, templates::create)))
         .routes(known(routes!(templates::get, templates::update, templates::delete)))
+        .routes(known(by_post(templates::update, routes!(templates::update))))
         .routes(known(routes!(endpoints::list, endpoints::create)))
         .routes(known(routes!(endpoints::get, endpoints::update, endpoints::delete)))
+        .routes(known(by_post(endpoints::update, routes!(endpoints::update))))
         .routes(known(routes!(logs::read)))
         .routes(known(routes!(system::get)))
         .routes(known(routes!(cluster::get)))
@@ -287,10 +291,14 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
         .routes(known(routes!(registry_auths::get, registry_auths::delete)))
         .routes(known(routes!(volumes::list, volumes::create)))
         .routes(known(routes!(volumes::get, volumes::update, volumes::delete)))
+        .routes(known(by_post(volumes::update, routes!(volumes::update))))
         .routes(known(routes!(volume_files::list)))
         .routes(known(routes!(keys::list, keys::create)))
         .routes(known(routes!(keys::revoke)))
         .routes(known(routes!(billing::endpoints)))
+        .routes(known(routes!(billing::pods)))
+        .routes(known(routes!(billing::network_volumes)))
+        .routes(known(routes!(pods::list)))
         .routes(known(routes!(backup::backup)))
         .routes(known(routes!(secrets::rotate)))
         .split_for_parts();
@@ -307,6 +315,25 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
     behind_bearer(router)
+}
+
+/// The routes of the management API that need no key: its document, and the page that shows it.
+fn description(document: MethodRouter<Guarded>) -> Router<Guarded> {
+    docs_page::routes()
+        .route("/v1/openapi.json", document)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
+        .route_layer(Extension(KnownQuery::none()))
+        .route_layer(map_response(ApiError::add_message))
+}
+
+/// A change as `POST …/update`, for clients that cannot send PATCH. The handler and its
+/// documentation are those of the PATCH.
+fn by_post<H: Handler<T, Guarded>, T: 'static>(
+    update: H,
+    (schemas, mut paths, _): UtoipaMethodRouter<Guarded>,
+) -> UtoipaMethodRouter<Guarded> {
+    openapi::document_by_post(&mut paths);
+    (schemas, paths, post(update))
 }
 
 /// Runs a management call that changes something to its end even when its client closes the

@@ -169,12 +169,13 @@ pub(crate) fn attached(
     view: &View,
     owner: &OwnerId,
     template: &TemplateId,
+    field: &str,
     id: &str,
 ) -> Result<Option<VolumeId>, ControlError> {
     if id.is_empty() {
         return Ok(None);
     }
-    let refused = |reason: String| ControlError::invalid(format!("`networkVolumeId`: {reason}"));
+    let refused = |reason: String| ControlError::invalid(format!("`{field}`: {reason}"));
     let id: VolumeId = id.parse().map_err(|error: InvalidId| refused(error.to_string()))?;
     of_owner::<Volume>(view, owner, &id).map_err(|error| refused(error.to_string()))?;
     let path = view.templates.get(template).map(|template| &*template.volume_mount_path);

@@ -271,6 +271,7 @@ impl FromRequestParts<Guarded> for Anyone {
         if let Some(key) = auth::count_unauthenticated(parts, state)? {
             state.limiter.count_other(&key)?;
         }
+        KnownQuery::check(parts)?;
         Ok(Self)
     }
 }
@@ -292,11 +293,10 @@ impl FromRequestParts<Guarded> for AnyReader {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let Some(key) = auth::count_unauthenticated(parts, state)? else {
-            return Ok(Self { reader: None, _permit: None });
-        };
-        let permit = state.limiter.enter_management(&key)?;
-        Ok(Self { reader: Some((state.clone(), key)), _permit: Some(permit) })
+        let key = auth::count_unauthenticated(parts, state)?;
+        let permit = key.as_ref().map(|key| state.limiter.enter_management(key)).transpose()?;
+        KnownQuery::check(parts)?;
+        Ok(Self { reader: key.map(|key| (state.clone(), key)), _permit: permit })
     }
 }
 
