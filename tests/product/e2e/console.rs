@@ -284,7 +284,13 @@ async fn a_cookie_without_the_mark_of_its_session_is_no_login() {
         }
         thief.call(Method::DELETE, "/console/session", None).await.refused(401);
     }
+    // A login with a key of their own does not end it either.
+    let new = json!({ "name": "k", "owner": "console-thief", "scopes": ["read"] });
+    let theirs = host.client.post("/v1/keys", &new).await.ok();
+    let mut thief = Page { cookie: page.cookie.clone(), ..Page::open(&host) };
+    thief.login(&json!({ "key": theirs["key"] })).await.ok();
     let shown = page.get("/console/session").await;
+    assert_eq!(shown.ok()["key"]["owner"], "default");
     assert!(!shown.text.contains(&page.mark), "only the login tells it: {shown:?}");
 }
 

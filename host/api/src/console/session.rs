@@ -96,7 +96,10 @@ pub(super) async fn begin(visitor: Visitor, request: Request) -> Answer<SessionD
             return Err(ApiError::bad_request("the body must have either `key` or `link`"));
         }
     };
-    if let Some(earlier) = earlier {
+    // A page has lost the mark, or the cookie is not its own: that session is not the caller's to end.
+    if let Some(earlier) = earlier
+        && session_cookie::session(&head, visitor.sessions()).is_ok()
+    {
         visitor.sessions().end(earlier);
     }
     let (token, session) = visitor.sessions().begin(key);

@@ -259,6 +259,7 @@ test('the login and the overview need few files and few bytes before they are sh
   const before = await open(), { page, context, to, check, end } = await open();
   await before.login((await key()).text);
   await context.addCookies(await before.context.cookies());
+  await context.addInitScript((kept) => Object.assign(localStorage, kept), await before.page.evaluate(() => ({ ...localStorage })));
   await before.end();
   const overview = await needs(page, to, page.getByRole('heading', { name: 'Overview' }));
   t.diagnostic(`the overview: ${overview.requests.length} requests, ${overview.bytes} bytes`);
