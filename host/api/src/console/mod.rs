@@ -33,6 +33,7 @@ pub(crate) fn routes() -> Router<Guarded> {
         .route("/console", get(page))
         .route("/console/session", session)
         .route("/console/links", post(session::create_link))
+        .route("/console/links/preview", post(session::preview_link))
         .route("/console/assets/{*path}", get(file))
         .route("/console/{*path}", get(nothing))
         .route_layer(map_response(with_headers))

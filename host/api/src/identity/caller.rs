@@ -242,10 +242,15 @@ impl Visitor {
     /// # Errors
     /// Those of [`key_of_text`](Self::key_of_text).
     pub(crate) fn key_of_link(&self, head: &Parts, link: &str) -> Result<Arc<ApiKey>, ApiError> {
-        const WRONG: &str = "this link was used, or is older than a minute; make another one with \
-                             `gristmill console`";
-        let wrong = || ApiError::new(ErrorCode::Unauthorized, WRONG);
-        self.admit(head, self.sessions().redeem(link).ok_or_else(wrong)?)
+        self.admit(head, self.sessions().redeem(link).ok_or_else(wrong_link)?)
+    }
+
+    /// The key of this link, which stays valid.
+    ///
+    /// # Errors
+    /// 401.
+    pub(crate) fn key_of_unused_link(&self, link: &str) -> Result<Arc<ApiKey>, ApiError> {
+        self.sessions().preview(link).ok_or_else(wrong_link)
     }
 
     fn admit(&self, head: &Parts, key: Arc<ApiKey>) -> Result<Arc<ApiKey>, ApiError> {
@@ -253,6 +258,12 @@ impl Visitor {
         self.0.limiter.enter_management(&key)?;
         Ok(key)
     }
+}
+
+fn wrong_link() -> ApiError {
+    let sentence =
+        "this link was used, or is older than a minute; make another one with `gristmill console`";
+    ApiError::new(ErrorCode::Unauthorized, sentence)
 }
 
 /// Any caller, with or without a key. A call without a valid key is counted for its address, and
