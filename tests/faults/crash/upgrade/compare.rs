@@ -74,6 +74,17 @@ const MAY_DIFFER: &[MayDiffer] = &[
     // Endpoints were paused with 0 workers only.
     change(ALL, "/v1/endpoints", "/body/*/paused", "nothing", "false"),
     change(ALL, "/v1/endpoints/*", "/body/paused", "nothing", "false"),
+    // Endpoints lacked fields that clients of the hosted service read.
+    change(ALL, "/v1/endpoints", "/body/*/gpuCount", "nothing", "0"),
+    change(ALL, "/v1/endpoints/*", "/body/gpuCount", "nothing", "0"),
+    change(ALL, "/v1/endpoints", "/body/*/gpuTypeIds", "nothing", "[]"),
+    change(ALL, "/v1/endpoints/*", "/body/gpuTypeIds", "nothing", "[]"),
+    change(ALL, "/v1/endpoints", "/body/*/allowedCudaVersions", "nothing", "[]"),
+    change(ALL, "/v1/endpoints/*", "/body/allowedCudaVersions", "nothing", "[]"),
+    change(ALL, "/v1/endpoints", "/body/*/instanceIds", "nothing", "[]"),
+    change(ALL, "/v1/endpoints/*", "/body/instanceIds", "nothing", "[]"),
+    change(ALL, "/v1/endpoints", "/body/*/networkVolumeIds", "nothing", "*"),
+    change(ALL, "/v1/endpoints/*", "/body/networkVolumeIds", "nothing", "*"),
     // No endpoint could call another one.
     change(ALL, "/v1/endpoints", "/body/*/callEndpoints", "nothing", "[]"),
     change(ALL, "/v1/endpoints/*", "/body/callEndpoints", "nothing", "[]"),
