@@ -72,7 +72,7 @@ const ALL_TEMPLATES: &str = "includeEndpointBoundTemplates=true&includePublicTem
 async fn an_endpoint_is_shown_with_its_template_as_its_owner_may_see_it() {
     let host = TestHost::start();
     let [miller, baker] = [host.client_of("miller").await, host.client_of("baker").await];
-    miller.upload("mill:v1", std::fs::read(guests::echo()).unwrap()).await.ok();
+    miller.upload("mill:v1", std::fs::read(guests::playground()).unwrap()).await.ok();
     let template =
         json!({ "id": "mill", "name": "mill", "imageName": "mill:v1", "isPublic": true });
     miller.post("/v1/templates", &template).await.ok();
@@ -91,7 +91,15 @@ async fn an_endpoint_is_shown_with_its_template_as_its_owner_may_see_it() {
         // The whole answer can be sent back.
         assert_eq!(client.patch(&path, &shown).await.ok()["templateId"], "mill");
     }
+    let job = baker.submit("foreign", json!({ "op": "sleep_forever" })).await;
+    baker.until("foreign", &job, "IN_PROGRESS").await;
     miller.patch("/v1/templates/mill", &json!({ "isPublic": false })).await.ok();
+    let workers = baker.get("/v1/pods?includeWorkers=true").await.ok();
+    let worker = &workers[0];
+    assert_eq!((&worker["image"], &worker["containerDiskInGb"]), (&json!(""), &json!(0)));
+    let guessed = baker.get("/v1/pods?includeWorkers=true&imageName=mill:v1").await.ok();
+    assert_eq!(guessed, json!([]), "a filter answers no guess");
+    baker.cancel("foreign", &job).await.ok();
     let hidden = baker.get("/v1/endpoints/foreign?includeTemplate=true").await.ok();
     assert!(hidden.get("template").is_none(), "{hidden}");
     let own = miller.get("/v1/endpoints/own?includeTemplate=true").await.ok();

@@ -16,20 +16,21 @@ pub(crate) const COMPUTE_TYPES: [&str; 2] = ["CPU", "GPU"];
 /// may have a MiB: these are in the documents of the endpoint and the template.
 pub(crate) fn pod(of: &Deployment, worker: Worker) -> Pod {
     const MIB_PER_GIB: f64 = 1024.0;
-    let (endpoint, template) = (&of.endpoint, &of.template);
+    // The template of another owner who shows it no more looks like one that was deleted.
+    let (endpoint, template) = (&of.endpoint, of.uses_template().then_some(&of.template));
     let memory_mib = u32::try_from(endpoint.limits.memory_bytes_max >> 20).unwrap_or(u32::MAX);
     Pod {
         id: worker.id,
         endpoint_id: endpoint.id.clone(),
         name: endpoint.name.clone(),
         consumer_user_id: endpoint.owner.clone(),
-        template_id: template.id.clone(),
-        image: template.image.clone(),
+        template_id: endpoint.template.clone(),
+        image: template.map(|template| template.image.clone()).unwrap_or_default(),
         desired_status: PodStatus::Running,
         last_started_at: rfc3339(worker.started_at),
         sls_version: worker.version,
         memory_in_gb: f64::from(memory_mib) / MIB_PER_GIB,
-        container_disk_in_gb: template.container_disk_gb,
+        container_disk_in_gb: template.map_or(0, |template| template.container_disk_gb),
         network_volume: None,
     }
 }
