@@ -4,6 +4,8 @@ use futures::future::join_all;
 use gristmill_tests::{Answer, Client, PATIENCE, TestHost, guests, shared_host};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
 
@@ -395,6 +397,53 @@ async fn the_streams_of_a_session_end_with_it_and_those_of_other_sessions_go_on(
     let ended = other.call(Method::DELETE, "/console/session", None).await;
     assert_eq!(ended.status, 204, "{ended:?}");
     all_end(others, "the second logout").await;
+}
+
+/// The body of a call may take minutes.
+#[tokio::test]
+async fn a_call_whose_body_arrives_after_the_logout_changes_nothing() {
+    let host = TestHost::start();
+    let client = host.client();
+    let echo = host.deploy(&guests::echo(), "late", json!({ "workersMax": 0 })).await;
+    let volume = json!({ "name": "grain", "size": 1 });
+    let volume = client.post("/v1/networkvolumes", &volume).await.ok();
+    let files = format!("/v1/networkvolumes/{}/files", volume["id"].as_str().unwrap());
+    let page = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
+    let body = r#"{"input":{},"workersMax":7}"#;
+    let calls = [
+        ("POST", format!("/v2/{echo}/run"), r#"{"input":{}}"#),
+        ("POST", format!("/v1/endpoints/{echo}/update"), r#"{"workersMax":7}"#),
+        ("PUT", format!("{files}/late.txt"), body),
+        ("PUT", "/v1/handlers/late:2".to_owned(), body),
+    ];
+    let mut begun = vec![];
+    for (method, path, body) in &calls {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\ncookie: {}\r\nx-gristmill-console: {}\r\n\
+             sec-fetch-site: same-origin\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+            host.address(),
+            page.cookie.as_deref().unwrap(),
+            page.mark,
+            body.len(),
+        );
+        let mut connection = TcpStream::connect(host.address()).await.unwrap();
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut goes_on = [0; 25];
+        connection.read_exact(&mut goes_on).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&goes_on), "HTTP/1.1 100 Continue\r\n\r\n", "{path}");
+        begun.push(connection);
+    }
+    let ended = page.call(Method::DELETE, "/console/session", None).await;
+    assert_eq!(ended.status, 204, "{ended:?}");
+    for ((_, path, body), mut connection) in calls.iter().zip(begun) {
+        connection.write_all(body.as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        connection.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 401", "{path}");
+    }
+    assert_eq!(client.get("/v2/late/health").await.ok()["jobs"]["inQueue"], 0);
+    assert_eq!(client.get("/v1/endpoints/late").await.ok()["workersMax"], 0);
+    assert_eq!(client.get(&files).await.ok(), json!([]));
 }
 
 #[tokio::test]

@@ -167,8 +167,17 @@ pub(crate) fn identify(call: &Parts, state: &ApiState, form: Form) -> Result<Ide
     }
 }
 
-/// Refuses a call whose key was revoked or has expired while its body arrived, which may take
-/// minutes. A call that waits or streams has a [`KeyCheck`] instead.
+/// Refuses a call of the management API whose key was revoked or has expired, or whose session has
+/// ended, while its body arrived, which may take minutes.
+///
+/// # Errors
+/// 401.
+pub(crate) fn check_after_body(extensions: &Extensions) -> Result<(), ApiError> {
+    extensions.get::<KeyCheck>().map_or(Ok(()), KeyCheck::check)
+}
+
+/// Refuses a call whose key was revoked or has expired while its body arrived. A call that may have
+/// a session has a [`KeyCheck`] instead.
 ///
 /// # Errors
 /// 401.

@@ -20,7 +20,7 @@ use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::id::KeyId;
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::identity::auth::{self, Form, Identity};
+use crate::identity::auth::{self, Form, Identity, KeyCheck};
 use crate::identity::session_cookie;
 use crate::limits::admission::Call;
 use crate::limits::rate_limit::ConcurrencyPermit;
@@ -97,7 +97,9 @@ impl<P: Permission> FromRequestParts<Guarded> for Caller<P> {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let Identity { key, session } = auth::identify(parts, state, Form::Bearer)?;
+        let identity = auth::identify(parts, state, Form::Bearer)?;
+        parts.extensions.insert(KeyCheck::new(state, &identity));
+        let Identity { key, session } = identity;
         let permit = state.limiter.enter_management(&key)?;
         auth::require(&key, P::SCOPE, None)?;
         if P::IS_OPERATORS {

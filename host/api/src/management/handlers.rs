@@ -13,6 +13,7 @@ use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
+use crate::identity::auth;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::PageOfList;
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
@@ -71,6 +72,7 @@ pub(crate) async fn upload(
     let (parts, body) = request.into_parts();
     let staged = state.control.images.stage(&key).await?;
     body::stage(&parts.headers, body, COMPONENT_BYTES_MAX, &*staged).await?;
+    auth::check_after_body(&parts.extensions)?;
     if staged.is_empty() {
         return Err(ApiError::bad_request("the body is empty; send the component's bytes"));
     }

@@ -80,7 +80,7 @@ pub(crate) struct Parsed<T> {
 ///
 /// # Errors
 /// 400 that names the field which does not fit, or which `T` does not have; 401 when the caller's key was revoked or has
-/// expired while the body arrived.
+/// expired, or its session has ended, while the body arrived.
 pub(crate) async fn json<T: Body>(
     state: &ApiState,
     caller: &ApiKey,
@@ -97,7 +97,7 @@ pub(crate) async fn parsed<T: Body>(
 ) -> Result<Parsed<T>, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&caller.id, &parts, body, MANAGEMENT_BODY_BYTES_MAX).await?;
-    auth::check_again(caller, state)?;
+    auth::check_after_body(&parts.extensions)?;
     let compatibility = state.compatibility.clone();
     state.checks.run(caller, &body.bytes, move |body| parse(body, &compatibility)).await
 }

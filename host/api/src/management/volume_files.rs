@@ -18,6 +18,7 @@ use super::dto;
 use super::input::Named;
 use super::page::{Page, Paged};
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::auth;
 use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{AsDirectory, ByteRange, DirectoryPage, Recursive};
 use crate::openapi::refusals::{
@@ -177,8 +178,10 @@ pub(crate) async fn write(
     let announced = pieces.announced().map(|bytes| bytes as u64);
     let mut file = state.control.volumes.create_file(&key, id, &path, announced).await?;
     while let Some(piece) = pieces.next().await? {
+        auth::check_after_body(&parts.extensions)?;
         file.write(piece).await?;
     }
+    auth::check_after_body(&parts.extensions)?;
     file.finish().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -57,7 +57,7 @@ const OF_CONNECTION: [HeaderName; 6] = [
 const IDLE_MAX: Duration = Duration::from_secs(30);
 
 /// Most connections to the active host that have not ended their handshakes. The active host bounds
-/// [them](super::hosts::NewConnections) by address.
+/// [them](crate::serve::hosts::NewConnections) by address.
 pub(crate) const CONNECTING_MAX: usize = 32;
 
 /// The reason for a standby's probes.

@@ -65,7 +65,7 @@ pub(super) struct Activity {
     /// The calls with output that the client has not read yet, and their deadlines.
     pub(super) unread_answers: Vec<(u64, Instant)>,
     /// HTTP/2: bytes of answers that are unread and not counted among those of all connections. At most
-    /// [`SMALL_ANSWER_BYTES`].
+    /// [`SMALL_ANSWER_BYTES`](gristmill_api::SMALL_ANSWER_BYTES).
     pub(super) uncounted_bytes: usize,
     /// The number of the next call.
     next_call: u64,

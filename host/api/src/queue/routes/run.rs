@@ -8,7 +8,6 @@ use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 use gristmill_wire::queue::{Accepted, Submission};
 
 use crate::answer::error::ApiError;
-use crate::identity::auth;
 use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::parameters::IdempotencyKey;
 use crate::openapi::refusals::{BodyRefused, KeyReused, QueueRefused};
@@ -34,7 +33,7 @@ pub(crate) async fn run(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
-    auth::check_again(&call.key, &state)?;
+    call.key_check(&state).check()?;
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let receivers = state.receivers.clone();
     let trace = call.trace;
