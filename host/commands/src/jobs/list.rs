@@ -43,7 +43,7 @@ struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
     /// Only jobs whose ids contain this text. The host reads all jobs for it, page by page.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     id_part: Option<String>,
     /// Most jobs to list.
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(LIST_JOBS))]
