@@ -223,7 +223,11 @@ fn imports(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
 
 /// The modules that import themselves around others.
 fn circle(modules: &Modules) -> Vec<String> {
-    let imports = imports(modules);
+    in_circles(&imports(modules))
+}
+
+/// Those that lead back to themselves.
+fn in_circles(imports: &BTreeMap<&[String], BTreeSet<&[String]>>) -> Vec<String> {
     let imports_itself = |module: &&&[String]| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![**module]);
         while let Some(importer) = next.pop() {
@@ -242,19 +246,16 @@ fn circles_of_rooms(modules: &Modules) -> Vec<String> {
     let folders: BTreeSet<_> =
         imports.keys().flat_map(|module| (0..module.len()).map(|len| &module[..len])).collect();
     let in_folder = |folder: &&[String]| {
-        let room = |module: &[String]| {
-            let is_inside = module.len() > folder.len() && module.starts_with(folder);
-            is_inside.then(|| module[..=folder.len()].to_vec())
-        };
-        let mut rooms = Modules::new();
-        for (module, imported) in &imports {
-            let Some(from) = room(module) else { continue };
-            let code = rooms.entry(from.clone()).or_default();
-            for to in imported.iter().filter_map(|to| room(to)).filter(|to| *to != from) {
-                code.push_str(&format!("use crate::{};", to.join("::")));
-            }
+        let is_inside =
+            |module: &[String]| module.len() > folder.len() && module.starts_with(folder);
+        let mut rooms = BTreeMap::<_, BTreeSet<_>>::new();
+        for (from, imported) in imports.iter().filter(|(module, _)| is_inside(module)) {
+            let from = &from[..=folder.len()];
+            let inside = imported.iter().filter(|module| is_inside(module));
+            let others = inside.map(|to| &to[..=folder.len()]).filter(|to| *to != from);
+            rooms.entry(from).or_default().extend(others);
         }
-        circle(&rooms)
+        in_circles(&rooms)
     };
     folders.iter().flat_map(in_folder).collect()
 }
