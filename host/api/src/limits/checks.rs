@@ -74,7 +74,8 @@ pub(crate) struct CallerPages {
 }
 
 impl CallerPages {
-    /// As [`Pages::write_sized`].
+    /// Runs `write` for a page that is made from so many bytes: a small one is written by the task of
+    /// its call, and a larger one as by [`Pages::write`].
     ///
     /// # Errors
     /// 500 when `write` panics.
@@ -83,7 +84,10 @@ impl CallerPages {
         bytes: usize,
         write: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        self.pages.write_sized(&self.caller, bytes, || Ok(write())).await
+        if bytes <= INLINE_BYTES_MAX {
+            return Ok(write());
+        }
+        self.pages.write(&self.caller, || Ok(write())).await
     }
 }
 
@@ -104,20 +108,6 @@ impl Pages {
     ) -> Result<T, ApiError> {
         let turn = self.0.share_of_key(&caller.owner, &caller.id).acquire().await;
         apart(turn, write).await
-    }
-
-    /// As [`write`](Self::write), for a page that is copied from so many bytes: a small one is
-    /// written by the task of its call.
-    ///
-    /// # Errors
-    /// Those of `write`; 500 when it panics.
-    pub(crate) async fn write_sized<T: Send + 'static>(
-        &self,
-        caller: &ApiKey,
-        bytes: usize,
-        write: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        if bytes <= INLINE_BYTES_MAX { write() } else { self.write(caller, write).await }
     }
 }
 
@@ -244,11 +234,11 @@ mod tests {
 
     #[tokio::test]
     async fn large_pages_are_written_apart() {
-        let (pages, key) = (Pages::default(), key("a"));
+        let pages = Pages::default().of(Arc::new(key("a")));
         let here = std::thread::current().id();
-        let thread = || Ok(std::thread::current().id());
-        let small = pages.write_sized(&key, INLINE_BYTES_MAX, thread).await.unwrap();
-        let large = pages.write_sized(&key, INLINE_BYTES_MAX + 1, thread).await.unwrap();
+        let thread = || std::thread::current().id();
+        let small = pages.write_sized(INLINE_BYTES_MAX, thread).await.unwrap();
+        let large = pages.write_sized(INLINE_BYTES_MAX + 1, thread).await.unwrap();
         assert_eq!((small == here, large == here), (true, false));
     }
 

@@ -177,11 +177,12 @@ pub(crate) async fn write(
     }
     let announced = pieces.announced().map(|bytes| bytes as u64);
     let mut file = state.control.volumes.create_file(&key, id, &path, announced).await?;
-    while let Some(piece) = pieces.next().await? {
+    loop {
+        let next = pieces.next().await?;
         auth::check_after_body(&parts.extensions)?;
+        let Some(piece) = next else { break };
         file.write(piece).await?;
     }
-    auth::check_after_body(&parts.extensions)?;
     file.finish().await?;
     Ok(StatusCode::NO_CONTENT)
 }

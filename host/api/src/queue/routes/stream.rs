@@ -49,8 +49,8 @@ pub(crate) async fn stream(
     let page = waiting::for_page(&key, &state.jobs, endpoint, id, position, wait).await?;
     let page = page.ok_or_else(ApiError::job_not_found)?;
     let bytes = page.page.text_bytes();
-    let write = move || Ok((dto::stream_page(shape, &page), page));
-    let (text, page) = state.pages.write_sized(&call.key, bytes, write).await?;
+    let write = move || (dto::stream_page(shape, &page), page);
+    let (text, page) = state.pages.of(call.key.clone()).write_sized(bytes, write).await?;
     let mut response = dto::json_response(page_body(&state, text, id, position, &page));
     let headers = response.headers_mut();
     headers.insert("x-job-status", HeaderValue::from_static(page.status.as_str()));
