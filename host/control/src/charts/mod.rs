@@ -10,7 +10,6 @@
 //! for each bucket: 27 KiB if all durations are within a factor of eight, and 68 KiB at most.
 //! **Cost.** Some microseconds for each endpoint and sample.
 
-mod earlier;
 mod file;
 mod ring;
 mod window;

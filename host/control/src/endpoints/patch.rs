@@ -115,7 +115,7 @@ impl EndpointPatch {
             check_env(env)?;
         }
         let network_volume = match self.network_volume {
-            Some(id) => attached(view, &current.owner, &template, &id)?,
+            Some(id) => attached(view, &current.owner, &id)?,
             None => current.network_volume,
         };
         let execution_timeout_ms = match self.execution_timeout_ms {
