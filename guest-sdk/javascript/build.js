@@ -200,7 +200,7 @@ async function withoutReads(built, componentize, places) {
     return (await componentize(built)).component;
   };
   try {
-    return await run(REPORT_READS);
+    return await run(REPORT_READS + FORGET_READS);
   } catch (error) {
     const [, list] = READS.exec(error.message) ?? [];
     if (!list) throw new Error(evaluationError(error.message, places));
@@ -209,7 +209,7 @@ async function withoutReads(built, componentize, places) {
     }
   }
   try {
-    return await run("");
+    return await run(FORGET_READS);
   } catch (error) {
     throw new Error(evaluationError(error.message, places));
   }
@@ -220,6 +220,7 @@ if (gristmillReads.length) {
   throw new Error("gristmill reads " + encodeURIComponent(JSON.stringify(gristmillReads)) + "|");
 }
 `;
+const FORGET_READS = "\ndelete globalThis.gristmillReads;\n";
 const READS = /gristmill reads ([^\s|]+)\|/;
 
 /** The sentence about a read, unless a package makes it: its author knows what it needs. */

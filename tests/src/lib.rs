@@ -37,7 +37,7 @@ pub use host::{Clocked, Shared, TestHost, clocked_host, shared_host};
 pub use local_server::LocalServer;
 pub use own_network::{ip, run_in_own_network, skip_without_namespaces};
 pub use process::{binary, command};
-pub use receiver::{ReceivedCall, Receiver};
+pub use receiver::{ReceivedCall, Receiver, machine_name};
 pub use scripted_server::{Reply, ScriptedServer};
 pub use shim::{disk_shim, set_clock_lead};
 pub use sse::parse_events;

@@ -12,6 +12,13 @@ use tokio::task::JoinHandle;
 
 use crate::wait::eventually;
 
+/// A name that resolves to an address which no webhook may have, and that is seen only when it is
+/// resolved: the machine's own name.
+pub fn machine_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    name.trim().to_ascii_lowercase()
+}
+
 /// One received call.
 #[derive(Debug, Clone)]
 pub struct ReceivedCall {

@@ -141,13 +141,17 @@ function lowerError(error) {
 globalThis.process ??= {};
 const variables = process.env ?? {};
 
-/** The reads of variables while the component is built, for the build: their names and stacks. */
-globalThis.gristmillReads = [];
+/**
+ * The reads of variables while the component is built: their names and stacks. The build reads and
+ * deletes the global.
+ */
+const reads = [];
+globalThis.gristmillReads = reads;
 
 process.env = new Proxy(variables, {
   get: (target, name, receiver) => {
     if (!begun && typeof name === "string" && !Object.hasOwn(target, name)) {
-      gristmillReads.push([name, new Error().stack]);
+      reads.push([name, new Error().stack]);
     }
     return Reflect.get(target, name, receiver);
   },

@@ -2,6 +2,9 @@
 //! that the page needs (Swagger UI: 1.2 MB compressed, 4.3 MB otherwise); the page loads nothing from
 //! other hosts, and works without a network. Like the document, it needs no key.
 //!
+//! The page refers to its files by relative paths, because a proxy may add a path prefix. They
+//! begin at `/v1/docs/`, so the page at `/v1/docs` names that as its base.
+//!
 //! Clients that accept gzip get the files as they are in the program. For others, the host decompresses a file
 //! once and keeps it, since each client may ask for it again and again: 4.3 MB of memory at most.
 
@@ -12,7 +15,7 @@ use std::sync::Arc;
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use bytes::Bytes;
@@ -22,10 +25,18 @@ use utoipa_swagger_ui::Config;
 
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::caller::{Anyone, Guarded};
+use crate::openapi::refusals::{Mistaken, UnauthenticatedRefused};
+use crate::openapi::tag;
 use crate::request::paths::OriginalPath;
 
-/// The path from the page to the document: relative, because a proxy may add a path prefix.
-const DOCUMENT: &str = "../../openapi.json";
+/// The path from the page to the document.
+const DOCUMENT: &str = "../openapi.json";
+
+/// The file with the page itself.
+const PAGE: &str = "index.html";
+
+/// Where the page's head begins.
+const HEAD: &str = "<head>";
 
 /// The page may only use its own files, and call its own host.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -34,14 +45,29 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 
 /// The page and its files.
 pub(crate) fn routes() -> Router<Guarded> {
-    Router::new().route("/v1/docs", get(start)).route("/v1/docs/{file}", get(file))
+    Router::new().route("/v1/docs", get(page)).route("/v1/docs/{file}", get(file))
 }
 
-/// Redirects to the page by a relative path, which depends on whether the client sent a trailing
-/// slash.
-async fn start(as_sent: Option<Extension<OriginalPath>>) -> Redirect {
+/// This API as an interactive page.
+#[utoipa::path(
+    get, path = "/v1/docs", operation_id = "GetDocs", tag = tag::HOST, security(()),
+    responses(
+        (status = 200, description = "The page", body = String, content_type = "text/html"),
+        Mistaken, UnauthenticatedRefused,
+    ),
+)]
+pub(crate) async fn page(
+    as_sent: Option<Extension<OriginalPath>>,
+    _: Anyone,
+) -> Result<Response, ApiError> {
+    let Served { headers, content } = served(PAGE, false)?;
     let has_slash = as_sent.is_some_and(|Extension(OriginalPath(uri))| uri.path().ends_with('/'));
-    Redirect::temporary(if has_slash { "index.html" } else { "docs/index.html" })
+    if has_slash {
+        return Ok((headers, content).into_response());
+    }
+    let based = format!("{HEAD}<base href=\"docs/\">");
+    let content = String::from_utf8_lossy(&content).replacen(HEAD, &based, 1);
+    Ok((headers, content).into_response())
 }
 
 async fn file(
@@ -49,8 +75,20 @@ async fn file(
     request: HeaderMap,
     _: Anyone,
 ) -> Result<Response, ApiError> {
+    let Served { headers, content } = served(&name, accepts_gzip(&request))?;
+    Ok((headers, content).into_response())
+}
+
+/// A file of the page, as an answer.
+struct Served {
+    headers: HeaderMap,
+    content: Bytes,
+}
+
+/// The file with this name, compressed only if the client accepts it.
+fn served(name: &str, accepts_gzip: bool) -> Result<Served, ApiError> {
     let config = Arc::new(Config::from(DOCUMENT).try_it_out_enabled(true));
-    let found = utoipa_swagger_ui::serve(&name, config).ok().flatten();
+    let found = utoipa_swagger_ui::serve(name, config).ok().flatten();
     let not_found = || ApiError::not_found(format!("the page has no file `{name}`"));
     let found = found.ok_or_else(not_found)?;
     let kind = HeaderValue::try_from(found.content_type);
@@ -65,16 +103,16 @@ async fn file(
     };
     if found.gzpipped {
         headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-        if accepts_gzip(&request) {
+        if accepts_gzip {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         } else {
             let broken = |error| {
                 ApiError::new(ErrorCode::Internal, format!("the file `{name}` is damaged: {error}"))
             };
-            content = decompressed(&name, &content).map_err(broken)?;
+            content = decompressed(name, &content).map_err(broken)?;
         }
     }
-    Ok((headers, content).into_response())
+    Ok(Served { headers, content })
 }
 
 /// Whether an `Accept-Encoding` names gzip, or any coding, with a weight above 0.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
+use axum::handler::Handler;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -39,6 +40,14 @@ pub struct Api {
     routes: Router,
     keys: Keys,
     http: Arc<HttpMetrics>,
+    callers: Callers,
+}
+
+/// The callers of a listener.
+#[derive(Debug, Clone, Copy)]
+enum Callers {
+    Clients,
+    Collectors { is_loopback: bool },
 }
 
 impl Api {
@@ -55,20 +64,21 @@ impl Api {
             .split_for_parts();
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let document = openapi::finish(document, &state.compatibility.brand);
+        let document = get(openapi::get).layer(Extension(document));
         let routes = routes
-            .merge(docs_page::routes())
+            .merge(description(document.clone()))
             .merge(console::routes())
             .merge(registry::routes())
-            .route("/openapi.json", get(openapi::get).layer(Extension(document)))
+            .route("/openapi.json", document)
             .method_not_allowed_fallback(fallback::method_not_allowed)
             .fallback(unknown_route)
             .with_state(Guarded::new(state));
-        Self { routes, keys, http }
+        Self { routes, keys, http, callers: Callers::Clients }
     }
 
     /// The routes of a listener that only collectors and supervisors reach: `/metrics`, `/livez` and
-    /// `/readyz`, without keys.
-    pub fn private(state: ApiState) -> Self {
+    /// `/readyz`, without keys. On a loopback address it answers no call that may be a website's.
+    pub fn private(state: ApiState, is_loopback: bool) -> Self {
         let (keys, http) = (state.control.keys.clone(), state.http.clone());
         let routes = metrics::private_routes().merge(probes::private_routes());
         let routes = routes.fallback(|request: Request<Body>| async move {
@@ -76,7 +86,8 @@ impl Api {
             ApiError::not_found(format!("there is no route `{path}` on this address"))
                 .into_response()
         });
-        Self { routes: routes.with_state(state), keys, http }
+        let callers = Callers::Collectors { is_loopback };
+        Self { routes: routes.with_state(state), keys, http, callers }
     }
 
     /// Answers a call. Answers that may be counted have their [owner](crate::AnswerOwner) among their extensions.
@@ -88,7 +99,16 @@ impl Api {
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
         let (http, route, begun) = (self.http, route_of(request.uri().path()), Instant::now());
-        let answer = Self::make_answer(self.routes, self.keys, request, origin).await;
+        let refused = head::check(&request)
+            .and_then(|()| access::check(self.keys.access(), &request))
+            .and_then(|()| match self.callers {
+                Callers::Clients => Ok(()),
+                Callers::Collectors { is_loopback } => {
+                    access::check_collector(is_loopback, &request)
+                }
+            })
+            .err();
+        let answer = Self::make_answer(self.routes, self.keys, request, refused, origin).await;
         http.record(route, answer.status(), begun.elapsed());
         answer
     }
@@ -97,14 +117,13 @@ impl Api {
         mut routes: Router,
         keys: Keys,
         mut request: Request<B>,
+        refused: Option<ApiError>,
         origin: Arc<CallOrigin>,
     ) -> Response<Body>
     where
         B: hyper::body::Body<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
     {
-        let is_allowed =
-            head::check(&request).and_then(|()| access::check(keys.access(), &request));
-        if let Err(refused) = is_allowed {
+        if let Some(refused) = refused {
             origin.end_of_call(|key| keys.is_valid(key));
             let format = RefusalFormat::of(request.uri().path());
             return with_security_headers(format.refuse(refused).await);
@@ -237,7 +256,7 @@ fn with_known_query(
 
 fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     use management::{
-        backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs,
+        backup, billing, cluster, endpoints, events, handlers, job_actions, jobs, keys, logs, pods,
         registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
         webhooks,
     };
@@ -248,8 +267,10 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     let (routes, mut document) = OpenApiRouter::new()
         .routes(known(routes!(templates::list, templates::create)))
         .routes(known(routes!(templates::get, templates::update, templates::delete)))
+        .routes(known(by_post(templates::update, routes!(templates::update))))
         .routes(known(routes!(endpoints::list, endpoints::create)))
         .routes(known(routes!(endpoints::get, endpoints::update, endpoints::delete)))
+        .routes(known(by_post(endpoints::update, routes!(endpoints::update))))
         .routes(known(routes!(logs::read)))
         .routes(known(routes!(system::get)))
         .routes(known(routes!(cluster::get)))
@@ -270,10 +291,14 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
         .routes(known(routes!(registry_auths::get, registry_auths::delete)))
         .routes(known(routes!(volumes::list, volumes::create)))
         .routes(known(routes!(volumes::get, volumes::update, volumes::delete)))
+        .routes(known(by_post(volumes::update, routes!(volumes::update))))
         .routes(known(routes!(volume_files::list)))
         .routes(known(routes!(keys::list, keys::create)))
         .routes(known(routes!(keys::revoke)))
         .routes(known(routes!(billing::endpoints)))
+        .routes(known(routes!(billing::pods)))
+        .routes(known(routes!(billing::network_volumes)))
+        .routes(known(routes!(pods::list)))
         .routes(known(routes!(backup::backup)))
         .routes(known(routes!(secrets::rotate)))
         .split_for_parts();
@@ -290,6 +315,25 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
     behind_bearer(router)
+}
+
+/// The routes of the management API that need no key: its document, and the page that shows it.
+fn description(document: MethodRouter<Guarded>) -> Router<Guarded> {
+    docs_page::routes()
+        .route("/v1/openapi.json", document)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
+        .route_layer(Extension(KnownQuery::none()))
+        .route_layer(map_response(ApiError::add_message))
+}
+
+/// A change as `POST …/update`, for clients that cannot send PATCH. The handler and its
+/// documentation are those of the PATCH.
+fn by_post<H: Handler<T, Guarded>, T: 'static>(
+    update: H,
+    (schemas, mut paths, _): UtoipaMethodRouter<Guarded>,
+) -> UtoipaMethodRouter<Guarded> {
+    openapi::document_by_post(&mut paths);
+    (schemas, paths, post(update))
 }
 
 /// Runs a management call that changes something to its end even when its client closes the

@@ -53,15 +53,18 @@ pub struct JobFilter {
     pub to: Option<String>,
     /// The beginning of the id.
     pub id_prefix: Option<String>,
+    /// A part of the id.
+    pub id_part: Option<String>,
     /// A part of the error.
     pub error: Option<String>,
 }
 
 impl JobFilter {
     fn query(&self) -> Vec<(&'static str, String)> {
-        let Self { endpoints, statuses, tags, from, to, id_prefix, error } = self;
-        let once = [("from", from), ("to", to), ("idPrefix", id_prefix), ("error", error)];
-        let once = once.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+        let Self { endpoints, statuses, tags, from, to, id_prefix, id_part, error } = self;
+        let ids = [("idPrefix", id_prefix), ("idPart", id_part)];
+        let once = [("from", from), ("to", to), ("error", error)].into_iter().chain(ids);
+        let once = once.filter_map(|(name, value)| Some((name, value.clone()?)));
         let endpoints = endpoints.iter().map(|id| ("endpoint", id.to_string()));
         let statuses = statuses.iter().map(|status| ("status", status.to_string()));
         let tags = tags.iter().map(|(key, value)| ("tag", format!("{key}:{value}")));

@@ -3,13 +3,12 @@
 import { html, render } from './lib/html.js';
 import './lib/settings.js';
 import { open, session, ended, who } from './lib/session.js';
-import { route } from './lib/router.js';
-import { Login, Again } from './pages/login.js';
+import { Login, Again, link } from './pages/login.js';
 import { Shell } from './ui/shell.js';
 import { Toasts } from './ui/toast.js';
 
 const App = () => html`${session.value === undefined ? html`<div class="boot" role="status">Gristmill</div>`
-  : session.value === null || route.value.path[0] === 'enter' && !ended.value ? html`<${Login}/>` : html`<${Shell} key=${who()}/>${ended.value && html`<${Again}/>`}`}<${Toasts}/>`;
+  : session.value === null || link.value && !ended.value ? html`<${Login}/>` : html`<${Shell} key=${who()}/>${ended.value && html`<${Again}/>`}`}<${Toasts}/>`;
 
 const root = /** @type {HTMLElement} */ (document.getElementById('app'));
 await open();

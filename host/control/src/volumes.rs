@@ -168,12 +168,13 @@ fn check_unused(view: &View, caller: &ApiKey, id: &VolumeId) -> Result<(), Contr
 pub(crate) fn attached(
     view: &View,
     owner: &OwnerId,
+    field: &str,
     id: &str,
 ) -> Result<Option<VolumeId>, ControlError> {
     if id.is_empty() {
         return Ok(None);
     }
-    let refused = |reason: String| ControlError::invalid(format!("`networkVolumeId`: {reason}"));
+    let refused = |reason: String| ControlError::invalid(format!("`{field}`: {reason}"));
     let id: VolumeId = id.parse().map_err(|error: InvalidId| refused(error.to_string()))?;
     of_owner::<Volume>(view, owner, &id).map_err(|error| refused(error.to_string()))?;
     Ok(Some(id))

@@ -1,6 +1,7 @@
 //! An endpoint's workers, as the API sees them.
 
-use crate::id::EndpointId;
+use crate::id::{EndpointId, WorkerId};
+use crate::time::Timestamp;
 
 /// Number of an endpoint's workers, by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +18,17 @@ pub struct WorkerCounts {
     pub unhealthy: u64,
 }
 
+/// One worker of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// Its id, as its jobs show it.
+    pub id: WorkerId,
+    /// The version of the endpoint that it runs.
+    pub version: u32,
+    /// When it was started.
+    pub started_at: Timestamp,
+}
+
 /// Answers questions about workers. Implemented by the dispatcher.
 pub trait Workers: Send + Sync + std::fmt::Debug {
     /// Adjusts an endpoint's workers after it was created or changed: starts workers for waiting
@@ -25,6 +37,10 @@ pub trait Workers: Send + Sync + std::fmt::Debug {
 
     /// The endpoint's workers now.
     fn counts(&self, endpoint: &EndpointId) -> WorkerCounts;
+
+    /// The endpoint's workers now, without those of `workersMin` that no job has needed yet: these
+    /// are only a number.
+    fn list(&self, endpoint: &EndpointId) -> Vec<Worker>;
 
     /// Why a waiting job of the endpoint does not run; `None` when it will run soon.
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String>;

@@ -13,7 +13,7 @@ use gristmill_core::runtime::{Runtime, SandboxShortage};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
-use gristmill_core::workers::{WorkerCounts, Workers};
+use gristmill_core::workers::{Worker, WorkerCounts, Workers};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -189,6 +189,11 @@ impl Workers for Dispatcher {
         };
         let set = self.sets.read().get(endpoint).cloned();
         set.map(|set| set.counts(deployment.endpoint.scaling.in_effect())).unwrap_or_default()
+    }
+
+    fn list(&self, endpoint: &EndpointId) -> Vec<Worker> {
+        let set = self.sets.read().get(endpoint).cloned();
+        set.map(|set| set.list()).unwrap_or_default()
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {

@@ -17,6 +17,8 @@ use gristmill_core::id::{EndpointId, WorkerId};
 use gristmill_core::job::record::{ClaimedJob, Demand};
 use gristmill_core::runtime::{CannotRun, Reservation};
 use gristmill_core::store::StoreError;
+use gristmill_core::time::Timestamp;
+use gristmill_core::workers;
 use tokio::runtime::Handle;
 use tokio::sync::futures::Notified;
 use tokio_util::task::TaskTracker;
@@ -80,7 +82,7 @@ impl Starter {
 
 /// Runs a worker to its end. `set` counts it already.
 async fn run(starter: Starter, endpoint: EndpointId, set: Arc<WorkerSet>) {
-    let mut worker = Worker::new(Starting(set.clone()));
+    let mut worker = Worker::new(&set, starter.shared.clock.now());
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker started");
     while let Next::Continue = step(&starter, &endpoint, &set, &mut worker).await {}
     debug!(worker.id = %worker.id, endpoint.id = %endpoint, "a worker ended");
@@ -174,6 +176,9 @@ async fn step(
         wake_up.set(set.wake_up());
         let Throttle::Waits(throttled) = set.throttle() else { return Next::End };
         tokio::select! {
+            // A reservation that is there is kept: if it were dropped for a change, this worker
+            // would wait at the end of the line again.
+            biased;
             reservation = shared.runtime.reserve(&deployment) => {
                 worker.reserved = Some((deployment.clone(), reservation));
             }
@@ -333,9 +338,14 @@ async fn try_again(
 /// A worker. Its id for clients ends with the version of the endpoint that it runs, such as
 /// `w3f9c2a017-v12`, so that each job shows its version.
 struct Worker {
-    /// A name that is unique in this process, and almost surely among all processes.
+    /// A number that is unique in this process.
+    number: u64,
+    /// A name that almost surely is unique among all processes.
     name: String,
     id: WorkerId,
+    started_at: Timestamp,
+    /// The set that lists it.
+    set: Arc<WorkerSet>,
     /// Until it looks for a job.
     starting: Option<Starting>,
     /// The deployment of its last round.
@@ -345,13 +355,14 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(starting: Starting) -> Self {
+    fn new(set: &Arc<WorkerSet>, started_at: Timestamp) -> Self {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let random: u32 = rand::random();
         let name = format!("w{random:08x}{number:x}");
-        let (id, starting) = (worker_id(&name, 0), Some(starting));
-        Self { id, name, starting, deployment: None, reserved: None }
+        let (id, starting) = (worker_id(&name, 0), Some(Starting(set.clone())));
+        let set = set.clone();
+        Self { number, name, id, started_at, set, starting, deployment: None, reserved: None }
     }
 
     /// Begins a round with this deployment; `None`: the endpoint was deleted. If the deployment has
@@ -373,9 +384,18 @@ impl Worker {
             shared.runtime.retire(endpoint, shared.catalog.deployment(endpoint).as_ref());
         }
         if let Some(deployment) = deployment {
-            self.id = worker_id(&self.name, deployment.endpoint.version);
+            let version = deployment.endpoint.version;
+            self.id = worker_id(&self.name, version);
+            let (id, started_at) = (self.id.clone(), self.started_at);
+            self.set.show(self.number, workers::Worker { id, version, started_at });
         }
         self.deployment = deployment.cloned();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.set.hide(self.number);
     }
 }
 

@@ -16,11 +16,12 @@
 //! The set remembers that it is short of workers, and the next worker that begins a job starts
 //! another one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::deploy::endpoint::{Scaler, Scaling};
-use gristmill_core::workers::WorkerCounts;
+use gristmill_core::workers::{self, WorkerCounts};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -45,6 +46,8 @@ pub(crate) struct WorkerSet {
 struct State {
     alive: u32,
     idle: u32,
+    /// The workers that have read their endpoint, by their numbers.
+    listed: BTreeMap<u64, workers::Worker>,
     /// Workers that were started and have not looked for a job yet: each will take one of those that
     /// wait.
     starting: u32,
@@ -354,6 +357,21 @@ impl WorkerSet {
     /// Number of workers.
     pub(crate) fn alive(&self) -> u32 {
         self.state.lock().alive
+    }
+
+    /// Lists a worker, or changes its entry.
+    pub(crate) fn show(&self, number: u64, worker: workers::Worker) {
+        self.state.lock().listed.insert(number, worker);
+    }
+
+    /// Removes a worker from the list.
+    pub(crate) fn hide(&self, number: u64) {
+        self.state.lock().listed.remove(&number);
+    }
+
+    /// The listed workers, in the order in which they were started.
+    pub(crate) fn list(&self) -> Vec<workers::Worker> {
+        self.state.lock().listed.values().cloned().collect()
     }
 
     /// The workers by state.

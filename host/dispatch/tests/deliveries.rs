@@ -31,7 +31,7 @@ use gristmill_dispatch::{
     CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender,
 };
 use gristmill_egress::{AddressPolicy, Clients};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::new_job;
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use parking_lot::Mutex;

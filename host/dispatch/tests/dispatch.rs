@@ -31,7 +31,7 @@ use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers;
 use gristmill_dispatch::{Dispatcher, Drained, Parts};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;

@@ -4,7 +4,7 @@
 //! A call for a job, that is a request of a handler or a webhook, is made by [`Clients::send`]: its
 //! connection ends with the call. The host's own requests are sent by the clients themselves.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::{EndpointId, OwnerId};
@@ -67,13 +67,15 @@ impl Clients {
         }
     }
 
-    /// Refuses a destination that is an address, as a request for [`AddressScope::PublicAddresses`]
-    /// would be refused. Names are checked when they are resolved.
+    /// Refuses a destination whose address is known without a lookup, as a request for
+    /// [`AddressScope::PublicAddresses`] would be refused: an address, or a name of this machine.
+    /// Other names are checked when they are resolved.
     ///
     /// # Errors
-    /// [`AddressRefused`] when the host is such an address.
+    /// [`AddressRefused`] when the host has such an address.
     pub fn check(&self, destination: &Destination) -> Result<(), AddressRefused> {
-        let Some(address) = destination.address else { return Ok(()) };
+        let of_name = || destination.is_this_machine().then_some(Ipv4Addr::LOCALHOST.into());
+        let Some(address) = destination.address.or_else(of_name) else { return Ok(()) };
         let refused = |reason| AddressRefused { host: destination.host.clone(), reason };
         self.addresses.check(address).map_err(refused)
     }

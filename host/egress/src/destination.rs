@@ -49,6 +49,12 @@ impl Destination {
         Ok(Self { host: host.to_string(), port, default_port, address })
     }
 
+    /// Whether its name is one of this machine on every network (RFC 6761, 6.3).
+    pub(crate) fn is_this_machine(&self) -> bool {
+        let name = self.host.strip_suffix('.').unwrap_or(&self.host);
+        name == "localhost" || name.ends_with(".localhost")
+    }
+
     /// The list's decision about it.
     pub fn permission(&self, allowed: &AllowedHosts) -> Permission {
         allowed.permission(&self.host, self.port, self.default_port)
@@ -63,12 +69,20 @@ mod tests {
     #[test]
     fn an_inner_address_is_seen_in_every_spelling() {
         let clients = Clients::new(AddressPolicy::default());
-        let inner = ["http://127.0.0.1/", "http://2130706433/", "http://0x7f.1/", "http://[::1]/"];
+        let inner = [
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "http://[::1]/",
+            "http://LOCALHOST/",
+            "http://localhost./",
+            "http://app.localhost:9000/",
+        ];
         for url in inner {
             let destination = Destination::of(&Url::parse(url).unwrap()).unwrap();
             assert!(clients.check(&destination).is_err(), "{url}");
         }
-        for url in ["https://1.1.1.1/", "http://localhost/"] {
+        for url in ["https://1.1.1.1/", "http://localhost.example.com/", "http://mylocalhost/"] {
             let destination = Destination::of(&Url::parse(url).unwrap()).unwrap();
             assert_eq!(clients.check(&destination), Ok(()), "{url}");
         }

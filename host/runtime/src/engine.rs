@@ -20,10 +20,9 @@ use wasmtime::{
     PoolingAllocationConfig, WasmBacktraceDetails,
 };
 
-use crate::attempt::limiter;
-use crate::attempt::state::State;
-use crate::compile::cache::CompileCache;
-use crate::compile::component::linker;
+use crate::host_fns::linker::linker;
+use crate::sandbox::limiter;
+use crate::sandbox::state::State;
 use crate::swap::SwapWatch;
 
 const KIB: usize = 1 << 10;
@@ -205,22 +204,17 @@ fn config(kind: Kind, allocation: InstanceAllocationStrategy) -> Config {
     config
 }
 
+/// The settings of an engine without a pool, for compiling.
+pub(crate) fn compile_config(kind: Kind) -> Config {
+    config(kind, InstanceAllocationStrategy::OnDemand)
+}
+
 /// An engine without a pool, for compiling.
 ///
 /// # Errors
 /// When the machine is not supported.
 pub(crate) fn compile_engine(kind: Kind) -> wasmtime::Result<Engine> {
-    Engine::new(&config(kind, InstanceAllocationStrategy::OnDemand))
-}
-
-/// The same with a cache of earlier compiles; it generates the same code.
-///
-/// # Errors
-/// When the machine is not supported.
-pub(crate) fn caching_engine(kind: Kind, cache: &CompileCache) -> wasmtime::Result<Engine> {
-    let mut config = config(kind, InstanceAllocationStrategy::OnDemand);
-    cache.serve(&mut config)?;
-    Engine::new(&config)
+    Engine::new(&compile_config(kind))
 }
 
 /// Names the compiled files that fit an engine: its metering, and a hash of everything that

@@ -8,9 +8,12 @@
 //! * `components` keeps uploads and their compiled files; `compile` checks and compiles them.
 //! * `engine` has the settings of wasmtime; [`permits`](gristmill_core::sharing::permits) of core bound the number of
 //!   sandboxes at one time.
-//! * `attempt` is one attempt: its instance, limits, output and end. Two mechanisms end a call at its
-//!   deadline, and one sentence describes its end.
+//! * `attempt` is one attempt: its instance, its call and its end, described in one sentence.
+//! * `sandbox` is the state of an attempt, with its limits. Two mechanisms end a call at its deadline.
 //! * `host_fns`, `egress` and `disk` are the functions, the network and the files of handlers.
+//!
+//! Each of these uses only those below it: `attempt`, `components`, `compile`, `engine`, `host_fns`,
+//! `sandbox`, `egress`, `disk`.
 //!
 //! **Invariants.** This is the only crate that depends on wasmtime. No component is loaded from a
 //! compiled file whose digest is not the recorded one. No part of an attempt outlives its permit,
@@ -28,6 +31,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host_fns;
+mod sandbox;
 mod swap;
 mod wasmtime_runtime;
 

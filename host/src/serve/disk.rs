@@ -70,7 +70,9 @@ impl Disk {
     ) -> anyhow::Result<Self> {
         let mut builder = fs::DirBuilder::new();
         std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
-        builder.create(dir).with_context(|| format!("data directory `{}`", dir.display()))?;
+        builder.create(dir).with_context(|| {
+            format!("cannot create the data directory `{}` (--data-dir)", dir.display())
+        })?;
         let disk = Self { dir: dir.to_owned(), reserve_bytes, disk_space };
         let cannot_measure = || format!("cannot measure the disk of `{}`", dir.display());
         // Without a new ballast: the store may refuse this directory, which then must not change.

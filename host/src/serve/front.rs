@@ -143,10 +143,17 @@ where
     answer
 }
 
-/// Whether a call only reads. The queue API reads jobs by `POST`, too.
+/// Whether a call only reads. The queue API reads jobs by `POST`, too, below each of its prefixes.
 fn is_read(method: &Method, path: &str) -> bool {
-    const READS: [&str; 3] = ["/status/", "/status-sync/", "/stream/"];
-    [Method::GET, Method::HEAD].contains(method) || READS.iter().any(|read| path.contains(read))
+    if [Method::GET, Method::HEAD].contains(method) {
+        return true;
+    }
+    // The API ignores empty parts. The longest of these paths has five parts.
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).take(6).collect();
+    let ["v2", _, operation, _] = parts.strip_prefix(&["sdk"]).unwrap_or(&parts) else {
+        return false;
+    };
+    ["status", "status-sync", "stream"].contains(operation)
 }
 
 #[cfg(test)]
@@ -158,6 +165,31 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+
+    #[test]
+    fn only_calls_that_read_by_their_route_are_reads() {
+        for (method, path, expected) in [
+            (Method::GET, "/v1/endpoints", true),
+            (Method::HEAD, "/v1/volumes/v/files/x", true),
+            (Method::POST, "/v2/e/status/j", true),
+            (Method::POST, "/v2/e/status-sync/j", true),
+            (Method::POST, "/v2/e/stream/j", true),
+            (Method::POST, "/sdk/v2/e/status/j", true),
+            (Method::POST, "//sdk/v2//e/stream/j/", true),
+            (Method::POST, "/v2/e/cancel/j", false),
+            (Method::POST, "/v2/status/run", false),
+            (Method::POST, "/v2/status/cancel/status", false),
+            (Method::POST, "/v2/e/openai/v1/status/x", false),
+            (Method::POST, "/sdk/v2/e/openai/stream/x", false),
+            (Method::PUT, "/v1/networkvolumes/v/files/status/x", false),
+            (Method::PUT, "/v1/networkvolumes/v/files/v2/e/status/x", false),
+            (Method::PUT, "/v2/a/stream/manifests/latest", false),
+            (Method::POST, "/sdk/sdk/v2/e/status/j", false),
+            (Method::POST, "/status/", false),
+        ] {
+            assert_eq!(is_read(&method, path), expected, "{method} {path}");
+        }
+    }
 
     #[tokio::test]
     async fn a_host_that_starts_refuses_in_the_format_of_the_path() {

@@ -1,9 +1,10 @@
 //! The addresses that a host listens on, and the answers of each.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use gristmill_api::{Api, ApiState, CertificateExpiry};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -11,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::forward::Standby;
 use super::cluster::gate::Gate;
-use super::cluster::hosts;
+use super::edge::listener::{self, ConnectionLimits, Connections};
+use super::edge::response_budget::ResponseBudget;
+use super::edge::tls::Tls;
 use super::front::{Callers, Front};
-use super::listener::{self, ConnectionLimits, Connections};
-use super::response_budget::ResponseBudget;
+use super::hosts::NewConnections;
 use super::settings::ServeSettings;
-use super::tls::Tls;
 
 /// The listeners, before they accept connections.
 #[derive(Debug)]
@@ -75,27 +76,41 @@ pub(crate) struct Running {
     pub(crate) hosts: Option<TcpListener>,
 }
 
+/// Listens on an address, which an option of `serve` names.
+///
+/// # Errors
+/// Names the address and, as far as it is known, the remedy.
+async fn bind(at: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(at).await.map_err(|error| {
+        let remedy = match error.kind() {
+            ErrorKind::AddrInUse => "; another program listens there, so name another address",
+            ErrorKind::PermissionDenied => {
+                "; name a port from 1024 on, or give the program the capability CAP_NET_BIND_SERVICE"
+            }
+            _ => "",
+        };
+        anyhow!("cannot listen on {at} ({option}): {error}{remedy}")
+    })
+}
+
 impl Listeners {
     /// # Errors
     /// Names the address that cannot be used.
     pub(crate) async fn bind(settings: &ServeSettings) -> anyhow::Result<Self> {
-        let clients = TcpListener::bind(settings.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", settings.listen))?;
+        let clients = bind(settings.listen, "--listen").await?;
         let collectors = match settings.metrics_listen {
-            Some(at) => {
-                let bound = TcpListener::bind(at).await;
-                Some(bound.with_context(|| format!("cannot listen on {at} for metrics"))?)
-            }
+            Some(at) => Some(bind(at, "--metrics-listen").await?),
             None => None,
         };
         let hosts = match settings.cluster_listen {
-            Some(at) => Some(hosts::bind(at).await?),
+            Some(at) => Some(bind(at, "--cluster-listen").await?),
             None => None,
         };
         let tls = settings.tls().map(Tls::start).transpose()?;
         let of_collectors = collectors.as_ref().map(TcpListener::local_addr).transpose();
-        let of_hosts = hosts.as_ref().map(|(_, address)| *address);
+        let of_hosts = hosts.as_ref().map(TcpListener::local_addr).transpose();
+        let of_hosts =
+            of_hosts.context("cannot read the address for other hosts that was bound")?;
         let addresses = Addresses {
             clients: clients.local_addr().context("cannot read the address that was bound")?,
             collectors: of_collectors.context("cannot read the metrics address that was bound")?,
@@ -103,7 +118,6 @@ impl Listeners {
             advertised: settings.cluster_advertise.or(of_hosts),
             scheme: if tls.is_some() { "https" } else { "http" },
         };
-        let hosts = hosts.map(|(listener, _)| listener);
         Ok(Self { clients, collectors, hosts, tls, addresses })
     }
 
@@ -119,7 +133,8 @@ impl Listeners {
     /// Accepts connections of clients and collectors from now on.
     pub(crate) fn serve(self, fronts: &Fronts, bounds: Bounds) -> Running {
         let Bounds { limits, open_files_max, response_budget, stop } = bounds;
-        let limits = limits.within(open_files_max);
+        let of_hosts = NewConnections::within(open_files_max).connections_max;
+        let limits = limits.within(open_files_max, self.hosts.as_ref().map_or(0, |_| of_hosts));
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
             let (front, never) = (fronts.collectors.clone(), CancellationToken::new());
@@ -153,10 +168,11 @@ impl Fronts {
     }
 
     /// The host has the jobs from now on.
-    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>) {
+    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: Addresses) {
         let api = Api::new(state.clone());
         self.hosts.activate(api.clone(), gate.clone());
-        self.collectors.activate(Api::private(state), gate.clone());
+        let is_loopback = at.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback());
+        self.collectors.activate(Api::private(state, is_loopback), gate.clone());
         self.clients.activate(api, gate);
     }
 

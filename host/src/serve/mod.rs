@@ -1,37 +1,31 @@
 //! The host: opens the data directory, connects the parts, serves until it is asked to stop, and
 //! stops in order. Read [`serve`] as the index of the whole program.
 
-mod addresses;
 mod admin_key;
 mod backup;
 mod charts_file;
 mod clock;
 mod cluster;
-mod connection;
 mod disk;
+mod edge;
 mod front;
 mod guest_runtimes;
-mod half_close;
 mod handler_logs;
-mod interrupts;
-mod linger;
-mod listener;
+mod hosts;
 mod listeners;
 mod log_queue;
 mod manual_clock;
 mod memory;
 mod owned_store;
 mod parts;
-mod protocol;
 mod ready;
-mod response_budget;
+mod runner;
 mod runtime_settings;
 mod settings;
+mod stand_by;
 mod stop;
 mod telemetry;
-mod tls;
 mod traces;
-mod unread;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,16 +47,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::clock::HostClock;
-use self::cluster::stand_by::StandbyParts;
 use self::disk::Disk;
+use self::edge::response_budget::ResponseBudget;
 use self::guest_runtimes::GuestRuntimes;
 use self::listeners::{Bounds, Listeners, Running};
 pub use self::manual_clock::ManualClockStart;
 use self::owned_store::{Cluster, OwnedStore, Surroundings};
 use self::parts::{Connected, Foundation, Shared};
-use self::response_budget::ResponseBudget;
 use self::runtime_settings::RuntimeParts;
 pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
+use self::stand_by::StandbyParts;
 use self::stop::{StopSignals, Stopping};
 use self::traces::Traces;
 use crate::data_dir;
@@ -211,7 +205,7 @@ async fn serve(
         foundation.connect().await?;
 
     // A host with a database accepts connections already.
-    fronts.activate(api, cluster.as_ref().map(Cluster::gate));
+    fronts.activate(api, cluster.as_ref().map(Cluster::gate), listens_on);
     let ready = ready::Ready {
         addresses: listens_on,
         data_dir: &settings.data_dir,
@@ -235,7 +229,7 @@ async fn serve(
     // Until the process ends, since it keeps the data directory.
     let _cache_dir = cluster.map(|cluster| {
         let idle_wait = settings.connections().idle_wait;
-        cluster.accept(hosts, &fronts, idle_wait, response_budget, runners)
+        cluster.accept(hosts, &fronts, idle_wait, response_budget, runners, open_files_max)
     });
     let wiping = local_runtime.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");

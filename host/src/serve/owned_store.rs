@@ -24,16 +24,18 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::clock::{HostClock, is_synchronised, open_in_time};
+use super::cluster::Joined;
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
-use super::cluster::stand_by::{StandbyParts, StandingBy};
-use super::cluster::{Joined, hosts};
+use super::edge::listener;
+use super::edge::response_budget::ResponseBudget;
+use super::hosts::NewConnections;
 use super::listeners::{Fronts, Listeners, Serving};
-use super::response_budget::ResponseBudget;
 use super::settings::{Database, ServeSettings};
+use super::stand_by::{StandbyParts, StandingBy};
 use super::stop::StopSignals;
-use super::{listener, memory};
+use super::{hosts, memory};
 
 /// The store that this host has, and its place among the hosts of a database.
 pub(super) struct OwnedStore {
@@ -181,11 +183,13 @@ impl Cluster {
         idle_wait: Duration,
         response_budget: Arc<ResponseBudget>,
         runners: Arc<Runners>,
+        open_files_max: u64,
     ) -> CacheDir {
         if let Some(listener) = listener {
             let never = CancellationToken::new();
             let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
-            tokio::spawn(hosts::serve(listener, self.membership, server, runners));
+            let new = NewConnections::within(open_files_max);
+            tokio::spawn(hosts::serve(listener, self.membership, server, runners, new));
         }
         self.cache_dir
     }

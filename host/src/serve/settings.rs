@@ -26,11 +26,11 @@ use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
 
 pub use self::values::{Brand, Database, LogFilter, Within};
-use super::addresses::AddressBound;
-use super::listener::ConnectionLimits;
+use super::edge::addresses::AddressBound;
+use super::edge::listener::ConnectionLimits;
+use super::edge::tls::TlsFiles;
 use super::manual_clock::ManualClockStart;
 use super::memory;
-use super::tls::TlsFiles;
 use crate::parsing;
 
 /// Most MiB of an option: 16 TiB.

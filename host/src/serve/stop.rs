@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tracing::info;
 
 use super::charts_file::ChartsFile;
-use super::listener::Connections;
+use super::edge::listener::Connections;
 use super::traces::Traces;
 
 /// Time for answers that are being written once everything else has stopped.

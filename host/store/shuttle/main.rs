@@ -35,8 +35,6 @@ mod journal;
 mod medium;
 #[path = "../src/memory.rs"]
 mod memory;
-#[path = "../src/model/mod.rs"]
-mod model;
 #[path = "../src/offline/mod.rs"]
 mod offline;
 #[path = "../src/postgres/mod.rs"]

@@ -2,8 +2,7 @@
 //! batches durable.
 //!
 //! [`Store`] keeps jobs and the catalog in a data directory, a journal in front of SQLite. With the feature
-//! `testing` it also works without a disk, and `ModelStore` is the engine's model: a simple store with rules of
-//! its own that gives the same answers, for comparison and for the tests of other crates.
+//! `testing` it also works without a disk.
 //!
 //! # The way of a change
 //! * [`store`] has the public calls. Each of them decides at once, in memory, under one lock ([`state`]): it
@@ -58,8 +57,6 @@ mod journal;
 mod medium;
 #[cfg(feature = "testing")]
 mod memory;
-#[cfg(feature = "testing")]
-mod model;
 mod offline;
 mod postgres;
 mod private;
@@ -75,8 +72,6 @@ mod tables;
 pub use cache_dir::CacheDir;
 pub use damage::Damage;
 pub use error::{OpenError, Recovery, SchemaUpgrade};
-#[cfg(feature = "testing")]
-pub use model::ModelStore;
 pub use offline::check::{Report, check};
 pub use offline::import::{ImportStep, Imported, import};
 pub use offline::repair::{Repaired, repair};

@@ -22,8 +22,9 @@ use gristmill_core::webhook::delivery::{
     AfterAttempt, Delivery, DeliveryId, DeliveryOutcome, DeliveryState, DeliveryStore,
     DueDeliveries,
 };
-use gristmill_store::{ModelStore, Settings, Store};
+use gristmill_store::{Settings, Store};
 use gristmill_test_support::EndAttempt as _;
+use gristmill_test_support::ModelStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -22,7 +22,8 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::store::{JobStore, StoreError, StoreFull};
 use gristmill_core::time::ManualClock;
-use gristmill_store::{ModelStore, Settings, Store};
+use gristmill_store::{Settings, Store};
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Workers that run no job.
 
 use gristmill_core::id::EndpointId;
-use gristmill_core::workers::{WorkerCounts, Workers};
+use gristmill_core::workers::{Worker, WorkerCounts, Workers};
 use parking_lot::Mutex;
 
 /// A host without workers.
@@ -13,6 +13,10 @@ impl Workers for NoWorkers {
 
     fn counts(&self, _: &EndpointId) -> WorkerCounts {
         WorkerCounts::default()
+    }
+
+    fn list(&self, _: &EndpointId) -> Vec<Worker> {
+        vec![]
     }
 
     fn waiting_reason(&self, _: &EndpointId) -> Option<String> {
@@ -38,6 +42,10 @@ impl Workers for RecordedWorkers {
 
     fn counts(&self, endpoint: &EndpointId) -> WorkerCounts {
         NoWorkers.counts(endpoint)
+    }
+
+    fn list(&self, endpoint: &EndpointId) -> Vec<Worker> {
+        NoWorkers.list(endpoint)
     }
 
     fn waiting_reason(&self, endpoint: &EndpointId) -> Option<String> {

@@ -60,6 +60,9 @@ pub const ALLOWED_HOSTS_MAX: usize = 256;
 /// Most endpoints that the handlers of an endpoint may call: 400.
 pub const CALL_ENDPOINTS_MAX: usize = 256;
 
+/// Most network volumes of an endpoint: 400.
+pub const NETWORK_VOLUMES_MAX: usize = 1;
+
 /// Longest entry of a list of allowed hosts, and longest host of a registry, in bytes: a DNS name
 /// has 253 at most. Longer ones are refused with 400.
 pub const HOST_PATTERN_BYTES_MAX: usize = 300;

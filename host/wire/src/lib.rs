@@ -18,6 +18,7 @@
 pub mod bounds;
 mod console;
 mod error;
+mod grouping;
 mod host_pattern;
 pub mod id;
 mod job_status;

@@ -16,12 +16,12 @@ use crate::bounds::{
     EXECUTION_TIMEOUT_MS, FILTER_ERROR_BYTES_MAX, HISTORY_JOBS, HISTORY_MIB,
     HOST_PATTERN_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX,
     KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX,
-    NAME_CHARS_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
+    NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
     REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX,
     SCALER_VALUE, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
     VOLUME_GB, VOLUME_PATH_BYTES_MAX, WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
 };
-use crate::management::grouping::{self, Grouping};
+use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
 
 /// Defines types that represent a schema: `Name: "description" => object`.
@@ -104,6 +104,7 @@ schemas! {
             )))
             .max_properties(Some(TAGS_MAX));
     AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
+    NetworkVolumes: "The network volume of handlers, or none" => list::<OptionalId>(NETWORK_VOLUMES_MAX);
     CallEndpoints: "The endpoints that handlers may call" => list::<EndpointId>(CALL_ENDPOINTS_MAX);
     Scopes: "The permissions of a key" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
     KeyEndpoints: "The endpoints that a key is valid for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);

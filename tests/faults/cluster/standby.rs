@@ -77,6 +77,19 @@ async fn the_address_for_hosts_answers_only_hosts() {
         .await;
     assert!(answer.is_err(), "{answer:?}");
     assert_eq!(client.get("/livez").await.status, 200);
+
+    // Silent connections take no place that another host needs.
+    let mut silent = vec![];
+    for _ in 0..400 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let two = further(&database, &one);
+    for _ in 0..3 {
+        two.client().get("/v1/endpoints").await.ok();
+        for _ in 0..200 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+    }
 }
 
 /// The active host refuses a body before it has arrived, and closes the connection.

@@ -70,9 +70,10 @@ async fn log_lines_and_sessions_stay_with_the_host_that_had_them() {
     let login = login.header("x-gristmill-console", "1").json(&json!({ "key": one.admin_key() }));
     let login = client.send(login).await;
     let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let mark = login.ok()["mark"].as_str().unwrap().to_owned();
     let as_page = async || {
         let call = client.with_authorization(None).request(Method::GET, "/v1/endpoints");
-        let call = call.header("x-gristmill-console", "1").header("cookie", &cookie);
+        let call = call.header("x-gristmill-console", &mark).header("cookie", &cookie);
         client.send(call.header("sec-fetch-site", "same-origin")).await.status
     };
     assert_eq!(as_page().await, 200);

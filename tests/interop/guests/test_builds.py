@@ -7,12 +7,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from side_by_side import load_tests  # noqa: F401
 
-def build(handler, cache=None, output=None, **files):
+
+def build(handler, cache=None, output=None, variables=None, **files):
     """The exit status of a build, and what it wrote."""
-    environment = (
-        os.environ | {"RUST_BACKTRACE": "1"} | ({"XDG_CACHE_HOME": str(cache)} if cache else {})
-    )
+    environment = os.environ | {"RUST_BACKTRACE": "1"} | (variables or {})
+    if cache:
+        environment["XDG_CACHE_HOME"] = str(cache)
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "handler.py").write_text(handler)
         for name, text in files.items():
@@ -25,7 +27,9 @@ def build(handler, cache=None, output=None, **files):
             "-o",
             str(output or f"{directory}/out.wasm"),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, env=environment, umask=0o022
+        )
         assert done.stdout == "", done.stdout
         return done.returncode, done.stderr.replace(directory, "PROJECT")
 
@@ -35,10 +39,13 @@ PYDANTIC = (
     "pydantic<2, which is pure Python"
 )
 
+# The first line of the long step.
+BEGUN = "building out.wasm, which takes some 10 seconds"
+
 
 class Failures(unittest.TestCase):
-    def failure(self, handler, cache=None, **files):
-        status, shown = build(handler, cache, **files)
+    def failure(self, handler, cache=None, **more):
+        status, shown = build(handler, cache, **more)
         self.assertEqual(status, 1, shown)
         for hidden in ["gristmill/_", "gristmill_entry", "importlib", "PROJECT", '"/', "anyhow"]:
             self.assertNotIn(hidden, shown)
@@ -52,10 +59,9 @@ class Failures(unittest.TestCase):
         self.assertEqual(shown, f"handler.py, line 1: {PYDANTIC}\n")
 
     def test_a_variable_that_the_build_lacks_is_named(self):
-        os.environ["MILL_TOKEN"] = "of the author's shell"
-        self.addCleanup(os.environ.pop, "MILL_TOKEN")
+        variables = {"MILL_TOKEN": "of the author's shell"}
         source = 'import os\n\nTOKEN = os.environ["MILL_TOKEN"]\n\ndef handler(job): pass\n'
-        shown = self.failure(source).splitlines()
+        shown = self.failure(source, variables=variables).splitlines()
         self.assertIn('  File "handler.py", line 3, in <module>', shown)
         self.assertIn("'MILL_TOKEN' is not set when the component is built", shown[-1])
         self.assertIn("@gristmill.init", shown[-1])
@@ -82,10 +88,13 @@ class Failures(unittest.TestCase):
         self.assertIn("input of f: bytes cannot be read from JSON", shown.splitlines()[-1])
 
     def test_a_traceback_has_the_paths_of_the_project(self):
-        for condition in ["True", "sys.platform == 'wasi'"]:  # here, and in the sandbox
+        # Here, and in the sandbox.
+        for condition, begun in [("True", []), ("sys.platform == 'wasi'", [BEGUN])]:
             helper = f"import sys\n\nif {condition}:\n    raise OSError('no flour')\n"
             shown = self.failure("import helper\n\ndef handler(job): pass\n", helper_py=helper)
             lines = shown.splitlines()
+            self.assertEqual(lines[: len(begun)], begun)
+            lines = lines[len(begun) :]
             self.assertEqual(lines[1], '  File "handler.py", line 1, in <module>')
             self.assertEqual(lines[3], '  File "helper.py", line 4, in <module>')
             self.assertEqual(lines[-1], "OSError: no flour")
@@ -99,10 +108,11 @@ class Failures(unittest.TestCase):
 
 
 class Warnings(unittest.TestCase):
-    def warnings(self, handler, **files):
-        status, shown = build(handler, **files)
+    def warnings(self, handler, **more):
+        status, shown = build(handler, **more)
         self.assertEqual(status, 0, shown)
-        *warnings, size = shown.splitlines()
+        *warnings, begun, size = shown.splitlines()
+        self.assertEqual(begun, BEGUN)
         self.assertRegex(size, r"\d MiB$")
         return warnings
 
@@ -126,8 +136,7 @@ class Warnings(unittest.TestCase):
         )
 
     def test_reads_of_the_environment_at_the_top_are_named(self):
-        os.environ["MILL_PORT"] = "of the author's shell"
-        self.addCleanup(os.environ.pop, "MILL_PORT")
+        variables = {"MILL_PORT": "of the author's shell"}
         source = (
             "import os\n\nimport aiohttp, requests\nimport settings\n"
             'PORT = os.environ.get("MILL_PORT", 80)\n'
@@ -136,7 +145,7 @@ class Warnings(unittest.TestCase):
             'def handler(job):\n    return os.environ["MILL_JOB"]\n'
         )
         settings = 'import os\n\ndef read():\n    return os.getenv("MILL_HOST")\n\nHOST = read()\n'
-        warnings = self.warnings(source, settings_py=settings)
+        warnings = self.warnings(source, variables=variables, settings_py=settings)
         places = [warning.split(" when ")[0] for warning in warnings]
         self.assertEqual(
             places,
@@ -150,8 +159,6 @@ class Warnings(unittest.TestCase):
 
 class Cache(unittest.TestCase):
     def test_a_second_run_after_a_build_compiles_nothing(self):
-        umask = os.umask(0o022)
-        self.addCleanup(os.umask, umask)
         with tempfile.TemporaryDirectory() as place:
             component = Path(place, "out.wasm")
             cache = Path(place, "cache")
@@ -201,7 +208,7 @@ class Parts(unittest.TestCase):
         )
         status, shown = build(source, model_txt="a model")
         self.assertEqual(status, 0, shown)
-        self.assertRegex(shown, r"^PROJECT/out\.wasm: \d+\.\d MiB\n$")
+        self.assertRegex(shown, rf"^{BEGUN}\nPROJECT/out\.wasm: \d+\.\d MiB\n$")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from side_by_side import load_tests  # noqa: F401
+
 ROOT = Path(__file__).resolve().parents[3]
 NOT_RUN_MAX = 10
 SECONDS_MAX = 600
@@ -72,9 +74,10 @@ class Readmes(unittest.TestCase):
         directory = self.clone / Path(path).parent
         port = "8080"
         if template := re.fullmatch(r"host/templates/(\w+)/README\.md", path):
-            command = ["gristmill", "new", "my-handler", "--lang", template[1]]
-            self.run_script(" ".join(command), self.place, path)
-            directory = self.place / "my-handler"
+            # Each has an endpoint of its own.
+            name = f"my-{template[1]}-handler"
+            self.run_script(f"gristmill new {name} --lang {template[1]}", self.place, path)
+            directory = self.place / name
         elif path == "README.md":
             port = str(free_port())
             for name in ("GRISTMILL_API_KEY", "GRISTMILL_DATA_DIR"):

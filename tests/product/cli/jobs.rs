@@ -49,6 +49,11 @@ async fn submitted_tags_find_the_job_again() {
     assert_eq!(found["jobs"].as_array().map(Vec::len), Some(1), "{found}");
     assert_eq!(found["jobs"][0]["id"], job);
     assert_eq!(found["jobs"][0]["tags"], json!({ "env": "prod", "cli-tagged": "a=b" }));
+    // Not its beginning, which jobs of one moment have in common.
+    let find = ["jobs", "list", "--endpoint", "cli-tagged", "--id-part", &job[9..], "--json"];
+    let found = run_args(on(&host), find, "").succeeded().json();
+    assert_eq!(found["jobs"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(found["jobs"][0]["id"], job);
     submit(&["env=prod", "env=test"]).failed(1, &["the tag `env` is given twice"]);
     submit(&["env"]).failed(2, &["a tag is key=value"]);
 }

@@ -1,6 +1,6 @@
 //! `gristmill templates`, `endpoints` and `logs`.
 
-use gristmill_tests::{eventually, guests, shared_host};
+use gristmill_tests::{eventually, guests, machine_name, shared_host};
 use serde_json::json;
 
 use crate::command::{on, run};
@@ -85,7 +85,8 @@ async fn webhooks_are_listed_and_their_secret_is_replaced() {
     let playground = guests::playground().display().to_string();
     let words = format!("deploy {playground} --name cli-hooks --json");
     let made = run(on(&host), &words).succeeded().json();
-    let job = json!({ "input": { "op": "echo" }, "webhook": "http://localhost:9/hook" });
+    let url = format!("http://{}:9/hook", machine_name());
+    let job = json!({ "input": { "op": "echo" }, "webhook": url });
     let job = host.client.post("/v2/cli-hooks/run", &job).await.ok();
     let listed = eventually("the webhook to be given up", async || {
         let listed = run(on(&host), "endpoints deliveries cli-hooks").succeeded().stdout;
@@ -93,8 +94,8 @@ async fn webhooks_are_listed_and_their_secret_is_replaced() {
     })
     .await;
     let id = job["id"].as_str().unwrap();
-    assert!(listed.contains(id) && listed.contains("http://localhost:9/hook"), "{listed}");
-    assert!(listed.contains("--webhook-allow localhost:9"), "{listed}");
+    assert!(listed.contains(id) && listed.contains(&url), "{listed}");
+    assert!(listed.contains(&format!("--webhook-allow {}:9", machine_name())), "{listed}");
     let rotated = run(on(&host), "endpoints rotate-webhook-secret cli-hooks").succeeded();
     let secret = rotated.stdout.trim();
     assert!(secret.starts_with("whsec_"), "{rotated:?}");

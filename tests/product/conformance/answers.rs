@@ -42,7 +42,8 @@ async fn error_body() {
     let client = &endpoint.client;
     let nobody = client.with_authorization(None);
     // `refused` asserts the format.
-    for path in ["/", "/v3/x", "/favicon.ico", "/v1/pods", "/v2/a/nothing", "/v2/a/b/c/d"] {
+    for path in ["/x", "/v3/x", "/favicon.ico", "/v1/pods/nothing", "/v2/a/nothing", "/v2/a/b/c/d"]
+    {
         let sentence = client.get(path).await.refused(404);
         assert!(sentence.contains(path), "{path}: {sentence}");
     }

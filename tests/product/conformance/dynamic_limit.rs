@@ -2,7 +2,7 @@
 //! workers x requests per worker. The host's clock stands still, so every call keeps counting.
 
 use futures::future::join_all;
-use gristmill_tests::{Answer, Clocked, TestHost, guests};
+use gristmill_tests::{Answer, Clocked, TestHost, eventually, guests};
 use serde_json::json;
 
 use crate::support::{Endpoint, SECOND, UNKNOWN_JOB, clocked, forever};
@@ -49,6 +49,19 @@ async fn higher_of_base_and_workers() {
     let refused = endpoint.cancel(&running).await;
     assert_eq!(refused.header("ratelimit-policy"), Some("\"cancel\";q=120;w=10"));
     refused.refused(429);
+}
+
+/// Running workers are those that `health` counts as running.
+#[tokio::test]
+async fn idle_workers_do_not_count() {
+    let settings = json!({ "workersMax": 6, "workersMin": 6 });
+    let endpoint = clocked("dynamic-idle", settings).await;
+    eventually("six idle workers", async || {
+        let workers = &endpoint.health().await["workers"];
+        (workers["idle"] == 6 && workers["running"] == 0).then_some(())
+    })
+    .await;
+    assert_eq!(admitted(&async || endpoint.cancel(UNKNOWN_JOB).await).await, 100);
 }
 
 /// requests_per_worker: run 200, runsync, openai, status and stream 400, cancel and retry 20, purge and requests

@@ -26,6 +26,7 @@ mod dynamic_limit;
 mod errors;
 mod events;
 mod health;
+mod hosted_rest;
 mod idempotency;
 mod job_conditions;
 mod job_ends;

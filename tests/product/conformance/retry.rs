@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{echo, failing, forever, id, one_worker, shared};
+use crate::support::{MINUTE, clocked, echo, failing, forever, id, one_worker, shared};
 
 /// It takes no body; a body is ignored.
 #[tokio::test]
@@ -93,4 +93,18 @@ async fn response() {
     let job = id(&endpoint.finish(failing()).await);
     let answer = endpoint.retry(&job).await.ok();
     assert_eq!(answer, json!({ "id": job, "status": "IN_QUEUE" }));
+}
+
+/// A caller who has shortened the life of a job can rely on its end.
+#[tokio::test]
+async fn a_shortened_ttl_survives_a_retry() {
+    let endpoint = clocked("retry-short", one_worker()).await;
+    let failed = id(&endpoint.finish(failing()).await);
+    endpoint.status(&format!("{failed}?ttl={MINUTE}")).await.ok();
+    endpoint.retry(&failed).await.ok();
+    endpoint.until(&failed, "FAILED").await;
+    endpoint.host.advance(MINUTE - 1);
+    endpoint.status(&failed).await.ok();
+    endpoint.host.advance(1);
+    endpoint.assert_gone(&failed).await;
 }

@@ -77,11 +77,13 @@ pub(crate) fn management_routes() -> Vec<Route> {
         manage(Method::POST, "/v1/templates", template()),
         manage(Method::GET, "/v1/templates/no-such-template", None),
         manage(Method::PATCH, "/v1/templates/no-such-template", template()),
+        manage(Method::POST, "/v1/templates/no-such-template/update", template()),
         manage(Method::DELETE, "/v1/templates/no-such-template", None),
         manage(Method::GET, "/v1/endpoints", None),
         manage(Method::POST, "/v1/endpoints", endpoint()),
         manage(Method::GET, "/v1/endpoints/no-such-endpoint", None),
         manage(Method::PATCH, "/v1/endpoints/no-such-endpoint", endpoint()),
+        manage(Method::POST, "/v1/endpoints/no-such-endpoint/update", endpoint()),
         manage(Method::DELETE, "/v1/endpoints/no-such-endpoint", None),
         manage(Method::POST, "/v1/endpoints/no-such-endpoint/rotate-webhook-secret", None),
         manage(Method::GET, "/v1/endpoints/no-such-endpoint/deliveries", None),
@@ -93,12 +95,16 @@ pub(crate) fn management_routes() -> Vec<Route> {
         manage(Method::POST, "/v1/networkvolumes", volume()),
         manage(Method::GET, "/v1/networkvolumes/nothing", None),
         manage(Method::PATCH, "/v1/networkvolumes/nothing", volume()),
+        manage(Method::POST, "/v1/networkvolumes/nothing/update", volume()),
         manage(Method::DELETE, "/v1/networkvolumes/nothing", None),
         manage(Method::GET, "/v1/networkvolumes/nothing/files", None),
         manage(Method::GET, "/v1/networkvolumes/nothing/files/a/b", None),
         manage(Method::PUT, "/v1/networkvolumes/nothing/files/a/b", None),
         manage(Method::DELETE, "/v1/networkvolumes/nothing/files/a/b", None),
         manage(Method::GET, "/v1/billing/endpoints", None),
+        manage(Method::GET, "/v1/billing/pods", None),
+        manage(Method::GET, "/v1/billing/networkvolumes", None),
+        manage(Method::GET, "/v1/pods", None),
         metrics("/metrics"),
         metrics("/v1/system"),
         metrics("/v1/cluster"),
@@ -126,9 +132,11 @@ pub(crate) fn management_routes() -> Vec<Route> {
 }
 
 /// The documented operations that are not in the lists above, each with its reason.
-const NOT_LISTED: [(&str, &str); 4] = [
+const NOT_LISTED: [(&str, &str); 6] = [
     ("GET /v1/events", "its answer does not end; `e2e` tests its key"),
     ("GET /openapi.json", "it needs no key"),
+    ("GET /v1/openapi.json", "it needs no key"),
+    ("GET /v1/docs", "it needs no key"),
     ("GET /livez", "it needs no key"),
     ("GET /readyz", "it needs no key"),
 ];

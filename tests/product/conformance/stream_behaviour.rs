@@ -13,7 +13,8 @@ fn indexes(answer: &Answer) -> Vec<u64> {
 }
 
 /// A chunk over 1 MB is split: a string on character boundaries, any other value as strings of its
-/// JSON text with `part` and `parts`.
+/// JSON text with `part` and `parts`. In the job's `output` the value is whole, so that the shape
+/// of a result does not depend on its size.
 #[tokio::test]
 async fn oversize_chunk() {
     let host = shared_host();
@@ -26,6 +27,7 @@ async fn oversize_chunk() {
     assert!(parts.iter().all(|part| part["output"].as_str().unwrap().len() <= MIB));
     let text: String = parts.iter().map(|part| part["output"].as_str().unwrap()).collect();
     assert!(text == word, "not a character is lost or broken");
+    assert!(done["output"] == json!([word]), "a string is whole in the output");
 
     let endpoint = shared("oversize-value", json!({})).await;
     let value = json!({ "rye": "x".repeat(MIB), "oats": [1, 2.5, null] });
@@ -40,6 +42,7 @@ async fn oversize_chunk() {
         text.push_str(piece);
     }
     assert!(serde_json::from_str::<Value>(&text).unwrap() == value);
+    assert!(done["output"] == json!([value]), "a value is whole in the output");
 }
 
 /// Two mounts: an array with the headers X-Job-Status and X-Stream-Next, and the object for SDKs;
@@ -112,6 +115,21 @@ async fn undelivered_only() {
     assert_eq!(pages.concat(), [0, 1, 2, 3, 4]);
     let drained = endpoint.stream(&job).await;
     assert_eq!((drained.chunks(), drained.job_status()), (vec![], "COMPLETED"));
+}
+
+/// Of several readers at one time each chunk reaches at least one, and one with `from` gets all.
+#[tokio::test]
+async fn readers_at_one_time() {
+    let endpoint = shared("readers", json!({})).await;
+    let job = id(&endpoint.finish(json!({ "op": "stream", "count": 40 })).await);
+    let read = || endpoint.stream(&job);
+    let (one, two, three) = tokio::join!(read(), read(), read());
+    let mut seen: Vec<_> = [one, two, three].iter().flat_map(indexes).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    let all: Vec<_> = (0..40).collect();
+    assert_eq!(seen, all);
+    assert_eq!(indexes(&endpoint.stream(&format!("{job}?from=0")).await), all);
 }
 
 /// Without new chunks a call waits for 4 s, or for `wait`; it wakes on a chunk and on a change of

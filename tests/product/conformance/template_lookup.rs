@@ -81,6 +81,26 @@ async fn include_public_templates() {
     assert_flag(&reader, "lookup-public", "includePublicTemplates").await;
 }
 
+/// A public template stays in the list of public ones when the reader's endpoint uses it, and is
+/// one of the templates that the reader's endpoints use. A private one that they use is not found.
+#[tokio::test]
+async fn a_template_of_several_kinds() {
+    let host = shared_host();
+    create(&host, "lookup-both").await;
+    let path = "/v1/templates/lookup-both";
+    host.client.patch(path, &json!({ "isPublic": true })).await.ok();
+    let reader = host.client_of("lookup-both-reader").await;
+    let endpoint = json!({ "id": "lookup-both-e", "templateId": "lookup-both", "workersMax": 0 });
+    reader.post("/v1/endpoints", &endpoint).await.ok();
+    let with = async |flag: &str| reader.get(&format!("{path}?{flag}=true")).await;
+    with(FLAGS[0]).await.ok();
+    with(FLAGS[1]).await.ok();
+    with(FLAGS[2]).await.refused(404);
+    reader.get(path).await.refused(404);
+    host.client.patch(path, &json!({ "isPublic": false })).await.ok();
+    with(FLAGS[0]).await.refused(404);
+}
+
 /// `includePlatformTemplates`: platform templates, for every owner.
 #[tokio::test]
 async fn include_platform_templates() {

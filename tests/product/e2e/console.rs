@@ -5,18 +5,18 @@ use gristmill_tests::{Answer, Client, PATIENCE, TestHost, guests, shared_host};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-const MARK: (&str, &str) = ("x-gristmill-console", "1");
 const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
 
 /// A browser with the page of the console open, and no key.
 struct Page {
     client: Client,
     cookie: Option<String>,
+    mark: String,
 }
 
 impl Page {
     fn open(host: &TestHost) -> Self {
-        Self { client: host.client().with_authorization(None), cookie: None }
+        Self { client: host.client().with_authorization(None), cookie: None, mark: "1".to_owned() }
     }
 
     async fn login_with(host: &TestHost, body: &Value) -> Self {
@@ -36,8 +36,14 @@ impl Page {
         let answer = self.call(Method::POST, "/console/session", Some(body)).await;
         if let Some(cookie) = answer.header("set-cookie") {
             self.cookie = Some(cookie.split(';').next().unwrap().to_owned());
+            self.mark = answer.ok()["mark"].as_str().unwrap().to_owned();
         }
         answer
+    }
+
+    /// The header that shows that a call is the page's own.
+    fn mark(&self) -> (&str, &str) {
+        ("x-gristmill-console", &self.mark)
     }
 
     /// A call with these headers beside the cookie.
@@ -63,7 +69,7 @@ impl Page {
 
     /// A call as the page makes it.
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
-        self.call_with(method, path, body, &[SAME, MARK]).await
+        self.call_with(method, path, body, &[SAME, self.mark()]).await
     }
 
     async fn get(&self, path: &str) -> Answer {
@@ -76,9 +82,12 @@ async fn the_page_is_served_below_any_prefix_with_a_strict_policy() {
     let host = shared_host();
     let client = host.client.with_authorization(None);
     let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
-    let first = http.unwrap().get(format!("{}/console", host.url())).send().await.unwrap();
-    assert_eq!(first.status(), 308);
-    assert_eq!(first.headers()["location"], "console/", "a relative address keeps the prefix");
+    let http = http.unwrap();
+    for (path, status) in [("/", 307), ("/console", 308)] {
+        let first = http.get(format!("{}{path}", host.url())).send().await.unwrap();
+        assert_eq!(first.status(), status, "{path}");
+        assert_eq!(first.headers()["location"], "console/", "a relative address keeps the prefix");
+    }
     for path in ["/console/", "//console//"] {
         let page = client.get(path).await;
         assert_eq!(page.status, 200, "{page:?}");
@@ -141,7 +150,7 @@ async fn a_login_with_a_key_lets_the_page_do_what_the_key_may() {
     // Not the registry: it is for programs.
     assert_eq!(page.get("/v2/").await.status, 401);
     // A key in the head wins over the cookie.
-    let wrong = [SAME, MARK, ("authorization", "Bearer gm_a_b")];
+    let wrong = [SAME, page.mark(), ("authorization", "Bearer gm_a_b")];
     page.call_with(Method::GET, "/v1/endpoints", None, &wrong).await.refused(401);
 
     let ended = page.call(Method::DELETE, "/console/session", None).await;
@@ -175,15 +184,16 @@ async fn pages_of_other_origins_do_not_use_the_session() {
     let host = TestHost::start();
     let page = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
     let own = format!("http://{}", host.address());
+    let mark = page.mark();
     let get: [(&[(&str, &str)], u16); 8] = [
         (&[], 401),
         (&[SAME], 401),
-        (&[SAME, MARK], 200),
-        (&[("sec-fetch-site", "cross-site"), MARK], 401),
-        (&[("sec-fetch-site", "same-site"), MARK], 401),
-        (&[("origin", "http://127.0.0.1:1"), MARK], 401),
+        (&[SAME, mark], 200),
+        (&[("sec-fetch-site", "cross-site"), mark], 401),
+        (&[("sec-fetch-site", "same-site"), mark], 401),
+        (&[("origin", "http://127.0.0.1:1"), mark], 401),
         (&[("origin", &own)], 401),
-        (&[MARK], 200),
+        (&[mark], 200),
     ];
     for (headers, status) in get {
         let answer = page.call_with(Method::GET, "/v1/templates", None, headers).await;
@@ -195,7 +205,7 @@ async fn pages_of_other_origins_do_not_use_the_session() {
     let job = page.call_with(Method::GET, "/v2/none/status/x?ttl=0", None, &[SAME]).await;
     assert_eq!(job.status, 401, "{job:?}");
     let template = json!({ "name": "n", "imageName": "i" });
-    for headers in [&[SAME][..], &[("origin", &*own)], &[("sec-fetch-site", "cross-site"), MARK]] {
+    for headers in [&[SAME][..], &[("origin", &*own)], &[("sec-fetch-site", "cross-site"), mark]] {
         let answer = page.call_with(Method::POST, "/v1/templates", Some(&template), headers).await;
         assert_eq!(answer.status, 401, "{headers:?}: {answer:?}");
         // Nor does another page log this browser in, or out.
@@ -217,6 +227,102 @@ async fn pages_of_other_origins_do_not_use_the_session() {
 }
 
 #[tokio::test]
+async fn a_call_with_the_cookie_of_another_session_is_refused() {
+    let host = shared_host();
+    let paused = json!({ "workersMax": 0 });
+    let echo = host.deploy(&guests::echo(), "console-tossed", paused).await;
+    let waiting = host.client.submit(&echo, json!({})).await;
+    let operator = Page::of(&host, "default", &["admin"]).await;
+    let foreign = Page::of(&host, "console-foreign", &["manage", "submit", "read"]).await;
+    let (own_cookie, cookie) = (operator.cookie.clone(), foreign.cookie.clone().unwrap());
+    // Another service on this host's name has replaced the cookie; the page is the operator's.
+    let replaced = Page { cookie: Some(cookie.clone()), ..Page::open(&host) };
+    let replaced = Page { mark: operator.mark.clone(), ..replaced };
+    let template = json!({ "name": "secret", "imageName": "i" });
+    let paths = [
+        (Method::GET, "/console/session".to_owned()),
+        (Method::DELETE, "/console/session".to_owned()),
+        (Method::GET, "/v1/endpoints".to_owned()),
+        (Method::POST, "/v1/templates".to_owned()),
+        (Method::PUT, "/v1/networkvolumes/v/files/a".to_owned()),
+        (Method::GET, "/v1/networkvolumes/v/files/a".to_owned()),
+        (Method::GET, "/v1/events?topics=overview".to_owned()),
+        (Method::POST, format!("/v2/{echo}/run")),
+        (Method::GET, format!("/v2/{echo}/stream/{waiting}")),
+    ];
+    for (method, path) in &paths {
+        let answer = replaced.call(method.clone(), path, Some(&template)).await;
+        let sentence = answer.refused(401);
+        assert!(sentence.contains("the cookie of another session"), "{path}: {sentence}");
+    }
+    // It has added one, which browsers send first if its path is longer.
+    let both = format!("{cookie}; {}", own_cookie.unwrap());
+    let both = Page { cookie: Some(both), mark: operator.mark.clone(), ..Page::open(&host) };
+    for (method, path) in &paths {
+        let answer = both.call(method.clone(), path, Some(&template)).await;
+        let sentence = answer.refused(401);
+        assert!(sentence.contains("two cookies of the name gristmill-console-"), "{sentence}");
+    }
+    let download = both.call_with(Method::GET, "/v1/networkvolumes/v/files/a", None, &[SAME]).await;
+    assert_eq!(download.status, 401, "{download:?}");
+    // Such a login must not use up a link.
+    let link = host.client.post_empty("/console/links").await.ok()["link"].clone();
+    let mut both = both;
+    both.login(&json!({ "link": link })).await.refused(401);
+    assert_eq!(foreign.get("/v1/templates").await.ok(), json!([]), "nothing has reached them");
+    operator.get("/console/session").await.ok();
+    Page::login_with(&host, &json!({ "link": link })).await.get("/v1/endpoints").await.ok();
+}
+
+#[tokio::test]
+async fn a_cookie_without_the_mark_of_its_session_is_no_login() {
+    let host = shared_host();
+    let page = Page::of(&host, "default", &["admin"]).await;
+    // Services on other ports of the host's name receive the cookie, and may send any header.
+    for mark in ["1", &page.mark.to_lowercase(), &page.mark[1..], &format!("{}x", page.mark)] {
+        let thief =
+            Page { cookie: page.cookie.clone(), mark: mark.to_owned(), ..Page::open(&host) };
+        for path in ["/console/session", "/v1/keys", "/v2/none/health"] {
+            thief.get(path).await.refused(401);
+        }
+        thief.call(Method::DELETE, "/console/session", None).await.refused(401);
+    }
+    // A login with a key of their own does not end it either.
+    let new = json!({ "name": "k", "owner": "console-thief", "scopes": ["read"] });
+    let theirs = host.client.post("/v1/keys", &new).await.ok();
+    let mut thief = Page { cookie: page.cookie.clone(), ..Page::open(&host) };
+    thief.login(&json!({ "key": theirs["key"] })).await.ok();
+    let shown = page.get("/console/session").await;
+    assert_eq!(shown.ok()["key"]["owner"], "default");
+    assert!(!shown.text.contains(&page.mark), "only the login tells it: {shown:?}");
+}
+
+#[tokio::test]
+async fn over_tls_only_a_cookie_of_this_very_host_counts() {
+    let host = shared_host();
+    let mut page = Page::open(&host);
+    let (origin, body) =
+        (format!("https://{}", host.address()), json!({ "key": host.admin_key() }));
+    let headers = [SAME, page.mark(), ("origin", &origin)];
+    let login = page.call_with(Method::POST, "/console/session", Some(&body), &headers).await;
+    let cookie = login.header("set-cookie").unwrap();
+    assert!(cookie.starts_with("__Host-gristmill-console-"), "{cookie}");
+    assert!(cookie.contains("; Path=/;") && cookie.ends_with("; Secure"), "{cookie}");
+    assert!(!cookie.contains("Domain"), "{cookie}");
+    let own = cookie.split(';').next().unwrap().to_owned();
+    let mark = login.ok()["mark"].as_str().unwrap().to_owned();
+    let foreign = Page::of(&host, "console-sibling", &["manage"]).await.cookie.unwrap();
+    page = Page { cookie: Some(format!("{foreign}; {own}")), mark, ..page };
+    assert_eq!(page.get("/console/session").await.ok()["key"]["owner"], "default");
+    page.get("/v1/keys").await.ok();
+    let headers = [SAME, page.mark(), ("origin", &origin)];
+    let ended = page.call_with(Method::DELETE, "/console/session", None, &headers).await;
+    let cookie = ended.header("set-cookie").unwrap();
+    assert!(cookie.starts_with("__Host-") && cookie.ends_with("; Secure"), "{cookie}");
+    page.get("/v1/keys").await.refused(401);
+}
+
+#[tokio::test]
 async fn a_session_and_its_waiting_calls_end_with_the_key() {
     let host = TestHost::start();
     let made = host.client().post("/v1/keys", &json!({ "name": "k", "scopes": ["manage"] })).await;
@@ -224,7 +330,7 @@ async fn a_session_and_its_waiting_calls_end_with_the_key() {
     let page = Page::login_with(&host, &json!({ "key": made["key"] })).await;
     let echo = host.deploy(&guests::echo(), "revoked", json!({})).await;
     let logs = format!("/v1/endpoints/{echo}/logs");
-    let events = [SAME, MARK, ("accept", "text/event-stream")];
+    let events = [SAME, page.mark(), ("accept", "text/event-stream")];
     let follow = page.request(Method::GET, &logs, &events).send().await.unwrap();
     assert_eq!(follow.status(), 200);
     let id = made["id"].as_str().unwrap();
@@ -237,7 +343,7 @@ async fn a_session_and_its_waiting_calls_end_with_the_key() {
 
 /// Streams of a page. Without an end of the session they would go on for ever.
 async fn open_streams(page: &Page, echo: &str, waiting: &str) -> Vec<Response> {
-    let events = [SAME, MARK, ("accept", "text/event-stream")];
+    let events = [SAME, page.mark(), ("accept", "text/event-stream")];
     let paths = [
         format!("/v1/endpoints/{echo}/logs"),
         format!("/v1/events?topics=overview,endpoint:{echo},job:{echo}/{waiting}"),
@@ -274,7 +380,7 @@ async fn the_streams_of_a_session_end_with_it_and_those_of_other_sessions_go_on(
     let (streams, mut others) =
         (open_streams(&page, &echo, &waiting).await, open_streams(&other, &echo, &waiting).await);
     let path = format!("/v2/{echo}/status-sync/{waiting}?wait=300000");
-    let call = page.request(Method::GET, &path, &[SAME, MARK]).send();
+    let call = page.request(Method::GET, &path, &[SAME, page.mark()]).send();
     let logout = async {
         let ended = page.call(Method::DELETE, "/console/session", None).await;
         assert_eq!(ended.status, 204, "{ended:?}");
@@ -334,6 +440,50 @@ async fn a_link_works_once_within_a_minute() {
 }
 
 #[tokio::test]
+async fn a_link_says_whose_it_is_and_is_not_used_up() {
+    let host = TestHost::start_with_clock::<&str>(&[]);
+    let client = host.client();
+    let new =
+        json!({ "name": "theirs", "owner": "foreign", "scopes": ["read"], "endpoints": ["e"] });
+    let made = client.post("/v1/keys", &new).await.ok();
+    let theirs = client.with_key(made["key"].as_str().unwrap());
+    let link = async || theirs.post_empty("/console/links").await.ok()["link"].clone();
+    let page = Page::open(&host);
+    let ask =
+        async |body: &Value| page.call(Method::POST, "/console/links/preview", Some(body)).await;
+    let first = json!({ "link": link().await });
+    for _ in 0..2 {
+        let shown = ask(&first).await;
+        assert!(shown.header("set-cookie").is_none(), "{shown:?}");
+        assert_eq!(shown.header("cache-control"), Some("no-store"));
+        let key = json!({
+            "id": made["id"], "name": "theirs", "owner": "foreign", "scopes": ["read"], "endpoints": ["e"],
+        });
+        assert_eq!(shown.ok(), json!({ "key": key }));
+    }
+    Page::login_with(&host, &first).await;
+    // Only a link that could be used says something.
+    let used = ask(&first).await.refused(401);
+    let revoked = json!({ "link": link().await });
+    let late = json!({ "link": link().await });
+    assert_eq!(
+        client.delete(&format!("/v1/keys/{}", made["id"].as_str().unwrap())).await.status,
+        204
+    );
+    assert_eq!(ask(&revoked).await.refused(401), used);
+    host.advance(60_000);
+    for link in [late, json!({ "link": "x" }), json!({ "link": page.mark })] {
+        assert_eq!(ask(&link).await.refused(401), used);
+    }
+    for body in [json!({}), json!({ "link": "x", "key": "y" }), json!([])] {
+        ask(&body).await.refused(400);
+    }
+    let foreign = [("sec-fetch-site", "same-site"), page.mark()];
+    let path = "/console/links/preview";
+    page.call_with(Method::POST, path, Some(&first), &foreign).await.refused(401);
+}
+
+#[tokio::test]
 async fn logins_that_fail_are_counted_and_show_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.toml");
@@ -364,7 +514,7 @@ async fn a_host_without_keys_needs_no_login() {
     assert_eq!(document["key"]["scopes"], json!(["admin"]));
     assert_eq!(document.get("expiresAt"), None);
     page.get("/v1/endpoints").await.ok();
-    let foreign = [("sec-fetch-site", "cross-site"), MARK];
+    let foreign = [("sec-fetch-site", "cross-site"), page.mark()];
     for path in ["/console/session", "/console/", "/v1/endpoints"] {
         page.call_with(Method::GET, path, None, &foreign).await.refused(401);
     }
@@ -380,7 +530,7 @@ async fn a_restart_ends_all_sessions() {
     let (_, token) = page.cookie.as_deref().unwrap().split_once('=').unwrap();
     let (_, port) = host.address().rsplit_once(':').unwrap();
     let cookie = Some(format!("gristmill-console-{port}={token}"));
-    let page = Page { client: host.client().with_authorization(None), cookie };
+    let page = Page { cookie, ..Page::open(&host) };
     let refused = page.get("/v1/keys").await.refused(401);
     assert!(refused.contains("has ended"), "{refused}");
 }

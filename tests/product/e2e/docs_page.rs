@@ -16,12 +16,16 @@ async fn the_page_has_all_that_it_needs() {
         (answer.status().as_u16(), answer.url().clone(), answer.text().await.unwrap())
     };
     let start: Url = host.url().parse().unwrap();
-    let (status, page, html) = get(start.join("/v1/docs").unwrap()).await;
-    assert_eq!((status, page.path()), (200, "/v1/docs/index.html"));
+    let (_, page, html) = get(start.join("/v1/docs/index.html").unwrap()).await;
     // Slashes are normalised here too.
-    for path in ["/v1/docs/", "/v1//docs", "/v1/docs//"] {
-        let (status, page, again) = get(start.join(path).unwrap()).await;
-        assert_eq!((status, &again), (200, &html), "{path} leads to {page}");
+    for path in ["/v1/docs", "/v1/docs/", "/v1//docs", "/v1/docs//"] {
+        let (status, at, answer) = get(start.join(path).unwrap()).await;
+        assert_eq!((status, at.path()), (200, path), "the answer is the page itself");
+        let base = "<base href=\"docs/\">";
+        assert_eq!(answer.replace(base, ""), html, "{path}");
+        let base = if answer.contains(base) { at.join("docs/").unwrap() } else { at };
+        let (status, _, style) = get(base.join("swagger-ui.css").unwrap()).await;
+        assert_eq!((status, style.is_empty()), (200, false), "{path}: {base}");
     }
     let mut files = 0;
     for attribute in ["src=\"", "href=\""] {

@@ -172,9 +172,22 @@ async fn a_release_has_the_settings_with_which_it_began() {
         let is_changed = ["memoryMib", "env"].contains(&field.as_str());
         assert!(is_changed || present[field] == *value, "{field}: {value} and {}", present[field]);
     }
-    // All fields of the endpoint that no change of its settings changes.
-    let of_identity =
-        ["computeType", "createdAt", "dataCenterIds", "id", "name", "userId", "version"];
+    // All fields of the endpoint that no change of its settings changes, and another form of
+    // `networkVolumeId`.
+    let of_identity = [
+        "allowedCudaVersions",
+        "computeType",
+        "createdAt",
+        "dataCenterIds",
+        "gpuCount",
+        "gpuTypeIds",
+        "id",
+        "instanceIds",
+        "name",
+        "networkVolumeIds",
+        "userId",
+        "version",
+    ];
     for field in present.as_object().unwrap().keys() {
         let is_setting = !of_identity.contains(&field.as_str());
         assert_eq!(new.get(field).is_some(), is_setting, "{field} of a release");

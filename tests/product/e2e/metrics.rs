@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gristmill_tests::{Client, Receiver, TestHost, eventually, guests};
+use reqwest::Method;
 use serde_json::json;
 use tokio::net::TcpStream;
 
@@ -438,6 +439,16 @@ async fn a_second_address_serves_metrics_and_probes_without_a_key_and_nothing_el
     for path in ["/v1/templates", "/v1/keys", "/v2/slow/health", "/openapi.json", "/v1/backup"] {
         assert_eq!(collector.get(path).await.status, 404, "{path}");
         client.with_authorization(None).get("/metrics").await.refused(401);
+    }
+
+    // A website can make a browser call this machine, by a name of its own that resolves to it.
+    for (header, value, status) in [
+        ("host", "metrics.example.com", 401),
+        ("host", "localhost:9090", 200),
+        ("sec-fetch-site", "cross-site", 401),
+    ] {
+        let call = collector.request(Method::GET, "/metrics").header(header, value);
+        assert_eq!(collector.send(call).await.status, status, "{header}: {value}");
     }
 
     let anyone = client.with_authorization(None);

@@ -117,11 +117,14 @@ async fn its_examples_work_unedited() {
     let order = [
         "CreateTemplate",
         "UpdateTemplate",
+        "UpdateTemplateByPost",
         "CreateEndpoint",
         "UpdateEndpoint",
+        "UpdateEndpointByPost",
         "CreateContainerRegistryAuth",
         "CreateNetworkVolume",
         "UpdateNetworkVolume",
+        "UpdateNetworkVolumeByPost",
         "CreateKey",
         "Run",
         "RunSync",
@@ -137,7 +140,7 @@ async fn its_examples_work_unedited() {
         for part in path.clone().split(['{', '}']).skip(1).step_by(2) {
             let value = match (part, operation) {
                 ("rest", _) => "v1/chat/completions",
-                (_, "UpdateNetworkVolume") => &volume,
+                (_, "UpdateNetworkVolume" | "UpdateNetworkVolumeByPost") => &volume,
                 _ => "example",
             };
             path = path.replace(&format!("{{{part}}}"), value);

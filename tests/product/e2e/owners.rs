@@ -303,7 +303,7 @@ async fn the_next_owner_of_an_id_finds_nothing_of_the_one_before() {
     }
     bind(&a, "next-e", "next-ta").await.ok();
     let log = json!({ "op": "log", "message": "of the first" });
-    let submission = json!({ "input": log, "webhook": "http://localhost:9/first" });
+    let submission = json!({ "input": log, "webhook": "http://hooks.invalid/first" });
     let job = a.post("/v2/next-e/run", &submission).await.ok()["id"].as_str().unwrap().to_owned();
     a.finished("next-e", &job).await;
     let logs = a.request(Method::GET, "/v1/endpoints/next-e/logs?tail=0");

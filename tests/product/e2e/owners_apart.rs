@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use gristmill_tests::{Answer, Client, LocalServer, TestHost, eventually, guests};
+use gristmill_tests::{Answer, Client, LocalServer, TestHost, eventually, guests, machine_name};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -42,6 +42,9 @@ fn access(operation: &str) -> Access {
         | "ListContainerRegistryAuths"
         | "ListNetworkVolumes"
         | "ListEndpointBilling"
+        | "ListPodBilling"
+        | "ListNetworkVolumeBilling"
+        | "ListPods"
         | "ListJobs"
         | "ListSeries"
         | "ListJobActions" => Access::List,
@@ -54,9 +57,11 @@ fn access(operation: &str) -> Access {
         | "BeginJobAction" => Access::Make,
         "GetTemplate"
         | "UpdateTemplate"
+        | "UpdateTemplateByPost"
         | "DeleteTemplate"
         | "GetEndpoint"
         | "UpdateEndpoint"
+        | "UpdateEndpointByPost"
         | "DeleteEndpoint"
         | "ReadLogs"
         | "GetSeries"
@@ -71,6 +76,7 @@ fn access(operation: &str) -> Access {
         | "DeleteContainerRegistryAuth"
         | "GetNetworkVolume"
         | "UpdateNetworkVolume"
+        | "UpdateNetworkVolumeByPost"
         | "DeleteNetworkVolume"
         | "ListVolumeFiles"
         | "ReadVolumeFile"
@@ -187,7 +193,7 @@ async fn populate(client: &Client) -> Things {
     client.post("/v1/endpoints", &endpoint).await.ok();
     let submission = json!({
         "input": { "op": "log", "message": MARK },
-        "webhook": format!("http://localhost:9/{MARK}"),
+        "webhook": format!("http://{}:9/{MARK}", machine_name()),
     });
     let job = id(client.post("/v2/a-endpoint/run", &submission).await.ok());
     client.until("a-endpoint", &job, "COMPLETED").await;

@@ -1,5 +1,5 @@
 //! Checks the structure of the crates: no module imports another one that, directly or through
-//! further modules, imports it; and a crate does not name what another crate is there to keep.
+//! further modules, imports it, and neither does a folder; and a crate does not name what another crate is there to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -76,6 +76,9 @@ const KEPT_APART: [(&str, &[&str]); 5] = [
     ("host/commands", &HOST_CRATES),
     ("host/wire", &["axum", "hyper", "reqwest", "tokio", "gristmill_client", "gristmill_core"]),
 ];
+
+/// Crates whose folders import each other in circles still.
+const UNORDERED: [&str; 2] = ["host/api", "host/core"];
 
 /// The modules of a crate by their paths, such as `["disk", "mount"]`, with their texts.
 type Modules = BTreeMap<Vec<String>, String>;
@@ -232,6 +235,30 @@ fn circle(modules: &Modules) -> Vec<String> {
     imports.keys().filter(imports_itself).map(|module| module.join("::")).collect()
 }
 
+/// The rooms of a crate, files and folders side by side, that import themselves around others of the same
+/// folder. A folder imports what any of its files imports.
+fn circles_of_rooms(modules: &Modules) -> Vec<String> {
+    let imports = imports(modules);
+    let folders: BTreeSet<_> =
+        imports.keys().flat_map(|module| (0..module.len()).map(|len| &module[..len])).collect();
+    let in_folder = |folder: &&[String]| {
+        let room = |module: &[String]| {
+            let is_inside = module.len() > folder.len() && module.starts_with(folder);
+            is_inside.then(|| module[..=folder.len()].to_vec())
+        };
+        let mut rooms = Modules::new();
+        for (module, imported) in &imports {
+            let Some(from) = room(module) else { continue };
+            let code = rooms.entry(from.clone()).or_default();
+            for to in imported.iter().filter_map(|to| room(to)).filter(|to| *to != from) {
+                code.push_str(&format!("use crate::{};", to.join("::")));
+            }
+        }
+        circle(&rooms)
+    };
+    folders.iter().flat_map(in_folder).collect()
+}
+
 /// All Rust files below a directory.
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -358,12 +385,46 @@ fn no_crate_has_a_circle_of_imports() {
     assert!(found.is_empty(), "circles of imports: {found:#?}");
 }
 
+/// A folder is read from its top to its bottom: what is below knows nothing of what is above.
+#[test]
+fn no_crate_has_a_circle_of_folders() {
+    let of_crate = |name: &str| (name.to_owned(), circles_of_rooms(&modules_of(name)));
+    let ordered = CRATES.into_iter().filter(|name| !UNORDERED.contains(name));
+    let found: Vec<_> = ordered.map(of_crate).filter(|it| !it.1.is_empty()).collect();
+    assert!(found.is_empty(), "circles of folders: {found:#?}");
+    for name in UNORDERED {
+        assert!(
+            !circles_of_rooms(&modules_of(name)).is_empty(),
+            "{name} is ordered: name it no more"
+        );
+    }
+}
+
+fn modules(texts: &[(&str, &str)]) -> Modules {
+    let path = |name: &str| name.split("::").map(str::to_owned).collect();
+    texts.iter().map(|(name, text)| (path(name), code_of(text))).collect()
+}
+
+#[test]
+fn a_circle_of_folders_is_found() {
+    let chain = [
+        ("a::one", "use crate::b::two;"),
+        ("a::three", ""),
+        ("b::two", "use crate::c;"),
+        ("c", "use self::d::D;"),
+        ("c::d", ""),
+    ];
+    assert_eq!(circles_of_rooms(&modules(&chain)), [""; 0]);
+    let back = [chain[0], chain[1], ("b::two", "use crate::a::three;")];
+    assert_eq!(circle(&modules(&back)), [""; 0], "no circle of files");
+    assert_eq!(circles_of_rooms(&modules(&back)), ["a", "b"]);
+    let inside =
+        [("a::b::x", "use crate::a::c;"), ("a::c", "use crate::a::b::y;"), ("a::b::y", "")];
+    assert_eq!(circles_of_rooms(&modules(&inside)), ["a::b", "a::c"]);
+}
+
 #[test]
 fn a_circle_is_found() {
-    let modules = |texts: &[(&str, &str)]| -> Modules {
-        let path = |name: &str| name.split("::").map(str::to_owned).collect();
-        texts.iter().map(|(name, text)| (path(name), code_of(text))).collect()
-    };
     let chain =
         [("a", "use crate::{b::{self, B}, c};"), ("b", "use super::c::C;"), ("c", "// crate::a")];
     assert_eq!(circle(&modules(&chain)), [""; 0]);

@@ -15,7 +15,7 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
 
 /** Messages for the errors of the host that have a cause an author can act on. */
 const REASONS = {
-  "HTTP-request-denied": "the endpoint does not allow this host (allowedHosts)",
+  "HTTP-request-denied": "the endpoint does not allow this host: add it to `allowedHosts`, or to `[network] allow` in gristmill.toml",
   "destination-IP-prohibited": "the host has an address that is not public",
   "connection-limit-reached": "the job has too many open requests",
   "connection-refused": "cannot connect",

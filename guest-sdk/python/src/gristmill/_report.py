@@ -3,6 +3,7 @@ hint where there is something to do."""
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Iterator
@@ -197,11 +198,18 @@ def frames_of(error: BaseException) -> list[traceback.FrameSummary]:
 
 def hint(error: BaseException) -> str:
     """What the author can do, or nothing."""
-    if isinstance(error, FileNotFoundError) and not str(error.filename or "/").startswith("/"):
-        return (
-            "a component has no current directory: read files beside the handler at the top of its "
-            "module, by `Path(__file__).parent`"
-        )
+    if isinstance(error, FileNotFoundError):
+        name = str(error.filename or "/")
+        if not name.startswith("/"):
+            return (
+                "a component has no current directory: read files beside the handler at the top of "
+                "its module, by `Path(__file__).parent`"
+            )
+        if name.startswith("/tmp/") and not os.path.isdir("/tmp"):
+            return (
+                "there is no `/tmp` without scratch space: `scratch-gb` in `[limits]` of "
+                "gristmill.toml, or `--scratch-gb`"
+            )
     if not isinstance(error, ImportError):
         return ""
     if sentence := machine_code(error):

@@ -187,7 +187,9 @@ class Exchange:
         match code:
             case types.ErrorCode_HttpRequestDenied():
                 return PermissionError(
-                    errno.EACCES, f"the endpoint does not allow requests to {where}"
+                    errno.EACCES,
+                    f"the endpoint does not allow requests to {where}; its `allowedHosts` or "
+                    "`[network] allow` in gristmill.toml name the hosts that it allows",
                 )
             case types.ErrorCode_DestinationIpProhibited():
                 return PermissionError(errno.EACCES, f"the address of {where} is not public")

@@ -250,6 +250,7 @@ def build(project: Path, output: Path, module: str = "handler") -> None:
         temp = Path(directory).resolve()
         this = _Build(project, module, temp)
         world = this.inspect()
+        print(f"building {output.name}, which takes some 10 seconds", file=sys.stderr)
         this.carry()
         entry = _ENTRY.format(name=module, directory=this.mounted(temp))
         this.componentize(entry, world, output)

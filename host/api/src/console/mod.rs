@@ -29,12 +29,20 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 pub(crate) fn routes() -> Router<Guarded> {
     let session = get(session::show).post(session::begin).delete(session::end);
     Router::new()
+        .route("/", get(root))
         .route("/console", get(page))
         .route("/console/session", session)
         .route("/console/links", post(session::create_link))
+        .route("/console/links/preview", post(session::preview_link))
         .route("/console/assets/{*path}", get(file))
         .route("/console/{*path}", get(nothing))
         .route_layer(map_response(with_headers))
+}
+
+/// The address of the host leads a browser to the console, also below a prefix. Not for ever: later
+/// versions may have an own page there.
+async fn root(_: Anyone) -> Response {
+    (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "console/")]).into_response()
 }
 
 /// The page. Without a slash at its end the path leads there, by a relative address.

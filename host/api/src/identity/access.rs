@@ -1,4 +1,5 @@
-//! Whether the host requires keys, or serves every caller on its own machine (`--no-key`).
+//! Whether the host requires keys, or serves every caller on its own machine (`--no-key`); and
+//! which callers the listener for collectors answers, which requires none either.
 //!
 //! Without keys the danger is a browser on that machine, since any website can make it send
 //! requests. A call must therefore name this machine as its host, which rules out a website whose
@@ -9,7 +10,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderName, HeaderValue, Request, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use gristmill_control::Access;
 
 use crate::answer::error::{ApiError, ErrorCode};
@@ -42,12 +43,45 @@ pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiE
     if !headers.get_all(header::ORIGIN).iter().all(is_ours) {
         return refuse("without keys, this host answers no calls of other sites (Origin)");
     }
-    // `none` is an address that the user typed. Other ports of this machine are `same-site`.
-    let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
-    if !headers.get_all(&FETCH_SITE).iter().all(is_own) {
+    if is_of_other_site(headers) {
         return refuse("without keys, this host answers no calls of other sites (Sec-Fetch-Site)");
     }
     Ok(())
+}
+
+/// Refuses a call that a website may have made a browser send to the listener for collectors.
+///
+/// A listener on a loopback address is reached by browsers of this machine, so that a website whose
+/// name resolves to it must not be answered. No website has an IP address or a name without a dot
+/// as its name, and collectors may use both, or no `Host` at all. On another address a collector
+/// uses any name, and the network decides who reaches it.
+///
+/// # Errors
+/// 401 with the reason and the remedy.
+pub(crate) fn check_collector<B>(is_loopback: bool, request: &Request<B>) -> Result<(), ApiError> {
+    let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
+    let named = head::host(request.uri(), request.headers());
+    if is_loopback && named.is_some_and(|named| may_be_a_website(named.host())) {
+        return refuse(
+            "this address answers only calls to localhost, an IP address or a name without a dot; a proxy must \
+             send such a `Host`",
+        );
+    }
+    match is_of_other_site(request.headers()) {
+        true => refuse("this address answers no calls of other sites (Sec-Fetch-Site)"),
+        false => Ok(()),
+    }
+}
+
+fn is_of_other_site(headers: &HeaderMap) -> bool {
+    // `none` is an address that the user typed. Other ports of this machine are `same-site`.
+    let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
+    !headers.get_all(&FETCH_SITE).iter().all(is_own)
+}
+
+fn may_be_a_website(host: &str) -> bool {
+    let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    !is_address && !is_this_machine(host) && host.trim_end_matches('.').contains('.')
 }
 
 fn is_this_machine(host: &str) -> bool {
@@ -115,6 +149,42 @@ mod tests {
             let request = sites.iter().fold(request, |it, site| it.header(&FETCH_SITE, *site));
             let checked = check(&access, &request.body(()).unwrap());
             assert_eq!(checked.is_ok(), expected, "{sites:?}");
+        }
+    }
+
+    #[test]
+    fn collectors_are_told_from_websites() {
+        let is_admitted = |is_loopback, headers: &[(&HeaderName, &str)]| {
+            let request = Request::builder().uri("/metrics");
+            let request =
+                headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
+            check_collector(is_loopback, &request.body(()).unwrap()).is_ok()
+        };
+        let hosts = [
+            ("localhost:9090", true),
+            ("mill.localhost", true),
+            ("127.0.0.1:9090", true),
+            ("10.0.0.1:9090", true),
+            ("[::1]:9090", true),
+            ("gristmill:9090", true),
+            ("example.com:9090", false),
+            ("example.com.", false),
+            ("localhost.example.com", false),
+            ("127.0.0.1.example.com", false),
+        ];
+        for (host, expected) in hosts {
+            let headers = [(&header::HOST, host)];
+            assert_eq!(is_admitted(true, &headers), expected, "{host}");
+            assert!(is_admitted(false, &headers), "{host} on an address of the network");
+        }
+        assert!(is_admitted(true, &[]), "a probe by HTTP/1.0");
+        for is_loopback in [true, false] {
+            for (site, expected) in
+                [("none", true), ("same-origin", true), ("cross-site", false), ("same-site", false)]
+            {
+                let headers = [(&header::HOST, "localhost"), (&FETCH_SITE, site)];
+                assert_eq!(is_admitted(is_loopback, &headers), expected, "{site}");
+            }
         }
     }
 

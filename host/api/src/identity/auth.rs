@@ -112,7 +112,9 @@ impl KeyCheck {
         let Some(CheckedKey { state, identity }) = &self.0 else { return Ok(()) };
         check_again(&identity.key, state)?;
         match identity.session {
-            Some(session) if !state.control.sessions.goes_on(session) => Err(session_ended()),
+            Some(session) if !state.control.sessions.goes_on(session) => {
+                Err(session_cookie::session_ended())
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -243,14 +245,12 @@ fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Identity
     let none = || unauthorized("no API key: send the header `Authorization: Bearer <API key>`");
     // The registry is for programs.
     let is_for_programs = form == Form::BasicOrBearer;
-    let token = session_cookie::token(call).filter(|_| !is_for_programs).ok_or_else(none)?;
+    if is_for_programs || session_cookie::token(call)?.is_none() {
+        return Err(none());
+    }
     session_cookie::check_site(call, form == Form::Bearer)?;
-    let found = state.control.sessions.find(token).ok_or_else(session_ended)?;
+    let found = session_cookie::session(call, &state.control.sessions)?.ok_or_else(none)?;
     Ok(Identity { key: found.key, session: Some(found.id) })
-}
-
-fn session_ended() -> ApiError {
-    unauthorized("this session of the console has ended; log in again")
 }
 
 /// The password of `user:password` in base64.

@@ -242,10 +242,15 @@ impl Visitor {
     /// # Errors
     /// Those of [`key_of_text`](Self::key_of_text).
     pub(crate) fn key_of_link(&self, head: &Parts, link: &str) -> Result<Arc<ApiKey>, ApiError> {
-        const WRONG: &str = "this link was used, or is older than a minute; make another one with \
-                             `gristmill console`";
-        let wrong = || ApiError::new(ErrorCode::Unauthorized, WRONG);
-        self.admit(head, self.sessions().redeem(link).ok_or_else(wrong)?)
+        self.admit(head, self.sessions().redeem(link).ok_or_else(wrong_link)?)
+    }
+
+    /// The key of this link, which stays valid.
+    ///
+    /// # Errors
+    /// 401.
+    pub(crate) fn key_of_unused_link(&self, link: &str) -> Result<Arc<ApiKey>, ApiError> {
+        self.sessions().preview(link).ok_or_else(wrong_link)
     }
 
     fn admit(&self, head: &Parts, key: Arc<ApiKey>) -> Result<Arc<ApiKey>, ApiError> {
@@ -255,7 +260,15 @@ impl Visitor {
     }
 }
 
-/// Any caller, with or without a key. A call without a valid key is counted for its address.
+fn wrong_link() -> ApiError {
+    let sentence =
+        "this link was used, or is older than a minute; make another one with `gristmill console`";
+    ApiError::new(ErrorCode::Unauthorized, sentence)
+}
+
+/// Any caller, with or without a key. A call without a valid key is counted for its address, and
+/// one with a key for the [other calls](crate::limits::rate_limit::RateLimiter::count_other) of its
+/// owner.
 #[derive(Debug)]
 pub(crate) struct Anyone;
 
@@ -266,7 +279,10 @@ impl FromRequestParts<Guarded> for Anyone {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        auth::count_unauthenticated(parts, state)?;
+        if let Some(key) = auth::count_unauthenticated(parts, state)? {
+            state.limiter.count_other(&key)?;
+        }
+        KnownQuery::check(parts)?;
         Ok(Self)
     }
 }
@@ -288,11 +304,10 @@ impl FromRequestParts<Guarded> for AnyReader {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        let Some(key) = auth::count_unauthenticated(parts, state)? else {
-            return Ok(Self { reader: None, _permit: None });
-        };
-        let permit = state.limiter.enter_management(&key)?;
-        Ok(Self { reader: Some((state.clone(), key)), _permit: Some(permit) })
+        let key = auth::count_unauthenticated(parts, state)?;
+        let permit = key.as_ref().map(|key| state.limiter.enter_management(key)).transpose()?;
+        KnownQuery::check(parts)?;
+        Ok(Self { reader: key.map(|key| (state.clone(), key)), _permit: permit })
     }
 }
 

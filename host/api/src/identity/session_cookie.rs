@@ -1,5 +1,5 @@
-//! The cookie of the web console, which carries the token of a session, and the check that a call with
-//! it comes from the console.
+//! The session of a call of the web console: the cookie, which carries the token, and the check that the
+//! call comes from the page that began the session.
 //!
 //! A browser adds the cookie to each call to this host, whatever page causes it. `SameSite=Strict`
 //! keeps it from calls of other sites, but other ports of the same machine are the same site. So
@@ -9,26 +9,85 @@
 //! owner's template has this origin too, and a GET of a job's status or stream may change the job. Only
 //! the download of a volume's file, which changes nothing, is a plain link in the console. Over plain HTTP
 //! browsers send no origin with a GET; the header then stands alone.
+//!
+//! Cookies do not know ports, and browsers send those with longer paths first: another service on this
+//! host's name may add or replace a cookie, and receives those of the console. So the header's value
+//! is the session's mark, which the page alone has: a call with the cookie of another session is refused,
+//! and a token without its mark is not enough. A call with two cookies of the name is refused too. Over TLS
+//! the name begins with `__Host-`, which browsers accept neither from a sibling domain nor over plain
+//! HTTP; then a cookie without this prefix is ignored.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
+use gristmill_control::{Session, Sessions};
 
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::access::FETCH_SITE;
 use crate::request::head;
 
-/// The header of calls that the console makes.
+/// The header of calls that the console makes, with the mark of the page's session. Before a login, any text.
 const CONSOLE_CALL: HeaderName = HeaderName::from_static("x-gristmill-console");
 
 /// The longest life of a session, in seconds; the host may end it before.
 const MAX_AGE_S: u32 = 7 * 24 * 3_600;
 
+/// Before the name of a cookie that only a page of this very host may set, over TLS and for all paths.
+const HOST_PREFIX: &str = "__Host-";
+
+/// The session of a call, if it has a cookie. [`check_site`] comes before.
+///
+/// # Errors
+/// 401 if the session has ended, if the header has not its mark, and for two cookies.
+pub(crate) fn session(call: &Parts, sessions: &Sessions) -> Result<Option<Session>, ApiError> {
+    let Some(token) = token(call)? else { return Ok(None) };
+    let session = sessions.find(token).ok_or_else(session_ended)?;
+    let is_of_page = |mark: &HeaderValue| mark.to_str().is_ok_and(|mark| session.has_mark(mark));
+    match call.headers.get(CONSOLE_CALL) {
+        Some(mark) if !is_of_page(mark) => Err(unauthorized(
+            "this page's calls have the cookie of another session, which a login elsewhere or another \
+             service on this host's name has set; log in again",
+        )),
+        // Without the header it is a download.
+        Some(_) | None => Ok(Some(session)),
+    }
+}
+
 /// The token in the cookie.
-pub(crate) fn token(call: &Parts) -> Option<&str> {
+///
+/// # Errors
+/// 401 for two cookies.
+pub(crate) fn token(call: &Parts) -> Result<Option<&str>, ApiError> {
     let name = name(call);
+    let secure = format!("{HOST_PREFIX}{name}");
+    match tokens(call, &secure)? {
+        None => tokens(call, &name),
+        found => Ok(found),
+    }
+}
+
+fn tokens<'a>(call: &'a Parts, name: &str) -> Result<Option<&'a str>, ApiError> {
     let lines = call.headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
-    pairs.find_map(|(given, value)| (given.trim() == name).then(|| value.trim()))
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
+    let mut values = pairs.filter(|(given, _)| given.trim() == name).map(|(_, value)| value.trim());
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(unauthorized(format!(
+            "this browser has two cookies of the name {name}, one of which another service on this \
+             host's name has set; delete the browser's cookies for this host, and log in again"
+        ))),
+    }
+}
+
+/// The refusal of a session that is none any more.
+pub(crate) fn session_ended() -> ApiError {
+    unauthorized(
+        "the session has ended: its key was revoked, it expired, or the host restarted; log in again",
+    )
+}
+
+fn unauthorized(sentence: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::Unauthorized, sentence)
 }
 
 /// Refuses a call that may come from a page of another origin, or from a link. `of_management`: the call is one of
@@ -37,8 +96,8 @@ pub(crate) fn token(call: &Parts) -> Option<&str> {
 /// # Errors
 /// 401.
 pub(crate) fn check_site(call: &Parts, of_management: bool) -> Result<(), ApiError> {
-    let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
-    let is_marked = call.headers.get(CONSOLE_CALL).is_some_and(|value| value == "1");
+    let refuse = |sentence| Err(unauthorized(sentence));
+    let is_marked = call.headers.get(CONSOLE_CALL).is_some_and(|mark| !mark.is_empty());
     let mut sites = call.headers.get_all(FETCH_SITE).iter().peekable();
     let mut origins = call.headers.get_all(header::ORIGIN).iter().peekable();
     let is_own = if sites.peek().is_some() {
@@ -53,7 +112,7 @@ pub(crate) fn check_site(call: &Parts, of_management: bool) -> Result<(), ApiErr
     }
     let needs_no_mark = of_management && is_download(call);
     if !is_marked && !needs_no_mark {
-        return refuse("calls of the console must have the header `X-Gristmill-Console: 1`");
+        return refuse("calls of the console must have the header `X-Gristmill-Console`");
     }
     Ok(())
 }
@@ -85,15 +144,16 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
 fn line(call: &Parts, token: &str, max_age_s: u32) -> HeaderValue {
     // A proxy may end TLS before this host, so the page's own origin decides.
     let is_https = |origin: &HeaderValue| origin.as_bytes().starts_with(b"https://");
-    let secure =
-        if call.headers.get(header::ORIGIN).is_some_and(is_https) { "; Secure" } else { "" };
+    let is_secure = call.headers.get(header::ORIGIN).is_some_and(is_https);
+    let (prefix, secure) = if is_secure { (HOST_PREFIX, "; Secure") } else { ("", "") };
     let name = name(call);
-    let line =
-        format!("{name}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}");
+    let line = format!(
+        "{prefix}{name}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}"
+    );
     HeaderValue::try_from(line).expect("names and tokens are letters, digits, `-` and `_`")
 }
 
-/// The name of the cookie. Browsers send a cookie to all ports of a machine, so the port is a part of the
+/// The name of the cookie without the prefix. Browsers send a cookie to all ports of a machine, so the port is a part of the
 /// name: otherwise a login at one host would end the session at another one.
 fn name(call: &Parts) -> String {
     let host = head::host(&call.uri, &call.headers);
@@ -130,7 +190,7 @@ mod tests {
     }
 
     const HOST: (&str, &str) = ("host", "mill.lan:8080");
-    const MARK: (&str, &str) = ("x-gristmill-console", "1");
+    const MARK: (&str, &str) = ("x-gristmill-console", "mark");
     const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
     const CROSS: (&str, &str) = ("sec-fetch-site", "cross-site");
     const SIBLING: (&str, &str) = ("sec-fetch-site", "same-site");
@@ -147,7 +207,7 @@ mod tests {
         let cases: [(Headers<'_>, bool, bool); 19] = [
             (&[], false, false),
             (&[MARK], true, true),
-            (&[("x-gristmill-console", "0")], false, false),
+            (&[("x-gristmill-console", "")], false, false),
             (&[SAME], true, false),
             (&[SAME, MARK], true, true),
             (&[SAME, MARK, OWN], true, true),
@@ -207,10 +267,32 @@ mod tests {
         ] {
             let cookies = cookies.iter().map(|cookie| ("cookie", *cookie));
             let headers: Vec<_> = cookies.chain([HOST]).collect();
-            assert_eq!(token(&call("GET", &headers)), expected, "{headers:?}");
+            assert_eq!(token(&call("GET", &headers)), Ok(expected), "{headers:?}");
         }
         let without_port = [("host", "mill.lan"), ("cookie", "gristmill-console=abc")];
-        assert_eq!(token(&call("GET", &without_port)), Some("abc"));
+        assert_eq!(token(&call("GET", &without_port)), Ok(Some("abc")));
+    }
+
+    #[test]
+    fn two_cookies_of_the_name_are_refused() {
+        const PLAIN: &str = "gristmill-console-8080";
+        const SECURE: &str = "__Host-gristmill-console-8080";
+        for (cookies, expected) in [
+            (format!("{PLAIN}=abc; {PLAIN}=def"), None),
+            (format!("{PLAIN}=abc; a=b; {PLAIN}=abc"), None),
+            (format!("{SECURE}=abc; {SECURE}=def"), None),
+            // Cookies without the prefix, which others may set, change nothing.
+            (format!("{PLAIN}=abc; {SECURE}=def"), Some("def")),
+            (format!("{SECURE}=def; {PLAIN}=abc; {PLAIN}=x"), Some("def")),
+        ] {
+            let call = call("GET", &[HOST, ("cookie", &cookies)]);
+            assert_eq!(token(&call).ok(), expected.map(Some), "{cookies}");
+            let sentence = expected.is_none().then(|| token(&call).unwrap_err());
+            assert!(sentence.is_none_or(|it| it.sentence().contains("two cookies")), "{cookies}");
+        }
+        let in_two_lines =
+            [HOST, ("cookie", "gristmill-console-8080=a"), ("cookie", "gristmill-console-8080=b")];
+        token(&call("GET", &in_two_lines)).unwrap_err();
     }
 
     #[test]
@@ -221,7 +303,10 @@ mod tests {
             "gristmill-console-8080=abc; Path=/; Max-Age=604800; HttpOnly; SameSite=Strict"
         );
         let tls = begin(&call("POST", &[HOST, ("origin", "https://mill.lan:8080")]), "abc");
-        assert!(tls.to_str().unwrap().ends_with("; Secure"), "{tls:?}");
+        assert_eq!(
+            tls,
+            "__Host-gristmill-console-8080=abc; Path=/; Max-Age=604800; HttpOnly; SameSite=Strict; Secure"
+        );
         let gone = end(&call("DELETE", &[HOST]));
         assert!(gone.to_str().unwrap().starts_with("gristmill-console-8080=; Path=/; Max-Age=0;"));
     }

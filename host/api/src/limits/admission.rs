@@ -1,5 +1,6 @@
 //! The checks before every route of the queue API: the key, the endpoint, the rate limit and the
-//! cap on concurrent calls, in this order. The body has not been read then.
+//! cap on concurrent calls, in this order. The body has not been read then. A call without an
+//! endpoint or a permission [counts apart](crate::limits::rate_limit::RateLimiter::count_other).
 //!
 //! Limits count for each key owner, endpoint and operation, with a fair share for each key. A call
 //! counts as concurrent until the client has read the last byte of its answer, or the connection is
@@ -12,6 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::Route;
@@ -76,33 +78,53 @@ impl AdmissionLayer {
         let Self { state, operation } = self;
         let (mut parts, body) = request.into_parts();
         let Identity { key, session } = auth::identify(&parts, state, Form::BearerOrBare)?;
-        let path = RawPathParams::from_request_parts(&mut parts, &()).now_or_never();
-        let path = path.and_then(Result::ok);
-        let path = path.ok_or_else(|| ApiError::not_found("the path is not UTF-8"))?;
-        let part = |wanted| path.iter().find_map(|(name, value)| (name == wanted).then_some(value));
-        let text = part("endpoint").unwrap_or_default();
-        let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
-        let id = EndpointId::new(text).map_err(|_| not_found())?;
-        let scope = operation.scope();
-        auth::require(&key, scope, Some(&id))?;
-        // Another owner's endpoint does not exist for this key.
-        let deployment = state.control.endpoints.deployment(&key, &id).ok_or_else(not_found)?;
-        let running = || state.control.endpoints.running_workers(&id);
+        let found = self.find(&mut parts, &key).or_else(|refused| {
+            state.limiter.count_other(&key)?;
+            Err(refused)
+        });
+        let Found { deployment, scope, job } = found?;
+        let running = || state.control.endpoints.running_workers(&deployment.endpoint.id);
         let permit = state.limiter.admit(&key, &deployment.endpoint, *operation, running);
         let permit = permit.inspect_err(|refusal| {
             if let Some(why) = refused_submission(*operation, refusal.code()) {
                 deployment.incarnation.metrics().refused(why);
             }
         })?;
-        let job = part("job").and_then(|text| text.parse().ok());
         let (trace, span) = match submits(*operation) {
             true => state.tracer.receive(caller_trace(&parts.headers)),
             false => (None, None),
         };
-        let span = span.map(|span| CallSpan { span, operation: *operation, endpoint: id });
+        let endpoint = || deployment.endpoint.id.clone();
+        let span = span.map(|span| CallSpan { span, operation: *operation, endpoint: endpoint() });
         parts.extensions.insert(Call { key, session, deployment, scope, trace, job });
         Ok(Admission { request: Request::from_parts(parts, body), permit, span })
     }
+
+    /// The endpoint in the path, if it exists for the key and the key may call the operation on it.
+    fn find(&self, parts: &mut Parts, key: &ApiKey) -> Result<Found, ApiError> {
+        let path = RawPathParams::from_request_parts(parts, &()).now_or_never();
+        let path = path.and_then(Result::ok);
+        let path = path.ok_or_else(|| ApiError::not_found("the path is not UTF-8"))?;
+        let part = |wanted| path.iter().find_map(|(name, value)| (name == wanted).then_some(value));
+        let text = part("endpoint").unwrap_or_default();
+        let not_found = || ApiError::not_found(format!("endpoint `{text}` not found"));
+        let id = EndpointId::new(text).map_err(|_| not_found())?;
+        let scope = self.operation.scope();
+        auth::require(key, scope, Some(&id))?;
+        // Another owner's endpoint does not exist for this key.
+        let deployment = self.state.control.endpoints.deployment(key, &id);
+        let job = part("job").and_then(|text| text.parse().ok());
+        Ok(Found { deployment: deployment.ok_or_else(not_found)?, scope, job })
+    }
+}
+
+/// The target of a call.
+struct Found {
+    deployment: Arc<Deployment>,
+    /// The scope that the key has on it.
+    scope: Scope,
+    /// The job in the path, if the text there is a job's id.
+    job: Option<JobId>,
 }
 
 /// A request with the call, and the parts that end with its answer.

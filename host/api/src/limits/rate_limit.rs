@@ -1,5 +1,6 @@
-//! The limits of the queue API: [calls in ten seconds](super::call_rate), and concurrent calls, for each
-//! key owner, endpoint and operation. The calls of the management API are counted together, for each key owner.
+//! The limits of the queue API: [calls in ten seconds](super::call_rate), and concurrent calls, for
+//! each key owner, endpoint and operation. The calls of the management API are counted together,
+//! for each key owner, and so are the calls that count for no operation.
 //!
 //! The totals are the owner's. While several of its keys call, each key has a fair share of them
 //! ([`KeyShares`]), and the first concurrent calls of a key are admitted a little beyond the limit.
@@ -144,7 +145,8 @@ pub struct RateLimits {
     pub management: OperationLimit,
     /// Streams of `/v1/events` and of the log lines of endpoints, together.
     pub events: OperationLimit,
-    /// Calls without a valid key, for each address.
+    /// Calls without a valid key, for each address. Its rate is also that of the calls with a
+    /// valid key that count for no operation, for each owner.
     pub unauthenticated: AddressLimit,
 }
 
@@ -327,6 +329,8 @@ enum Calls {
     Queue(EndpointId, Operation),
     Management,
     Streams,
+    /// Calls that need no key, or that were refused before they could count for an operation.
+    Other,
 }
 
 #[derive(Debug)]
@@ -431,6 +435,25 @@ impl RateLimiter {
         self.count(key, Calls::Streams, &call, || 0)
     }
 
+    /// Counts a call with a valid key that counts for no operation: one that needs no key, or one
+    /// that is refused because its route or endpoint does not exist or its key has no permission.
+    ///
+    /// A call that is refused for its job, such as a deleted one, counts for its operation only:
+    /// clients that poll keep the whole pace of `/status`.
+    ///
+    /// # Errors
+    /// 429 beyond the rate of callers without a key.
+    pub(crate) fn count_other(&self, key: &ApiKey) -> Result<(), ApiError> {
+        const NAME: &str = "public, unknown or forbidden routes";
+        let limit = OperationLimit {
+            calls_per_10s: self.limits.unauthenticated.calls_per_10s.get(),
+            concurrent: None,
+            calls_per_worker: 0,
+        };
+        let call = NewCall { name: NAME, limit: &limit, waits: false };
+        self.count(key, Calls::Other, &call, || 0).map(drop)
+    }
+
     fn count(
         &self,
         key: &ApiKey,
@@ -440,7 +463,7 @@ impl RateLimiter {
     ) -> Result<ConcurrencyPermit, ApiError> {
         let NewCall { name, limit, waits } = *call;
         let now = self.clock.elapsed();
-        let counts_for_owner = !matches!(calls, Calls::Management);
+        let counts_for_owner = !matches!(calls, Calls::Management | Calls::Other);
         let subject = Subject { owner: key.owner.clone(), calls };
         let mut shard = self.shard(&subject).lock();
         let entry = shard.entry(subject, now, &self.call_shares)?;

@@ -7,15 +7,19 @@ use std::str::FromStr;
 use axum::extract::RawQuery;
 use gristmill_control::{BucketSize, Buckets as _, Grouping, Report};
 use gristmill_core::billing::usage::{Hour, UsageFilter};
+use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::limits::TIME_CHARS_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::BillingRecord;
 
 use super::dto;
+use super::dto::DATA_CENTER;
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
-use crate::openapi::parameters::{BillingQuery, PageOfList};
+use crate::openapi::parameters::{
+    BillingPeriod, BillingQuery, PageOfList, PodBillingQuery, VolumeBillingQuery,
+};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::request::query::Query;
@@ -34,7 +38,7 @@ const MS_PER_DAY: u64 = 86_400_000;
 /// from the hour of `startTime` to the last hour that begins before `endTime`.
 #[utoipa::path(
     get, path = "/billing/endpoints", operation_id = "ListEndpointBilling", tag = tag::BILLING,
-    params(BillingQuery, PageOfList),
+    params(BillingPeriod, BillingQuery, PageOfList),
     responses((status = 200, description = "By time, then by id", body = Vec<BillingRecord>), Mistaken),
 )]
 pub(crate) async fn endpoints(
@@ -42,7 +46,18 @@ pub(crate) async fn endpoints(
     page: Page,
     RawQuery(query): RawQuery,
 ) -> Result<Paged, ApiError> {
-    let report = report(Query(query.as_deref().unwrap_or_default()), state.jobs.now())?;
+    let query = Query(query.as_deref().unwrap_or_default());
+    let mut report = report(query, state.jobs.now())?;
+    // The usage of jobs is that of this host's processor.
+    if !query.permits("dataCenterId", Some(DATA_CENTER)) || !query.permits("gpuTypeId", None) {
+        return Ok(Paged::empty());
+    }
+    if let Some(image) = query.text("imageName") {
+        let all = TemplateFilter { endpoint_bound: true, public: true, platform: true };
+        let templates = state.control.templates.list(&key, all);
+        let with_image = templates.iter().filter(|template| template.image == image);
+        report.templates = Some(with_image.map(|template| template.id.clone()).collect());
+    }
     let (billing, grouping) = (&state.control.billing, report.grouping);
     let records = billing.report(&key, report, page.after(), page.count_max()).await?;
     let prices = *billing.prices();
@@ -53,14 +68,54 @@ pub(crate) async fn endpoints(
     page.make(&state, &key, select).await
 }
 
+/// The bill for Pods: an empty list, since there are none.
+#[utoipa::path(
+    get, path = "/billing/pods", operation_id = "ListPodBilling", tag = tag::BILLING,
+    params(BillingPeriod, PodBillingQuery, PageOfList),
+    responses((status = 200, description = "Always empty", body = Vec<BillingRecord>), Mistaken),
+)]
+pub(crate) async fn pods(
+    Caller { state, .. }: Caller<Manage>,
+    _: Page,
+    RawQuery(query): RawQuery,
+) -> Result<Paged, ApiError> {
+    let query = Query(query.as_deref().unwrap_or_default());
+    period(query, state.jobs.now())?;
+    query.one_of("grouping", Grouping::OF_PODS, Grouping::field)?;
+    Ok(Paged::empty())
+}
+
+/// The bill for network volumes: an empty list, since their size has no price.
+#[utoipa::path(
+    get, path = "/billing/networkvolumes", operation_id = "ListNetworkVolumeBilling", tag = tag::BILLING,
+    params(BillingPeriod, VolumeBillingQuery, PageOfList),
+    responses((status = 200, description = "Always empty", body = Vec<BillingRecord>), Mistaken),
+)]
+pub(crate) async fn network_volumes(
+    Caller { state, .. }: Caller<Manage>,
+    _: Page,
+    RawQuery(query): RawQuery,
+) -> Result<Paged, ApiError> {
+    period(Query(query.as_deref().unwrap_or_default()), state.jobs.now())?;
+    Ok(Paged::empty())
+}
+
 fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
-    let size = one_of(query, "bucketSize", BucketSize::ALL, BucketSize::Day, BucketSize::as_str)?;
-    let grouping = one_of(query, "grouping", Grouping::ALL, Grouping::Endpoint, Grouping::field)?;
+    let (size, hours) = period(query, now)?;
+    let grouping = query.one_of("grouping", Grouping::ALL, Grouping::field)?;
     let filter = UsageFilter {
         endpoint: id(query, "endpointId")?,
         template: id(query, "templateId")?,
         owner: id(query, "ownerId")?,
     };
+    let grouping = grouping.unwrap_or(Grouping::Endpoint);
+    Ok(Report { hours, size, grouping, filter, templates: None })
+}
+
+/// The size of the buckets, and the hours that count.
+fn period(query: Query<'_>, now: Timestamp) -> Result<(BucketSize, Range<Hour>), ApiError> {
+    let size = query.one_of("bucketSize", BucketSize::ALL, BucketSize::as_str)?;
+    let size = size.unwrap_or(BucketSize::Day);
     let hours = hours(query, now)?;
     let count = size.count(size.start(hours.start), hours.end, BUCKETS_MAX);
     if count > BUCKETS_MAX {
@@ -70,7 +125,7 @@ fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
             size.as_str()
         )));
     }
-    Ok(Report { hours, size, grouping, filter })
+    Ok((size, hours))
 }
 
 /// The hours from the hour of `startTime` to the last one before `endTime`.
@@ -110,19 +165,4 @@ fn id<T: FromStr<Err: Display>>(query: Query<'_>, name: &str) -> Result<Option<T
     let Some(text) = query.text(name) else { return Ok(None) };
     let wrong = |error| ApiError::bad_request(format!("query `{name}`: {error}"));
     text.parse().map(Some).map_err(wrong)
-}
-
-/// The value with this text, or the default.
-fn one_of<T: Copy, const N: usize>(
-    query: Query<'_>,
-    name: &str,
-    values: [T; N],
-    default: T,
-    text_of: impl Fn(T) -> &'static str,
-) -> Result<T, ApiError> {
-    let Some(text) = query.text(name) else { return Ok(default) };
-    values.into_iter().find(|value| text_of(*value) == text).ok_or_else(|| {
-        let all = values.map(text_of).join(", ");
-        ApiError::bad_request(format!("query `{name}` must be one of {all}, not `{text}`"))
-    })
 }

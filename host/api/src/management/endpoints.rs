@@ -1,9 +1,13 @@
 //! `/v1/endpoints`: handlers with their workers, limits and permissions.
 
+use std::sync::Arc;
+
 use axum::extract::{RawQuery, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
 
+use gristmill_control::TemplateUsage;
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_wire::management::{self as wire, EndpointInput, EndpointWithSecret, NewEndpoint};
 
 use super::dry_run::DryRun;
@@ -12,15 +16,16 @@ use super::page::{Page, Paged};
 use super::{document, dto};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
-use crate::openapi::parameters::{CheckOnly, OfHostedService, PageOfList};
+use crate::openapi::parameters::{CheckOnly, EndpointParts, PageOfList};
 use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 use crate::request::query;
+use crate::state::ApiState;
 
 /// One endpoint.
 #[utoipa::path(
     get, path = "/endpoints/{id}", operation_id = "GetEndpoint", tag = tag::ENDPOINTS,
-    params(OfHostedService),
+    params(EndpointParts),
     responses((status = 200, description = "The endpoint", body = wire::Endpoint), Mistaken, Missing),
 )]
 pub(crate) async fn get(
@@ -28,15 +33,19 @@ pub(crate) async fn get(
     RawQuery(query): RawQuery,
     named: Named,
 ) -> Result<Response, ApiError> {
-    check_flags(query.as_deref().unwrap_or_default())?;
+    let parts = Parts::of(&state, query.as_deref().unwrap_or_default()).await?;
     let deployment = state.control.endpoints.get_deployment(&key, &named.id()?)?;
-    document::answer(&state, &key, move || dto::deployed_endpoint(&deployment)).await
+    document::answer(&state, &key, move || {
+        let endpoint = dto::deployed_endpoint(&deployment);
+        parts.added_to(endpoint, &deployment)
+    })
+    .await
 }
 
 /// All endpoints of the key's owner, by id; with an admin key those of all owners.
 #[utoipa::path(
     get, path = "/endpoints", operation_id = "ListEndpoints", tag = tag::ENDPOINTS,
-    params(PageOfList, OfHostedService),
+    params(PageOfList, EndpointParts),
     responses((status = 200, description = "By id", body = Vec<wire::Endpoint>), Mistaken),
 )]
 pub(crate) async fn list(
@@ -44,22 +53,47 @@ pub(crate) async fn list(
     RawQuery(query): RawQuery,
     page: Page,
 ) -> Result<Paged, ApiError> {
-    check_flags(query.as_deref().unwrap_or_default())?;
-    let (endpoints, caller) = (state.control.endpoints.clone(), key.clone());
+    let parts = Parts::of(&state, query.as_deref().unwrap_or_default()).await?;
+    let caller = key.clone();
     let select = move |page: Page| {
-        let own = endpoints.list(&caller);
-        page.of(own.iter(), |endpoint| endpoint.id.to_string(), |e| dto::endpoint(e))
+        let own = parts.state.control.endpoints.deployments(&caller);
+        let document = |of: &Arc<Deployment>| parts.added_to(dto::endpoint(&of.endpoint), of);
+        page.of(own.iter(), |deployment| deployment.endpoint.id.to_string(), document)
     };
     page.make(&state, &key, select).await
 }
 
-/// Checks the flags of clients of the hosted service. They have no effect, but another value than `true` or
-/// `false` is a mistake.
-fn check_flags(query: &str) -> Result<(), ApiError> {
-    for name in ["includeTemplate", "includeWorkers"] {
-        query::flag(query, &[name])?;
+/// The parts of an endpoint's answer that are only there on request.
+struct Parts {
+    state: ApiState,
+    /// For the template; `None`: without it.
+    used: Option<TemplateUsage>,
+    has_workers: bool,
+}
+
+impl Parts {
+    async fn of(state: &ApiState, query: &str) -> Result<Self, ApiError> {
+        let has_workers = query::flag(query, &["includeWorkers"])?;
+        let used = match query::flag(query, &["includeTemplate"])? {
+            true => Some(state.control.templates.usage().await?),
+            false => None,
+        };
+        Ok(Self { state: state.clone(), used, has_workers })
     }
-    Ok(())
+
+    /// A caller that sees the endpoint sees each template that it uses.
+    fn added_to(&self, endpoint: wire::Endpoint, deployment: &Deployment) -> wire::Endpoint {
+        let (control, compatibility) = (&self.state.control, &self.state.compatibility);
+        let template = self.used.as_ref().filter(|_| deployment.uses_template()).map(|used| {
+            let prices = control.billing.prices();
+            dto::template(&deployment.template, &compatibility.brand, used, prices).into()
+        });
+        let workers = self.has_workers.then(|| {
+            let workers = control.endpoints.workers(&deployment.endpoint.id).into_iter();
+            workers.map(|worker| dto::pod(deployment, worker)).collect()
+        });
+        wire::Endpoint { template, workers, ..endpoint }
+    }
 }
 
 /// A new endpoint; it takes jobs at once.

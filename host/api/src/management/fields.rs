@@ -54,8 +54,16 @@ impl Body for EndpointInput {
             ["allowedCudaVersions", "computeType", "gpuCount", "gpuTypeIds", "minCudaVersion"];
         const HARDWARE: [&str; 5] =
             ["cpuFlavorIds", "dataCenterIds", "flashboot", "instanceIds", "vcpuCount"];
-        const ANSWERED: [&str; 6] =
-            ["createdAt", "ignoredFields", "inputSchema", "templateIsDeleted", "userId", "version"];
+        const ANSWERED: [&str; 8] = [
+            "createdAt",
+            "ignoredFields",
+            "inputSchema",
+            "template",
+            "templateIsDeleted",
+            "userId",
+            "version",
+            "workers",
+        ];
         if GPU.contains(&name) {
             return Some(Unused::Gpu);
         }

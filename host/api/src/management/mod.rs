@@ -19,6 +19,7 @@ pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod overview_events;
+pub(crate) mod pods;
 pub(crate) mod registry_auths;
 pub(crate) mod releases;
 pub(crate) mod secrets;

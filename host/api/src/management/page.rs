@@ -112,6 +112,13 @@ pub(crate) struct Paged {
     next: Option<HeaderValue>,
 }
 
+impl Paged {
+    /// The only page of an empty list.
+    pub(crate) fn empty() -> Self {
+        Self { json: b"[]".to_vec(), next: None }
+    }
+}
+
 impl IntoResponse for Paged {
     fn into_response(self) -> Response {
         let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];

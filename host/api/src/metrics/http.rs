@@ -35,6 +35,7 @@ const MANAGEMENT: &[&str] = &[
     "handlers",
     "keys",
     "networkvolumes",
+    "pods",
     "containerregistryauth",
     "billing",
     "backup",
@@ -117,6 +118,11 @@ pub(crate) fn route_of(path: &str) -> usize {
         |part: &[u8]| matches!(part, b"blobs" | b"manifests" | b"tags" | b"referrers");
     let of_management = |name| Some(QUEUE.len() + position(MANAGEMENT, name)?);
     let of_rest = |name| Some(QUEUE.len() + MANAGEMENT.len() + position(REST, name)?);
+    let of_description = |name: &[u8]| match name {
+        b"openapi.json" => of_rest(b"openapi"),
+        b"docs" => of_rest(b"docs"),
+        _ => None,
+    };
     let found = match parts.next() {
         Some(b"v2") => match (parts.next(), parts.next()) {
             (None, _) => of_rest(b"registry"),
@@ -126,9 +132,11 @@ pub(crate) fn route_of(path: &str) -> usize {
                 of_rest(b"registry").filter(|_| is_registry)
             }),
         },
-        Some(b"v1") => of_management(parts.next().unwrap_or_default()),
-        Some(b"openapi.json") => of_rest(b"openapi"),
-        Some(part) => of_rest(part),
+        Some(b"v1") => {
+            let part = parts.next().unwrap_or_default();
+            of_management(part).or_else(|| of_description(part))
+        }
+        Some(part) => of_description(part).or_else(|| of_rest(part)),
         None => None,
     };
     found.unwrap_or(OTHER)
@@ -171,6 +179,10 @@ mod tests {
             ("/console/assets/a.js", "console"),
             ("/metrics", "metrics"),
             ("/openapi.json", "openapi"),
+            ("/v1/openapi.json", "openapi"),
+            ("/v1/docs", "docs"),
+            ("/v1/docs/index.html", "docs"),
+            ("/v1/console", "other"),
             ("/", "other"),
             ("/other", "other"),
             ("/sdk", "other"),

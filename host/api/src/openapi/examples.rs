@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Operation;
 
+use super::operations::{BY_POST, SDK};
+
 /// Adds the example of an operation, if it takes JSON.
 ///
 /// # Panics
@@ -17,7 +19,8 @@ pub(super) fn add(operation: &mut Operation) {
     let Some(RefOr::T(body)) = &mut operation.request_body else { return };
     let Some(RefOr::T(content)) = body.content.get_mut("application/json") else { return };
     let name = operation.operation_id.as_deref().unwrap_or_default();
-    let name = name.strip_prefix(super::operations::SDK).unwrap_or(name);
+    let name = name.strip_prefix(SDK).unwrap_or(name);
+    let name = name.strip_suffix(BY_POST).unwrap_or(name);
     content.example = Some(example(name).expect("each operation that takes JSON is below"));
 }
 

@@ -18,11 +18,11 @@ use axum::Extension;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use operations::{SDK, operations, rename};
+use operations::{BY_POST, SDK, operations, rename};
 use refusals::UnauthenticatedRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
-use utoipa::openapi::path::Paths;
+use utoipa::openapi::path::{PathItem, Paths};
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{
@@ -43,6 +43,9 @@ use crate::queue::openai::OpenAiError;
 /// Stands for every other status code.
 const DEFAULT: &str = "default";
 
+/// The path of the document.
+const DOCUMENT: &str = "/openapi.json";
+
 /// The key as `Bearer KEY`.
 const BEARER: &str = "bearer";
 
@@ -57,7 +60,7 @@ pub(crate) struct Document(Bytes);
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
-    paths(get),
+    paths(get, crate::docs_page::page),
     components(schemas(ErrorBody, OpenAiError<'_>, StreamPage)),
     tags(
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
@@ -76,6 +79,7 @@ struct Base;
 /// The document without the routes.
 pub(crate) fn base() -> OpenApi {
     let mut document = Base::openapi();
+    document.paths.paths.extend(below_v1(&document.paths));
     let components = document.components.get_or_insert_default();
     components.responses = refusals::components();
     let bearer = Http::new(HttpAuthScheme::Bearer);
@@ -85,6 +89,18 @@ pub(crate) fn base() -> OpenApi {
         (BARE_KEY.to_owned(), SecurityScheme::ApiKey(ApiKey::Header(bare)).into()),
     ]);
     document
+}
+
+/// The document among the routes of the management API, which refuse parameters that they do not
+/// have.
+fn below_v1(base: &Paths) -> Option<(String, PathItem)> {
+    let (path, item) = base.paths.iter().find(|(path, _)| path.as_str() == DOCUMENT)?;
+    let mut item = item.clone();
+    for operation in operations(&mut item) {
+        rename(operation, |id| format!("{id}OfV1"));
+        refusals::add(&mut operation.responses, &[ErrorCode::BadRequest]);
+    }
+    Some((format!("/v1{path}"), item))
 }
 
 /// Documents that the calls need a key as `Bearer KEY`, and the refusals for it.
@@ -115,6 +131,17 @@ pub(crate) fn document_admission(paths: &mut Paths) {
         operation.security = Some(vec![requirement(BEARER), requirement(BARE_KEY)]);
         refusals::add(&mut operation.responses, &refused);
     }
+}
+
+/// Documents changes as `POST …/update`.
+pub(crate) fn document_by_post(paths: &mut Paths) {
+    let patched = std::mem::take(&mut paths.paths);
+    let post = |(path, mut item): (String, PathItem)| {
+        item.post = item.patch.take();
+        operations(&mut item).for_each(|update| rename(update, |id| format!("{id}{BY_POST}")));
+        (format!("{path}/update"), item)
+    };
+    paths.paths = patched.into_iter().map(post).collect();
 }
 
 /// Puts the paths below `prefix`.

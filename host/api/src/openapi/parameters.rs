@@ -10,7 +10,9 @@ use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, PartialSchema as _};
 
 use crate::management::dry_run::DRY_RUN;
+use crate::management::dto::pod::{COMPUTE_TYPES, POD_STATUSES};
 use crate::management::dto::template::PLATFORM_FLAG;
+use gristmill_wire::management::Grouping;
 use gristmill_wire::schema;
 
 /// The parameters of a path, one for each `{placeholder}`.
@@ -99,10 +101,29 @@ parameters! {
         "limit", Query, bounded(PAGE), "Most elements of a page";
         "cursor", Query, schema::PageCursor::schema(), "Continues after a page: the value from its `Link` header, whose `rel` is `next`";
     }
-    /// Parameters of endpoints that have no effect.
-    OfHostedService {
-        "includeTemplate", Query, flag(), "Accepted from clients of the hosted service, without effect";
-        "includeWorkers", Query, flag(), "Accepted from clients of the hosted service, without effect";
+    /// Parts of an endpoint's answer that are only there on request.
+    EndpointParts {
+        "includeTemplate", Query, flag(), "Add the endpoint's template, as `template`";
+        "includeWorkers", Query, flag(), "Add the endpoint's workers, as `workers`";
+    }
+    /// Parameters of the list of Pods. Workers are in no list unless they match all of them.
+    PodQuery {
+        "includeWorkers", Query, flag(), "List the workers of endpoints";
+        "includeNetworkVolume", Query, flag(), "Add the network volume of each worker's endpoint";
+        "includeMachine", Query, flag(), "Without effect";
+        "includeSavingsPlans", Query, flag(), "Without effect";
+        "includeTemplate", Query, flag(), "Without effect";
+        "id", Query, any_text(), "Only the worker with this id";
+        "endpointId", Query, any_text(), "Only workers of this endpoint";
+        "name", Query, any_text(), "Only workers of endpoints with this display name";
+        "templateId", Query, any_text(), "Only workers of endpoints with this template";
+        "imageName", Query, any_text(), "Only workers of endpoints whose template names this handler";
+        "networkVolumeId", Query, any_text(), "Only workers of endpoints with this network volume";
+        "desiredStatus", Query, words(POD_STATUSES), "That of all workers is `RUNNING`";
+        "computeType", Query, words(COMPUTE_TYPES), "That of all workers is `CPU`";
+        "dataCenterId", Query, several(any_text().into()), "That of all workers is `local`";
+        "cpuFlavorId", Query, several(any_text().into()), "No worker has one";
+        "gpuTypeId", Query, several(any_text().into()), "No worker has one";
     }
     /// Parameters of the list of a volume's files.
     DirectoryPage {
@@ -154,15 +175,31 @@ parameters! {
         "limit", Query, bounded(LIST_JOBS), "Most jobs of a page";
         "cursor", Query, schema::Cursor::schema(), "Continues after a page: its `cursor`";
     }
-    /// Parameters of billing.
-    BillingQuery {
+    /// The time that a bill is about.
+    BillingPeriod {
         "startTime", Query, schema::Time::schema(), "Usage counts from the hour of this time on; by default 30 days before `endTime`";
         "endTime", Query, schema::Time::schema(), "Usage counts up to the last hour that begins before this time; by default now";
         "bucketSize", Query, schema::BucketSize::schema(), "The period of each record, in UTC; a week begins on Monday";
+    }
+    /// Parameters of the bill of endpoints.
+    BillingQuery {
         "grouping", Query, schema::BillingGrouping::schema(), "The property by which jobs are grouped";
         "endpointId", Query, schema::Id::schema(), "Only usage of this endpoint";
         "templateId", Query, schema::Id::schema(), "Only usage of this template";
         "ownerId", Query, schema::Id::schema(), "Only usage of this owner";
+        "imageName", Query, any_text(), "Only usage of templates that name this handler now";
+        "dataCenterId", Query, several(any_text().into()), "That of all usage is `local`";
+        "gpuTypeId", Query, several(any_text().into()), "No usage has one";
+    }
+    /// Parameters of the bill of Pods, which is empty.
+    PodBillingQuery {
+        "grouping", Query, words(Grouping::OF_PODS.map(Grouping::field)), "Without effect";
+        "podId", Query, any_text(), "Without effect";
+        "gpuTypeId", Query, any_text(), "Without effect";
+    }
+    /// Parameters of the bill of network volumes, which is empty.
+    VolumeBillingQuery {
+        "networkVolumeId", Query, any_text(), "Without effect";
     }
     /// Parameters of a backup.
     WithSecretsKey {
@@ -215,6 +252,10 @@ fn several(item: RefOr<Schema>) -> Schema {
 fn text(bytes_max: usize) -> Schema {
     let text = ObjectBuilder::new().schema_type(Type::String);
     text.min_length(Some(1)).max_length(Some(bytes_max)).into()
+}
+
+fn words<const N: usize>(words: [&'static str; N]) -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).into()
 }
 
 fn window() -> Schema {

@@ -39,6 +39,11 @@ impl KnownQuery {
         Self(methods.filter_map(names).collect())
     }
 
+    /// No parameters.
+    pub(crate) fn none() -> Self {
+        Self([].into())
+    }
+
     /// Checks the query of a call; a route without known parameters accepts each query.
     ///
     /// # Errors

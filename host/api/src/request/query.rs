@@ -23,6 +23,28 @@ impl<'a> Query<'a> {
             .filter_map(move |(key, value)| (key == name).then_some(value))
     }
 
+    /// One of these values, each with its text.
+    pub(crate) fn one_of<T: Copy, const N: usize>(
+        self,
+        name: &str,
+        values: [T; N],
+        text_of: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, ApiError> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let found = values.into_iter().find(|value| text_of(*value) == text);
+        found.map(Some).ok_or_else(|| {
+            let all = values.map(text_of).join(", ");
+            ApiError::bad_request(format!("query `{name}` must be one of {all}, not `{text}`"))
+        })
+    }
+
+    /// Whether a filter with any number of values is not given, or has `value`, the one that every
+    /// object has; `None`: no object has any.
+    pub(crate) fn permits(self, name: &str, value: Option<&str>) -> bool {
+        let mut given = self.all(name).filter(|given| !given.is_empty()).peekable();
+        given.peek().is_none() || given.any(|given| Some(&*given) == value)
+    }
+
     /// Whether the query has this name.
     pub(crate) fn has(self, name: &str) -> bool {
         self.text(name).is_some()

@@ -18,7 +18,7 @@ use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, Runtime};
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;

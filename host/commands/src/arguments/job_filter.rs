@@ -37,10 +37,10 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// The conditions of a list.
-    pub(crate) fn of_list(self) -> JobFilter {
+    /// The conditions of a list, which may name a part of the id too.
+    pub(crate) fn of_list(self, id_part: Option<String>) -> JobFilter {
         let Self { endpoints, statuses, tags, from, to, id_prefix, error } = self;
-        JobFilter { endpoints, statuses, tags, from, to, id_prefix, error }
+        JobFilter { endpoints, statuses, tags, from, to, id_prefix, id_part, error }
     }
 
     /// The conditions of an action.

@@ -42,6 +42,9 @@ enum JobsCommand {
 struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
+    /// Only jobs whose ids contain this text. The host reads all jobs for it, page by page.
+    #[arg(long, value_name = "TEXT")]
+    id_part: Option<String>,
     /// Most jobs to list.
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(LIST_JOBS))]
     limit: Option<u64>,
@@ -69,7 +72,7 @@ pub(crate) async fn jobs(args: JobsArgs) -> anyhow::Result<ExitCode> {
 
 async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
-    let filter = args.filter.of_list();
+    let filter = args.filter.of_list(args.id_part);
     if args.json {
         let answer = client.jobs(&filter, args.limit, args.cursor.as_deref()).await?;
         output::result(answer.text())?;

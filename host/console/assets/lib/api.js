@@ -1,6 +1,7 @@
 // Calls of the host's public API. It promises: URLs are relative to the page, so any prefix works;
-// every call carries the console's header; a failure is an ApiError with the host's own sentence; a
-// 401 asks once whether the session has ended, and then `onSessionEnd` is called.
+// every call carries the console's header with the mark of the session, so that the host refuses it when the
+// cookie is another session's; a failure is an ApiError with the host's own sentence; after a 401 `on401`
+// asks once whether the session has ended.
 
 import { quote } from './text.js';
 
@@ -16,6 +17,10 @@ export class ApiError extends Error {
 }
 
 const HEADER = 'X-Gristmill-Console';
+// Before a login the value is of no account.
+let mark = '1';
+/** @param {string | undefined} text the mark of the session, from the answer of its login */
+export const setMark = (text) => { mark = text || '1'; };
 
 /** The page is at PREFIX/console/, the API at PREFIX/. */
 const base = new URL('../', document.baseURI);
@@ -24,24 +29,18 @@ export const url = (path) => new URL(path.replace(/^\//, ''), base);
 /** The address of the API as a person types it, without the slash at its end. */
 export const hostUrl = base.href.replace(/\/$/, '');
 
-let onEnd = () => {};
-/** @param {() => void} f called when a call shows that the session has ended */
-export const onSessionEnd = (f) => { onEnd = f; };
+/** @type {() => Promise<void>} */
+let ask = async () => {};
+/** @param {() => Promise<void>} f called after a 401, which may mean that the session has ended, or "this key lacks the scope" */
+export const on401 = (f) => { ask = f; };
 
 /** @type {(reached: boolean) => void} */
 let onReach = () => {};
 /** @param {(reached: boolean) => void} f called by each call, with whether the host answered */
 export const watchReach = (f) => { onReach = f; };
 
-/** @type {Promise<boolean> | undefined} */
-let check;
-// A 401 also means "this key lacks the scope": the session itself says which of the two it is.
-const sessionEnded = () => {
-  check ??= fetch(url('console/session'), { headers: { [HEADER]: '1' }, cache: 'no-store' })
-    .then((r) => r.status === 401, () => false)
-    .finally(() => { check = undefined; });
-  return check;
-};
+/** @type {Promise<void> | undefined} */
+let asked;
 
 /**
  * @typedef {{ method?: string, body?: unknown, raw?: BodyInit, type?: string, signal?: AbortSignal,
@@ -55,7 +54,7 @@ const sessionEnded = () => {
 export async function call(path, options = {}) {
   const { method = 'GET', body, raw, type, signal, headers = {}, quiet } = options;
   /** @type {Record<string, string>} */
-  const all = { [HEADER]: '1', ...headers };
+  const all = { [HEADER]: mark, ...headers };
   if (body !== undefined || raw !== undefined) all['Content-Type'] = type ?? 'application/json';
   let answer;
   try {
@@ -79,7 +78,7 @@ async function refusal(status, reason, text, retryAfter, quiet) {
   try { document = JSON.parse(text); } catch { document = {}; }
   const sentence = typeof document.error === 'string' ? document.error
     : document.error?.message ?? document.message ?? (text.slice(0, 300) || `${status} ${reason}`);
-  if (status === 401 && !quiet && await sessionEnded()) onEnd();
+  if (status === 401 && !quiet) await (asked ??= ask().finally(() => { asked = undefined; }));
   return new ApiError(status, document.code ?? document.error?.code ?? '', sentence, Number(retryAfter) || undefined);
 }
 
@@ -90,7 +89,7 @@ async function refusal(status, reason, text, retryAfter, quiet) {
 export const upload = (path, file, signal, onSent) => new Promise((done, fail) => {
   const call = new XMLHttpRequest();
   call.open('PUT', url(path));
-  call.setRequestHeader(HEADER, '1');
+  call.setRequestHeader(HEADER, mark);
   call.setRequestHeader('Content-Type', 'application/octet-stream');
   call.upload.onprogress = (e) => onSent(e.loaded);
   call.onload = async () => { if (call.status < 300) done(); else fail(await refusal(call.status, call.statusText, call.responseText, call.getResponseHeader('Retry-After'))); };

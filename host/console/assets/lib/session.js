@@ -1,9 +1,9 @@
 // The session: who is logged in, and what the key may do. Scopes only hide what would be refused; the
 // host decides.
 import { signal, batch } from './html.js';
-import { json, onSessionEnd, ApiError, hostUrl } from './api.js';
+import { json, on401, setMark, ApiError, hostUrl } from './api.js';
 
-/** @typedef {{ key: { id: string, name: string, owner: string, scopes: string[], endpoints?: string[] }, version: string, label?: string, expiresAt?: string }} Session */
+/** @typedef {{ key: { id: string, name: string, owner: string, scopes: string[], endpoints?: string[] }, version: string, label?: string, mark?: string, expiresAt?: string }} Session */
 
 /** undefined before the first answer, null without a session. @type {{ value: Session | null | undefined, peek(): any }} */
 export const session = signal(undefined);
@@ -12,38 +12,50 @@ export const ended = signal(false);
 /** Why the login page is shown, if there is more to say than that. */
 export const notice = signal('');
 
-const over = () => {
-  if (!session.peek()) return;
-  notice.value = 'The session has ended: its key was revoked, it expired, or the host restarted. Log in again to go on here.';
-  ended.value = true;
+// Services on other ports of the host's name may set its cookies, but they do not reach what this page keeps. So
+// the session counts only with the mark that the login gave to this page; all tabs have it here.
+const KEPT = `gristmill.session ${hostUrl}`;
+let own = '';
+const kept = () => { try { return localStorage.getItem(KEPT) ?? own; } catch { return own; } };
+const keep = (mark) => {
+  own = mark;
+  try { if (mark) localStorage.setItem(KEPT, mark); else localStorage.removeItem(KEPT); } catch { /* private windows may refuse */ }
 };
-onSessionEnd(over);
 
 /** @param {Session} document */
 const begin = (document) => batch(() => { notice.value = ''; session.value = document; ended.value = false; });
 
 export async function open() {
+  const mark = kept();
+  setMark(mark);
   try { begin(await json('console/session', { quiet: true })); } catch (e) {
     if (!(e instanceof ApiError)) throw e;
-    if (session.peek()) return over();
-    if (e.status !== 401) notice.value = e.message;
-    session.value = null;
+    // A host that is away ends no session.
+    if (session.peek() && e.status !== 401) return;
+    // A user who comes without a session needs no reason.
+    if (e.status !== 401 || mark || session.peek()) notice.value = e.message[0].toUpperCase() + e.message.slice(1);
+    if (session.peek()) ended.value = true; else session.value = null;
   }
 }
-// All tabs have one cookie: a login or logout in another tab is also one here.
-const tabs = new BroadcastChannel(`gristmill ${hostUrl}`);
-tabs.onmessage = () => { open().catch(() => {}); };
+on401(async () => { if (session.peek() && !ended.peek()) await open().catch(() => {}); });
+// All tabs have one cookie: a login or logout in another tab is also one here. Each changes the mark.
+addEventListener('storage', (e) => { if (e.key === KEPT) open().catch(() => {}); });
 
 /** @param {{ key: string } | { link: string }} proof */
 export async function login(proof) {
-  begin(await json('console/session', { method: 'POST', body: proof, quiet: true }));
-  tabs.postMessage('');
+  const document = await json('console/session', { method: 'POST', body: proof, quiet: true });
+  keep(document.mark ?? '');
+  setMark(document.mark);
+  begin(document);
 }
+/** Whom a link would log in. The link stays valid. @param {string} link @returns {Promise<Session['key']>} */
+export const preview = async (link) => (await json('console/links/preview', { method: 'POST', body: { link }, quiet: true })).key;
 export async function logout() {
-  await json('console/session', { method: 'DELETE', quiet: true });
+  await json('console/session', { method: 'DELETE' });
+  keep('');
+  setMark('');
   notice.value = 'You have logged out.';
   session.value = null;
-  tabs.postMessage('');
 }
 
 const implied = { admin: ['admin', 'manage', 'submit', 'read', 'metrics'], manage: ['manage', 'metrics'], submit: ['submit', 'read'] };

@@ -1,46 +1,76 @@
 // Login with a key, or with a link of `gristmill console`. The key goes to the host once and is not kept
-// in the page; the address that one wanted is still there afterwards.
-import { html, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
-import { login, notice, ended, session } from '../lib/session.js';
+// in the page; the address that one wanted is still there afterwards. A page of any origin may open the console
+// with a link of its own key, so nothing happens before the user has seen whose link it is, and clicked.
+import { effect, html, signal, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
+import { login, preview, notice, ended, session } from '../lib/session.js';
 import { route, replace } from '../lib/router.js';
-import { Button, Command, Trouble } from '../ui/parts.js';
+import { Button, Command, Facts, Trouble } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
 import { say } from '../ui/toast.js';
+import { visible } from '../lib/text.js';
+
+/** The link with which the page was opened, until the user has decided. @type {{ value: string, peek(): string }} */
+export const link = signal('');
+effect(() => {
+  const [page, text] = route.value.path;
+  if (page !== 'enter' || !text) return;
+  // The link is good for one use: it leaves the address at once.
+  replace('#/');
+  link.value = text;
+});
+
+/** A key as a person calls it. */
+const called = (key) => visible(key.name) || key.id;
 
 export function Login() {
   const [key, setKey] = useState('');
   const [error, setError] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
-  const link = route.value.path[0] === 'enter' ? route.value.path[1] : undefined;
+  const [whose, setWhose] = useState(/** @type {import('../lib/session.js').Session['key'] | undefined} */ (undefined));
+  const failed = (e) => {
+    setError(e);
+    link.value = '';
+    // The session before goes on, and this page is not shown any more.
+    if (session.peek() && !ended.peek()) say(e.message, 'bad');
+  };
   const enter = async (proof) => {
     setBusy(true);
     setError(null);
-    try { await login(proof); } catch (e) {
-      const why = e.status === 401 ? new Error('This key or link is not valid here: it is wrong, revoked, used up or expired.') : e;
-      setError(why);
-      // The session before goes on, and this page is not shown any more.
-      if (session.peek() && !ended.peek()) say(why.message, 'bad');
-    } finally { setBusy(false); }
+    try { await login(proof); link.value = ''; } catch (e) { failed(e); } finally { setBusy(false); }
   };
   useEffect(() => {
-    if (!link) return;
-    // The link is good for one use: it leaves the address at once.
-    replace('#/');
-    enter({ link });
-  }, [link]);
+    setWhose(undefined);
+    if (!link.value) return;
+    // A host without keys has one session, for all.
+    if (session.peek() && !session.peek().expiresAt) { link.value = ''; return; }
+    setError(null);
+    let alive = true;
+    preview(link.value).then((key) => alive && setWhose(key), (e) => alive && failed(e));
+    return () => { alive = false; };
+  }, [link.value]);
   useEffect(() => {
     const title = document.title;
     document.title = 'Log in · Gristmill';
     return () => { document.title = title; };
   }, []);
-  return html`<${ended.value ? 'div' : 'main'} class="login" id=${ended.value ? undefined : 'main'}><form onSubmit=${(e) => { e.preventDefault(); if (key.trim()) enter({ key: key.trim() }); }}>
+  const frame = (form) => html`<${ended.value ? 'div' : 'main'} class="login" id=${ended.value ? undefined : 'main'}>${form}</${ended.value ? 'div' : 'main'}>`;
+  const now = !ended.value && session.value?.key;
+  if (link.value) return frame(html`<form aria-label="Log in with a link" onSubmit=${(e) => { e.preventDefault(); enter({ link: link.value }); }}>
+    <div class="brand"><${Icon} name="mark"/>Gristmill</div>
+    <h1>Log in with this link?</h1>
+    ${whose && html`<${Facts} pairs=${[['Key', called(whose)], ['Owner', whose.owner], ['Scopes', whose.scopes.join(', ')], ['Endpoints', whose.endpoints?.join(', ')]]}/>
+    ${now && html`<p class="note">You are logged in as <b>${called(now)}</b> of the owner <b>${now.owner}</b>. This session ends then.</p>`}
+    <p>Go on only if you made this link: what you enter afterwards belongs to its owner.</p>
+    <${Button} type="submit" kind="primary" disabled=${busy}>Log in as ${called(whose)}</${Button}>`}
+    <${Button} onClick=${() => { link.value = ''; }}>${now ? `Stay logged in as ${called(now)}` : 'Not now'}</${Button}></form>`);
+  return frame(html`<form onSubmit=${(e) => { e.preventDefault(); if (key.trim()) enter({ key: key.trim() }); }}>
     <div class="brand"><${Icon} name="mark"/>Gristmill</div>
     <h1 class="off-screen">Log in</h1>
     ${notice.value && !error && html`<p class="note" role="status">${notice.value}</p>`}
     <${Trouble} error=${error}/>
     <label class="field"><span>API key</span><input type="password" name="key" autocomplete="current-password" autofocus spellcheck=${false} placeholder="gm_…" value=${key} onInput=${(e) => setKey(e.target.value)}/><small>The key's scopes decide what you see and may do. The browser does not keep it.</small></label>
     <${Button} type="submit" kind="primary" disabled=${busy || !key.trim()}>${busy ? 'Logging in …' : 'Log in'}</${Button}>
-    <hr/><p class="faint">On the host's own machine this command prints a link that logs you in, without a key to copy:</p><${Command} text="gristmill console"/></form></${ended.value ? 'div' : 'main'}>`;
+    <hr/><p class="faint">On the host's own machine this command prints a link that logs you in, without a key to copy:</p><${Command} text="gristmill console"/></form>`);
 }
 
 /** The login above the page whose session has ended. */

@@ -71,7 +71,7 @@ export const Command = ({ text }) => html`<div class="command"><pre tabindex="0"
 export const Empty = ({ title, children, command }) => html`<div class="empty"><h3>${title}</h3>${children && html`<p>${children}</p>`}${command && html`<${Command} text=${command}/>`}</div>`;
 
 /** @param {{ error: any, retry?: () => any }} props */
-export const Trouble = ({ error, retry }) => error && html`<div class="trouble" role="alert"><${Icon} name="FAILED"/><span>${visible(error.status === 401 ? `This key may not do that: ${error.message}` : error.message)}${error.retryAfter ? ` Try again in ${error.retryAfter} s.` : ''}</span>${retry && error.status !== 401 && html`<${Button} small onClick=${retry}>Try again</${Button}>`}</div>`;
+export const Trouble = ({ error, retry }) => error && html`<div class="trouble" role="alert"><${Icon} name="FAILED"/><span>${visible(error.message)}${error.retryAfter ? ` Try again in ${error.retryAfter} s.` : ''}</span>${retry && error.status !== 401 && html`<${Button} small onClick=${retry}>Try again</${Button}>`}</div>`;
 
 /** Placeholder rows of the height of real ones, so that nothing jumps. @param {{ rows?: number }} props */
 export const Loading = ({ rows = 5 }) => html`<div class="loading" role="status" aria-label="Loading">${Array.from({ length: rows }, (_, i) => html`<div key=${i}></div>`)}</div>`;

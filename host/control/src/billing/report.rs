@@ -1,9 +1,10 @@
 //! A report: the usage of each group in each bucket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use gristmill_core::billing::usage::{Hour, UsageFilter, UsageKey, UsageStore, UsageSum};
+use gristmill_core::id::TemplateId;
 use gristmill_core::store::StoreError;
 use gristmill_wire::management::{BucketSize, Grouping};
 
@@ -21,6 +22,8 @@ pub struct Report {
     pub grouping: Grouping,
     /// The usage that counts.
     pub filter: UsageFilter,
+    /// Only usage of these templates; `None`: of all.
+    pub templates: Option<HashSet<TemplateId>>,
 }
 
 /// The usage of one group in one bucket.
@@ -63,6 +66,9 @@ impl Report {
             let end = self.read_end(self.size.start(stored));
             let mut sums: BTreeMap<(Hour, String), UsageSum> = BTreeMap::new();
             read(store, stored..end.min(self.hours.end), &self.filter, |row| {
+                if self.templates.as_ref().is_some_and(|only| !only.contains(&row.key.template)) {
+                    return;
+                }
                 let key =
                     (self.size.start(row.key.hour), group(self.grouping, &row.key).to_owned());
                 sums.entry(key).or_default().add(&row.sum);
@@ -101,6 +107,7 @@ fn group(grouping: Grouping, key: &UsageKey) -> &str {
         Grouping::Endpoint => key.endpoint.as_str(),
         Grouping::Template => key.template.as_str(),
         Grouping::Owner => key.owner.as_str(),
+        Grouping::Pod | Grouping::Gpu => "",
     }
 }
 
@@ -110,7 +117,7 @@ mod tests {
 
     use async_trait::async_trait;
     use gristmill_core::billing::usage::{KEPT_HOURS, UsageQuery, UsageRow};
-    use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+    use gristmill_core::id::{EndpointId, OwnerId};
 
     use super::*;
 
@@ -178,7 +185,7 @@ mod tests {
     fn report(hours: Range<Hour>, size: BucketSize, owner: Option<&str>) -> Report {
         let owner = owner.map(|owner| OwnerId::new(owner).unwrap());
         let filter = UsageFilter { owner, ..UsageFilter::default() };
-        Report { hours, size, grouping: Grouping::Endpoint, filter }
+        Report { hours, size, grouping: Grouping::Endpoint, filter, templates: None }
     }
 
     #[tokio::test]

@@ -120,7 +120,7 @@ mod tests {
     use gristmill_core::job::state::Claim;
     use gristmill_core::store::JobStore as _;
     use gristmill_core::time::{Clock as _, ManualClock};
-    use gristmill_store::ModelStore;
+    use gristmill_test_support::ModelStore;
 
     use super::*;
 

@@ -4,23 +4,29 @@
 //! path of a job. The host writes the charts to a file now and then, so that they survive a restart; samples
 //! since the last write are lost with the process.
 //!
-//! **Bounds.** [`CHARTS_MAX`] endpoints have charts: an endpoint gets one with its first job, and at the bound
-//! it takes the place of the one that was inactive for longest, if that was for [`INACTIVE_AFTER_MS`].
-//! A chart takes 21 KiB for its 246 steps, and for each of its at most 37 spreads of durations 56 bytes and 4
-//! for each bucket: 27 KiB if all durations are within a factor of eight, and 68 KiB at most.
-//! **Cost.** Some microseconds for each endpoint and sample.
+//! **Bounds.** [`CHARTS_MAX`] endpoints have charts. An endpoint gets one with its first job. At
+//! the bound it takes the place of the least recently active endpoint of the owner with the most
+//! charts, if that owner keeps at least as many as the new endpoint's owner gets; otherwise that of
+//! an endpoint of an owner with no fewer charts, if it was inactive for [`INACTIVE_AFTER_MS`]. So
+//! one owner cannot keep the charts from the others.
+//! A chart takes 21 KiB for its 246 steps, and for each of its at most 37 spreads of durations 56
+//! bytes and 4 for each bucket: 27 KiB if all durations are within a factor of eight, and 68 KiB at
+//! most.
+//! **Cost.** Some microseconds for each endpoint and sample; at the bound, a look at all charts for
+//! each chart that is replaced, and for each owner with an endpoint that gets none.
 
 mod file;
 mod ring;
 mod window;
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use gristmill_core::id::EndpointId;
+use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::record::JobCounts;
 use gristmill_core::metrics::endpoint::EndpointTotals;
 use gristmill_core::metrics::spread::Spread;
@@ -179,11 +185,40 @@ impl Charts {
     }
 }
 
+/// The charts of each owner, while a sample is added.
+#[derive(Debug, Default)]
+struct Shares<'a> {
+    /// By the names of the incarnations.
+    owners: HashMap<&'a str, &'a OwnerId>,
+    held: HashMap<&'a OwnerId, usize>,
+    /// Owners for whose further endpoints this sample has no room.
+    refused: HashSet<&'a OwnerId>,
+}
+
+impl Shares<'_> {
+    /// The charts that the owner of this one has.
+    fn held_beside(&self, name: &str) -> usize {
+        let owner = self.owners.get(name);
+        owner.and_then(|owner| self.held.get(owner)).copied().unwrap_or_default()
+    }
+
+    fn count(&mut self, name: &str, change: impl FnOnce(usize) -> usize) {
+        if let Some(owner) = self.owners.get(name) {
+            let held = self.held.entry(owner).or_default();
+            *held = change(*held);
+        }
+    }
+}
+
 impl Kept {
-    fn add(&mut self, now_ms: u64, samples: &[Observed]) {
-        let exist: HashSet<_> =
-            samples.iter().map(|observed| observed.incarnation.name_on_disk()).collect();
-        self.charts.retain(|name, _| exist.contains(name.as_str()));
+    fn add<'a>(&mut self, now_ms: u64, samples: &'a [Observed]) {
+        let owner = |it: &'a Observed| (it.incarnation.name_on_disk(), it.incarnation.owner());
+        let owners: HashMap<_, _> = samples.iter().map(owner).collect();
+        self.charts.retain(|name, _| owners.contains_key(name.as_str()));
+        let mut shares = Shares { owners, ..Shares::default() };
+        for name in self.charts.keys() {
+            shares.count(name, |held| held + 1);
+        }
         for observed in samples {
             let Observed { incarnation, totals, jobs, .. } = observed;
             let name = incarnation.name_on_disk();
@@ -191,13 +226,14 @@ impl Kept {
             if !is_known {
                 let is_active =
                     jobs.in_queue + jobs.in_progress > 0 || *totals != EndpointTotals::default();
-                if !is_active || !self.make_room(now_ms) {
+                if !is_active || !self.make_room(now_ms, incarnation.owner(), &mut shares) {
                     continue;
                 }
                 // Its counts may be those of days in which it had no chart.
                 let seen = if self.was_full { totals.clone() } else { EndpointTotals::default() };
                 let rings = Window::ALL.map(|window| Ring::new(window, now_ms));
                 self.charts.insert(name.to_owned(), Entry { rings, seen, active_at_ms: now_ms });
+                shares.count(name, |held| held + 1);
             }
             if let Some(entry) = self.charts.get_mut(name) {
                 entry.add(now_ms, observed);
@@ -205,17 +241,28 @@ impl Kept {
         }
     }
 
-    /// Makes room for one more chart, if it can.
-    fn make_room(&mut self, now_ms: u64) -> bool {
+    /// Makes room for one more chart of the owner, if it can.
+    fn make_room<'a>(&mut self, now_ms: u64, owner: &'a OwnerId, shares: &mut Shares<'a>) -> bool {
         if self.charts.len() < CHARTS_MAX {
             return true;
         }
         self.was_full = true;
-        let oldest = self.charts.iter().min_by_key(|(_, entry)| entry.active_at_ms);
-        let name = oldest
-            .filter(|(_, entry)| now_ms.saturating_sub(entry.active_at_ms) >= INACTIVE_AFTER_MS)
-            .map(|(name, _)| name.clone());
-        name.is_some_and(|name| self.charts.remove(&name).is_some())
+        if shares.refused.contains(owner) {
+            return false;
+        }
+        let own = shares.held.get(owner).copied().unwrap_or_default();
+        let may_go = |(name, entry): (&String, &Entry)| {
+            let held = shares.held_beside(name);
+            let idle_ms = now_ms.saturating_sub(entry.active_at_ms);
+            let has_more = held > own + 1 || held >= own && idle_ms >= INACTIVE_AFTER_MS;
+            has_more.then(|| (Reverse(held), entry.active_at_ms, name.clone()))
+        };
+        let Some((.., name)) = self.charts.iter().filter_map(may_go).min() else {
+            shares.refused.insert(owner);
+            return false;
+        };
+        shares.count(&name, |held| held - 1);
+        self.charts.remove(&name).is_some()
     }
 
     fn chart(&self, incarnation: &EndpointIncarnation, window: Window) -> Option<Chart> {
@@ -251,5 +298,85 @@ impl Entry {
         for (ring, window) in self.rings.iter_mut().zip(Window::ALL) {
             ring.add(window, now_ms, &sample);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy(owner: &str, count: usize) -> Vec<Observed> {
+        let owner = OwnerId::new(owner).unwrap();
+        let busy = || Observed {
+            incarnation: EndpointIncarnation::new(owner.clone()),
+            totals: EndpointTotals::default(),
+            jobs: JobCounts { in_queue: 1, ..JobCounts::default() },
+            workers: WorkerCounts::default(),
+            delay: Spread::default(),
+            run: Spread::default(),
+        };
+        std::iter::repeat_with(busy).take(count).collect()
+    }
+
+    fn with_charts(kept: &Kept, samples: &[Observed]) -> HashMap<String, usize> {
+        let mut held = HashMap::new();
+        for observed in samples {
+            if kept.charts.contains_key(observed.incarnation.name_on_disk()) {
+                *held.entry(observed.incarnation.owner().to_string()).or_default() += 1;
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn an_owner_with_many_endpoints_leaves_charts_to_the_others() {
+        const STEP_MS: u64 = 10_000;
+        let held = |pairs: &[(&str, usize)]| -> HashMap<String, usize> {
+            pairs.iter().map(|(owner, held)| ((*owner).to_owned(), *held)).collect()
+        };
+        let (mut kept, mut now_ms) = (Kept::default(), 1_000_000);
+        let mut add = |kept: &mut Kept, samples: &[Observed]| {
+            now_ms += STEP_MS;
+            kept.add(now_ms, samples);
+            assert!(kept.charts.len() <= CHARTS_MAX);
+            with_charts(kept, samples)
+        };
+        let mut samples = busy("many", CHARTS_MAX + 200);
+        assert_eq!(add(&mut kept, &samples), held(&[("many", 1_000)]));
+        samples.extend(busy("few", 3));
+        assert_eq!(add(&mut kept, &samples), held(&[("many", 997), ("few", 3)]));
+        let of_few: Vec<_> = samples[CHARTS_MAX + 200..].iter().collect();
+        let few: Vec<_> =
+            of_few.iter().map(|it| it.incarnation.name_on_disk().to_owned()).collect();
+        samples.extend(busy("also-many", CHARTS_MAX));
+        let expected = held(&[("many", 499), ("also-many", 498), ("few", 3)]);
+        for _ in 0..3 {
+            assert_eq!(add(&mut kept, &samples), expected, "no chart goes to and fro");
+        }
+        // The few lose theirs to no owner with more, however long they are inactive.
+        for observed in &mut samples {
+            if observed.incarnation.owner().as_str() == "few" {
+                observed.jobs = JobCounts::default();
+            }
+        }
+        for _ in 0..=INACTIVE_AFTER_MS / STEP_MS {
+            assert_eq!(add(&mut kept, &samples), expected);
+        }
+        assert!(few.iter().all(|name| kept.charts.contains_key(name)));
+    }
+
+    #[test]
+    fn an_inactive_endpoint_gives_its_place_to_one_of_its_owner() {
+        let mut kept = Kept::default();
+        let mut samples = busy("one", CHARTS_MAX + 1);
+        kept.add(1_000_000, &samples);
+        let last = samples[CHARTS_MAX].incarnation.name_on_disk().to_owned();
+        assert!(!kept.charts.contains_key(&last), "all others are active");
+        samples[7].jobs = JobCounts::default();
+        kept.add(1_000_000 + INACTIVE_AFTER_MS - 1, &samples);
+        assert!(!kept.charts.contains_key(&last));
+        kept.add(1_000_000 + INACTIVE_AFTER_MS, &samples);
+        assert!(kept.charts.contains_key(&last));
+        assert!(!kept.charts.contains_key(samples[7].incarnation.name_on_disk()));
     }
 }

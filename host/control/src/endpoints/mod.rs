@@ -14,6 +14,7 @@ use gristmill_core::job::record::JobRecord;
 use gristmill_core::job::timeline::Timeline;
 use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
 use gristmill_core::webhook::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
+use gristmill_core::workers::Worker;
 
 pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
 pub use self::rollback::RollbackTarget;
@@ -89,6 +90,11 @@ impl Endpoints {
     /// The number of the endpoint's workers that run a job.
     pub fn running_workers(&self, id: &EndpointId) -> u64 {
         self.deployed.workers.counts(id).running
+    }
+
+    /// The endpoint's workers.
+    pub fn workers(&self, id: &EndpointId) -> Vec<Worker> {
+        self.deployed.workers.list(id)
     }
 
     /// A new endpoint of the caller's owner; it takes jobs at once. Returns it also if it is only

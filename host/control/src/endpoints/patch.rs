@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use gristmill_core::catalog::View;
 use gristmill_core::deploy::egress::{AllowedHosts, HostPattern};
 use gristmill_core::deploy::endpoint::{Endpoint, Metering, Reuse, SandboxLimits, Scaler, Scaling};
-use gristmill_core::id::{EndpointId, OwnerId, TemplateId};
+use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax};
 use gristmill_core::limits::{
     ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, EXECUTION_TIMEOUT_MS, HISTORY_JOBS, HISTORY_MIB,
-    RETENTION_MS,
+    NETWORK_VOLUMES_MAX, RETENTION_MS,
 };
 use gristmill_core::sharing::rate::OperationLimit;
 
@@ -62,6 +62,8 @@ pub struct EndpointPatch {
     pub env: Option<BTreeMap<String, String>>,
     /// The id of the network volume; empty: none.
     pub network_volume: Option<String>,
+    /// The same as a list.
+    pub network_volumes: Option<Vec<String>>,
 }
 
 /// The condition for a further worker.
@@ -114,8 +116,13 @@ impl EndpointPatch {
         if let Some(env) = &self.env {
             check_env(env)?;
         }
-        let network_volume = match self.network_volume {
-            Some(id) => attached(view, &current.owner, &id)?,
+        let named = named_volume(
+            current.network_volume.as_ref(),
+            self.network_volume,
+            self.network_volumes,
+        )?;
+        let network_volume = match named {
+            Some((field, id)) => attached(view, &current.owner, field, &id)?,
             None => current.network_volume,
         };
         let execution_timeout_ms = match self.execution_timeout_ms {
@@ -177,6 +184,31 @@ impl EndpointPatch {
             webhook_secrets: current.webhook_secrets,
             incarnation: current.incarnation,
         })
+    }
+}
+
+/// The id of the network volume that a change names, empty for none, and the field with it; `None`:
+/// the change names none. Of two different ones the present one does not count, so that a client
+/// can send an answer back after it has changed one of the fields.
+fn named_volume(
+    present: Option<&VolumeId>,
+    one: Option<String>,
+    list: Option<Vec<String>>,
+) -> Result<Option<(&'static str, String)>, ControlError> {
+    const ONE: &str = "networkVolumeId";
+    const LIST: &str = "networkVolumeIds";
+    let list = list.map(|ids| check_count(LIST, ids.len(), NETWORK_VOLUMES_MAX).map(|()| ids));
+    let listed = list.transpose()?.map(|ids| ids.into_iter().next().unwrap_or_default());
+    let present = present.map_or("", VolumeId::as_str);
+    match (one, listed) {
+        (Some(one), Some(listed)) if one == present => Ok(Some((LIST, listed))),
+        (Some(one), Some(listed)) if listed != one && listed != present => {
+            Err(ControlError::invalid(format!(
+                "`{ONE}` and `{LIST}` name different network volumes; send one of the fields"
+            )))
+        }
+        (Some(one), _) => Ok(Some((ONE, one))),
+        (None, listed) => Ok(listed.map(|id| (LIST, id))),
     }
 }
 

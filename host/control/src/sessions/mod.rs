@@ -3,6 +3,10 @@
 //! A session stands for the key that it began with: it has the key's owner, scopes and endpoints, and
 //! it ends with the key. A link begins one session, once, within a minute.
 //!
+//! A session has two secrets: the token, which browsers send as a cookie to all ports of the host's
+//! name, and the mark, which only the console's page keeps and sends. A token without its mark is
+//! another program's, or the page's browser has the cookie of another session.
+//!
 //! **Promise.** The host keeps the hash of a token or link, in memory only: a restart ends them all.
 //! All times are measured by the monotonic clock, so that a jump of the wall clock ends no session and
 //! prolongs none.
@@ -15,9 +19,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::BASE64URL_NOPAD;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 
 use self::issued::{Bounds, Found, Hash, Issued, hash};
 use crate::deployed::Deployed;
@@ -43,7 +49,8 @@ const LINKS_OF_KEY_MAX: usize = 16;
 /// Most unused links of all keys.
 const LINKS_MAX: usize = 1_024;
 
-/// A token of a session, or a link.
+/// A token or mark of a session, or a link.
+#[derive(Clone)]
 pub struct SecretText(String);
 
 impl SecretText {
@@ -66,8 +73,17 @@ pub struct Session {
     pub key: Arc<ApiKey>,
     /// Its name.
     pub id: SessionId,
+    /// The secret that its page sends with each call.
+    pub mark: SecretText,
     /// When it ends unless it is used again.
     pub expires_at: Timestamp,
+}
+
+impl Session {
+    /// Whether this text is the session's mark. The time does not depend on how much of it fits.
+    pub fn has_mark(&self, text: &str) -> bool {
+        hash(text) == hash(self.mark.reveal())
+    }
 }
 
 /// Names a session without its token, for calls that outlast their beginning.
@@ -90,6 +106,8 @@ struct Parts {
     clock: Arc<dyn Clock>,
     sessions: Mutex<Issued>,
     links: Mutex<Issued>,
+    /// The token alone does not suffice to compute the mark.
+    salt: [u8; 32],
 }
 
 impl Sessions {
@@ -107,15 +125,15 @@ impl Sessions {
             all_max: LINKS_MAX,
         });
         let (sessions, links) = (Mutex::new(sessions), Mutex::new(links));
-        Self(Arc::new(Parts { deployed, clock, sessions, links }))
+        Self(Arc::new(Parts { deployed, clock, sessions, links, salt: rand::random() }))
     }
 
     /// Begins a session of a valid key, and returns its token.
     pub fn begin(&self, key: Arc<ApiKey>) -> (SecretText, Session) {
         let token = self.0.sessions.lock().issue(key.clone(), self.0.clock.elapsed());
         let expires_at = self.end_of(&Found { key: key.clone(), left: SESSION_IDLE });
-        let id = SessionId(hash(&token));
-        (SecretText(token), Session { key, id, expires_at })
+        let session = self.session(&token, key, expires_at);
+        (SecretText(token), session)
     }
 
     /// The session with this token, if it and its key are valid. The call counts as its use.
@@ -123,7 +141,7 @@ impl Sessions {
         let found = self.0.sessions.lock().find(token, self.0.clock.elapsed())?;
         if self.is_valid(&found.key) {
             let expires_at = self.end_of(&found);
-            return Some(Session { key: found.key, id: SessionId(hash(token)), expires_at });
+            return Some(self.session(token, found.key, expires_at));
         }
         self.end(token);
         None
@@ -147,10 +165,22 @@ impl Sessions {
         (SecretText(link), expires_at)
     }
 
+    /// The key of a link, which stays valid. The question does not prolong its life.
+    pub fn preview(&self, link: &str) -> Option<Arc<ApiKey>> {
+        let Found { key, .. } = self.0.links.lock().find(link, self.0.clock.elapsed())?;
+        self.is_valid(&key).then_some(key)
+    }
+
     /// The key of a link, which is not valid any more then.
     pub fn redeem(&self, link: &str) -> Option<Arc<ApiKey>> {
         let Found { key, .. } = self.0.links.lock().take(link, self.0.clock.elapsed())?;
         self.is_valid(&key).then_some(key)
+    }
+
+    pub(crate) fn session(&self, token: &str, key: Arc<ApiKey>, expires_at: Timestamp) -> Session {
+        let mark = Sha256::new().chain_update(self.0.salt).chain_update(token).finalize();
+        let mark = SecretText(BASE64URL_NOPAD.encode(&mark));
+        Session { key, id: SessionId(hash(token)), mark, expires_at }
     }
 
     fn is_valid(&self, key: &ApiKey) -> bool {

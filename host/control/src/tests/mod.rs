@@ -33,7 +33,7 @@ use gristmill_core::job::signals::Signals;
 use gristmill_core::logs::{LogAnswer, LogQuery, Logs};
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};
 
 use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};

@@ -167,6 +167,7 @@ async fn a_report_shows_the_owner_of_the_key() {
         size: BucketSize::Day,
         grouping: Grouping::Owner,
         filter: UsageFilter { owner: owner.map(owner_id), ..UsageFilter::default() },
+        templates: None,
     };
     let billing = &bench.control.billing;
     let refused = billing.report(&key, report(Some("b")), None, 1).await;

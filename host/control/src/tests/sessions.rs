@@ -73,13 +73,33 @@ async fn a_link_begins_one_session_within_a_minute() {
     assert_eq!(expires_at, bench.clock.now().plus_millis(MINUTE_MS));
     assert!(sessions.find(link.reveal()).is_none(), "a link is no token");
     bench.clock.advance(MINUTE_MS - 1);
+    assert_eq!(sessions.preview(link.reveal()), Some(key.clone()), "a question does not use it up");
     assert_eq!(sessions.redeem(link.reveal()), Some(key.clone()));
     assert_eq!(sessions.redeem(link.reveal()), None, "it was used");
     let (late, _) = sessions.create_link(&key);
-    bench.clock.advance(MINUTE_MS);
+    bench.clock.advance(MINUTE_MS - 1);
+    assert!(sessions.preview(late.reveal()).is_some());
+    bench.clock.advance(1);
+    assert_eq!(sessions.preview(late.reveal()), None, "nor does it prolong its life");
     assert_eq!(sessions.redeem(late.reveal()), None);
     let token = login(sessions, &key);
     assert_eq!(sessions.redeem(&token), None, "a token is no link");
+}
+
+#[tokio::test]
+async fn each_session_has_a_mark_that_its_token_does_not_tell() {
+    let bench = Bench::new().await;
+    let (sessions, key) = (&bench.control.sessions, bench.key("a", Scope::Read).await);
+    let (token, begun) = sessions.begin(key.clone());
+    let found = sessions.find(token.reveal()).unwrap();
+    assert!(found.has_mark(begun.mark.reveal()), "all calls of a session have the same mark");
+    let (_, other) = sessions.begin(key.clone());
+    for wrong in ["", token.reveal(), other.mark.reveal(), &begun.mark.reveal()[1..]] {
+        assert!(!found.has_mark(wrong), "{wrong}");
+    }
+    let restarted = Bench::new().await;
+    let of_other_host = restarted.control.sessions.session(token.reveal(), key, begun.expires_at);
+    assert!(!of_other_host.has_mark(begun.mark.reveal()), "it depends on more than the token");
 }
 
 #[tokio::test]

@@ -98,16 +98,19 @@ impl Template {
     }
 
     /// Whether `reader` finds this template with `filter`. The reader's own unbound template is
-    /// always found; a bound, a public foreign and a platform template only with its flag.
+    /// always found; a bound, a public foreign and a platform template with its flag, and one that
+    /// is several of these with any of their flags. A platform template is not public besides: the
+    /// flag for public templates is for those of the community.
     /// `is_bound`: an endpoint that the reader sees uses the template.
     pub fn is_visible_to(&self, reader: &ApiKey, is_bound: bool, filter: TemplateFilter) -> bool {
-        if is_bound && !filter.endpoint_bound {
-            return false;
-        }
-        if self.is_platform {
-            return filter.platform;
-        }
-        reader.sees(&self.owner) || (self.is_public && filter.public)
+        let is_own = reader.sees(&self.owner);
+        let by_kind = match (self.is_platform, is_own) {
+            (true, _) => filter.platform,
+            (false, true) => !is_bound,
+            (false, false) => self.is_public && filter.public,
+        };
+        let may_be_seen = is_own || self.is_public || self.is_platform;
+        by_kind || (is_bound && filter.endpoint_bound && may_be_seen)
     }
 
     /// Whether endpoints of this owner may run the template.
@@ -148,7 +151,12 @@ mod tests {
             (&other, false, false, false, with(true, true, true), false),
             (&other, true, false, false, none, false),
             (&other, true, false, false, with(false, true, false), true),
-            (&other, true, false, true, with(false, true, false), false),
+            (&other, true, false, true, none, false),
+            (&other, true, false, true, with(false, true, false), true),
+            (&other, true, false, true, with(true, false, false), true),
+            (&other, false, false, true, with(true, true, true), false),
+            (&other, false, true, true, with(false, false, true), true),
+            (&me, true, false, true, with(false, true, true), false),
             (&other, true, true, false, with(false, true, false), false),
             (&other, false, true, false, with(false, false, true), true),
             (&me, true, true, true, with(true, false, true), true),

@@ -5,7 +5,7 @@ use bytes::{BufMut as _, BytesMut};
 use futures::FutureExt as _;
 
 use crate::job::payload::Json;
-use crate::job::record::{ChunkPage, JobRecord, StreamPosition};
+use crate::job::record::{Chunk, ChunkPage, JobRecord, Part, StreamPosition};
 use crate::job::state::JobStatus;
 use crate::limits::{OUTPUT_BYTES_MAX, STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use crate::store::{JobStore, StoreError};
@@ -95,7 +95,10 @@ async fn join(
     joining.await.map_err(|_| StoreError::Closed)
 }
 
-/// The outputs of all chunks as one JSON list, made page by page.
+/// The emitted values as one JSON list, made page by page out of their chunks: a value that was
+/// split is whole again.
+///
+/// **Bounds.** [`OUTPUT_BYTES_MAX`], which the text of the list reaches at most.
 #[derive(Debug)]
 pub struct OutputList {
     items: BytesMut,
@@ -103,12 +106,24 @@ pub struct OutputList {
     is_over: bool,
     /// A chunk is missing, or there is no room for it.
     is_cut: bool,
+    last: Option<LastValue>,
+}
+
+/// The last value of a list.
+#[derive(Debug)]
+struct LastValue {
+    /// The position of its text.
+    begins_at: usize,
+    /// Index of the part that continues it.
+    next_part: u32,
+    /// How many parts it has; 0 if it is not split, or a string.
+    count: u32,
 }
 
 impl Default for OutputList {
     fn default() -> Self {
         let items = BytesMut::from(&b"["[..]);
-        Self { items, next: 0, is_over: false, is_cut: false }
+        Self { items, next: 0, is_over: false, is_cut: false, last: None }
     }
 }
 
@@ -126,14 +141,56 @@ impl OutputList {
         let bytes = page.chunks.iter().map(|chunk| chunk.output.len() + 1).sum::<usize>();
         self.items.reserve(bytes.min(OUTPUT_BYTES_MAX) + 1);
         for chunk in page.chunks {
-            if self.items.len() > 1 {
-                self.items.put_u8(b',');
-            }
-            self.items.put_slice(chunk.output.as_bytes());
+            self.add_chunk(&chunk);
             if self.items.len() >= OUTPUT_BYTES_MAX {
                 (self.is_over, self.is_cut) = (true, true);
                 return;
             }
+        }
+    }
+
+    fn add_chunk(&mut self, chunk: &Chunk) {
+        let Part { index, count } = chunk.part.unwrap_or(Part { index: 0, count: 0 });
+        let text = chunk.output.as_bytes();
+        let is_text = count > 0;
+        let continues = |last: &LastValue| {
+            index > 0
+                && (last.next_part, last.count) == (index, count)
+                && (is_text || self.items.ends_with(b"\""))
+        };
+        if self.last.as_ref().is_some_and(continues) {
+            if !is_text {
+                // The first quotation mark of the piece, and the second one of the string before
+                // it.
+                self.items.truncate(self.items.len() - 1);
+                self.items.put_slice(text.get(1..).unwrap_or_default());
+            }
+        } else {
+            self.end_value();
+            if self.items.len() > 1 {
+                self.items.put_u8(b',');
+            }
+            self.last = Some(LastValue { begins_at: self.items.len(), next_part: 0, count });
+            if !is_text {
+                self.items.put_slice(text);
+            }
+        }
+        if is_text {
+            let piece = chunk.output.read::<String>().unwrap_or_default();
+            self.items.put_slice(piece.as_bytes());
+        }
+        if let Some(last) = &mut self.last {
+            last.next_part += 1;
+        }
+    }
+
+    /// A value without all of its parts, some of which are damaged on disk, is `null`.
+    fn end_value(&mut self) {
+        if let Some(LastValue { begins_at, next_part, count }) = self.last.take()
+            && next_part < count
+        {
+            self.items.truncate(begins_at);
+            self.items.put_slice(b"null");
         }
     }
 
@@ -142,6 +199,7 @@ impl OutputList {
         if self.is_cut {
             return None;
         }
+        self.end_value();
         self.items.put_u8(b']');
         Some(Json::from_stored(self.items.freeze()))
     }
@@ -152,7 +210,6 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::job::record::Chunk;
 
     fn page(first: u64, outputs: &[&str]) -> ChunkPage {
         let chunk = |text: &&str| Chunk {
@@ -177,6 +234,45 @@ mod tests {
         assert_eq!(list(&[&["1"], &[]]), None, "the job was deleted meanwhile");
         let large = format!("\"{}\"", "x".repeat(OUTPUT_BYTES_MAX / 2));
         assert_eq!(list(&[&["1"], &[&large], &[&large]]), None, "more than an output may have");
+    }
+
+    #[test]
+    fn a_value_that_was_split_is_whole_in_the_list() {
+        const TEXT: u32 = 2;
+        const STRING: u32 = 0;
+        let whole = |chunks: &[(&str, Option<(u32, u32)>)]| {
+            // On one page, and on a page for each chunk.
+            let lists = [chunks.len(), 1].map(|size| {
+                let mut list = OutputList::default();
+                for chunks in chunks.chunks(size) {
+                    let chunk = |(text, part): &(&str, Option<(u32, u32)>)| Chunk {
+                        output: Json::parse((*text).to_owned()).unwrap(),
+                        metrics: None,
+                        part: part.map(|(index, count)| Part { index, count }),
+                    };
+                    let first = list.next_needed(99).unwrap();
+                    let chunks = chunks.iter().map(chunk).collect();
+                    list.add(ChunkPage { first, chunks, ..ChunkPage::default() });
+                }
+                list.finish().unwrap().as_str().to_owned()
+            });
+            assert_eq!(lists[0], lists[1]);
+            assert!(Json::parse(lists[0].clone()).is_ok(), "{}", lists[0]);
+            lists[0].clone()
+        };
+        let object = [(r#""{\"a\":\"x""#, Some((0, TEXT))), (r#""é\"}""#, Some((1, TEXT)))];
+        let string =
+            [(r#""a\u00e9""#, None), (r#""\n""#, Some((1, STRING))), (r#""z""#, Some((2, STRING)))];
+        assert_eq!(whole(&object), r#"[{"a":"xé"}]"#);
+        assert_eq!(whole(&string), r#"["a\u00e9\nz"]"#);
+        let both = [&[("1", None)][..], &string, &object, &object, &string, &[(r#""s""#, None)]];
+        let expected = r#"[1,"a\u00e9\nz",{"a":"xé"},{"a":"xé"},"a\u00e9\nz","s"]"#;
+        assert_eq!(whole(&both.concat()), expected);
+        // Damaged chunks are `null`, and belong to no value.
+        let damaged = ("null", None);
+        assert_eq!(whole(&[object[0], damaged, damaged]), "[null,null,null]");
+        assert_eq!(whole(&[object[0]]), "[null]");
+        assert_eq!(whole(&[damaged, string[1]]), r#"[null,"\n"]"#);
     }
 
     #[test]

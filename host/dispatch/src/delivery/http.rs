@@ -189,13 +189,17 @@ mod tests {
         assert_eq!(scope("https://hooks.lan/"), Ok(AddressScope::AnyAddress));
         assert_eq!(scope("https://example.com/"), Ok(AddressScope::PublicAddresses));
         assert_eq!(
-            scope("http://localhost/"),
+            scope("http://hooks.internal/"),
             Ok(AddressScope::PublicAddresses),
             "seen when resolved"
         );
-        let refused = scope("http://[::1]/").unwrap_err().to_string();
-        let option = "`serve --webhook-allow [::1]:80`";
-        assert!(refused.contains("not public") && refused.contains(option), "{refused}");
+        for (url, option) in [
+            ("http://[::1]/", "`serve --webhook-allow [::1]:80`"),
+            ("http://localhost:9000/x", "`serve --webhook-allow localhost:9000`"),
+        ] {
+            let refused = scope(url).unwrap_err().to_string();
+            assert!(refused.contains("not public") && refused.contains(option), "{refused}");
+        }
         let allowed = AllowedHosts::new(vec!["[::1]:80".parse().unwrap()]);
         let permitting = HttpSender::new(allowed, AddressPolicy::default());
         assert!(permitting.check("http://[::1]/").is_ok(), "the option is as it is written");
@@ -204,6 +208,8 @@ mod tests {
             "http://169.254.169.254/latest",
             "http://[::1]/",
             "http://2130706433/",
+            "http://localhost/",
+            "https://a.localhost/",
             "http://user@example.com/",
             "http://:word@127.0.0.1:9000/",
             "ftp://example.com/",

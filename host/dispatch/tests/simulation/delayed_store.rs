@@ -21,7 +21,7 @@ use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreStats, SubmitAnswer,
 };
 use gristmill_core::time::Timestamp;
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use parking_lot::Mutex;
 use rand::RngExt as _;
 use rand::rngs::StdRng;

@@ -25,7 +25,7 @@ use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Dispatcher, Parts};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::new_job;
 use parking_lot::Mutex;
 use rand::rngs::StdRng;

@@ -11,12 +11,12 @@ use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use wasmtime::{Result, Store};
 
-use crate::attempt::deadline::Watch;
-use crate::attempt::state::{State, store};
 use crate::bindings::Handler;
 use crate::bindings::exports::gristmill::handler::run::{Error, Job};
 use crate::bindings::gristmill::handler::types::Failure;
 use crate::components::artifacts::Loaded;
+use crate::sandbox::deadline::Watch;
+use crate::sandbox::state::{State, store};
 
 /// Divisor of the memory limit: an instance that holds more than this part runs no further job, so
 /// that a handler with a leak does not fail an innocent job.

@@ -7,13 +7,13 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::attempt::deadline::Halt;
-use crate::attempt::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 use crate::bindings::exports::gristmill::handler::run::Error;
 use crate::bindings::gristmill::handler::types::Failure;
 use crate::compile::component::causes;
 use crate::disk::Files;
 use crate::engine::STACK_BYTES_MAX;
+use crate::sandbox::deadline::Halt;
+use crate::sandbox::state::{HANDLES_MAX, HOST_CALL_BYTES_MAX, State};
 
 /// How the call of a handler ended.
 #[derive(Debug)]

@@ -6,18 +6,17 @@ use gristmill_core::deploy::input_schema::{SECTION, SchemaText};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{
-    Component, ComponentExportIndex, HasSelf, Instance, InstancePre, Linker, TypedFunc,
+    Component, ComponentExportIndex, Instance, InstancePre, Linker, TypedFunc,
 };
 use wasmtime::{Engine, Result, Store};
 
-use crate::attempt::limiter::{MEMORIES_MAX, TABLES_MAX};
-use crate::attempt::state::State;
-use crate::bindings::{Handler, HandlerIndices};
+use crate::bindings::HandlerIndices;
 use crate::compile::input_schema::input_schema;
 use crate::compile::items::count_items;
 use crate::compile::producers::producers;
-use crate::host_fns::filesystem;
-use crate::host_fns::wasi_http_heads::bound_heads;
+use crate::host_fns::linker::{is_provided, linker};
+use crate::sandbox::limiter::{MEMORIES_MAX, TABLES_MAX};
+use crate::sandbox::state::State;
 
 /// The export of a handler.
 const HANDLER_EXPORT: &str = "gristmill:handler/run@0.1.0";
@@ -39,46 +38,6 @@ const NAME_BYTES_MAX: usize = 256;
 /// segments and the like. The host keeps 20 to 70 bytes for each while a component is loaded, also for
 /// modules that are never instantiated. Python has 27,000, JavaScript 20,000.
 const ITEMS_MAX: u32 = 250_000;
-
-/// All packages and interfaces that a component may import. The list is only for the wording of
-/// refusals; the linker decides about its entries.
-const PROVIDED: [(&str, &str, &[&str]); 8] = [
-    ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http", "endpoints"]),
-    ("wasi:io", "0.2", &["error", "poll", "streams"]),
-    ("wasi:clocks", "0.2", &["monotonic-clock", "wall-clock"]),
-    ("wasi:random", "0.2", &["random", "insecure", "insecure-seed"]),
-    (
-        "wasi:cli",
-        "0.2",
-        &[
-            "environment",
-            "exit",
-            "stdin",
-            "stdout",
-            "stderr",
-            "terminal-input",
-            "terminal-output",
-            "terminal-stdin",
-            "terminal-stdout",
-            "terminal-stderr",
-        ],
-    ),
-    ("wasi:filesystem", "0.2", &["types", "preopens"]),
-    (
-        "wasi:sockets",
-        "0.2",
-        &[
-            "network",
-            "instance-network",
-            "ip-name-lookup",
-            "tcp",
-            "tcp-create-socket",
-            "udp",
-            "udp-create-socket",
-        ],
-    ),
-    ("wasi:http", "0.2", &["types", "outgoing-handler"]),
-];
 
 /// The imports and exports of an accepted component, as `namespace:package/interface@version`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +85,8 @@ pub(crate) enum RejectedComponent {
     },
     /// It is not a handler.
     #[error(
-        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}"
+        "component does not export `{HANDLER_EXPORT}`, so it is not a handler; its exports: {0}. \
+         `gristmill new` writes a project that exports it"
     )]
     NoHandler(String),
     /// Its handler has another type.
@@ -318,32 +278,6 @@ pub(crate) fn names(engine: &Engine, component: &Component) -> ComponentInfo {
         producers: Producers::default(),
         input_schema: None,
     }
-}
-
-/// All imports of handlers: their world, and WASI 0.2. All of WASI is linked, since some languages
-/// always import all of it; functions that handlers may not use return an error.
-///
-/// # Errors
-/// When two of the parts define the same name.
-pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
-    let mut linker = Linker::new(engine);
-    Handler::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
-    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
-    bound_heads(&mut linker)?;
-    filesystem::add_to_linker(&mut linker)?;
-    Ok(linker)
-}
-
-fn is_provided(import: &str) -> bool {
-    let (name, version) = import.split_once('@').unwrap_or((import, ""));
-    let (package, interface) = name.split_once('/').unwrap_or((name, ""));
-    PROVIDED.iter().any(|(provided, track, interfaces)| {
-        let rest = version.strip_prefix(track);
-        *provided == package
-            && interfaces.contains(&interface)
-            && rest.is_some_and(|patch| patch.starts_with('.') && !patch.contains('-'))
-    })
 }
 
 fn mismatch(error: &wasmtime::Error, info: &ComponentInfo) -> RejectedComponent {

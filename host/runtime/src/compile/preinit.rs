@@ -21,11 +21,11 @@ use wasmtime::Store;
 use wasmtime::component::{Component, ComponentType, Instance, Lift, TypedFunc, WasmList};
 use wasmtime_wizer::{ComponentInstanceState, Wizer};
 
-use crate::attempt::deadline::Watch;
-use crate::attempt::state::{State, store};
 use crate::compile::component::{RejectedComponent, causes, inspect, prepare};
 use crate::egress::Egress;
 use crate::engine::{Engines, Kind, Pool, compile_engine};
+use crate::sandbox::deadline::Watch;
+use crate::sandbox::state::{State, store};
 use crate::swap::SwapWatch;
 
 /// How long `init` may run.

@@ -22,12 +22,13 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tracing::warn;
+use wasmtime::Engine;
 
 use crate::compile::cache::{self, CompileCache};
 use crate::compile::component::{ComponentInfo, RejectedComponent, inspect};
 use crate::compile::confine::{Confinement, confine};
 use crate::compile::turns::{CompileTurns, Turn};
-use crate::engine::{Kind, caching_engine, compile_engine};
+use crate::engine::{Kind, compile_config};
 use crate::files::blocking;
 use crate::files::{self, Unfinished};
 
@@ -380,10 +381,11 @@ fn compile(files: OpenFiles, cache: Option<&Path>) -> Report {
     let mut compile = || {
         // An unusable cache is not an error, since it only saves time.
         let cache = cache.and_then(|path| CompileCache::open(path, kind.metering).ok());
-        let engine = match &cache {
-            Some(cache) => caching_engine(kind, cache)?,
-            None => compile_engine(kind)?,
-        };
+        let mut config = compile_config(kind);
+        if let Some(cache) = &cache {
+            cache.serve(&mut config)?;
+        }
+        let engine = Engine::new(&config)?;
         let (compiled, info) = match inspect(&engine, &component) {
             Ok(inspected) => inspected,
             Err(reason) => return Ok(Report::Rejected(reason)),

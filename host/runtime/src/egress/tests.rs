@@ -21,9 +21,9 @@ use wasmtime_wasi_http::{Error, WasiHttpHooks as _};
 use super::client::REQUESTS_PER_ENDPOINT_MAX;
 use super::error::REQUESTS_PER_JOB_MAX;
 use super::*;
-use crate::attempt::deadline::Watch;
-use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::http::{Host as _, HttpError, Request, Response};
+use crate::sandbox::deadline::Watch;
+use crate::sandbox::state::State;
 use crate::testing::{Run, TestRuntime, guest, guest_that_uses};
 
 /// A server on a free port of this machine. It answers `/redirect` with a redirect to itself,

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::context::{Host, S3Config};
+use crate::sandbox::state::State;
 
 impl Host for State {
     fn attempt(&mut self) -> u32 {

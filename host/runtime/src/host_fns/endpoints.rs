@@ -5,8 +5,8 @@ use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::{Json, is_nested_deeper};
 use gristmill_core::limits::{HANDLER_CALLS_MAX, JSON_NESTING_MAX, RUN_BODY_BYTES_MAX};
 
-use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::endpoints::{CallError as WitCallError, FailedJob, Host};
+use crate::sandbox::state::State;
 
 impl Host for State {
     async fn submit(

@@ -16,8 +16,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
-use crate::attempt::state::State;
 use crate::disk::{Listing, Node, OpenMode, PIECE_BYTES, ReadStream, WriteAt, WriteStream};
+use crate::sandbox::state::State;
 
 /// Replaces wasmtime's functions with these.
 ///

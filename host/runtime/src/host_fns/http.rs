@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
 
-use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::http::{Host, HttpError, Request, Response};
 use crate::egress::{
     EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, JobEgress, OutgoingRequest, within,
 };
+use crate::sandbox::state::State;
 
 impl Host for State {
     async fn send(&mut self, request: Request) -> Result<Response, HttpError> {

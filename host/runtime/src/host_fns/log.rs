@@ -2,8 +2,8 @@
 
 use gristmill_core::runtime::LogLevel;
 
-use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::log::{Host, Level};
+use crate::sandbox::state::State;
 
 impl Host for State {
     fn write(&mut self, level: Level, message: String) {

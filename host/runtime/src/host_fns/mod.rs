@@ -2,11 +2,13 @@
 
 mod context;
 mod endpoints;
-pub(crate) mod filesystem;
+mod filesystem;
 mod http;
+pub(crate) mod linker;
 mod log;
 mod output;
-pub(crate) mod wasi_http_heads;
+mod split;
+mod wasi_http_heads;
 
 // The interface has only types and no functions.
-impl crate::bindings::gristmill::handler::types::Host for crate::attempt::state::State {}
+impl crate::bindings::gristmill::handler::types::Host for crate::sandbox::state::State {}

@@ -7,9 +7,9 @@ use gristmill_core::limits::{
 };
 use gristmill_core::runtime::LogLevel;
 
-use crate::attempt::split::split;
-use crate::attempt::state::State;
 use crate::bindings::gristmill::handler::output::{EmitError, Host};
+use crate::host_fns::split::split;
+use crate::sandbox::state::State;
 
 impl Host for State {
     async fn emit(&mut self, output: String, metrics: Option<String>) -> Result<(), EmitError> {
@@ -72,8 +72,8 @@ mod tests {
     use gristmill_egress::AddressPolicy;
 
     use super::*;
-    use crate::attempt::deadline::Watch;
     use crate::egress::Egress;
+    use crate::sandbox::deadline::Watch;
     use crate::testing::{Run, TestRuntime, guest};
 
     /// A bound on bytes alone would allow billions of chunks.

@@ -7,8 +7,8 @@ use wasmtime_wasi_http::p2::bindings::http::types::{
     HostOutgoingRequest as _, Method, OutgoingRequest as WasiRequest,
 };
 
-use crate::attempt::state::State;
 use crate::egress::HTTP_HEAD_BYTES_MAX;
+use crate::sandbox::state::State;
 
 /// The linker's name of the interface whose functions are bounded here.
 const WASI_HTTP_TYPES: &str = "wasi:http/types@0.2.12";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gristmill_core::runtime::AttemptEnd;
 
 use super::*;
-use crate::attempt::limiter::{INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
+use crate::sandbox::limiter::{INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
 use crate::swap::tests::FakeSwaps;
 use crate::testing::{Run, TestRuntime, guest, guest_with};
 

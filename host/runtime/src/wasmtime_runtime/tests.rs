@@ -343,7 +343,7 @@ async fn a_component_that_cannot_run_here_is_refused() {
         (
             wat::parse_str("(component)").unwrap().into(),
             "component does not export `gristmill:handler/run@0.1.0`, so it is not a handler; its \
-             exports: none",
+             exports: none. `gristmill new` writes a project that exports it",
         ),
         (
             wat::parse_str(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{Chunk, ChunkPage, TIMED_OUT_ERROR};
+use gristmill_core::job::record::{Chunk, ChunkPage, Part, TIMED_OUT_ERROR};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::job::stream::OutputList;
 use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
@@ -54,6 +54,8 @@ struct CaseSink(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     chunks: ObservedChunks,
+    /// The positions of these chunks in values that were split.
+    parts: Vec<Option<Part>>,
     log: Vec<String>,
     stack: Vec<StackCall>,
 }
@@ -61,8 +63,12 @@ struct Kept {
 impl Kept {
     /// The output of a handler that only streamed; `None` when it is larger than an output may be.
     fn list(&self) -> Option<Json> {
-        let chunk = |output: &Json| Chunk { output: output.clone(), metrics: None, part: None };
-        let chunks = self.chunks.outputs()?.iter().map(chunk).collect();
+        let chunk = |(output, part): (&Json, &Option<Part>)| Chunk {
+            output: output.clone(),
+            metrics: None,
+            part: *part,
+        };
+        let chunks = self.chunks.outputs()?.iter().zip(&self.parts).map(chunk).collect();
         let mut list = OutputList::default();
         list.add(ChunkPage { chunks, ..ChunkPage::default() });
         list.finish()
@@ -76,6 +82,7 @@ impl AttemptSink for CaseSink {
         let mut kept = self.0.lock();
         for chunk in chunks {
             kept.chunks.add(chunk.output);
+            kept.parts.push(chunk.part);
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! large; the rest of the body is then not read.
 //!
 //! **Bounds.** Each call in progress has a connection of its own; connections without a call are kept for
-//! [`IDLE_MAX`]. Calls in progress end when another host becomes active.
+//! [`IDLE_MAX`], and [`CONNECTING_MAX`] are made at one time. Calls in progress end when another
+//! host becomes active.
 
 use std::future::Future;
 use std::io;
@@ -28,10 +29,12 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::{Mutex, RwLock};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::handshake::{Membership, Purpose};
+use super::handshake::{CONNECT_TIME_MAX, Membership, Purpose};
 
 /// The address of the client of a forwarded call. Only read on connections between hosts.
 const PEER: HeaderName = HeaderName::from_static("gristmill-peer");
@@ -52,6 +55,10 @@ const OF_CONNECTION: [HeaderName; 6] = [
 
 /// How long a connection without a call is kept; less than its other side keeps it.
 const IDLE_MAX: Duration = Duration::from_secs(30);
+
+/// Most connections to the active host that have not ended their handshakes. The active host bounds
+/// [them](super::hosts::NewConnections) by address.
+pub(crate) const CONNECTING_MAX: usize = 32;
 
 /// The reason for a standby's probes.
 pub(crate) const STANDS_BY: &str = "the host stands by: another host is active";
@@ -119,7 +126,8 @@ impl Standby {
             None => Target::NoHost,
             Some(ActiveHost { address: None, .. }) => Target::Unreachable,
             Some(active @ ActiveHost { session, address: Some(address) }) => {
-                let connector = Connector { address, membership: self.membership(session) };
+                let turns = Arc::new(Semaphore::new(CONNECTING_MAX));
+                let connector = Connector { address, membership: self.membership(session), turns };
                 let client = Client::builder(TokioExecutor::new())
                     .pool_idle_timeout(IDLE_MAX)
                     .pool_timer(TokioTimer::new())
@@ -335,6 +343,7 @@ fn take_key<B>(answer: &mut Response<B>, origin: &CallOrigin) {
 struct Connector {
     address: SocketAddr,
     membership: Membership,
+    turns: Arc<Semaphore>,
 }
 
 impl tower::Service<Uri> for Connector {
@@ -347,8 +356,12 @@ impl tower::Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { address, membership } = self.clone();
-        Box::pin(async move { membership.connect(address, Purpose::Calls).await.map(TokioIo::new) })
+        let Self { address, membership, turns } = self.clone();
+        Box::pin(async move {
+            let turn = timeout(CONNECT_TIME_MAX, turns.acquire()).await?;
+            let _turn = turn.map_err(io::Error::other)?;
+            membership.connect(address, Purpose::Calls).await.map(TokioIo::new)
+        })
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::link::{self, Role};
 
 /// Longest time to connect, with the handshake.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(3);
 
 const GREETING_BYTES: usize = 16;
 

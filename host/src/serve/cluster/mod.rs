@@ -1,5 +1,5 @@
 //! Hosts that share a database. One of them is *active*, and has the jobs; the others are *standbys*: they
-//! [forward] the calls of their clients to it, [run](runner) attempts for it, and one of them becomes active when it
+//! [forward] the calls of their clients to it, [run](crate::serve::runner) attempts for it, and one of them becomes active when it
 //! has ended.
 //!
 //! The database decides which one is active ([`gristmill_store::Candidate`]); nothing here does. A host that was replaced
@@ -10,10 +10,7 @@ pub(crate) mod forward;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod host_runtime;
-pub(crate) mod hosts;
 pub(crate) mod link;
-pub(crate) mod runner;
-pub(crate) mod stand_by;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -10,8 +10,9 @@ use gristmill_core::job::record::{ClaimedJob, JobRecord, NewJob};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
-use gristmill_store::{ModelStore, Settings, Store};
+use gristmill_store::{Settings, Store};
 use gristmill_test_support::ClaimEach as _;
+use gristmill_test_support::ModelStore;
 use tempfile::TempDir;
 
 use super::postgres::Database;

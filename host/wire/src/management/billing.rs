@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::schema;
 
 /// The usage of one group in one period (bucket). It has one of the three ids: that of the
-/// `grouping`.
+/// `grouping`. Grouped by `podId` or `gpuTypeId` it has none, and is the whole usage of the period.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

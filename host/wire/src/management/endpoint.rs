@@ -6,6 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::compute_type::ComputeType;
+use super::pod::Pod;
+use super::template::Template;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 #[cfg(feature = "openapi")]
 use crate::schema;
@@ -139,6 +141,10 @@ pub struct EndpointInput {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OptionalId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_volume_id: Option<String>,
+    /// The same as a list with its id, or empty.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::NetworkVolumes>))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_volume_ids: Option<Vec<String>>,
 }
 
 #[cfg(feature = "openapi")]
@@ -148,7 +154,7 @@ schema::requiring! {
 }
 
 /// The answer's form of an endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
@@ -176,6 +182,18 @@ pub struct Endpoint {
     pub compute_type: ComputeType,
     /// Always empty: there is only one data center.
     pub data_center_ids: Vec<String>,
+    /// Always 0: handlers run on processors.
+    #[serde(default)]
+    pub gpu_count: u32,
+    /// Always empty.
+    #[serde(default)]
+    pub gpu_type_ids: Vec<String>,
+    /// Always empty.
+    #[serde(default)]
+    pub allowed_cuda_versions: Vec<String>,
+    /// Always empty: all workers have the host's hardware.
+    #[serde(default)]
+    pub instance_ids: Vec<String>,
     /// Workers that are kept even when no job waits.
     pub workers_min: u32,
     /// Most workers at one time; 0: its jobs wait as if it were paused.
@@ -220,6 +238,10 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub network_volume_id: Option<VolumeId>,
+    /// The same as a list.
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::Id>))]
+    pub network_volume_ids: Vec<VolumeId>,
     /// Absent: fuel is counted and not bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = u64))]
@@ -229,6 +251,15 @@ pub struct Endpoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub input_schema: Option<serde_json::Value>,
+    /// With `includeTemplate`: its template. Absent: it was deleted, or is no longer public.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Template, nullable = false))]
+    pub template: Option<Box<Template>>,
+    /// With `includeWorkers`: its workers, without those of `workersMin` that no job has needed
+    /// yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(nullable = false))]
+    pub workers: Option<Vec<Pod>>,
     /// Fields of the body that requested a GPU and were ignored, because the host has the option
     /// `--ignore-gpu-fields`. Only in the answer to that body.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -384,7 +415,7 @@ pub struct RateLimit {
 
 /// An endpoint with the secret of its webhooks: the answer when the endpoint is created, and when
 /// the secret is rotated.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointWithSecret {

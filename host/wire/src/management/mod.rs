@@ -7,12 +7,12 @@ mod compute_type;
 mod delivery;
 mod endpoint;
 mod event;
-pub(crate) mod grouping;
 mod handler;
 mod job;
 mod job_action;
 mod key;
 mod log;
+mod pod;
 mod registry_auth;
 mod release;
 mod secrets;
@@ -21,6 +21,7 @@ mod system;
 mod template;
 mod volume;
 
+pub use crate::grouping::{BucketSize, Grouping};
 pub use billing::{Amount, BillingRecord};
 pub use cluster::{Cluster, ClusterHost, HostRole};
 pub use compute_type::ComputeType;
@@ -30,12 +31,12 @@ pub use endpoint::{
     Reuse, ReuseInput, ScalerType,
 };
 pub use event::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent};
-pub use grouping::{BucketSize, Grouping};
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};
 pub use key::{Key, KeyWithText, NewKey};
 pub use log::LogLine;
+pub use pod::{Pod, PodStatus};
 pub use registry_auth::{NewRegistryAuth, RegistryAuth};
 pub use release::{Release, ReleaseSettings, ReleaseWithSettings, Rollback};
 pub use secrets::RotatedSecrets;

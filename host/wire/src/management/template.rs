@@ -109,7 +109,7 @@ schema::requiring! {
 
 /// The answer's form of a template: the 18 documented fields, none of them null, and `isPlatform` a
 /// second time under the operator's brand.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Template {

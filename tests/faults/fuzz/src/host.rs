@@ -29,7 +29,7 @@ use gristmill_core::store::JobStore as _;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, NoWorkers, RecordedFiles};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;

@@ -100,6 +100,11 @@ def is_step(case):
     return case.meta and case.meta.phase.name == TestPhase.STATEFUL
 
 
+def is_change(case):
+    """Whether the call changes the object that its path names, as PATCH or as POST."""
+    return case.method == "PATCH" or case.path.endswith("/update")
+
+
 def name_what_exists(case, path):
     if "rest" in path:
         # Such a call waits for its job, so it needs an endpoint whose handler answers.
@@ -126,7 +131,7 @@ def name_what_exists(case, path):
     known = made.get(kind) or ["unknown"]
     if name in path and path[name] not in known and not is_step(case) and dice.random() < 0.7:
         path[name] = dice.choice(known)
-    if case.method in ("DELETE", "PATCH") and path.get(name) in PROTECTED:
+    if (case.method == "DELETE" or is_change(case)) and path.get(name) in PROTECTED:
         path[name] = dice.choice(known)
 
 
@@ -156,7 +161,7 @@ def make_possible(case, body):
         body.pop("name", None)
     if case.path in ("/v1/templates", "/v1/endpoints") and body.get("id"):
         body["id"] = f"{body['id'][:100]}-{next(numbers)}"
-    if case.method == "PATCH":
+    if is_change(case):
         # An id cannot be changed.
         body.pop("id", None)
     if case.path.startswith("/v1/endpoints") and body.get("templateId"):
@@ -178,6 +183,8 @@ def make_possible(case, body):
     if body.get("networkVolumeId"):
         # The volume may have been deleted since.
         body["networkVolumeId"] = ""
+    if body.get("networkVolumeIds"):
+        body["networkVolumeIds"] = []
     if case.path.startswith("/v1/networkvolumes/") and body.get("size"):
         # A volume never becomes smaller.
         body["size"] = 4_000

@@ -9,11 +9,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use runpod_sdk::model::{
-    GetTemplateQuery, ListTemplatesQuery, TemplateCategory, TemplateCreateInput,
-    TemplateUpdateInput,
+    BillingGrouping, BucketSize, ContainerRegistryAuthCreateInput, EndpointBillingQuery,
+    EndpointCreateInput, EndpointUpdateInput, GetEndpointQuery, GetTemplateQuery,
+    ListEndpointsQuery, ListPodsQuery, ListTemplatesQuery, NetworkVolumeBillingQuery,
+    NetworkVolumeCreateInput, NetworkVolumeUpdateInput, PodBillingQuery, PodStatus,
+    TemplateCategory, TemplateCreateInput, TemplateUpdateInput,
 };
 use runpod_sdk::serverless::{JobStatus, ServerlessEndpoint, ServerlessJob};
-use runpod_sdk::service::TemplatesService;
+use runpod_sdk::service::{
+    BillingService, EndpointsService, PodsService, RegistryService, TemplatesService,
+    VolumesService,
+};
 use runpod_sdk::{Error, Result, RunpodClient};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -223,4 +229,123 @@ async fn template_life() {
     assert!(all.iter().any(|template| template.id == id));
     management.delete_template(&id).await.unwrap();
     assert_http(management.get_template(&id, GetTemplateQuery::default()).await, 404);
+}
+
+/// An endpoint, with its template and its workers.
+#[tokio::test]
+async fn endpoint_life() {
+    let management = management();
+    let volume = NetworkVolumeCreateInput {
+        name: "of the crate's endpoint".into(),
+        size: 1,
+        data_center_id: "EU-RO-1".into(),
+    };
+    let volume = management.create_volume(volume).await.unwrap().id;
+    let input = EndpointCreateInput {
+        template_id: "playground".into(),
+        name: Some("from the crate".into()),
+        network_volume_id: Some(volume.clone()),
+        flashboot: Some(true),
+        idle_timeout: Some(3_600),
+        workers_max: Some(1),
+        ..EndpointCreateInput::default()
+    };
+    let made = management.create_endpoint(input).await.unwrap();
+    assert_eq!((made.gpu_count, made.network_volume_id.as_ref()), (Some(0), Some(&volume)));
+    assert!(made.template.is_none() && made.workers.is_none());
+    let change = EndpointUpdateInput { execution_timeout_ms: Some(60_000), ..Default::default() };
+    let changed = management.update_endpoint(&made.id, change).await.unwrap();
+    assert_eq!(changed.execution_timeout_ms, 60_000);
+
+    let parts = GetEndpointQuery { include_template: Some(true), include_workers: Some(true) };
+    let idle = management.get_endpoint(&made.id, parts.clone()).await.unwrap();
+    assert_eq!(idle.template.unwrap().image_name, "playground:latest");
+    let listed = ListEndpointsQuery { include_workers: Some(true), ..Default::default() };
+    let listed = management.list_endpoints(listed).await.unwrap();
+    assert!(listed.iter().any(|endpoint| endpoint.id == made.id && endpoint.workers.is_some()));
+
+    let input = json!({"op": "echo"});
+    within_a_minute(endpoint(&made.id).run_now::<_, Value>(&input)).await.unwrap();
+    let workers = management.get_endpoint(&made.id, parts).await.unwrap().workers.unwrap();
+    assert_eq!(workers.len(), 1, "{workers:?}");
+    assert_eq!(workers[0].desired_status, Some(PodStatus::Running));
+    assert_eq!(workers[0].endpoint_id.as_ref(), Some(&made.id));
+    let pods = ListPodsQuery {
+        include_workers: Some(true),
+        include_network_volume: Some(true),
+        endpoint_id: Some(made.id.clone()),
+        ..ListPodsQuery::default()
+    };
+    let pods = management.list_pods(pods).await.unwrap();
+    assert_eq!((pods.len(), &pods[0].id), (1, &workers[0].id));
+    assert_eq!(pods[0].network_volume.as_ref().unwrap().id, volume);
+    assert!(management.list_pods(ListPodsQuery::default()).await.unwrap().is_empty());
+
+    let bill = EndpointBillingQuery {
+        endpoint_id: Some(made.id.clone()),
+        bucket_size: Some(BucketSize::Year),
+        image_name: Some("playground:latest".into()),
+        ..EndpointBillingQuery::default()
+    };
+    for (grouping, named) in [
+        (BillingGrouping::EndpointId, Some(made.id.clone())),
+        (BillingGrouping::GpuTypeId, None),
+        (BillingGrouping::PodId, None),
+    ] {
+        let query = EndpointBillingQuery { grouping: Some(grouping), ..bill.clone() };
+        let records = management.get_endpoint_billing(query).await.unwrap();
+        assert_eq!(records.len(), 1, "{grouping:?}");
+        assert_eq!(records[0].endpoint_id, named, "{grouping:?}");
+    }
+    management.delete_endpoint(&made.id).await.unwrap();
+    assert_http(management.get_endpoint(&made.id, GetEndpointQuery::default()).await, 404);
+    management.delete_volume(&volume).await.unwrap();
+}
+
+#[tokio::test]
+async fn network_volume_life() {
+    let management = management();
+    let input = NetworkVolumeCreateInput {
+        name: "from the crate".into(),
+        size: 1,
+        data_center_id: "EU-RO-1".into(),
+    };
+    let id = management.create_volume(input).await.unwrap().id;
+    let change = NetworkVolumeUpdateInput { size: Some(2), ..Default::default() };
+    assert_eq!(management.update_volume(&id, change).await.unwrap().size, 2);
+    assert_eq!(management.get_volume(&id).await.unwrap().name, "from the crate");
+    assert!(management.list_volumes().await.unwrap().iter().any(|volume| volume.id == id));
+    management.delete_volume(&id).await.unwrap();
+    assert_http(management.get_volume(&id).await, 404);
+}
+
+#[tokio::test]
+async fn registry_auth_life() {
+    let management = management();
+    let input = ContainerRegistryAuthCreateInput {
+        name: "from the crate".into(),
+        username: "miller".into(),
+        password: "secret".into(),
+    };
+    let id = management.create_registry_auth(input).await.unwrap().id;
+    assert_eq!(management.get_registry_auth(&id).await.unwrap().name, "from the crate");
+    assert!(management.list_registry_auths().await.unwrap().iter().any(|auth| auth.id == id));
+    management.delete_registry_auth(&id).await.unwrap();
+    assert_http(management.get_registry_auth(&id).await, 404);
+}
+
+#[tokio::test]
+async fn bills_of_pods_and_volumes_are_empty() {
+    let management = management();
+    let pods = PodBillingQuery {
+        grouping: Some(BillingGrouping::PodId),
+        bucket_size: Some(BucketSize::Hour),
+        ..PodBillingQuery::default()
+    };
+    assert!(management.get_pod_billing(pods).await.unwrap().is_empty());
+    let volumes = NetworkVolumeBillingQuery {
+        network_volume_id: Some("grain".into()),
+        ..NetworkVolumeBillingQuery::default()
+    };
+    assert!(management.get_volume_billing(volumes).await.unwrap().is_empty());
 }

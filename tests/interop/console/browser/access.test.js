@@ -35,7 +35,7 @@ test('a wrong key is refused with a sentence', async () => {
   await to('');
   await page.getByLabel('API key').fill('gm_nothing_here');
   await page.getByRole('button', { name: 'Log in' }).click();
-  await page.getByRole('alert').getByText('not valid here').waitFor();
+  await page.getByRole('alert').getByText('this API key is unknown, revoked or expired').waitFor();
   // The call that refuses the key has the address of the question for a session.
   await check();
   await end();
@@ -59,13 +59,14 @@ test('the link of `gristmill console` logs in once', async () => {
   const hash = link.slice(link.indexOf('#'));
   const first = await open();
   await first.to(hash);
+  await first.page.getByRole('button', { name: /^Log in as / }).click();
   await first.page.getByRole('heading', { name: 'Overview' }).waitFor();
   assert.ok(!first.page.url().includes('enter'));
   await first.check();
   await first.end();
   const second = await open();
   await second.to(hash);
-  await second.page.getByRole('alert').getByText('not valid here').waitFor();
-  await second.check();
+  await second.page.getByRole('alert').getByText('this link was used').waitFor();
+  await second.check(refusal(401));
   await second.end();
 });

@@ -113,6 +113,12 @@ for (const [dark, width] of /** @type {[boolean, number][]} */ ([[false, 1280], 
     await page.locator('.toast.bad').waitFor();
     await look('a message');
     await fits('a message');
+    const { link } = await api('POST', 'console/links', undefined, (await key(['read'], LONG)).text);
+    await to(`#/enter/${link}`);
+    await page.getByRole('button', { name: `Log in as ${LONG}` }).waitFor();
+    await look('a question');
+    await fits('a question');
+    await page.getByRole('button', { name: /^Stay logged in/ }).click();
     await api('DELETE', `v1/keys/${own.id}`);
     await page.getByRole('dialog', { name: 'Log in' }).waitFor({ timeout: 30_000 });
     await look('the login above a page');
@@ -253,6 +259,7 @@ test('the login and the overview need few files and few bytes before they are sh
   const before = await open(), { page, context, to, check, end } = await open();
   await before.login((await key()).text);
   await context.addCookies(await before.context.cookies());
+  await context.addInitScript((kept) => Object.assign(localStorage, kept), await before.page.evaluate(() => ({ ...localStorage })));
   await before.end();
   const overview = await needs(page, to, page.getByRole('heading', { name: 'Overview' }));
   t.diagnostic(`the overview: ${overview.requests.length} requests, ${overview.bytes} bytes`);

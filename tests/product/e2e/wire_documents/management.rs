@@ -78,7 +78,8 @@ async fn jobs_logs_deliveries_and_usage() {
     let receiver = Receiver::start(&["500 No"]).await;
     let host = host(&["--webhook-allow", &receiver.host()]);
     let client = host.client();
-    let settings = json!({ "workersMax": 1 });
+    // Its worker stays for the lists of workers.
+    let settings = json!({ "workersMax": 1, "idleTimeout": 3_600 });
     host.deploy(&guests::playground(), "mill", settings).await;
     let path = "/v2/mill/runsync";
     let body =
@@ -115,6 +116,9 @@ async fn jobs_logs_deliveries_and_usage() {
     let mut deliveries = deliveries;
     deliveries.text = deliveries.text.replace(&receiver.url("/"), "http://receiver/");
     check("deliveries", &deliveries);
+    check("pods", &client.get("/v1/pods?includeWorkers=true").await);
+    let path = "/v1/endpoints/mill?includeTemplate=true&includeWorkers=true";
+    check("endpoint-with-parts", &client.get(path).await);
     check("billing", &client.get("/v1/billing/endpoints?bucketSize=hour").await);
     check("system", &client.get("/v1/system").await);
     check("cluster", &client.get("/v1/cluster").await);

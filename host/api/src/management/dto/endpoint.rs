@@ -53,6 +53,7 @@ pub(crate) fn endpoint_patch(input: EndpointInput) -> EndpointPatch {
         call_endpoints: input.call_endpoints,
         env: input.env,
         network_volume: input.network_volume_id,
+        network_volumes: input.network_volume_ids,
     }
 }
 
@@ -102,6 +103,10 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         created_at: rfc3339(endpoint.created_at),
         compute_type: ComputeType::Cpu,
         data_center_ids: Vec::new(),
+        gpu_count: 0,
+        gpu_type_ids: Vec::new(),
+        allowed_cuda_versions: Vec::new(),
+        instance_ids: Vec::new(),
         workers_min,
         workers_max,
         paused,
@@ -119,9 +124,12 @@ pub(crate) fn endpoint(endpoint: &endpoint::Endpoint) -> Endpoint {
         propagate_traces,
         call_endpoints,
         env,
+        network_volume_ids: network_volume_id.iter().cloned().collect(),
         network_volume_id,
         max_fuel,
         input_schema: None,
+        template: None,
+        workers: None,
         ignored_fields: Vec::new(),
     }
 }

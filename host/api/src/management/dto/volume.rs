@@ -6,8 +6,8 @@ use gristmill_wire::management::{NetworkVolume, VolumeFile, VolumeFileType};
 
 use crate::answer::wire_time::rfc3339;
 
-/// The only data center of volumes: this host.
-const DATA_CENTER: &str = "local";
+/// The only data center: this host.
+pub(crate) const DATA_CENTER: &str = "local";
 
 /// The answer's form of a network volume.
 pub(crate) fn network_volume(volume: &volume::Volume) -> NetworkVolume {

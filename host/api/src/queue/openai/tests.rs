@@ -19,7 +19,7 @@ use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::WAIT_MS;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::time::{ManualClock, Timestamp};
-use gristmill_store::ModelStore;
+use gristmill_test_support::ModelStore;
 use gristmill_test_support::NoWorkers;
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
 use http_body_util::BodyExt as _;

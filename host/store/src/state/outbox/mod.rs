@@ -346,21 +346,6 @@ impl<K: Ord + Clone> Outbox<K> {
         DueDeliveries { due, next_at }
     }
 
-    /// Forgets all attempts and times, as a start of the host does.
-    #[cfg(feature = "testing")]
-    pub(crate) fn restart(&mut self) {
-        (self.schedule, self.owners) = Default::default();
-        self.asleep.clear();
-        self.in_flight.clear();
-        self.arrived.clear();
-        for (id, row) in &mut self.rows {
-            if row.stage != Stage::Ended {
-                row.stage = Stage::Arrived;
-                self.arrived.push_back(*id);
-            }
-        }
-    }
-
     /// Returns the share of an ended attempt. An attempt without a recorded outcome counts as not
     /// made.
     fn end(&mut self, id: DeliveryId) {

@@ -13,20 +13,21 @@ use gristmill_core::job::action::JobAction;
 use gristmill_core::job::document::webhook_body;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    Chunk, ChunkPage, ClaimedJob, JobRecord, Lease, NewJob, PastAttempt, RequeueCause, StoreEpoch,
+    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, PastAttempt, RequeueCause,
+    StoreEpoch,
 };
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::job::stream::OutputList;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
-use gristmill_core::webhook::delivery::{Delivery, DeliveryId, NotSent};
+use gristmill_core::webhook::delivery::Delivery;
 
-use crate::format::pages::stored_bytes;
-use crate::state::idempotency::IdempotencyIndex;
-use crate::state::job::Lifetime;
-use crate::state::outbox::Outbox;
-use crate::state::owners::OwnerKey;
+use super::outbox::Outbox;
+use super::submissions::Submissions;
+
+/// A chunk takes so many bytes on disk besides its text.
+const CHUNK_HEADER_BYTES: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -39,13 +40,12 @@ pub(super) struct State {
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
     pub(super) last_queue_position: u64,
     pub(super) last_seq: u64,
-    pub(super) idempotency_index: IdempotencyIndex<EndpointId, OwnerId>,
-    pub(super) lifetime: BTreeMap<EndpointId, Lifetime>,
+    pub(super) submissions: Submissions,
+    /// The counts over the life of each endpoint; those of waiting and running jobs are 0.
+    pub(super) lifetime: BTreeMap<EndpointId, JobCounts>,
     pub(super) catalog: BTreeMap<(&'static str, String), CatalogEntry>,
     pub(super) operations: u64,
-    pub(super) outbox: Outbox<EndpointId>,
-    /// The bytes that pending deliveries send.
-    pub(super) bodies: BTreeMap<DeliveryId, Json>,
+    pub(super) outbox: Outbox,
     pub(super) usage: BTreeMap<UsageKey, UsageSum>,
     pub(super) actions: BTreeMap<JobActionId, JobAction>,
 }
@@ -90,7 +90,8 @@ impl ModelJob {
     }
 
     pub(super) fn result_bytes(&self) -> u64 {
-        (stored_bytes(&self.chunks) + self.output.as_ref().map_or(0, Json::len)) as u64
+        let chunks = self.chunks.iter().map(|chunk| chunk.len() + CHUNK_HEADER_BYTES);
+        (chunks.sum::<usize>() + self.output.as_ref().map_or(0, Json::len)) as u64
     }
 
     /// The bytes that an ended job keeps.
@@ -274,10 +275,7 @@ impl State {
                 // The attempt sees that its lease is stale.
                 Effect::StopAttempt => {}
                 Effect::SendWebhook => {
-                    if let Some(delivery) = deliver(job, &mut self.outbox, &mut self.bodies) {
-                        self.outbox.add(job.new.endpoint.clone(), OwnerKey::default(), delivery);
-                        notifications.has_deliveries = true;
-                    }
+                    notifications.has_deliveries |= deliver(job, &mut self.outbox);
                 }
                 Effect::WakeWaiters => notifications.changed.push(id),
             }
@@ -366,21 +364,17 @@ impl State {
             self.apply(id, JobEvent::TtlElapsed, now, notifications);
         }
         self.lifetime.remove(endpoint);
-        drop(self.idempotency_index.forget_endpoint(endpoint, self.last_seq));
-        for id in self.outbox.forget(endpoint) {
-            self.bodies.remove(&id);
-        }
+        self.submissions.forget_endpoint(endpoint);
+        self.outbox.forget(endpoint);
     }
 }
 
-/// The delivery of a job that has just ended, if it has a webhook.
-fn deliver(
-    job: &ModelJob,
-    outbox: &mut Outbox<EndpointId>,
-    bodies: &mut BTreeMap<DeliveryId, Json>,
-) -> Option<Delivery> {
-    let url = job.new.webhook.clone()?;
-    let record = job.record(job.state.status()?);
+/// Adds the delivery of a job that has just ended. False if it has no webhook.
+fn deliver(job: &ModelJob, outbox: &mut Outbox) -> bool {
+    let (Some(url), Some(status)) = (job.new.webhook.clone(), job.state.status()) else {
+        return false;
+    };
+    let record = job.record(status);
     let output = match &job.output {
         Some(value) if value.is_null() && !job.chunks.is_empty() => {
             let mut list = OutputList::default();
@@ -390,11 +384,7 @@ fn deliver(
         other => other.clone(),
     };
     let body = webhook_body(&record, output.as_ref(), &job.new.input, &url);
-    let delivery = Delivery::pending(outbox.next_id(), &record, url, body.len() as u64);
-    if outbox.is_full(&job.new.endpoint) {
-        return Some(delivery.refused(NotSent::OutboxFull));
-    }
-    let id = delivery.id;
-    bodies.insert(id, Json::from_stored(body));
-    Some(delivery)
+    let bytes = body.len() as u64;
+    outbox.add(Json::from_stored(body), |id| Delivery::pending(id, &record, url, bytes));
+    true
 }

@@ -13,11 +13,11 @@ use gristmill_store::ActiveHost;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::forward::Standby;
-use super::handshake::Purpose;
-use super::host_runtime::HostRuntime;
-use crate::serve::listeners::Addresses;
-use crate::serve::runtime_settings::{RuntimeParts, memory_bytes_max};
+use super::cluster::forward::Standby;
+use super::cluster::handshake::Purpose;
+use super::cluster::host_runtime::HostRuntime;
+use super::listeners::Addresses;
+use super::runtime_settings::{RuntimeParts, memory_bytes_max};
 
 /// Pause before the next connection.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);

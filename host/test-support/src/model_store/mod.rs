@@ -1,11 +1,13 @@
-//! A store without a disk: the reference for tests of the durable store, and a quick substitute for
-//! it in tests of other crates.
+//! A store without a disk, with rules of its own: the reference for tests of the durable store, and a quick
+//! substitute for it in tests of other crates.
 //!
 //! One lock, ordered maps, simple code. All changes are visible at once and lost at the end.
 
 mod catalog_usage_webhooks;
 mod job_actions;
+mod outbox;
 mod state;
+mod submissions;
 
 use std::sync::Arc;
 
@@ -31,7 +33,6 @@ use gristmill_core::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 
 use self::state::{ModelJob, Notifications, State, all_of};
-use crate::state::idempotency::IdempotencyRecord;
 
 /// Most jobs that one call of `expire` deletes.
 const EXPIRE_JOBS_MAX: usize = 500;
@@ -154,7 +155,7 @@ impl JobStore for ModelStore {
         endpoint: &EndpointId,
         idempotency: Idempotency,
     ) -> Result<Option<SubmitAnswer>, StoreError> {
-        self.read(|state, _| state.idempotency_index.find(endpoint, idempotency))
+        self.read(|state, _| state.submissions.find(endpoint, idempotency))
     }
 
     async fn submit(&self, new: NewJob) -> Result<SubmitAnswer, StoreError> {
@@ -165,7 +166,7 @@ impl JobStore for ModelStore {
             }
             let idempotency = new.idempotency;
             let repeated = idempotency
-                .and_then(|idempotency| state.idempotency_index.find(&new.endpoint, idempotency));
+                .and_then(|idempotency| state.submissions.find(&new.endpoint, idempotency));
             if let Some(repeated) = repeated {
                 return Ok(repeated);
             }
@@ -175,14 +176,11 @@ impl JobStore for ModelStore {
             state.last_queue_position += 1;
             state.last_seq += 1;
             state.operations += 1;
-            let seq = state.last_seq;
-            if let Some(Idempotency { key, content }) = idempotency {
-                let first = IdempotencyRecord { seq, job: new.id, content, at: now };
-                let owner = || new.incarnation.owner().clone();
-                state.idempotency_index.insert(&new.endpoint, owner, key, first);
+            if let Some(idempotency) = idempotency {
+                state.submissions.insert(new.endpoint.clone(), idempotency, new.id, now);
             }
             let job = ModelJob {
-                seq,
+                seq: state.last_seq,
                 state: JobState::InQueue,
                 queue_position: state.last_queue_position,
                 last_claim: Claim::default(),
@@ -387,10 +385,10 @@ impl JobStore for ModelStore {
             for (id, event) in due {
                 state.apply(id, event, now, notifications);
             }
-            state.idempotency_index.expire(now, EXPIRE_JOBS_MAX);
+            state.submissions.expire(now);
             let next =
                 state.jobs.values().map(ModelJob::purge_at).min().unwrap_or(Timestamp::NEVER);
-            NextExpiry(next.min(state.idempotency_index.next()))
+            NextExpiry(next.min(state.submissions.next()))
         })
     }
 
@@ -550,13 +548,7 @@ impl JobStore for ModelStore {
 
     async fn counts(&self, endpoint: &EndpointId) -> Result<JobCounts, StoreError> {
         self.read(|state, _| {
-            let lifetime = state.lifetime.get(endpoint).copied().unwrap_or_default();
-            let mut counts = JobCounts {
-                completed: lifetime.completed,
-                failed: lifetime.failed,
-                retried: lifetime.retried,
-                ..JobCounts::default()
-            };
+            let mut counts = state.lifetime.get(endpoint).copied().unwrap_or_default();
             for job in state.jobs.values().filter(|job| job.new.endpoint == *endpoint) {
                 match job.state {
                     JobState::InQueue => counts.in_queue += 1,

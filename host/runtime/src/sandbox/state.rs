@@ -13,12 +13,12 @@ use wasmtime_wasi::p2::pipe::ClosedInputStream;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
-use crate::attempt::deadline::{Watch, Watched, watch_epochs};
-use crate::attempt::limiter::Limiter;
-use crate::attempt::log::{AttemptLog, StdStream};
-use crate::attempt::stdio::LogStream;
 use crate::disk::Files;
 use crate::egress::{Egress, HTTP_HEAD_BYTES_MAX, JobEgress};
+use crate::sandbox::deadline::{Watch, Watched, watch_epochs};
+use crate::sandbox::limiter::Limiter;
+use crate::sandbox::log::{AttemptLog, StdStream};
+use crate::sandbox::stdio::LogStream;
 
 /// Most bytes that the host copies out of a handler in one call, in either direction of the
 /// contract: the largest output, and room for other values beside it.

@@ -11,7 +11,7 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use crate::attempt::log::{AttemptLog, StdStream};
+use crate::sandbox::log::{AttemptLog, StdStream};
 
 /// Most bytes that a handler may write in one call.
 const WRITE_BYTES_MAX: usize = 64 << 10;

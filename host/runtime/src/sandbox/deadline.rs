@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wasmtime::{Result, Store, StoreContextMut, UpdateDeadline};
 
-use crate::attempt::fair_yield::yield_to_all;
+use crate::sandbox::fair_yield::yield_to_all;
 
 /// Why an attempt is ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use tracing::{debug, info, warn};
 
 use super::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
 use super::connection::Server;
-use super::front::Front;
 use super::response_budget::ResponseBudget;
 use super::tls::Tls;
+use crate::serve::front::Front;
 
 /// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;
@@ -62,11 +62,13 @@ impl ConnectionLimits {
 
     /// These limits in a process with this many files. A quarter of the files is for
     /// [handlers](gristmill_runtime), another quarter, but at most [`OTHER_FILES_MAX`], for the
-    /// journal, uploads and outgoing calls.
+    /// journal, uploads and outgoing calls. `taken` files are those of other listeners'
+    /// connections.
     #[must_use]
-    pub(crate) fn within(self, open_files_max: u64) -> Self {
+    pub(crate) fn within(self, open_files_max: u64, taken: u32) -> Self {
         let quarter = open_files_max / 4;
         let room = open_files_max - quarter - quarter.min(OTHER_FILES_MAX);
+        let room = room.saturating_sub(taken.into());
         let room = u32::try_from(room).unwrap_or(u32::MAX).max(1);
         let connections_max = self.connections_max.min(room);
         if connections_max < self.connections_max {
@@ -252,7 +254,7 @@ mod tests {
             let writer = log.clone();
             let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
             let limits = limits(20_000, is_set);
-            let _ = tracing::subscriber::with_default(lines, || limits.within(1_000));
+            let _ = tracing::subscriber::with_default(lines, || limits.within(1_000, 0));
             let text = String::from_utf8(log.0.lock().clone()).unwrap();
             assert!(text.contains(level) && text.contains(sentence), "{text}");
             assert_eq!(text.lines().count(), 1, "{text}");
@@ -263,18 +265,20 @@ mod tests {
     fn connections_leave_files_for_everything_else() {
         let _turn = ONE_TEST.lock();
         let cases = [
-            (20_000, u64::MAX, 20_000),
-            (20_000, 65_536, 20_000),
-            (100_000, 65_536, 48_128),
-            (20_000, 20_000, 13_976),
-            (20_000, 4_096, 2_048),
-            (20_000, 1_000, 500),
-            (100, 1_000, 100),
-            (20_000, 1, 1),
-            (20_000, 0, 1),
+            (20_000, u64::MAX, 0, 20_000),
+            (20_000, 65_536, 0, 20_000),
+            (100_000, 65_536, 0, 48_128),
+            (20_000, 20_000, 0, 13_976),
+            (20_000, 20_000, 256, 13_720),
+            (20_000, 4_096, 0, 2_048),
+            (20_000, 1_000, 0, 500),
+            (20_000, 1_000, 125, 375),
+            (100, 1_000, 0, 100),
+            (20_000, 1, 1, 1),
+            (20_000, 0, 0, 1),
         ];
-        for (connections_max, open_files_max, expected) in cases {
-            let limits = limits(connections_max, true).within(open_files_max);
+        for (connections_max, open_files_max, taken, expected) in cases {
+            let limits = limits(connections_max, true).within(open_files_max, taken);
             assert_eq!(limits.connections_max, expected, "{open_files_max}");
         }
     }

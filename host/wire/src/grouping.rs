@@ -40,11 +40,18 @@ pub enum Grouping {
     Template,
     /// By owner.
     Owner,
+    /// By Pod. Usage has none, so there is one group.
+    Pod,
+    /// By GPU. The same.
+    Gpu,
 }
 
 impl Grouping {
     /// In the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Endpoint, Self::Template, Self::Owner];
+    pub const ALL: [Self; 5] = [Self::Endpoint, Self::Template, Self::Owner, Self::Pod, Self::Gpu];
+
+    /// For the bill of Pods.
+    pub const OF_PODS: [Self; 2] = [Self::Pod, Self::Gpu];
 
     /// The field of a record with its group; also the value by which clients request the grouping.
     pub fn field(self) -> &'static str {
@@ -52,6 +59,8 @@ impl Grouping {
             Self::Endpoint => "endpointId",
             Self::Template => "templateId",
             Self::Owner => "ownerId",
+            Self::Pod => "podId",
+            Self::Gpu => "gpuTypeId",
         }
     }
 }

@@ -16,15 +16,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::forward::Standby;
-use super::handshake::Membership;
-use super::host_runtime::HostRuntime;
-use super::{Joined, connect, join, runner, standby};
-use crate::serve::disk::Disk;
-use crate::serve::listeners::{Addresses, Bounds, Fronts, Listeners, Running};
-use crate::serve::ready;
-use crate::serve::runtime_settings::RuntimeParts;
-use crate::serve::settings::{Database, ServeSettings};
+use super::cluster::forward::Standby;
+use super::cluster::handshake::Membership;
+use super::cluster::host_runtime::HostRuntime;
+use super::cluster::{Joined, connect, join, standby};
+use super::disk::Disk;
+use super::listeners::{Addresses, Bounds, Fronts, Listeners, Running};
+use super::ready;
+use super::runner;
+use super::runtime_settings::RuntimeParts;
+use super::settings::{Database, ServeSettings};
 
 /// Time in which attempts that are stopped report their ends.
 const LAST_REPORTS: Duration = Duration::from_secs(3);

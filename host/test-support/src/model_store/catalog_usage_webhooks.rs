@@ -13,7 +13,6 @@ use gristmill_core::webhook::delivery::{
 };
 
 use super::ModelStore;
-use crate::state::outbox::Moment;
 
 #[async_trait]
 impl CatalogStore for ModelStore {
@@ -77,12 +76,11 @@ impl DeliveryStore for ModelStore {
         ended: &[DeliveryId],
         owner_of: OwnerOf<'_>,
     ) -> Result<DueDeliveries, StoreError> {
-        let now = Moment::of(&*self.clock);
-        self.change(|state, _, _| state.outbox.begin(ended, owner_of, now))
+        self.change(|state, _, _| state.outbox.begin(ended, owner_of, &*self.clock))
     }
 
     async fn delivery_body(&self, id: DeliveryId) -> Result<Option<Json>, StoreError> {
-        self.read(|state, _| state.bodies.get(&id).cloned())
+        self.read(|state, _| state.outbox.body(id))
     }
 
     async fn record_attempt(
@@ -95,12 +93,6 @@ impl DeliveryStore for ModelStore {
             let Some(delivery) = state.outbox.get(id) else { return };
             let after = delivery.after(report, next, now);
             state.outbox.replace(after);
-            match next {
-                AfterAttempt::TryAgain { .. } => {}
-                AfterAttempt::Delivered | AfterAttempt::GiveUp => {
-                    state.bodies.remove(&id);
-                }
-            }
         })
     }
 

@@ -38,6 +38,11 @@ const BYTES_MAX: usize = 256 << 20;
 /// owner exceed the owner's share.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Whether an answer, or a piece of one, of so many bytes is always counted.
+pub(super) fn is_large(bytes: u64) -> bool {
+    bytes > SMALL_ANSWER_BYTES as u64
+}
+
 /// All large answers that wait for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseBudget {

@@ -1,0 +1,35 @@
+//! Workers, as Pods.
+
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::workers::Worker;
+use gristmill_wire::management::{Pod, PodStatus};
+
+use crate::answer::wire_time::rfc3339;
+
+/// The states of Pods; the first one is that of all workers.
+pub(crate) const POD_STATUSES: [&str; 3] = ["RUNNING", "EXITED", "TERMINATED"];
+
+/// The hardware of Pods; the first one is that of all workers.
+pub(crate) const COMPUTE_TYPES: [&str; 2] = ["CPU", "GPU"];
+
+/// The answer's form of a worker of this deployment. It has no environment and no arguments, which
+/// may have a MiB: these are in the documents of the endpoint and the template.
+pub(crate) fn pod(of: &Deployment, worker: Worker) -> Pod {
+    const MIB_PER_GIB: f64 = 1024.0;
+    let (endpoint, template) = (&of.endpoint, &of.template);
+    let memory_mib = u32::try_from(endpoint.limits.memory_bytes_max >> 20).unwrap_or(u32::MAX);
+    Pod {
+        id: worker.id,
+        endpoint_id: endpoint.id.clone(),
+        name: endpoint.name.clone(),
+        consumer_user_id: endpoint.owner.clone(),
+        template_id: template.id.clone(),
+        image: template.image.clone(),
+        desired_status: PodStatus::Running,
+        last_started_at: rfc3339(worker.started_at),
+        sls_version: worker.version,
+        memory_in_gb: f64::from(memory_mib) / MIB_PER_GIB,
+        container_disk_in_gb: template.container_disk_gb,
+        network_volume: None,
+    }
+}

@@ -1,0 +1,76 @@
+//! All that handlers may import: the functions of their world, and WASI 0.2.
+
+use wasmtime::component::{HasSelf, Linker};
+use wasmtime::{Engine, Result};
+
+use super::filesystem;
+use super::wasi_http_heads::bound_heads;
+use crate::bindings::Handler;
+use crate::sandbox::state::State;
+
+/// All packages and interfaces that a component may import. The list is only for the wording of
+/// refusals; the linker decides about its entries.
+const PROVIDED: [(&str, &str, &[&str]); 8] = [
+    ("gristmill:handler", "0.1", &["types", "context", "output", "log", "http", "endpoints"]),
+    ("wasi:io", "0.2", &["error", "poll", "streams"]),
+    ("wasi:clocks", "0.2", &["monotonic-clock", "wall-clock"]),
+    ("wasi:random", "0.2", &["random", "insecure", "insecure-seed"]),
+    (
+        "wasi:cli",
+        "0.2",
+        &[
+            "environment",
+            "exit",
+            "stdin",
+            "stdout",
+            "stderr",
+            "terminal-input",
+            "terminal-output",
+            "terminal-stdin",
+            "terminal-stdout",
+            "terminal-stderr",
+        ],
+    ),
+    ("wasi:filesystem", "0.2", &["types", "preopens"]),
+    (
+        "wasi:sockets",
+        "0.2",
+        &[
+            "network",
+            "instance-network",
+            "ip-name-lookup",
+            "tcp",
+            "tcp-create-socket",
+            "udp",
+            "udp-create-socket",
+        ],
+    ),
+    ("wasi:http", "0.2", &["types", "outgoing-handler"]),
+];
+
+/// All imports of handlers: their world, and WASI 0.2. All of WASI is linked, since some languages
+/// always import all of it; functions that handlers may not use return an error.
+///
+/// # Errors
+/// When two of the parts define the same name.
+pub(crate) fn linker(engine: &Engine) -> Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    Handler::add_to_linker::<_, HasSelf<State>>(&mut linker, |state| state)?;
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    bound_heads(&mut linker)?;
+    filesystem::add_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+/// Whether handlers may import it.
+pub(crate) fn is_provided(import: &str) -> bool {
+    let (name, version) = import.split_once('@').unwrap_or((import, ""));
+    let (package, interface) = name.split_once('/').unwrap_or((name, ""));
+    PROVIDED.iter().any(|(provided, track, interfaces)| {
+        let rest = version.strip_prefix(track);
+        *provided == package
+            && interfaces.contains(&interface)
+            && rest.is_some_and(|patch| patch.starts_with('.') && !patch.contains('-'))
+    })
+}
