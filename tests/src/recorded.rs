@@ -1,4 +1,4 @@
-//! Data directories that `tests/fixtures/record.py` recorded with earlier versions of the host.
+//! Data directories and databases that `tests/fixtures/record.py` has recorded with a real host.
 
 use std::collections::BTreeMap;
 use std::fs;

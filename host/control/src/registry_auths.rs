@@ -85,7 +85,7 @@ impl RegistryAuths {
             id: random_id(),
             owner: caller.owner.clone(),
             name,
-            registry: Some(registry),
+            registry,
             username,
             password,
             created_at: self.0.now(),
@@ -144,21 +144,14 @@ pub(crate) fn named_by_template<'v>(
 ///
 /// # Errors
 /// [`ControlError::Invalid`], which names both registries.
-pub(crate) fn check_registry(
-    view: &View,
-    auth: &RegistryAuth,
-    image: &RemoteImage,
-) -> Result<(), ControlError> {
-    if view.may_send(auth, image) {
+pub(crate) fn check_registry(auth: &RegistryAuth, image: &RemoteImage) -> Result<(), ControlError> {
+    if image.is_at(&auth.registry) {
         return Ok(());
     }
-    let bound = match &auth.registry {
-        Some(registry) => format!("are for the registry `{registry}`"),
-        None => "name no registry; create them again with `registry`".to_owned(),
-    };
     Err(ControlError::invalid(format!(
-        "`containerRegistryAuthId`: the credentials `{}` {bound}, and the image is in `{}`",
+        "`containerRegistryAuthId`: the credentials `{}` are for the registry `{}`, and the image is in `{}`",
         auth.id,
+        auth.registry,
         image.registry()
     )))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::deploy::volume::{MountPath, Volume};
-use gristmill_core::id::{InvalidId, OwnerId, TemplateId, VolumeId};
+use gristmill_core::id::{InvalidId, OwnerId, VolumeId};
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
 use gristmill_core::runtime::VolumeDirectories;
 
@@ -164,11 +164,10 @@ fn check_unused(view: &View, caller: &ApiKey, id: &VolumeId) -> Result<(), Contr
     }
 }
 
-/// The volume for an endpoint with this template; none when the id is empty.
+/// The volume for an endpoint; none when the id is empty.
 pub(crate) fn attached(
     view: &View,
     owner: &OwnerId,
-    template: &TemplateId,
     field: &str,
     id: &str,
 ) -> Result<Option<VolumeId>, ControlError> {
@@ -178,8 +177,6 @@ pub(crate) fn attached(
     let refused = |reason: String| ControlError::invalid(format!("`{field}`: {reason}"));
     let id: VolumeId = id.parse().map_err(|error: InvalidId| refused(error.to_string()))?;
     of_owner::<Volume>(view, owner, &id).map_err(|error| refused(error.to_string()))?;
-    let path = view.templates.get(template).map(|template| &*template.volume_mount_path);
-    check_mount_path(path.unwrap_or_default())?;
     Ok(Some(id))
 }
 

@@ -1,7 +1,5 @@
-//! Ownership in the catalog: images by their owner, components by the owners who uploaded them, and
-//! records of older, single-owner hosts.
+//! Ownership in the catalog: images by their owner, and components by the owners who uploaded them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +13,6 @@ use crate::catalog::{
 };
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Endpoint;
-use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
 use crate::store::StoreError;
@@ -116,10 +113,10 @@ fn key_of(name: &str) -> ApiKey {
 fn component(bytes: &[u8], owners: &[&str]) -> Component {
     let record = json!({
         "digest": ComponentDigest::of(bytes), "bytes": bytes.len(), "imports": [], "exports": [],
-        "uploaded_at": NOW, "compile_ms": 1, "artifacts": {},
+        "uploaded_at": NOW, "compile_ms": 1, "artifacts": {}, "owners": owners,
+        "compiled_bytes": 3 * bytes.len(), "producers": { "languages": [], "tools": [] },
     });
-    let component: Component = serde_json::from_value(record).unwrap();
-    Component { owners: owners.iter().map(|name| owner(name)).collect(), ..component }
+    serde_json::from_value(record).unwrap()
 }
 
 /// `mill:latest` of this owner.
@@ -298,54 +295,11 @@ async fn a_template_is_deleted_although_others_could_use_it_once() {
     }
 }
 
-#[tokio::test]
-async fn records_without_an_owner_belong_to_the_operator() {
-    let old = component(b"x", &[]);
-    let mut record = serde_json::to_value(&old).unwrap();
-    record.as_object_mut().unwrap().remove("owners").unwrap();
-    let old: Component = serde_json::from_value(record).unwrap();
-    assert_eq!(old.owners, BTreeSet::from([OwnerId::operator()]));
-    // Rows of images keep their names, so that a newer image replaces an old row.
+#[test]
+fn the_row_of_an_image_names_its_owner_unless_that_is_the_operator() {
     assert_eq!(image(OwnerId::OPERATOR, b"x").key(), ImageKey::new(&OwnerId::operator(), "mill"));
     let row = |of| CatalogKey::Image(image(of, b"x").key()).name();
     assert_eq!([row(OwnerId::OPERATOR), row("a")], ["mill:latest", "a/mill:latest"]);
-}
-
-#[tokio::test]
-async fn old_credentials_stay_with_the_registries_of_their_templates() {
-    let t = Fixture::new().await;
-    let auth = RegistryAuth {
-        id: RegistryAuthId::new("hub").unwrap(),
-        owner: owner("a"),
-        name: "hub".to_owned(),
-        registry: None,
-        username: "u".to_owned(),
-        password: "p".to_owned(),
-        created_at: NOW,
-    };
-    let naming = |of: &str, id: &str, image: &str, auth: &str| {
-        let template = template(of, id, image);
-        CatalogEntry::Template(Template { registry_auth: auth.to_owned(), ..template })
-    };
-    t.put([
-        naming("a", "t1", "old.example/mill:1", "hub"),
-        naming("a", "t2", "mill:latest", "hub"),
-        naming("a", "t3", "evil.example/mill:1", ""),
-        naming("b", "t4", "other.example/mill:1", "hub"),
-    ])
-    .await;
-    let view = t.catalog.view();
-    for (image, may) in [
-        ("OLD.example/another:2", true),
-        ("evil.example/mill:1", false),
-        ("other.example/mill:1", false),
-        ("docker.io/mill:1", false),
-    ] {
-        assert_eq!(view.may_send(&auth, &image.parse().unwrap()), may, "{image}");
-    }
-    let bound = RegistryAuth { registry: Some("new.example".parse().unwrap()), ..auth };
-    assert!(view.may_send(&bound, &"new.example/mill:1".parse().unwrap()));
-    assert!(!view.may_send(&bound, &"old.example/mill:1".parse().unwrap()));
 }
 
 /// Tries to write a template with a readme of this many bytes.

@@ -248,8 +248,7 @@ pub(super) async fn check_endpoints(
         if jobs > 0 {
             let details = format!(
                 "endpoint `{endpoint}` has {jobs} jobs, and no record in the catalog: a repair adds a \
-                 placeholder that keeps them. If an earlier version was killed while it deleted this \
-                 endpoint, repair the directory, and then delete the placeholder"
+                 placeholder that keeps them"
             );
             let file = settings.data_dir.join("store.db");
             return Err(OpenError::from(Damage { file, offset: None, details }).into());

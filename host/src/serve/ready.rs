@@ -193,4 +193,35 @@ mod tests {
         let kept = admin_key_line(file, "gm_a_b", true);
         assert!(kept.contains("data/admin.key") && !kept.contains("gm_"), "{kept}");
     }
+
+    #[test]
+    fn an_upgrade_is_reported_with_its_way_back() {
+        let addresses = Addresses {
+            clients: ([127, 0, 0, 1], 8080).into(),
+            collectors: None,
+            hosts: None,
+            advertised: None,
+            scheme: "http",
+        };
+        let line = |upgraded| Ready {
+            addresses,
+            data_dir: Path::new("data"),
+            database: None,
+            pool: Pool::OnDemand,
+            recovery: Recovery { upgraded, ..Recovery::default() },
+            started_in: Duration::ZERO,
+            admin_key: None,
+            as_json: true,
+        };
+        let upgraded = line(Some(SchemaUpgrade { from: 1, to: 2 }));
+        let json: Value = serde_json::from_str(&as_json(&upgraded, true)).unwrap();
+        let copy = Path::new("data/before-upgrade-1");
+        assert_eq!(json["ready"]["upgraded"], json!({ "from": 1, "to": 2, "copy": copy }));
+        let text = as_text(&upgraded, true);
+        assert!(text.contains("upgraded from schema 1 to 2"), "{text}");
+        assert!(text.contains("are in data/before-upgrade-1: remove it"), "{text}");
+        let opened = line(None);
+        assert!(!as_json(&opened, true).contains("upgrade"));
+        assert!(!as_text(&opened, true).contains("upgrade"));
+    }
 }

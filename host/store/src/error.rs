@@ -1,6 +1,7 @@
 //! Errors of opening a data directory, and the results of opening it.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use gristmill_core::time::Timestamp;
@@ -97,16 +98,17 @@ pub enum OpenError {
         file: PathBuf,
     },
     /// Another version of the program made the file.
-    #[error("job store `{}` has schema version {found}, this program reads versions {oldest} to {expected}", file.display())]
+    #[error(
+        "job store `{}` has schema version {found}, this program reads {}",
+        file.display(), versions(reads)
+    )]
     UnknownSchema {
         /// The database file.
         file: PathBuf,
         /// The version in the file.
         found: i64,
-        /// The oldest version that this program reads.
-        oldest: i64,
-        /// The newest version that this program reads; it writes this version.
-        expected: i64,
+        /// The versions that this program reads. It writes the last one.
+        reads: RangeInclusive<i64>,
     },
     /// The disk has no room for the copy of the tables and the journal that an upgrade keeps.
     #[error(
@@ -218,7 +220,7 @@ pub enum OpenError {
     },
     /// A newer program has made the tables of the database.
     #[error(
-        "the tables of the database have version {found}, and this program knows versions 1 to {expected}"
+        "the tables of the database have version {found}, and this program knows versions up to {expected}"
     )]
     UnknownDatabaseVersion {
         /// The version of the tables.
@@ -262,6 +264,13 @@ impl From<Failure> for OpenError {
     fn from(failure: Failure) -> Self {
         let text = failure.to_string();
         if failure.is_no_space() { Self::DiskFull(text) } else { Self::Repair(text) }
+    }
+}
+
+fn versions(reads: &RangeInclusive<i64>) -> String {
+    match (reads.start(), reads.end()) {
+        (oldest, newest) if oldest == newest => format!("version {newest}"),
+        (oldest, newest) => format!("versions {oldest} to {newest}"),
     }
 }
 

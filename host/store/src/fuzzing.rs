@@ -13,7 +13,7 @@ use crate::format::pages;
 use crate::format::payload::InputBytes;
 use crate::journal::checksum::PayloadPart;
 use crate::journal::frame::{self, Extent, HEAD_BYTES};
-use crate::journal::segment::{HEADER_BYTES, Header, SegmentVersion};
+use crate::journal::segment::{HEADER_BYTES, Header};
 use crate::medium::{PayloadLocation, SegmentId};
 use crate::offline::job_of_row;
 use crate::state::job::{Attempt, Job, JobRow};
@@ -22,25 +22,12 @@ use crate::tables::jobs::{self, Counted};
 use crate::tables::schema;
 use crate::tables::sql::integer;
 
-/// The encoding of a frame.
-#[derive(Debug, Clone, Copy)]
-pub enum Encoding {
-    /// Of schema version 7: fields by position.
-    Positional,
-    /// Of the newest version: fields with numbers.
-    Numbered,
-}
-
-/// Decodes a frame and encodes it again, with numbers.
+/// Decodes a frame and encodes it again.
 ///
 /// # Errors
 /// The decoder's error.
-pub fn rewrite_frame(
-    encoded_batch: &[u8],
-    encoding: Encoding,
-    payload_bytes: u32,
-) -> Result<Vec<u8>, String> {
-    Ok(decode(encoded_batch, encoding, payload_bytes)?.0.encode())
+pub fn rewrite_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<Vec<u8>, String> {
+    Ok(decode(encoded_batch, payload_bytes)?.0.encode())
 }
 
 /// The positions of a frame's payloads, in the order of the frame: offset and length.
@@ -49,10 +36,9 @@ pub fn rewrite_frame(
 /// The decoder's error.
 pub fn payloads_of_frame(
     encoded_batch: &[u8],
-    encoding: Encoding,
     payload_bytes: u32,
 ) -> Result<Vec<(u32, u32)>, String> {
-    let (_, locations) = decode(encoded_batch, encoding, payload_bytes)?;
+    let (_, locations) = decode(encoded_batch, payload_bytes)?;
     let each = |locations: JobLocations| {
         let JobLocations { input, output, pages, body } = locations;
         let pages = pages.into_iter().map(|(_, page)| Some(page));
@@ -65,12 +51,8 @@ pub fn payloads_of_frame(
 ///
 /// # Errors
 /// The decoder's error, or the database's.
-pub fn rows_of_frame(
-    encoded_batch: &[u8],
-    encoding: Encoding,
-    payload_bytes: u32,
-) -> Result<[Vec<String>; 2], String> {
-    let (image, _) = decode(encoded_batch, encoding, payload_bytes)?;
+pub fn rows_of_frame(encoded_batch: &[u8], payload_bytes: u32) -> Result<[Vec<String>; 2], String> {
+    let (image, _) = decode(encoded_batch, payload_bytes)?;
     let (mut said, mut read) = (Vec::new(), Vec::new());
     let db = tables().map_err(text)?;
     for job in &image.jobs {
@@ -212,25 +194,20 @@ fn as_stored(row: &JobRow) -> JobRow {
 /// When it cannot be written.
 pub fn forget_newest_segment(dir: &Path) {
     let db = Connection::open(dir.join("store.db")).expect("a store");
-    db.execute("UPDATE meta SET journal_last = NULL, journal_end = NULL", ()).expect("a store");
+    db.execute("UPDATE meta SET journal_last = 0, journal_end = NULL", ()).expect("a store");
 }
 
 fn decode(
     encoded_batch: &[u8],
-    encoding: Encoding,
     payload_bytes: u32,
 ) -> Result<(BatchImage<'_>, Vec<JobLocations>), String> {
     let payloads = PayloadLocation { segment: SegmentId(1), at: HEADER_BYTES, len: payload_bytes };
-    let version = match encoding {
-        Encoding::Positional => SegmentVersion::Two,
-        Encoding::Numbered => SegmentVersion::Three,
-    };
-    decode::batch(encoded_batch, payloads, version).map_err(|error| error.to_string())
+    decode::batch(encoded_batch, payloads).map_err(|error| error.to_string())
 }
 
 fn tables() -> rusqlite::Result<Connection> {
     let mut db = Connection::open_in_memory()?;
-    schema::migrate(&mut db, 0)?;
+    schema::create(&mut db)?;
     Ok(db)
 }
 

@@ -83,3 +83,4 @@ pub use postgres::url::DatabaseUrl;
 pub use settings::{OnFatal, Settings};
 pub use store::Store;
 pub use store::postgres::{NotTaken, TakenOver};
+pub use tables::schema::Schema;

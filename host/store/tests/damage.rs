@@ -18,10 +18,9 @@ use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::store::{Fenced, JobStore, StoreError};
-use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Settings, Store, check, repair};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
-use serde_json::Value;
 use tempfile::TempDir;
 
 fn open(dir: &Path) -> Result<Store, OpenError> {
@@ -398,93 +397,6 @@ async fn tables_with_a_page_that_cannot_be_read_are_saved_around_it() {
     assert!(saved > 0);
 }
 
-/// A directory of schema version 6.
-fn version_6() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/version-6.tar.gz");
-    let mut unpack = std::process::Command::new("tar");
-    unpack.arg("xzf").arg(archive).arg("-C").arg(folder.path());
-    assert!(unpack.status().unwrap().success());
-    let dir = folder.path().join("version-6");
-    (folder, dir)
-}
-
-/// Adds segments whose frames are on the disk and whose first block is not, as a loss of power
-/// could leave them under version 6.
-fn lose_headers(dir: &Path) {
-    let longest = segments(dir).into_iter().max_by_key(|path| fs::metadata(path).unwrap().len());
-    let mut bytes = fs::read(longest.unwrap()).unwrap();
-    bytes[..4_096].fill(0);
-    for slot in 101..105 {
-        fs::write(dir.join(format!("journal/{slot:06}.seg")), &bytes).unwrap();
-    }
-}
-
-/// Version 6 did not sync the headers of segments.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn segments_of_version_6_without_a_header_are_emptied_before_the_upgrade_counts() {
-    let (_folder, dir) = version_6();
-    lose_headers(&dir);
-    // A start that fails after it has read the version, and before it uses the directory.
-    let broken = dir.join("journal/000200.seg");
-    fs::write(&broken, "no header").unwrap();
-    let refused = open(&dir).unwrap_err();
-    assert!(refused.to_string().contains("000200.seg"), "{refused}");
-    fs::remove_file(&broken).unwrap();
-    for start in 0..3 {
-        let store = open(&dir).unwrap_or_else(|error| panic!("start {start}: {error}"));
-        // An endpoint of the directory's catalog: jobs of another one would be damage.
-        submit(&store, NewJob { input: text(start, 100), ..job("parked") }).await;
-        assert_eq!(check(copy_of(&dir).path(), None).unwrap().damage, []);
-        if start == 1 {
-            store.close().await;
-        }
-    }
-    // The same file under this version is damage.
-    lose_headers(&dir);
-    assert!(open(&dir).unwrap_err().to_string().contains("header"));
-}
-
-/// Made by the last program with schema version 6, which was killed: some jobs are in its tables,
-/// and some in its journal only.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_of_schema_version_6_is_opened_and_upgraded() {
-    let (_folder, dir) = version_6();
-    let made: Value = serde_json::from_slice(&fs::read(dir.join("jobs.json")).unwrap()).unwrap();
-    let clock = Timestamp::from_millis(made["madeAt"].as_u64().unwrap());
-    let copy = copy_of(&dir);
-    assert_eq!(check(copy.path(), None).unwrap().damage, []);
-    let output = tempfile::tempdir().unwrap();
-    assert_eq!(repair(copy.path(), output.path(), None).unwrap().losses, []);
-    for (dir, starts) in [(copy.path(), 3), (output.path(), 2)] {
-        for start in 0..starts {
-            let clock = Arc::new(ManualClock::new(clock));
-            let opened = Store::open(dir, clock, Arc::default(), settings());
-            let (store, recovery) = opened.unwrap();
-            let jobs = made["jobs"].as_object().unwrap();
-            assert_eq!(store.stats().jobs, (jobs.len() + start) as u64);
-            for (id, expected) in jobs {
-                let name = endpoint(expected["endpoint"].as_str().unwrap());
-                let id: JobId = id.parse().unwrap();
-                let record = store.job(&name, id).await.unwrap().unwrap();
-                assert_eq!(record.status.as_str(), expected["status"].as_str().unwrap());
-                let payload = match record.status {
-                    JobStatus::Completed => store.output(id).await.unwrap(),
-                    _ => store.input(id).await.unwrap(),
-                };
-                let payload: Value = serde_json::from_str(payload.unwrap().as_str()).unwrap();
-                assert_eq!(payload["number"], expected["number"], "{recovery:?}");
-                let bytes = payload["text"].as_str().unwrap().len();
-                assert_eq!(bytes as u64, expected["bytes"].as_u64().unwrap());
-            }
-            submit_text(&store, start, 20_000).await;
-            if start == 0 {
-                store.close().await;
-            }
-        }
-    }
-}
-
 /// A catalog with the endpoint `e`, which runs `mill:latest` on the template `t`.
 async fn catalog_of(store: Arc<Store>) {
     let clock = Arc::new(ManualClock::new(START));
@@ -493,7 +405,8 @@ async fn catalog_of(store: Arc<Store>) {
     let digest = ComponentDigest::of(b"mill");
     let component = serde_json::json!({
         "digest": digest, "bytes": 4, "imports": [], "exports": [], "uploaded_at": START,
-        "compile_ms": 1, "artifacts": {},
+        "compile_ms": 1, "artifacts": {}, "owners": [owner],
+        "compiled_bytes": 1, "producers": { "languages": [], "tools": [] },
     });
     let image = Image {
         name: "mill".to_owned(),

@@ -330,7 +330,7 @@ fn foreign_files_and_versions_are_refused_and_left_alone() {
     drop(db);
     let error = open(&dir).unwrap();
     assert!(
-        matches!(error, OpenError::UnknownSchema { found: 99, oldest: 6, expected: 14, .. }),
+        matches!(&error, OpenError::UnknownSchema { found: 99, reads, .. } if *reads == (1..=1)),
         "{error}"
     );
 }

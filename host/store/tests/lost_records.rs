@@ -50,6 +50,7 @@ fn component() -> CatalogEntry {
         serde_json::from_value(serde_json::json!({
             "digest": ComponentDigest::of(b"mill"), "bytes": 4, "imports": [], "exports": [],
             "uploaded_at": START, "compile_ms": 1, "artifacts": {}, "owners": ["owner"],
+            "compiled_bytes": 1, "producers": { "languages": [], "tools": [] },
         }))
         .unwrap(),
     )

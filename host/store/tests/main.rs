@@ -28,3 +28,4 @@ mod salvage;
 mod search;
 mod submissions;
 mod support;
+mod upgrade;

@@ -597,23 +597,6 @@ async fn unsuitable_databases_are_refused_with_the_reason() {
     assert!(matches!(error, OpenError::SecretsKey { .. }), "{error}");
 }
 
-/// A database of the first version, as a host of that version left it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tables_of_the_first_version_are_upgraded_with_their_jobs() {
-    let Some(database) = Database::new() else { return };
-    let store = open(&database);
-    let id = submit(&store, job("a")).await;
-    drop(store);
-    // The second version has only added tables.
-    database.sql("DROP TABLE beat, component_part; DELETE FROM schema_version WHERE version > 1");
-    let store = open(&database);
-    assert_eq!(database.sql("SELECT max(version) FROM schema_version"), "2");
-    let lease = store.claim(&endpoint("a"), &worker("w")).await.unwrap().unwrap().lease;
-    assert_eq!(store.finish(lease, Outcome::Completed(json("1"))).await, Ok(Fenced::Applied));
-    let view = store.job(&endpoint("a"), id).await.unwrap().unwrap();
-    assert_eq!(view.status, JobStatus::Completed);
-}
-
 /// Changes a setting of a server that runs.
 fn reload(server: &Server, setting: &str) {
     for sql in [&format!("ALTER SYSTEM SET {setting}"), "SELECT pg_reload_conf()"] {

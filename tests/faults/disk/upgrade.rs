@@ -1,38 +1,82 @@
 //! An upgrade that a crash or a full disk interrupts: the directory keeps its version until the copy
-//! for the way back is complete, and the next start upgrades it.
+//! for the way back is complete, and the next start upgrades it. This program has only one version, so the
+//! starts are those of a process of this test that opens the store under a fictitious second one.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
+use gristmill_core::job::signals::Signals;
+use gristmill_core::time::{ManualClock, Timestamp};
+use gristmill_store::{Schema, SchemaUpgrade, Settings, Store};
+use gristmill_tests::disk_shim;
 use gristmill_tests::recorded::{content, tables_and_journal, unpack};
-use gristmill_tests::{command, disk_shim};
 use rusqlite::{Connection, OpenFlags};
 
-const ARCHIVE: &str = "version-6-killed.tar.gz";
-const COPY: &str = "before-upgrade-6";
+const ARCHIVE: &str = "version-1-killed.tar.gz";
+const COPY: &str = "before-upgrade-1";
 
-/// The schema version that this host writes.
-const SCHEMA_VERSION: i64 = 14;
+/// The schema of a later program.
+const LATER: Schema = Schema {
+    newest: 2,
+    migrations: &[
+        Schema::PRODUCT.migrations[0],
+        (
+            "V2__weight",
+            "ALTER TABLE job ADD COLUMN weight INTEGER; UPDATE job SET weight = seq; \
+             PRAGMA user_version = 2",
+        ),
+    ],
+    ..Schema::PRODUCT
+};
 
-/// A host on `data`, with the shim.
-fn host(data: &Path) -> Command {
-    let mut host = command();
-    host.args(["serve", "--listen", "127.0.0.1:0", "--manual-clock", "--data-dir"]).arg(data);
-    host.env("LD_PRELOAD", disk_shim()).env("DISK_DIR", data.canonicalize().unwrap());
-    host.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    host
+/// Opens the store in a directory, writes a line, and waits for its end.
+#[test]
+#[ignore = "a process of its own, which another test starts"]
+fn later_program() {
+    let data = std::env::var_os("STORE_DIR").unwrap();
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
+    let (signals, settings) = (Arc::new(Signals::default()), Settings::default());
+    match Store::open_with_schema(Path::new(&data), clock, signals, settings, LATER) {
+        Ok((_store, recovery)) => {
+            match recovery.upgraded {
+                Some(SchemaUpgrade { from, to }) => println!("upgraded from schema {from} to {to}"),
+                None => println!("opened"),
+            }
+            loop {
+                std::thread::park();
+            }
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+    }
 }
 
-/// Waits for the ready line, or for the end of the host. Then the host has ended.
-fn ready_line(mut host: Child) -> Option<String> {
-    let mut line = String::new();
-    BufReader::new(host.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    host.kill().unwrap();
-    let status = host.wait().unwrap();
+/// The later program on `data`, with the shim.
+fn later(data: &Path) -> Command {
+    let mut later = Command::new(std::env::current_exe().unwrap());
+    later.args(["--exact", "upgrade::later_program", "--ignored", "--nocapture"]);
+    later
+        .env("STORE_DIR", data)
+        .env("LD_PRELOAD", disk_shim())
+        .env("DISK_DIR", data.canonicalize().unwrap());
+    later.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    later
+}
+
+/// Waits for the line of a program, or for its end. Then it has ended.
+fn line_of(mut program: Child) -> Option<String> {
+    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok);
+    // The test harness writes lines before it.
+    let line = lines.find(|line| line.contains("upgraded") || line.contains("opened"));
+    program.kill().unwrap();
+    let status = program.wait().unwrap();
     assert_eq!(status.signal(), Some(9), "{status}");
-    (!line.is_empty()).then_some(line)
+    line
 }
 
 /// The schema version of a directory that no process has open. Reads a copy, since SQLite may write
@@ -47,7 +91,7 @@ fn version(data: &Path) -> i64 {
     db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
-/// Kills a host at its `n`th sync, for each `n` up to the upgrade and some more, and starts another
+/// Kills a program at its `n`th sync, for each `n` up to the upgrade and some more, and starts another
 /// one on what is left.
 #[test]
 fn an_upgrade_that_a_crash_interrupts_is_made_by_the_next_start() {
@@ -59,9 +103,9 @@ fn an_upgrade_that_a_crash_interrupts_is_made_by_the_next_start() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         unpack(ARCHIVE, &data);
-        let killed = host(&data).env("DISK_KILL", format!("sync:{n}")).spawn().unwrap();
-        assert_eq!(ready_line(killed), None, "the host has fewer syncs than {n}");
-        let is_upgraded = version(&data) == SCHEMA_VERSION;
+        let killed = later(&data).env("DISK_KILL", format!("sync:{n}")).spawn().unwrap();
+        assert_eq!(line_of(killed), None, "the program has fewer syncs than {n}");
+        let is_upgraded = version(&data) == LATER.newest;
         let copy = data.join(COPY);
         assert!(copy.exists() || !is_upgraded, "no way back after sync {n}");
         let left = tables_and_journal(&data);
@@ -70,8 +114,8 @@ fn an_upgrade_that_a_crash_interrupts_is_made_by_the_next_start() {
         assert!(!copy.exists() || content(&copy) == recorded, "an incomplete copy at sync {n}");
         // Every few kills, and right after the upgrade.
         if n % 4 == 0 || after == 1 {
-            let line = ready_line(host(&data).spawn().unwrap()).unwrap();
-            assert_eq!(line.contains("upgraded from schema 6 to 14"), !is_upgraded, "{line}");
+            let line = line_of(later(&data).spawn().unwrap()).unwrap();
+            assert_eq!(line.contains("upgraded from schema 1 to 2"), !is_upgraded, "{line}");
             // The next start makes the copy again, unless the upgrade was made.
             let expected = if is_upgraded { &recorded } else { &left };
             assert!(content(&copy) == *expected, "the copy after sync {n}");
@@ -92,14 +136,14 @@ fn a_directory_is_not_upgraded_while_the_disk_has_no_room_for_the_way_back() {
     let before = content(&data);
     for write in [1, 2, 5] {
         let full = format!("write:{}:{write}:{COPY}", libc::ENOSPC);
-        let refused = host(&data).env("DISK_FAULT", full).output().unwrap();
+        let refused = later(&data).env("DISK_FAULT", full).output().unwrap();
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert!(said.contains("has schema version 6, and is not upgraded to version 14"), "{said}");
+        assert!(said.contains("has schema version 1, and is not upgraded to version 2"), "{said}");
         assert!(said.contains("copies its tables and its journal, which takes 28 MiB"), "{said}");
         let after = content(&data);
         assert!(before == after, "{:?}", after.keys());
     }
-    let line = ready_line(host(&data).spawn().unwrap()).unwrap();
-    assert!(line.contains("upgraded from schema 6 to 14"), "{line}");
+    let line = line_of(later(&data).spawn().unwrap()).unwrap();
+    assert!(line.contains("upgraded from schema 1 to 2"), "{line}");
 }

@@ -36,16 +36,14 @@ async fn a_volume_is_made_shown_used_and_deleted() {
     run(on(&host), &format!("volumes delete {id}")).succeeded();
     run(on(&host), &format!("volumes get {id}")).failed(1, &["not found"]);
     run(on(&host), "volumes create --size 1").failed(2, &["<name>"]);
-    run(on(&host), "volumes create grain --name grain --size 1").failed(2, &["--name"]);
-    run(on(&host), "volumes create --name grain --size 0")
-        .failed_with_any_code(&["from 1 to 4000"]);
+    run(on(&host), "volumes create grain --size 0").failed_with_any_code(&["from 1 to 4000"]);
     run(on(&host), &format!("{deploy} --mount-path a")).failed_with_any_code(&["absolute"]);
 }
 
 #[tokio::test]
 async fn files_are_copied_to_a_volume_and_back() {
     let host = shared_host();
-    let id = run(on(&host), "volumes create --name files --size 1").succeeded();
+    let id = run(on(&host), "volumes create files --size 1").succeeded();
     let id = id.line();
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name).display().to_string();
@@ -107,7 +105,7 @@ async fn files_are_copied_to_a_volume_and_back() {
 #[tokio::test]
 async fn a_copy_is_written_to_the_place_that_its_name_leads_to() {
     let host = shared_host();
-    let id = run(on(&host), "volumes create --name places --size 1").succeeded();
+    let id = run(on(&host), "volumes create places --size 1").succeeded();
     let id = id.line();
     let here = tempfile::tempdir().unwrap();
     let path = |name: &str| here.path().join(name);
@@ -147,7 +145,7 @@ async fn a_copy_is_written_to_the_place_that_its_name_leads_to() {
 #[tokio::test]
 async fn the_deepest_directory_of_a_volume_is_copied() {
     let host = shared_host();
-    let id = run(on(&host), "volumes create --name depths --size 1").succeeded();
+    let id = run(on(&host), "volumes create depths --size 1").succeeded();
     let root = format!("{}:", id.line());
     let here = tempfile::tempdir().unwrap();
     // The copy has the name of its source, and thus one level more.
@@ -163,7 +161,7 @@ async fn the_deepest_directory_of_a_volume_is_copied() {
 #[tokio::test]
 async fn a_recursive_copy_of_a_file_copies_the_file() {
     let host = shared_host();
-    let id = run(on(&host), "volumes create --name one-file --size 1").succeeded();
+    let id = run(on(&host), "volumes create one-file --size 1").succeeded();
     let file = format!("{}:grain/oats", id.line());
     run_args(on(&host), ["volumes", "cp", "-", &file], "oats").succeeded();
     let here = tempfile::tempdir().unwrap();

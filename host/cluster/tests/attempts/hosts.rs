@@ -95,6 +95,7 @@ impl Active {
         let component = json!({
             "digest": COMPONENT, "bytes": 4, "imports": [], "exports": [], "uploaded_at": 1,
             "compile_ms": 1, "artifacts": {}, "owners": ["o"],
+            "compiled_bytes": 1, "producers": { "languages": [], "tools": [] },
         });
         let image = Image {
             name: "mill".to_owned(),

@@ -39,12 +39,7 @@ enum VolumesCommand {
 #[derive(Debug, Args)]
 struct CreateArgs {
     /// A display name.
-    // An argument that conflicts with a given one is not required.
-    #[arg(required = true, conflicts_with = "named")]
-    name: Option<String>,
-    /// The same as NAME, as an option.
-    #[arg(long = "name", id = "named", value_name = "NAME", hide = true)]
-    named: Option<String>,
+    name: String,
     /// The size limit, in gigabytes.
     #[arg(long, value_name = "GB", value_parser = parse::bounded::<u32>(VOLUME_GB))]
     size: u32,
@@ -112,9 +107,7 @@ pub(crate) async fn volumes(args: VolumesArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn create(args: CreateArgs) -> anyhow::Result<()> {
-    // The command line has one of them.
-    let name = args.name.or(args.named).unwrap_or_default();
-    let new = NewNetworkVolume { name, size: args.size.into(), data_center_id: None };
+    let new = NewNetworkVolume { name: args.name, size: args.size.into(), data_center_id: None };
     let answer = args.connection.client()?.create_volume(&new).await?;
     if args.json {
         return output::result(answer.text());

@@ -1,18 +1,17 @@
 //! The bytes of the charts of all endpoints, for a file: a mark with the version, a hash of the rest, and the
-//! charts. Whatever the bytes are, they are read or refused; charts are no data that a start may fail for.
+//! charts as CBOR with a number for each field. Whatever the bytes are, they are read or refused; charts are no data that a start may fail for.
 
 use std::collections::HashMap;
 
 use sha2::{Digest as _, Sha256};
 
-use super::earlier;
 use super::ring::Rings;
 use super::window::Window;
 
 /// Most endpoints with charts.
 pub(super) const CHARTS_MAX: usize = 1_000;
 
-const MARK: &[u8; 8] = b"gmchart3";
+const MARK: &[u8; 8] = b"gmchart1";
 
 const HASH_BYTES: usize = 32;
 
@@ -34,26 +33,22 @@ pub enum ChartsDamaged {
 pub(super) type Charts = HashMap<String, Rings>;
 
 pub(super) fn encode(charts: &HashMap<&str, &Rings>) -> Vec<u8> {
-    // Plain data in memory is always written.
-    let content = postcard::to_allocvec(charts).unwrap_or_default();
+    let charts: Vec<_> = charts.iter().map(|(name, rings)| (*name, *rings)).collect();
+    let content = minicbor::to_vec(charts).expect("a vector takes all bytes");
     let hash: [u8; HASH_BYTES] = Sha256::digest(&content).into();
     [&MARK[..], &hash, &content].concat()
 }
 
 pub(super) fn decode(bytes: &[u8]) -> Result<Charts, ChartsDamaged> {
-    let is_earlier = bytes.starts_with(earlier::MARK);
-    let mark = if is_earlier { earlier::MARK } else { MARK };
-    let rest = bytes.strip_prefix(mark).ok_or(ChartsDamaged::Unknown)?;
+    let rest = bytes.strip_prefix(MARK).ok_or(ChartsDamaged::Unknown)?;
     let (hash, content) = rest.split_at_checked(HASH_BYTES).ok_or(ChartsDamaged::Changed)?;
     let found: [u8; HASH_BYTES] = Sha256::digest(content).into();
     if bytes.len() > BYTES_MAX || found != *hash {
         return Err(ChartsDamaged::Changed);
     }
-    let charts = match is_earlier {
-        true => earlier::decode(content),
-        false => postcard::from_bytes(content).ok(),
-    };
-    let charts: Charts = charts.ok_or(ChartsDamaged::Changed)?;
+    let charts: Vec<(String, Rings)> =
+        minicbor::decode(content).map_err(|_| ChartsDamaged::Changed)?;
+    let charts: Charts = charts.into_iter().collect();
     let is_sound =
         |rings: &Rings| rings.iter().zip(Window::ALL).all(|(ring, window)| ring.is_sound(window));
     match charts.len() <= CHARTS_MAX && charts.values().all(is_sound) {

@@ -15,7 +15,6 @@
 //! **Cost.** Some microseconds for each endpoint and sample; at the bound, a look at all charts for
 //! each chart that is replaced, and for each owner with an endpoint that gets none.
 
-mod earlier;
 mod file;
 mod ring;
 mod window;

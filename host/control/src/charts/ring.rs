@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use gristmill_core::metrics::spread::Spread;
 use gristmill_core::workers::WorkerCounts;
-use serde::{Deserialize, Serialize};
+use minicbor::{Decode, Encode};
 
 use super::window::Window;
 
@@ -23,42 +23,57 @@ pub(super) struct Sample {
 }
 
 /// The values of one step.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Point {
     /// Submitted jobs.
+    #[n(0)]
     pub submitted: u32,
     /// Attempts that returned.
+    #[n(1)]
     pub completed: u32,
     /// Attempts that failed.
+    #[n(2)]
     pub failed: u32,
     /// Jobs that were cancelled or purged.
+    #[n(3)]
     pub cancelled: u32,
     /// Attempts that reached their time limit.
+    #[n(4)]
     pub timed_out: u32,
     /// Most jobs that waited at one time.
+    #[n(5)]
     pub waiting: u32,
     /// Most jobs that ran at one time.
+    #[n(6)]
     pub running: u32,
     /// Most workers of each state at one time.
+    #[n(7)]
     pub workers: MostWorkers,
     /// The times that jobs waited.
+    #[n(8)]
     pub delay: Quantiles,
     /// The times that attempts ran.
+    #[n(9)]
     pub run: Quantiles,
 }
 
 /// Most workers of each state at one time. The states of one step can have different times.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct MostWorkers {
     /// They wait for a job.
+    #[n(0)]
     pub idle: u16,
     /// They load the component.
+    #[n(1)]
     pub initializing: u16,
     /// They run a job.
+    #[n(2)]
     pub running: u16,
     /// They wait for a sandbox.
+    #[n(3)]
     pub throttled: u16,
     /// They cannot run the component.
+    #[n(4)]
     pub unhealthy: u16,
 }
 
@@ -91,13 +106,16 @@ impl MostWorkers {
 
 /// Durations that half, 95 and 99 of 100 did not exceed, in microseconds, with an error of 6 % at most; zeros
 /// without any.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Quantiles {
     /// Of half.
+    #[n(0)]
     pub p50: u64,
     /// Of 95 in 100.
+    #[n(1)]
     pub p95: u64,
     /// Of 99 in 100.
+    #[n(2)]
     pub p99: u64,
 }
 
@@ -109,10 +127,13 @@ impl Quantiles {
 }
 
 /// The step that is filled now.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Step {
+    #[n(0)]
     pub(super) numbers: Point,
+    #[n(1)]
     pub(super) delay: Spread,
+    #[n(2)]
     pub(super) run: Spread,
 }
 
@@ -144,16 +165,21 @@ impl Step {
 pub(super) type Rings = [Ring; Window::ALL.len()];
 
 /// The steps of one window. A step's number is its time divided by the length of a step.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Ring {
     /// The number of the open step.
+    #[n(0)]
     pub(super) now: u64,
+    #[n(1)]
     pub(super) open: Step,
     /// The closed steps before it, the oldest first.
+    #[n(2)]
     pub(super) closed: VecDeque<Point>,
     /// The run times of the part that the open step belongs to, with those of this step.
+    #[n(3)]
     pub(super) open_part: Spread,
     /// Those of the closed parts before it, the oldest first.
+    #[n(4)]
     pub(super) closed_parts: VecDeque<Spread>,
 }
 

@@ -122,7 +122,7 @@ impl EndpointPatch {
             self.network_volumes,
         )?;
         let network_volume = match named {
-            Some((field, id)) => attached(view, &current.owner, &template, field, &id)?,
+            Some((field, id)) => attached(view, &current.owner, field, &id)?,
             None => current.network_volume,
         };
         let execution_timeout_ms = match self.execution_timeout_ms {

@@ -155,7 +155,7 @@ fn check_registry_auth(view: &View, template: &Template) -> Result<(), ControlEr
     let id = &template.registry_auth;
     let auth = named_by_template(view, &template.owner, id)?;
     match RemoteImage::names_registry(&template.image) {
-        true => check_registry(view, auth, &remote_image(template)?),
+        true => check_registry(auth, &remote_image(template)?),
         false => Ok(()),
     }
 }

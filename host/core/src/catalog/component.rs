@@ -27,37 +27,21 @@ pub struct Component {
     /// Each compiled file, by the key of the engine that it is for. A file with another digest is
     /// never loaded.
     pub artifacts: BTreeMap<String, ArtifactDigest>,
-    /// Size of all its compiled files. 0 in records of earlier versions, which did not count it.
-    #[serde(default)]
+    /// Size of all its compiled files.
     pub compiled_bytes: u64,
     /// What it was made with, as it says itself.
-    #[serde(default)]
     pub producers: Producers,
     /// The schema of its input, if it carries one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<SchemaText>,
     /// The owners who uploaded or fetched it, and still use it. Only they may name it by its digest.
-    /// Records from before there were several owners belong to the operator.
-    #[serde(default = "only_the_operator")]
     pub owners: BTreeSet<OwnerId>,
 }
 
-fn only_the_operator() -> BTreeSet<OwnerId> {
-    BTreeSet::from([OwnerId::operator()])
-}
-
-/// Compiled files take two to four times the bytes of their component.
-const USUAL_COMPILED: u64 = 3;
-
 impl Component {
-    /// The bytes of its files on the disk; an estimate where the size of the compiled files is not
-    /// known.
+    /// The bytes of its files on the disk.
     pub fn disk_bytes(&self) -> u64 {
-        let compiled = match self.compiled_bytes {
-            0 => self.bytes.saturating_mul(USUAL_COMPILED),
-            known => known,
-        };
-        self.bytes.saturating_add(compiled)
+        self.bytes.saturating_add(self.compiled_bytes)
     }
 
     /// The record with the owners of the stored record and one more. Compiled files that were recorded since

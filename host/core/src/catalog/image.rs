@@ -21,7 +21,6 @@ pub struct Image {
     /// When it was last moved to another component.
     pub updated_at: Timestamp,
     /// The manifest with which it was pushed; `None` when it was uploaded without one.
-    #[serde(default)]
     pub manifest: Option<PushedManifest>,
 }
 

@@ -12,7 +12,6 @@ use super::owner_share::{OwnerShares, Share};
 use crate::access::key::ApiKey;
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
-use crate::deploy::image::RemoteImage;
 use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
@@ -145,21 +144,6 @@ impl View {
         template: &'v TemplateId,
     ) -> impl Iterator<Item = &'v Arc<Endpoint>> {
         self.bound().filter(move |endpoint| endpoint.template == *template)
-    }
-
-    /// Whether the credentials may be sent to the registry of this image.
-    pub fn may_send(&self, auth: &RegistryAuth, image: &RemoteImage) -> bool {
-        if let Some(registry) = &auth.registry {
-            return image.is_at(registry);
-        }
-        // Old credentials name no registry: they stay with those that stored templates use them for.
-        let mut users = self.templates.values().filter(|template| {
-            template.owner == auth.owner && template.registry_auth == auth.id.as_str()
-        });
-        users.any(|user| {
-            let used: Option<RemoteImage> = user.image.parse().ok();
-            used.is_some_and(|used| used.registry().eq_ignore_ascii_case(image.registry()))
-        })
     }
 
     /// An endpoint that uses the network volume.

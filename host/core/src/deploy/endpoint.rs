@@ -49,22 +49,20 @@ pub struct Endpoint {
     pub template: TemplateId,
     /// Whether that template was deleted after the endpoint's owner could no longer use it: it had
     /// been another owner's public template. The endpoint then does not run a new template with the
-    /// same id.
+    /// same id. Absent while the template exists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
     /// The owner of that deleted template: a new template of this owner with the same id can take its
-    /// place. Records of older hosts have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// place. Absent without such a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub deleted_template_owner: Option<OwnerId>,
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
     /// first version is 1. A stored record has the version of its own last change.
     pub version: u32,
     /// The revision of the template that `version` and `releases` include; later revisions are added
-    /// when the endpoint is joined with its template. Records of older hosts include all of them.
-    #[serde(default)]
+    /// when the endpoint is joined with its template.
     pub template_revision: u32,
     /// The handlers that it has run. Of another owner's template, only the one that it ran first.
-    #[serde(default)]
     pub releases: Releases,
     /// When it was created.
     pub created_at: Timestamp,
@@ -75,39 +73,32 @@ pub struct Endpoint {
     /// The resources of one attempt.
     pub limits: SandboxLimits,
     /// The lifetime of an instance of its handler.
-    #[serde(default)]
     pub reuse: Reuse,
     /// Most waiting jobs; `None`: the host's default.
-    #[serde(default)]
     pub waiting_jobs_max: Option<u32>,
-    /// How long its jobs are kept after their end. Records of older hosts have none.
-    #[serde(default)]
+    /// How long its jobs are kept after their end.
     pub retention: ChosenRetention,
-    /// Most that it keeps of its ended jobs. Records of older hosts have no bounds.
+    /// Most that it keeps of its ended jobs. Absent without a bound.
     #[serde(default, skip_serializing_if = "HistoryMax::is_none")]
     pub history_max: HistoryMax,
     /// Limits of operations, in place of the host's, by the names in [`Endpoint::RATE_LIMITED`].
-    #[serde(default)]
     pub rate_limits: BTreeMap<String, OperationLimit>,
     /// Hosts that its handlers may call.
     pub allowed_hosts: AllowedHosts,
-    /// Whether its handlers' requests and its webhooks carry the trace of their job. Records of older hosts
-    /// have no value.
-    #[serde(default)]
+    /// Whether its handlers' requests and its webhooks carry the trace of their job.
     pub propagates_traces: bool,
-    /// The endpoints that its handlers may submit jobs to. Records of older hosts have none.
+    /// The endpoints that its handlers may submit jobs to. Absent without one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub call_endpoints: Vec<EndpointId>,
     /// Environment variables; they override those of the template.
     pub env: BTreeMap<String, String>,
-    /// The network volume that its handlers see. Records of older hosts have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The network volume that its handlers see. Absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub network_volume: Option<VolumeId>,
     /// The secrets that sign its webhooks.
     pub webhook_secrets: WebhookSecrets,
     /// A random number of its creation, which tells its files apart from those of an earlier endpoint
-    /// with its id. Records of older hosts have 0.
-    #[serde(default)]
+    /// with its id.
     pub incarnation: u64,
 }
 
@@ -237,13 +228,13 @@ pub struct Scaling {
     pub workers_min: u32,
     /// Most workers at one time; 0: its jobs wait.
     pub workers_max: u32,
-    /// Whether it has no workers for now, whatever these numbers are. Records of older hosts have no value.
+    /// Whether it has no workers for now, whatever these numbers are. Absent in the record of an endpoint
+    /// that is not paused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// Seconds for which a worker beyond `workers_min` waits for work before it ends.
     pub idle_timeout_s: u32,
     /// The rule for starting further workers.
-    #[serde(default)]
     pub scaler: Scaler,
 }
 

@@ -19,10 +19,8 @@ pub struct RegistryAuth {
     pub owner: OwnerId,
     /// Unique among the owner's.
     pub name: String,
-    /// The only registry that receives them. `None` in records of older hosts: these are sent to
-    /// the registries of the images whose templates named them at that time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub registry: Option<RegistryHost>,
+    /// The only registry that receives them.
+    pub registry: RegistryHost,
     /// The user at the registry.
     pub username: String,
     /// The password, or a token in its place.
@@ -55,7 +53,7 @@ mod tests {
             id: RegistryAuthId::new("a").unwrap(),
             owner: OwnerId::new("me").unwrap(),
             name: "hub".into(),
-            registry: None,
+            registry: RegistryHost::DEFAULT.parse().unwrap(),
             username: "mill".into(),
             password: "s3cret".into(),
             created_at: Timestamp::from_millis(0),

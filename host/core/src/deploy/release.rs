@@ -24,8 +24,7 @@ pub struct Release {
     pub image: Arc<str>,
     /// The component.
     pub component: ComponentDigest,
-    /// The endpoint's settings at that time; `None` for releases of a template, and for those of an older
-    /// host.
+    /// The endpoint's settings at that time; `None` for releases of a template.
     pub settings: Option<Arc<ReleaseSettings>>,
 }
 
@@ -66,17 +65,17 @@ impl Deref for Releases {
     }
 }
 
-/// A release in a stored record. Records of older hosts have the image in each of them.
+/// A release in a stored record: what is the same as in the release before it is absent.
 #[derive(Serialize, Deserialize)]
 struct StoredRelease {
     version: u32,
     released_at: Timestamp,
     /// `None`: that of the release before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<Arc<str>>,
     component: ComponentDigest,
     /// `None`: those of the release before it, if it has some.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     settings: Option<Arc<ReleaseSettings>>,
 }
 
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_stored_once_in_a_row_and_old_records_are_read() {
+    fn an_image_is_stored_once_in_a_row() {
         let given = [(1, "a:1"), (2, "a:1"), (3, "b:1"), (4, "b:1"), (5, "a:1")];
         let mut releases = Releases::default();
         given.iter().for_each(|(version, image)| releases.push(release(*version, image)));
@@ -140,13 +139,7 @@ mod tests {
             .map(|release| release.get("image").is_some())
             .collect();
         assert_eq!(has_image, [true, false, true, false, true]);
-        assert_eq!(serde_json::from_value::<Releases>(stored.clone()).unwrap(), releases);
-        // Older hosts stored all images.
-        let mut old = stored;
-        for (record, (_, image)) in old.as_array_mut().unwrap().iter_mut().zip(given) {
-            record["image"] = image.into();
-        }
-        assert_eq!(serde_json::from_value::<Releases>(old).unwrap(), releases);
+        assert_eq!(serde_json::from_value::<Releases>(stored).unwrap(), releases);
     }
 
     #[test]

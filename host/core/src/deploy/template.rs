@@ -19,10 +19,9 @@ pub struct Template {
     pub owner: OwnerId,
     /// Number of changes of this record and of the component that its image names, counted by the
     /// catalog. Endpoints add it to their versions.
-    #[serde(default)]
     pub revision: u32,
     /// The components that its image has named, by its revisions. Endpoints of the same owner add them
-    /// to their releases.
+    /// to their releases. Absent before the first one.
     #[serde(default, skip_serializing_if = "Releases::is_empty")]
     pub releases: Releases,
     /// Unique among the owner's templates.
@@ -31,10 +30,8 @@ pub struct Template {
     /// in a registry.
     pub image: String,
     /// The component that was fetched for an image in a registry.
-    #[serde(default)]
     pub fetched: Option<ComponentDigest>,
     /// A label for readers.
-    #[serde(default)]
     pub category: TemplateCategory,
     /// Scratch space of a worker, in gigabytes.
     pub container_disk_gb: u32,

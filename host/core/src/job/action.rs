@@ -36,10 +36,8 @@ pub struct JobAction {
     pub position: Option<Cursor>,
     /// Whether its position may lead to jobs that were submitted after it began: the position was lost, or another
     /// process has opened the store since. It then leaves out jobs with a time after `created_at`.
-    #[serde(default)]
     pub has_begun_again: bool,
     /// Whether a client has aborted it. It ends soon.
-    #[serde(default)]
     pub is_aborted: bool,
     /// When it began.
     pub created_at: Timestamp,

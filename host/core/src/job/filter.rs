@@ -13,7 +13,6 @@ use crate::time::Timestamp;
 
 /// The conditions for a job. All of them must hold; without any, every job matches.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct JobFilter {
     /// Any of these; empty: any status.
     pub statuses: Vec<JobStatus>,

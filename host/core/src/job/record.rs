@@ -296,8 +296,7 @@ pub struct JobRecord {
     /// The attempts before the last one, or before the next one while none has begun since the job
     /// was queued: the newest [`PAST_ATTEMPTS_MAX`](crate::limits::PAST_ATTEMPTS_MAX), oldest first.
     pub past_attempts: Vec<PastAttempt>,
-    /// The sum of its attempts that ended with a result, and of the one that a cancel stopped. Zero for a job
-    /// of an older host, which did not keep it.
+    /// The sum of its attempts that ended with a result, and of the one that a cancel stopped.
     pub usage: JobUsage,
     /// Those of its submission.
     pub tags: Option<Tags>,

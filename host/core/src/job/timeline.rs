@@ -116,10 +116,7 @@ impl Timeline {
 }
 
 fn add_delivery(delivery: &Delivery, add: &mut impl FnMut(Timestamp, TimelineEvent)) {
-    // The first attempts may be those of an earlier version of the host, without times.
-    let known = u32::try_from(delivery.made.len()).unwrap_or(u32::MAX);
-    let first = delivery.attempts.saturating_sub(known) + 1;
-    for (attempt, made) in (first..).zip(&delivery.made) {
+    for (attempt, made) in (1..).zip(&delivery.made) {
         add(made.at, TimelineEvent::WebhookSent { attempt, status: made.status });
     }
     match delivery.state {
@@ -251,12 +248,10 @@ mod tests {
             AfterAttempt::Delivered,
             at(121),
         );
-        // The version of the host that made its first attempt kept no times.
-        let older = Delivery { attempts: 2, ..delivered };
         assert_eq!(
-            line(&Timeline::of(&retried, &[given_up, older])),
+            line(&Timeline::of(&retried, &[given_up, delivered])),
             "10 Submitted, 11 Start1, 12 FAILED, 13 Sent1:0, 100 Retried, 105 Sent2:500, \
-             105 GivenUp, 110 Start2, 120 COMPLETED, 121 Sent2:200, 121 Delivered"
+             105 GivenUp, 110 Start2, 120 COMPLETED, 121 Sent1:200, 121 Delivered"
         );
     }
 }

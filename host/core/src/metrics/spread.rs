@@ -10,7 +10,7 @@
 use std::array;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use serde::{Deserialize, Serialize};
+use minicbor::{Decode, Encode};
 
 /// Buckets for each power of two.
 const FINENESS: usize = 8;
@@ -70,11 +70,14 @@ impl RecentDurations {
 }
 
 /// Numbers of durations by bucket.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Spread {
     /// The bucket of the first count.
+    #[n(0)]
     first: u16,
+    #[n(1)]
     counts: Vec<u32>,
+    #[n(2)]
     longest_us: u64,
 }
 

@@ -158,7 +158,7 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// Attempts that were made.
     pub attempts: u32,
-    /// The same attempts, oldest first; without those that an earlier version of the host made.
+    /// The same attempts, oldest first.
     pub made: Vec<MadeAttempt>,
     /// The outcome of the last attempt.
     pub last: DeliveryOutcome,

@@ -82,7 +82,6 @@ impl From<WebhookSecret> for String {
 /// Receivers may know any of them: a rotation may be repeated because its answer was lost, or two
 /// operators may rotate at the same time. So all of them sign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "StoredSecrets", into = "StoredSecrets")]
 pub struct WebhookSecrets {
     current: WebhookSecret,
     /// The oldest first; at most [`PREVIOUS_MAX`].
@@ -93,31 +92,6 @@ pub struct WebhookSecrets {
 struct PreviousSecret {
     secret: WebhookSecret,
     valid_until: Timestamp,
-}
-
-/// The secrets in a stored record. Older hosts read and write the first two fields.
-#[derive(Serialize, Deserialize)]
-struct StoredSecrets {
-    current: WebhookSecret,
-    /// The oldest one: of the secrets with which an older host can sign, receivers are the most likely to
-    /// know it.
-    previous: Option<PreviousSecret>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    later_previous: Vec<PreviousSecret>,
-}
-
-impl From<WebhookSecrets> for StoredSecrets {
-    fn from(WebhookSecrets { current, previous }: WebhookSecrets) -> Self {
-        let mut previous = previous.into_iter();
-        Self { current, previous: previous.next(), later_previous: previous.collect() }
-    }
-}
-
-impl From<StoredSecrets> for WebhookSecrets {
-    fn from(stored: StoredSecrets) -> Self {
-        let StoredSecrets { current, previous, later_previous } = stored;
-        Self { current, previous: previous.into_iter().chain(later_previous).collect() }
-    }
 }
 
 impl WebhookSecrets {
@@ -229,33 +203,6 @@ mod tests {
             assert_eq!(signatures, expected.join(" "), "{rotations:?}, hour {hour}");
             let stored = serde_json::to_string(last).unwrap();
             assert_eq!(serde_json::from_str::<WebhookSecrets>(&stored).unwrap(), *last);
-        }
-    }
-
-    #[test]
-    fn older_hosts_and_this_one_read_the_records_of_each_other() {
-        /// The record of a host that kept one previous secret.
-        #[derive(Serialize, Deserialize)]
-        struct OlderRecord {
-            current: WebhookSecret,
-            previous: Option<PreviousSecret>,
-        }
-        let now = Timestamp::from_millis(5_000);
-        let [none, one, several] = {
-            let none = WebhookSecrets::generate();
-            let one = none.clone().rotated(now);
-            [none, one.clone(), one.rotated(now).rotated(now)]
-        };
-        for (secrets, is_whole) in [(&none, true), (&one, true), (&several, false)] {
-            let stored = serde_json::to_string(secrets).unwrap();
-            let older: OlderRecord = serde_json::from_str(&stored).unwrap();
-            assert_eq!(older.current, secrets.current);
-            assert_eq!(older.previous, secrets.previous.first().cloned());
-            let written = serde_json::to_string(&older).unwrap();
-            assert_eq!(stored == written, is_whole, "{stored}");
-            let read: WebhookSecrets = serde_json::from_str(&written).unwrap();
-            assert_eq!(read.current, older.current);
-            assert_eq!(read.previous, Vec::from_iter(older.previous));
         }
     }
 

@@ -431,7 +431,7 @@ mod tests {
     fn small_frames_are_written_together_and_large_ones_alone() {
         let dir = tempfile::tempdir().unwrap();
         let none = SegmentId(0);
-        let known = JournalRecord { checkpointed: none, last: none, end: None, is_upgraded: false };
+        let known = JournalRecord { checkpointed: none, last: none, end: None };
         let bounds = Bounds { segment_bytes: 64 << 20, uncheckpointed_max: 1 };
         let journal = Arc::new(Journal::open(dir.path(), known, bounds).unwrap().0);
         let mut appender = Appender::new(journal.clone(), 0);

@@ -4,8 +4,8 @@
 //!
 //! The encoding is CBOR with a number for each field. **To change it:** a new field gets the next
 //! number and `skip_if` or `default`, so that frames without it can still be read; the number of a
-//! field that is removed is not used again; no field changes its type. Frames of schema versions 6
-//! and 7 have [another encoding](crate::format::positional). Texts are borrowed from the frame.
+//! field that is removed is not used again; no field changes its type. Texts are borrowed from the
+//! frame.
 
 use std::io;
 
@@ -18,7 +18,6 @@ use minicbor::{Decode, Encode};
 use crate::damage::damaged;
 use crate::format::EndpointKey;
 use crate::journal::checksum::SUM_BYTES;
-use crate::journal::segment::SegmentVersion;
 use crate::medium::PayloadLocation;
 
 /// The code of a pending delivery.
@@ -340,8 +339,9 @@ impl JobImage<'_> {
         JobId::from_bytes(&self.id).ok()
     }
 
-    /// The locations of its payloads; the first is at `at`. Moves `at` behind the last payload.
-    fn locations(&self, at: &mut PayloadLocation, has_sums: bool) -> JobLocations {
+    /// The locations of its payloads, each with its checksum; the first is at `at`. Moves `at` behind
+    /// the last payload.
+    fn locations(&self, at: &mut PayloadLocation) -> JobLocations {
         let mut next = |len: u32| {
             let location = PayloadLocation { len, ..*at };
             at.at = at.at.saturating_add(len);
@@ -355,8 +355,7 @@ impl JobImage<'_> {
         let pages = self.pages.iter().map(|&(first, len)| (first, next(len))).collect();
         let body_len = self.delivery.as_ref().filter(|_| self.has_body).map(|new| new.body_bytes);
         let body_len = body_len.and_then(|len| u32::try_from(len).ok());
-        let sum_bytes = if has_sums { SUM_BYTES } else { 0 };
-        let body = body_len.map(|len| next(len.saturating_add(sum_bytes)));
+        let body = body_len.map(|len| next(len.saturating_add(SUM_BYTES)));
         JobLocations { input, output, pages, body }
     }
 }
@@ -378,7 +377,7 @@ impl<'a> BatchImage<'a> {
         minicbor::to_vec(self).expect("an image is plain data")
     }
 
-    /// Decodes a batch with numbered fields.
+    /// Decodes a batch.
     ///
     /// # Errors
     /// The fault of the bytes.
@@ -398,11 +397,9 @@ impl<'a> BatchImage<'a> {
     pub(crate) fn checked_locations(
         &self,
         payloads: PayloadLocation,
-        version: SegmentVersion,
     ) -> io::Result<Vec<JobLocations>> {
         let mut at = payloads;
-        let has_sums = version.has_sums();
-        let locations = self.jobs.iter().map(|job| job.locations(&mut at, has_sums)).collect();
+        let locations = self.jobs.iter().map(|job| job.locations(&mut at)).collect();
         if at.at != payloads.at + payloads.len {
             return Err(damaged("a frame's payloads have another length than it states"));
         }
@@ -429,7 +426,7 @@ impl<'a> BatchImage<'a> {
         payloads: PayloadLocation,
     ) -> impl Iterator<Item = JobLocations> + use<'_, 'a> {
         let mut at = payloads;
-        self.jobs.iter().map(move |job| job.locations(&mut at, true))
+        self.jobs.iter().map(move |job| job.locations(&mut at))
     }
 }
 
@@ -455,7 +452,7 @@ mod tests {
         let image = BatchImage { jobs: vec![job], ..BatchImage::default() };
         for len in [0, 9, 10, 11] {
             let payloads = PayloadLocation { segment: SegmentId(1), at: 100, len };
-            assert!(image.checked_locations(payloads, SegmentVersion::NEWEST).is_err(), "{len}");
+            assert!(image.checked_locations(payloads).is_err(), "{len}");
         }
     }
 
@@ -565,16 +562,6 @@ mod tests {
             "80",
             "fields without a value are left out"
         );
-        for older in [ON_DISK_OF_8, ON_DISK_OF_13, ON_DISK_OF_14] {
-            let bytes = bytes_of(older);
-            let decoded = BatchImage::decode(&bytes).unwrap();
-            assert_eq!(hex(&decoded.encode()), older);
-        }
-    }
-
-    fn bytes_of(hex: &str) -> Vec<u8> {
-        let digits = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-        (0..hex.len()).step_by(2).map(digits).collect()
     }
 
     #[test]
@@ -642,58 +629,4 @@ mod tests {
         0808080808080808080808080863733d32f581900b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d\
         664641494c45440e61750f100111121901f4617882821838f68218391901f45819080808080808080808\
         0808080808080808080808080808080863733d328118308118311832";
-
-    /// The same batch by an early host of schema version 14, without `tracestate`.
-    const ON_DISK_OF_14: &str = "\
-        888182181c616e8182181d83181e181f18208186616e6174616f18211822891823182418251826182718\
-        281829182a182b838a182c53141414141414141414141414141414141414141584008c616ff50708090a\
-        6168183318341835636b3d765819070707070707070707070707070707070707070707070707078a031a\
-        000111700102030485011b0000018bcfe568006177616519012c0506423637182d835016161616161616\
-        161616161616161616501717171717171717171717171717171718181819f58182181a181b8f0b0c530d\
-        0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f4617882821838\
-        f68218391901f4581908080808080808080808080808080808080808080808080808f58a182e53141414\
-        141414141414141414141414141414141582018a031a000111700102030485011b0000018bcfe5680061\
-        77616519012c050642363783501616161616161616161616161616161650171717171717171717171717\
-        1717171718181819f58182181a181b8f0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d66464149\
-        4c45440e61750f100111121901f4617882821838f68218391901f4581908080808080808080808080808\
-        080808080808080808080808f58a182f5314141414141414141414141414141414141414158402f5f4f5\
-        835016161616161616161616161616161616501717171717171717171717171717171718181819f58182\
-        181a181b8f0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f10011112\
-        1901f4617882821838f68218391901f45819080808080808080808080808080808080808080808080808\
-        08f5818f0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f1001111219\
-        01f4617882821838f68218391901f4581908080808080808080808080808080808080808080808080808\
-        8118308118311832";
-
-    /// The same batch by a host of schema versions 11 to 13.
-    const ON_DISK_OF_13: &str = "\
-        888182181c616e8182181d83181e181f18208186616e6174616f182118228918231824182518261827182\
-        81829182a182b838a182c53141414141414141414141414141414141414141584008b616ff50708090a61\
-        68183318341835636b3d768a031a000111700102030485011b0000018bcfe568006177616519012c05064\
-        23637182d8350161616161616161616161616161616165017171717171717171717171717171717181818\
-        19f58182181a181b8e0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f1\
-        00111121901f4617882821838f68218391901f4f58a182e53141414141414141414141414141414141414\
-        141582018a031a000111700102030485011b0000018bcfe568006177616519012c0506423637835016161\
-        616161616161616161616161616501717171717171717171717171717171718181819f58182181a181b8e\
-        0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f461788\
-        2821838f68218391901f4f58a182f5314141414141414141414141414141414141414158402f5f4f58350\
-        16161616161616161616161616161616501717171717171717171717171717171718181819f58182181a1\
-        81b8e0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f4\
-        617882821838f68218391901f4f5818e0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494\
-        c45440e61750f100111121901f4617882821838f68218391901f48118308118311832";
-
-    /// The same batch as version 8 wrote it, without the fields that came later.
-    const ON_DISK_OF_8: &str = "\
-        888182181c616e8182181d83181e181f18208186616e6174616f182118228918231824182518261827182818\
-        29182a182b838a182c53141414141414141414141414141414141414141584008a616ff50708090a61681833\
-        1834183589031a000111700102030485011b0000018bcfe568006177616519012c0506182d83501616161616\
-        1616161616161616161616501717171717171717171717171717171718181819f58182181a181b8d0b0c530d\
-        0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f46178f58a182e5314\
-        14141414141414141414141414141414141415820189031a000111700102030485011b0000018bcfe5680061\
-        77616519012c0506835016161616161616161616161616161616501717171717171717171717171717171718\
-        181819f58182181a181b8d0b0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f\
-        100111121901f46178f58a182f5314141414141414141414141414141414141414158402f5f4f58350161616\
-        16161616161616161616161616501717171717171717171717171717171718181819f58182181a181b8d0b0c\
-        530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f46178f5818d0b\
-        0c530d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d664641494c45440e61750f100111121901f46178811830\
-        8118311832";
 }

@@ -10,7 +10,6 @@ pub(crate) mod image;
 pub(crate) mod pages;
 pub(crate) mod past;
 pub(crate) mod payload;
-mod positional;
 pub(crate) mod trace;
 
 use gristmill_core::job::state::JobStatus;

@@ -151,7 +151,7 @@ pub(crate) fn read(
 
 /// Per chunk: length of the output, length of the metrics plus one (0 for none), part index,
 /// part count (0 for a whole chunk and for a piece of a string), each as a 32-bit big-endian number; then
-/// output and metrics. A host that does not know pieces of strings reads them as whole chunks.
+/// output and metrics.
 pub(crate) fn encode(chunks: &[Chunk]) -> Bytes {
     let bytes = chunks.iter().map(|chunk| HEADER_BYTES + chunk.len()).sum();
     let mut page = BytesMut::with_capacity(bytes);

@@ -1,7 +1,6 @@
 //! The earlier attempts of a job that was queued again, the usage of all its attempts with a result, and whether
-//! a caller has shortened its ttl, in the encoding of the disk: a list of attempts, and behind it the sum and the
-//! note, unless both are empty. A host that does not know the sum reads the list alone, and a host that does
-//! not know the note reads the list and the sum.
+//! a caller has shortened its ttl, in the encoding of the disk: CBOR with a number for each field, as in
+//! [`image`](crate::format::image).
 //!
 //! **Bounds.** The newest [`PAST_ATTEMPTS_MAX`] attempts, some 20 bytes for each, and about 30 bytes of
 //! usage. **Cost.** A job that has not ended for the first time has 16 bytes more in memory, and none on disk.
@@ -11,7 +10,7 @@ use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::job::record::{PastAttempt, RequeueCause};
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::time::Timestamp;
-use minicbor::{Decode, Decoder, Encode};
+use minicbor::{Decode, Encode};
 
 /// The earlier attempts, oldest first, the usage of all attempts, and the note about the ttl.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +21,18 @@ pub(crate) struct PastAttempts(Option<Box<[u8]>>);
 struct Content {
     attempts: Vec<PastAttempt>,
     usage: JobUsage,
+    has_shortened_ttl: bool,
+}
+
+#[derive(Encode, Decode)]
+struct ContentImage {
+    #[n(0)]
+    attempts: Vec<PastImage>,
+    /// `None`: no usage.
+    #[n(1)]
+    used: Option<UsedImage>,
+    #[n(2)]
+    #[cbor(skip_if = "std::ops::Not::not")]
     has_shortened_ttl: bool,
 }
 
@@ -37,27 +48,18 @@ struct PastImage {
     end: u8,
 }
 
-/// The values behind the list. A further one gets the next number.
-#[derive(Default, Encode, Decode)]
+#[derive(Encode, Decode)]
 struct UsedImage {
     /// As [`UsageSum::to_numbers`] has them.
     #[n(0)]
     billed: [u64; 9],
     #[n(1)]
     egress_bytes: u64,
-    /// `None`: no. Without a value, no byte is written for it.
-    #[n(2)]
-    has_shortened_ttl: Option<bool>,
 }
 
 impl UsedImage {
-    fn of(content: &Content) -> Self {
-        let Content { usage, has_shortened_ttl, .. } = content;
-        Self {
-            billed: usage.billed.to_numbers(),
-            egress_bytes: usage.egress_bytes,
-            has_shortened_ttl: has_shortened_ttl.then_some(true),
-        }
+    fn of(usage: &JobUsage) -> Self {
+        Self { billed: usage.billed.to_numbers(), egress_bytes: usage.egress_bytes }
     }
 
     fn usage(&self) -> JobUsage {
@@ -70,7 +72,7 @@ impl PastAttempts {
     /// The list of these bytes.
     ///
     /// # Errors
-    /// When the bytes are no such list, sum and note.
+    /// When the bytes are no such list.
     pub(crate) fn of(bytes: Option<&[u8]>) -> Result<Self, String> {
         let Some(bytes) = bytes else { return Ok(Self::default()) };
         decode(bytes).ok_or("the earlier attempts of a job are invalid")?;
@@ -123,24 +125,22 @@ impl PastAttempts {
     }
 
     fn encode(content: &Content) -> Self {
-        let images: Vec<_> = content.attempts.iter().map(PastImage::of).collect();
-        let mut bytes = minicbor::to_vec(images).expect("a vector takes all bytes");
-        if content.usage != JobUsage::default() || content.has_shortened_ttl {
-            let image = UsedImage::of(content);
-            minicbor::encode(image, &mut bytes).expect("a vector takes all bytes");
-        }
+        let Content { attempts, usage, has_shortened_ttl } = content;
+        let image = ContentImage {
+            attempts: attempts.iter().map(PastImage::of).collect(),
+            used: (*usage != JobUsage::default()).then(|| UsedImage::of(usage)),
+            has_shortened_ttl: *has_shortened_ttl,
+        };
+        let bytes = minicbor::to_vec(image).expect("a vector takes all bytes");
         Self(Some(bytes.into()))
     }
 }
 
 fn decode(bytes: &[u8]) -> Option<Content> {
-    let mut decoder = Decoder::new(bytes);
-    let images: Vec<PastImage> = decoder.decode().ok()?;
-    let attempts = images.iter().map(PastImage::attempt).collect::<Option<_>>()?;
-    let is_end = decoder.position() == bytes.len();
-    let image = if is_end { UsedImage::default() } else { decoder.decode().ok()? };
-    let has_shortened_ttl = image.has_shortened_ttl.unwrap_or(false);
-    Some(Content { attempts, usage: image.usage(), has_shortened_ttl })
+    let ContentImage { attempts, used, has_shortened_ttl } = minicbor::decode(bytes).ok()?;
+    let attempts = attempts.iter().map(PastImage::attempt).collect::<Option<_>>()?;
+    let usage = used.map_or_else(JobUsage::default, |used| used.usage());
+    Some(Content { attempts, usage, has_shortened_ttl })
 }
 
 impl PastImage {
@@ -187,15 +187,6 @@ mod tests {
 
     use super::*;
 
-    /// The values behind the list as hosts without the note know them.
-    #[derive(Decode)]
-    struct SumAlone {
-        #[n(0)]
-        _billed: [u64; 9],
-        #[n(1)]
-        egress_bytes: u64,
-    }
-
     fn any_attempt() -> impl Strategy<Value = PastAttempt> {
         // Times up to the year 10889, beyond which a sum could overflow.
         let ms = || 0..1_u64 << 47;
@@ -212,7 +203,7 @@ mod tests {
     }
 
     fn used(billed: [u64; 9], egress_bytes: u64) -> JobUsage {
-        UsedImage { billed, egress_bytes, has_shortened_ttl: None }.usage()
+        UsedImage { billed, egress_bytes }.usage()
     }
 
     proptest! {
@@ -260,30 +251,20 @@ mod tests {
             end: RequeueCause::HostLost,
         };
         let list = PastAttempts::default().with(attempt);
-        assert_eq!(list.bytes().unwrap(), [0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3]);
-        let unknown = u8::try_from(RequeueCause::ALL.len()).unwrap();
-        assert!(PastAttempts::of(Some(&[0x81, 0x84, 1, 1, 1, unknown])).is_err(), "an unknown end");
+        let bytes = [0x81, 0x81, 0x84, 0x19, 3, 0xe8, 0x19, 1, 0x2c, 1, 3];
+        assert_eq!(list.bytes().unwrap(), bytes);
+        let unknown = [&bytes[..10], &[u8::try_from(RequeueCause::ALL.len()).unwrap()]].concat();
+        assert!(PastAttempts::of(Some(&unknown)).is_err(), "an unknown end");
         let used = used([1, 2, 3, 4, 5, 6, 7, 8, 9], 10);
         let first = PastAttempts::default().with_usage(&used);
-        assert_eq!(first.bytes().unwrap(), [0x80, 0x82, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        let both = list.with_usage(&used);
-        assert_eq!(
-            both.bytes().unwrap(),
-            [list.bytes().unwrap(), &first.bytes().unwrap()[1..]].concat()
-        );
-        // A host without sums reads the list.
-        assert_eq!(minicbor::decode::<Vec<PastImage>>(both.bytes().unwrap()).unwrap().len(), 1);
-        let shortened = first.with_shortened_ttl();
-        assert_eq!(
-            shortened.bytes().unwrap(),
-            [0x80, 0x83, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xf5]
-        );
-        // A host without the note reads the list and the sum.
-        let mut decoder = Decoder::new(shortened.bytes().unwrap());
-        assert!(decoder.decode::<Vec<PastImage>>().unwrap().is_empty());
-        assert_eq!(decoder.decode::<SumAlone>().unwrap().egress_bytes, 10);
+        let sum = [0x82, 0x89, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+        assert_eq!(first.bytes().unwrap(), [&[0x82, 0x80][..], &sum].concat());
+        let all = list.with_usage(&used).with_shortened_ttl();
+        assert_eq!(all.bytes().unwrap(), [&[0x83][..], &bytes[1..], &sum, &[0xf5]].concat());
+        let noted = PastAttempts::default().with_shortened_ttl();
+        assert_eq!(noted.bytes().unwrap(), [0x83, 0x80, 0xf6, 0xf5]);
         assert!(
-            PastAttempts::of(Some(&[0x80, 0x81, 0x88, 1, 2, 3, 4, 5, 6, 7, 8])).is_err(),
+            PastAttempts::of(Some(&[0x82, 0x80, 0x81, 0x88, 1, 2, 3, 4, 5, 6, 7, 8])).is_err(),
             "too few"
         );
     }

@@ -1,8 +1,7 @@
 //! The position of a job in a distributed trace: the bytes of its context, and the text of the `tracestate`
 //! beside it.
 //!
-//! Frames have a field for each. The tables have both in one column, the text behind the context: a host that
-//! knows no `tracestate` ignores such a column, and the job runs without its trace.
+//! Frames have a field for each. The tables have both in one column, the text behind the context.
 
 use gristmill_core::trace::{CONTEXT_BYTES, TraceContext, TraceState};
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io;
 
 use crate::journal::checksum::{self, PayloadPart};
-use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, SegmentFile, SegmentVersion};
+use crate::journal::segment::{BLOCK_BYTES, HEADER_BYTES, Header, SegmentFile};
 use crate::medium::{PayloadLocation, SegmentId};
 
 /// Bytes of a frame's head: checksum, number of the frame in the segment, length of the encoded
@@ -104,7 +104,6 @@ pub(crate) fn head(
 #[derive(Debug)]
 pub(crate) struct Frame<'a> {
     file: &'a SegmentFile,
-    version: SegmentVersion,
     /// The whole frame, or the part before its payloads.
     bytes: Vec<u8>,
     batch_bytes: u32,
@@ -128,15 +127,7 @@ impl Frame<'_> {
             Some(bytes) => bytes.into(),
             None => Cow::from(self.file.read(location.at, location.len)?),
         };
-        if !self.version.has_sums() {
-            return Ok(bytes);
-        }
         checksum::checked_cow(bytes).ok_or_else(|| self.file.damaged_payload(location))
-    }
-
-    /// The version of its segment.
-    pub(crate) fn version(&self) -> SegmentVersion {
-        self.version
     }
 
     fn in_memory(&self, location: PayloadLocation) -> Option<&[u8]> {
@@ -153,7 +144,6 @@ pub(crate) struct Frames<'a> {
     file_len: u64,
     segment: SegmentId,
     salt: u64,
-    version: SegmentVersion,
     number: u32,
     at: u32,
     /// Whether large payloads are not read and not checked again.
@@ -163,9 +153,9 @@ pub(crate) struct Frames<'a> {
 impl<'a> Frames<'a> {
     pub(crate) fn new(file: &'a SegmentFile, header: Header) -> io::Result<Self> {
         let file_len = file.len()?;
-        let Header { id: segment, salt, version, .. } = header;
+        let Header { id: segment, salt, .. } = header;
         let (number, at) = (0, HEADER_BYTES);
-        Ok(Self { file, file_len, segment, salt, version, number, at, was_checked: false })
+        Ok(Self { file, file_len, segment, salt, number, at, was_checked: false })
     }
 
     /// The frames of a segment that was checked before, and ends at `end`.
@@ -227,23 +217,28 @@ impl<'a> Frames<'a> {
         let payloads = PayloadLocation { segment: self.segment, at, len: head.payloads };
         self.at = extent.end;
         self.number += 1;
-        let (file, version) = (self.file, self.version);
-        Ok(Some(Frame { file, version, bytes, batch_bytes: head.batch_bytes, payloads }))
+        Ok(Some(Frame { file: self.file, bytes, batch_bytes: head.batch_bytes, payloads }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
-    const HEADER: Header =
-        Header { id: SegmentId(1), end_before: 0, salt: 99, version: SegmentVersion::One };
+    const HEADER: Header = Header { id: SegmentId(1), end_before: 0, salt: 99 };
 
-    fn write(file: &SegmentFile, salt: u64, number: u32, at: u32, payload: &[u8]) -> u32 {
+    /// Writes a frame with the payloads `xyz` and `w`, and returns its end.
+    fn write(file: &SegmentFile, salt: u64, number: u32, at: u32) -> u32 {
         let encoded_batch = format!("frame {number}");
-        let parts = [PayloadPart::Bytes(payload.to_vec().into())];
+        let mut parts = Vec::new();
+        for payload in [&b"xyz"[..], b"w"] {
+            checksum::add(&mut parts, [Bytes::from_static(payload)]);
+        }
         let head = head(salt, number, encoded_batch.as_bytes(), &parts);
-        let bytes = [&head[..], encoded_batch.as_bytes(), payload].concat();
+        let payloads = parts.iter().flat_map(|part| part.to_vec()).collect::<Vec<_>>();
+        let bytes = [&head[..], encoded_batch.as_bytes(), &payloads].concat();
         file.write(&bytes, at).unwrap();
         at + u32::try_from(bytes.len()).unwrap()
     }
@@ -255,8 +250,9 @@ mod tests {
             assert_eq!(frame.encoded_batch(), format!("frame {count}").as_bytes());
             let location =
                 |at, len| PayloadLocation { segment: HEADER.id, at: frame.payloads.at + at, len };
-            assert_eq!(frame.payload(location(0, 2)).unwrap(), &b"xy"[..]);
-            assert!(matches!(frame.payload(location(1, 2)), Ok(Cow::Borrowed(b"yz"))));
+            assert_eq!(frame.payload(location(0, 7)).unwrap(), &b"xyz"[..]);
+            assert!(matches!(frame.payload(location(7, 5)), Ok(Cow::Borrowed(b"w"))));
+            assert!(frame.payload(location(0, 6)).is_err(), "its checksum is cut");
             count += 1;
         }
         (count, frames.at())
@@ -268,9 +264,9 @@ mod tests {
         let file = SegmentFile::open(dir.path(), 1).unwrap();
         file.fill(0, 4_096).unwrap();
         assert_eq!(count(&file), (0, HEADER_BYTES));
-        let first_end = write(&file, 99, 0, HEADER_BYTES, b"xyz");
+        let first_end = write(&file, 99, 0, HEADER_BYTES);
         assert_eq!(count(&file), (1, first_end));
-        let end = write(&file, 99, 1, first_end, b"xyz");
+        let end = write(&file, 99, 1, first_end);
         assert_eq!(count(&file), (2, end));
         for at in first_end..end {
             let byte = file.read(at, 1).unwrap()[0];
@@ -279,9 +275,9 @@ mod tests {
             file.write(&[byte], at).unwrap();
         }
         // A frame with the salt of another use of the file, and a frame with another number.
-        write(&file, 98, 2, end, b"xyz");
+        write(&file, 98, 2, end);
         assert_eq!(count(&file), (2, end));
-        write(&file, 99, 1, end, b"xyz");
+        write(&file, 99, 1, end);
         assert_eq!(count(&file), (2, end));
     }
 }

@@ -61,7 +61,7 @@ mod tests {
 
     fn journal(dir: &Path) -> (Arc<Journal>, Appender) {
         let none = SegmentId(0);
-        let known = JournalRecord { checkpointed: none, last: none, end: None, is_upgraded: false };
+        let known = JournalRecord { checkpointed: none, last: none, end: None };
         let bounds = Bounds { segment_bytes: 1 << 20, uncheckpointed_max: 1 };
         let journal = Arc::new(Journal::open(dir, known, bounds).unwrap().0);
         (journal.clone(), Appender::new(journal, 0))

@@ -48,7 +48,7 @@ pub(crate) use crate::journal::copy::SegmentCopy;
 use crate::journal::frame::{Extent, Frames, HEAD_BYTES};
 use crate::journal::held::Held;
 pub(crate) use crate::journal::holes::Gaps;
-use crate::journal::segment::{HEADER_BYTES, Header, SegmentFile, SegmentVersion};
+use crate::journal::segment::{HEADER_BYTES, Header, SegmentFile};
 use crate::medium::{Medium, PayloadLocation, SegmentId};
 use crate::private::make_private_dir;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -129,12 +129,6 @@ impl Segment {
     fn new(file: Arc<SegmentFile>, header: Header) -> Self {
         Self { file, header, end: None, owed_bytes: 0, settled_bytes: 0 }
     }
-
-    /// Whether bytes that are not needed may become holes. A payload without its own checksum is
-    /// checked together with its whole frame.
-    fn may_have_holes(&self) -> bool {
-        self.header.version.has_sums()
-    }
 }
 
 /// The tables' knowledge of the journal.
@@ -143,13 +137,10 @@ pub(crate) struct JournalRecord {
     /// This segment and all earlier ones are checkpointed.
     pub(crate) checkpointed: SegmentId,
     /// A segment that exists: the newest one when this was recorded, which is soon after its first
-    /// frame.
+    /// frame. 0 without a record.
     pub(crate) last: SegmentId,
     /// The end of the newest segment, if the last process closed it in order.
     pub(crate) end: Option<u32>,
-    /// Whether schema version 6 was in use until now. It wrote to segments whose header was not
-    /// synced: [`Journal::open`] empties those that are left without a header.
-    pub(crate) is_upgraded: bool,
 }
 
 /// The end of the journal.
@@ -183,7 +174,6 @@ impl Journal {
             open_end: 0,
             is_closed: false,
         };
-        let mut headless = Vec::new();
         make_private_dir(dir)?;
         for dir in dir.parent().into_iter().chain([dir]) {
             File::open(dir)?.sync_all()?;
@@ -198,8 +188,7 @@ impl Journal {
                     segments.last = segments.last.max(header.id);
                     segments.used.insert(header.id, Segment::new(file, header));
                 }
-                None if file.is_blank(true)? => segments.free.push(file),
-                None if known.is_upgraded && file.is_blank(false)? => headless.push(file),
+                None if file.is_blank()? => segments.free.push(file),
                 None => {
                     let details = "the header of this segment of the journal is damaged";
                     return Err(damage(dir, &file, 0, details).into());
@@ -225,11 +214,6 @@ impl Journal {
         }
         for segment in &uncheckpointed {
             segment.file.sync()?;
-        }
-        // The journal is whole without them. Later starts would take them for damage.
-        for file in headless {
-            file.empty()?;
-            segments.free.push(file);
         }
         if let Some(newest) = uncheckpointed.last_mut() {
             let end = end_of_newest(dir, newest, known)?;
@@ -263,14 +247,14 @@ impl Journal {
         JournalEnd { segment: segments.last, at: segments.open_end }
     }
 
-    fn file_of(&self, location: PayloadLocation) -> Option<(Arc<SegmentFile>, SegmentVersion)> {
+    fn file_of(&self, location: PayloadLocation) -> Option<Arc<SegmentFile>> {
         let segments = self.segments();
         let segment = segments.used.get(&location.segment)?;
         // Bytes of a checkpointed segment that are not held may be in a hole. A hole is made only
         // while the file has no reader.
         let is_needed = location.segment > segments.checkpointed
             || segments.held.get(&location.segment).is_some_and(|held| held.has(location));
-        is_needed.then(|| (segment.file.clone(), segment.header.version))
+        is_needed.then(|| segment.file.clone())
     }
 
     /// Takes the lock only if there is any location; most jobs have none.
@@ -342,10 +326,9 @@ impl Journal {
         location: PayloadLocation,
         count: u32,
     ) -> io::Result<Option<Vec<u8>>> {
-        let Some((file, version)) = self.file_of(location) else { return Ok(None) };
-        let end = location.len
-            - if version.has_sums() { checksum::SUM_BYTES.min(location.len) } else { 0 };
-        let Some(from) = end.checked_sub(count) else { return Ok(None) };
+        let Some(file) = self.file_of(location) else { return Ok(None) };
+        let from = location.len.checked_sub(checksum::SUM_BYTES + count);
+        let Some(from) = from else { return Ok(None) };
         file.read(location.at + from, count).map(Some)
     }
 
@@ -361,7 +344,7 @@ impl Journal {
         let checkpointed = segments.used.range(..=segments.checkpointed);
         if let Some(room) = room {
             let is_worth_it = |id: &SegmentId, segment: &Segment| {
-                !(makes_holes && segment.may_have_holes())
+                !makes_holes
                     && segment.end.is_some_and(|end| u64::from(end) > 3 * held_bytes(id))
                     && has_room(id, room.free)
             };
@@ -392,7 +375,7 @@ impl Journal {
             let Some(segment) = segments.used.get(id) else { continue };
             // Readers of the file, such as backups, may need bytes that were released meanwhile.
             let is_unread = Arc::strong_count(&segment.file) == 1;
-            if is_unread && segment.may_have_holes() && held.may_have_gaps() {
+            if is_unread && held.may_have_gaps() {
                 let len = u32::try_from(segment.file.len()?).unwrap_or(u32::MAX);
                 let ranges = held.take_gaps(len);
                 if !ranges.is_empty() {
@@ -491,8 +474,7 @@ impl Journal {
             file.set_len(0).map_err(AppendError::Fatal)?;
         }
         let salt = rand::random();
-        let header =
-            Header { id: SegmentId(next), end_before, salt, version: SegmentVersion::NEWEST };
+        let header = Header { id: SegmentId(next), end_before, salt };
         if let Err(error) = file.begin(header) {
             // Nothing refers to the file yet, and an incomplete header counts as none.
             segments.free.push(file);
@@ -539,11 +521,8 @@ impl Journal {
 impl Medium for Journal {
     /// `None` when the payload is not in the journal any more: then it is in the database, or deleted.
     fn read(&self, location: PayloadLocation) -> io::Result<Option<Bytes>> {
-        let Some((file, version)) = self.file_of(location) else { return Ok(None) };
+        let Some(file) = self.file_of(location) else { return Ok(None) };
         let bytes = Bytes::from(file.read(location.at, location.len)?);
-        if !version.has_sums() {
-            return Ok(Some(bytes));
-        }
         let payload = checksum::checked(&bytes).ok_or_else(|| file.damaged_payload(location))?;
         Ok(Some(bytes.slice_ref(payload)))
     }

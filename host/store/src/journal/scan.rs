@@ -61,7 +61,7 @@ impl Scan {
                         Scanned { file, header, end: None, is_end_certain: false },
                     );
                 }
-                None if file.is_blank(!known.is_upgraded)? => {}
+                None if file.is_blank()? => {}
                 None => {
                     let details = "the header of this segment of the journal is damaged";
                     scan.damage.push(damage(dir, &file, 0, details));
@@ -112,7 +112,7 @@ impl Scan {
         dir: &Path,
         location: PayloadLocation,
     ) -> io::Result<Result<Vec<u8>, Damage>> {
-        let Some(Scanned { file, header, .. }) = self.segments.get(&location.segment) else {
+        let Some(Scanned { file, .. }) = self.segments.get(&location.segment) else {
             let details = format!("segment {} of the journal is missing", location.segment.0);
             return Ok(Err(Damage { file: dir.to_owned(), offset: None, details }));
         };
@@ -126,36 +126,11 @@ impl Scan {
             }
             Err(error) => return Err(error),
         };
-        if header.version.has_sums() {
-            let Some(len) = checksum::checked(&bytes).map(<[u8]>::len) else {
-                return Ok(Err(damaged("damaged payload")));
-            };
-            bytes.truncate(len);
-        } else if !is_in_whole_frame(file, *header, location)? {
-            return Ok(Err(damaged("damaged frame around a payload")));
-        }
+        let Some(len) = checksum::checked(&bytes).map(<[u8]>::len) else {
+            return Ok(Err(damaged("damaged payload")));
+        };
+        bytes.truncate(len);
         Ok(Ok(bytes))
-    }
-}
-
-/// Whether a payload without its own checksum is in an intact frame.
-fn is_in_whole_frame(
-    file: &SegmentFile,
-    header: Header,
-    location: PayloadLocation,
-) -> io::Result<bool> {
-    let mut frames = Frames::new(file, header)?;
-    loop {
-        while let Some(frame) = frames.next()? {
-            let PayloadLocation { at, len, .. } = frame.payloads;
-            if (at..at.saturating_add(len)).contains(&location.at) {
-                return Ok(true);
-            }
-        }
-        match tail::find_frame(file, header, frames.number(), frames.at())? {
-            Some((at, number)) if at <= location.at => frames = frames.from(at, number),
-            _ => return Ok(false),
-        }
     }
 }
 

@@ -24,40 +24,10 @@ pub(crate) struct Header {
     /// Part of every checksum, so that frames of an earlier use of the file, and client bytes that
     /// look like a frame, do not pass for frames of this one.
     pub(crate) salt: u64,
-    pub(crate) version: SegmentVersion,
 }
 
-/// The version of a segment's frames. A segment of an older version is read, and never continued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SegmentVersion {
-    /// Of schema version 6: batches by position, and payloads without checksums.
-    One,
-    /// Of schema version 7: a checksum behind each payload.
-    Two,
-    /// Of schema version 8: batches with numbered fields.
-    Three,
-}
-
-impl SegmentVersion {
-    pub(crate) const ALL: [Self; 3] = [Self::One, Self::Two, Self::Three];
-
-    /// The version that is written.
-    pub(crate) const NEWEST: Self = Self::Three;
-
-    /// The first bytes of the segment.
-    fn magic(self) -> &'static [u8; 8] {
-        match self {
-            Self::One => b"grmlseg1",
-            Self::Two => b"grmlseg2",
-            Self::Three => b"grmlseg3",
-        }
-    }
-
-    /// Whether each payload is followed by a checksum.
-    pub(crate) fn has_sums(self) -> bool {
-        self != Self::One
-    }
-}
+/// The first bytes of a segment.
+const MAGIC: &[u8; 8] = b"grmlseg1";
 
 /// Bytes that a disk writes as one unit, or a multiple of that.
 pub(crate) const BLOCK_BYTES: u32 = 4_096;
@@ -70,7 +40,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES as usize];
         let (rest, checksum) = bytes.split_at_mut(24);
         let fields = [
-            &self.version.magic()[..],
+            &MAGIC[..],
             &self.id.0.to_le_bytes(),
             &self.end_before.to_le_bytes(),
             &self.salt.to_le_bytes(),
@@ -89,7 +59,7 @@ impl Header {
     }
 
     fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
-        let (magic, rest) = bytes.split_first_chunk()?;
+        let rest = bytes.strip_prefix(MAGIC)?;
         let (id, rest) = rest.split_first_chunk()?;
         let (end_before, rest) = rest.split_first_chunk()?;
         let (salt, _) = rest.split_first_chunk()?;
@@ -97,7 +67,6 @@ impl Header {
             id: SegmentId(u32::from_le_bytes(*id)),
             end_before: u32::from_le_bytes(*end_before),
             salt: u64::from_le_bytes(*salt),
-            version: SegmentVersion::ALL.into_iter().find(|version| version.magic() == magic)?,
         };
         (header.encode() == *bytes).then_some(header)
     }
@@ -154,31 +123,21 @@ impl SegmentFile {
         }
     }
 
-    /// Whether the file is blank: all bytes are zero, among the first [`HEADER_BYTES`] or, if
-    /// `to_the_end`, among all. A crash can leave such a file behind: its name exists before its
-    /// header.
-    pub(crate) fn is_blank(&self, to_the_end: bool) -> io::Result<bool> {
+    /// Whether the file is blank: all bytes are zero. A crash can leave such a file behind: its name
+    /// exists before its header.
+    pub(crate) fn is_blank(&self) -> io::Result<bool> {
         let (mut piece, mut at) = (vec![0; 64 << 10], 0);
-        let end = if to_the_end { u64::MAX } else { HEADER_BYTES.into() };
-        while at < end {
-            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(piece.len());
-            let count = self.file.read_at(piece.get_mut(..wanted).unwrap_or_default(), at)?;
+        loop {
+            let count = self.file.read_at(&mut piece, at)?;
             let bytes = piece.get(..count).unwrap_or_default();
             if bytes.is_empty() {
-                break;
+                return Ok(true);
             }
             if bytes.iter().any(|byte| *byte != 0) {
                 return Ok(false);
             }
             at += count as u64;
         }
-        Ok(true)
-    }
-
-    /// Drops all bytes, durably.
-    pub(crate) fn empty(&self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.sync_all()
     }
 
     /// Cuts the file.
@@ -296,19 +255,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 7).unwrap();
         assert_eq!(file.header().unwrap(), None);
-        assert!(file.is_blank(true).unwrap());
-        let header = Header {
-            id: SegmentId(3),
-            end_before: 77,
-            salt: 0x1234_5678_9abc_def0,
-            version: SegmentVersion::NEWEST,
-        };
-        for version in SegmentVersion::ALL {
-            let header = Header { version, ..header };
-            file.begin(header).unwrap();
-            assert_eq!(file.header().unwrap(), Some(header));
-        }
-        assert!(!file.is_blank(false).unwrap());
+        assert!(file.is_blank().unwrap());
+        let header = Header { id: SegmentId(3), end_before: 77, salt: 0x1234_5678_9abc_def0 };
+        file.begin(header).unwrap();
+        assert_eq!(file.header().unwrap(), Some(header));
+        assert!(!file.is_blank().unwrap());
         for at in 0..HEADER_BYTES {
             let byte = file.read(at, 1).unwrap()[0];
             file.write(&[byte ^ 1], at).unwrap();
@@ -332,6 +283,6 @@ mod tests {
         file.sync().unwrap();
         assert_eq!(file.read(199_997, 4).unwrap(), b"\0abc");
         assert!(file.read(200_000, 2).is_err());
-        assert!(file.is_blank(false).unwrap() && !file.is_blank(true).unwrap());
+        assert!(!file.is_blank().unwrap(), "its last bytes are no zeros");
     }
 }

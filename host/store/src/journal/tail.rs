@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::journal::checksum::PayloadPart;
     use crate::journal::frame;
-    use crate::journal::segment::{HEADER_BYTES, SegmentVersion};
+    use crate::journal::segment::HEADER_BYTES;
     use crate::medium::SegmentId;
 
     fn frame(salt: u64, number: u32, payload: &[u8]) -> Vec<u8> {
@@ -116,8 +116,7 @@ mod tests {
     fn a_frame_after_damage_is_found_and_nothing_else_is_mistaken_for_one() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
-        let header =
-            Header { id: SegmentId(1), end_before: 0, salt: 7, version: SegmentVersion::NEWEST };
+        let header = Header { id: SegmentId(1), end_before: 0, salt: 7 };
         file.fill(0, 3 << 20).unwrap();
         let find = |from| find_frame(&file, header, 4, from).unwrap();
         assert_eq!(find(HEADER_BYTES), None, "zeros");
@@ -142,8 +141,7 @@ mod tests {
     fn frame_heads_in_payloads_do_not_slow_the_search_without_bound() {
         let dir = tempfile::tempdir().unwrap();
         let file = SegmentFile::open(dir.path(), 1).unwrap();
-        let header =
-            Header { id: SegmentId(1), end_before: 0, salt: 7, version: SegmentVersion::NEWEST };
+        let header = Header { id: SegmentId(1), end_before: 0, salt: 7 };
         let head = [9, 9, 9, 9, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 7, 0];
         file.write(&head.repeat(100_000), HEADER_BYTES).unwrap();
         assert_eq!(find_frame(&file, header, 4, HEADER_BYTES).unwrap(), None);

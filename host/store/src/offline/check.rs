@@ -29,7 +29,6 @@ use crate::tables::idempotency;
 use crate::tables::job_action;
 use crate::tables::jobs;
 use crate::tables::payloads;
-use crate::tables::schema;
 use crate::tables::sql;
 use crate::tables::usage;
 
@@ -129,26 +128,17 @@ impl Report {
 
     /// Each part is checked although another one cannot be read.
     fn check_tables(&mut self, inspected: &Inspected, newer: Newer) {
-        let Inspected { db, file, version, .. } = inspected;
-        let version = *version;
+        let Inspected { db, file, .. } = inspected;
         self.part(file, |report| report.check_pages(db, file));
         self.part(file, |report| report.check_jobs(inspected, &newer));
         self.part(file, |report| report.check_webhooks(inspected, &newer));
         self.part(file, |report| report.check_idempotency_keys(db, file));
         self.part(file, |report| report.check_usage(db, file));
-        if version >= schema::ARCHIVED_SINCE {
-            self.part(file, |report| report.check_sums(db, file, version));
-        }
-        if version >= schema::TAGS_SINCE {
-            self.part(file, |report| report.check_found_by(db, file));
-        }
-        if version >= schema::ACTIONS_SINCE {
-            self.part(file, |report| report.check_actions(db, file));
-        }
-        if version >= schema::CHECKSUMS_SINCE {
-            for table in PAYLOAD_TABLES {
-                self.part(file, |report| report.check_payloads(db, file, table));
-            }
+        self.part(file, |report| report.check_sums(db, file));
+        self.part(file, |report| report.check_found_by(db, file));
+        self.part(file, |report| report.check_actions(db, file));
+        for table in PAYLOAD_TABLES {
+            self.part(file, |report| report.check_payloads(db, file, table));
         }
         self.part(file, |report| report.check_kept(inspected, &newer));
         self.part(file, |report| report.check_catalog(inspected));
@@ -170,9 +160,9 @@ impl Report {
     }
 
     fn check_jobs(&mut self, inspected: &Inspected, newer: &Newer) -> rusqlite::Result<()> {
-        let Inspected { db, file, version, .. } = inspected;
+        let Inspected { db, file, .. } = inspected;
         let mut owners = Owners::default();
-        let mut statement = db.prepare(&jobs::select_jobs_of(*version))?;
+        let mut statement = db.prepare(jobs::SELECT_JOBS)?;
         let mut rows = statement.query(())?;
         self.jobs += newer.added_jobs.len() as u64;
         // A table that cannot be read would concern each job.
@@ -199,7 +189,7 @@ impl Report {
     }
 
     fn check_webhooks(&mut self, inspected: &Inspected, newer: &Newer) -> rusqlite::Result<()> {
-        let Inspected { db, file, version, .. } = inspected;
+        let Inspected { db, file, .. } = inspected;
         let mut names = HashMap::new();
         endpoints::each(db, |seq, found| {
             match found {
@@ -212,7 +202,6 @@ impl Report {
         })?;
         delivery::each(
             db,
-            *version,
             |key| names.get(&key).cloned(),
             |seq, found| {
                 if let Err(error) = found {
@@ -295,8 +284,8 @@ impl Report {
     }
 
     /// A start counts archived jobs by their sums.
-    fn check_sums(&mut self, db: &Connection, file: &Path, version: i64) -> rusqlite::Result<()> {
-        let (stored, computed) = (archived::sums(db)?, archived::computed_sums(db, version)?);
+    fn check_sums(&mut self, db: &Connection, file: &Path) -> rusqlite::Result<()> {
+        let (stored, computed) = (archived::sums(db)?, archived::computed_sums(db)?);
         for sum in stored.iter().filter(|sum| !computed.contains(sum)) {
             let ArchivedSum { endpoint, owner, jobs, .. } = sum;
             let details = format!(

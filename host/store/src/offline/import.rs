@@ -1,6 +1,6 @@
 //! Moves the data of a directory that no host has open into an empty database.
 //!
-//! A repair's [copy](crate::offline::repair) of the directory comes first: it reads each version of the tables, applies
+//! A repair's [copy](crate::offline::repair) of the directory comes first: it reads the tables, applies
 //! the journal, and finds damage, which an import refuses. Its rows become those that a host with the database
 //! writes, with the same numbers, so that ids, claims and encrypted texts stay valid. The files of the directory are
 //! not changed. The copy is below [`SCRATCH`] and is removed at the end, or by the next import. After the commit the
@@ -120,9 +120,9 @@ pub fn import(
     // Before anything is refused: the copy of an import that was killed is as large as the tables.
     let scratch = Scratch::new(dir).map_err(in_dir)?;
     let (shard, sealed): (i64, Vec<u8>) =
-        inspected
-            .db
-            .query_row("SELECT node, sealed FROM meta", (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        inspected.db.query_row("SELECT shard, sealed FROM meta", (), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
     if let Err(refused) = check_empty(&mut connection) {
         let is_used = matches!(refused, OpenError::DatabaseNotEmpty { .. });
         if is_used && is_of_directory(&mut connection, (shard, &sealed))? {
@@ -680,7 +680,7 @@ mod tests {
     /// Tables with one webhook, and the webhooks that an import would copy after this change of the tables.
     fn copied_after(change: &str) -> Result<Vec<Delivery>, String> {
         let mut tables = Tables::open_in_memory().unwrap();
-        schema::migrate(&mut tables, 0).unwrap();
+        schema::create(&mut tables).unwrap();
         tables.execute("INSERT INTO endpoint VALUES (1, 'mill', 0, 0, 0)", ()).unwrap();
         delivery::put(&tables, &DeliveryImage::of(EndpointKey(1), &webhook()), Some(b"{}"))
             .unwrap();

@@ -20,6 +20,7 @@ use crate::journal::scan::Scan;
 use crate::seal::Seal;
 use crate::tables::catalog;
 use crate::tables::db::{FileContent, identify, read_journal_record, refuse_remains};
+use crate::tables::schema::Schema;
 
 /// A data directory, open for reading.
 pub(crate) struct Inspected {
@@ -30,7 +31,6 @@ pub(crate) struct Inspected {
     pub(crate) known: JournalRecord,
     /// The newest time that the host has recorded.
     pub(crate) seen_at: Option<Timestamp>,
-    pub(crate) version: i64,
     /// The encryption key; `None` when its file is missing.
     pub(crate) seal: Option<Seal>,
     /// Keeps hosts from starting meanwhile, if the directory has the lock file.
@@ -56,16 +56,16 @@ impl Inspected {
         }
         let lock = lock(dir)?;
         let db = open_to_read(dir, &file)?;
-        let FileContent::Store { version } = identify(&db, &file)? else {
+        if identify(&db, &file, &Schema::PRODUCT)? == FileContent::New {
             return Err(OpenError::NotAStore { file });
-        };
-        let (known, seen_at) = read_journal_record(&db, version)?;
+        }
+        let (known, seen_at) = read_journal_record(&db)?;
         let journal_dir = dir.join(JOURNAL);
         let journal = Scan::open(&journal_dir, known).map_err(in_dir)?;
         let in_dir_key = dir.join(SECRETS_KEY);
         let key = secrets_key.unwrap_or(&in_dir_key);
         let seal = key.exists().then(|| Seal::open(key, false)).transpose()?;
-        Ok(Self { db, file, journal_dir, journal, known, seen_at, version, seal, _lock: lock })
+        Ok(Self { db, file, journal_dir, journal, known, seen_at, seal, _lock: lock })
     }
 
     /// Checks that the key file has all keys that the directory needs; without a key file there is

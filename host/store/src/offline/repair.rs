@@ -29,7 +29,6 @@ use crate::error::OpenError;
 use crate::format::decode;
 use crate::format::image::{JobImage, JobLocations, StateImage};
 use crate::format::payload::Kind;
-use crate::journal::checksum;
 use crate::journal::frame::Frame;
 use crate::offline::catalog_rows;
 use crate::offline::check::PAYLOAD_TABLES;
@@ -61,7 +60,7 @@ use crate::tables::usage;
 
 /// The tables, each with its key, which is also the order of reading. `meta` and `catalog` are copied
 /// separately; `archived`, `job_tag` and `archived_time` are computed again.
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 12] = [
     Table { name: "endpoint", key: &["seq"] },
     Table { name: "job", key: &["seq"] },
     Table { name: "input", key: &["seq"] },
@@ -72,12 +71,10 @@ const TABLES: [Table; 10] = [
     Table { name: "delivery_body", key: &["seq"] },
     Table { name: "repeat", key: &["seq"] },
     Table { name: "usage", key: &usage::KEY },
+    Table { name: "deleting", key: &["endpoint"] },
+    // Its key is a text, so the number of the row is used.
+    Table { name: "job_action", key: &["rowid"] },
 ];
-
-/// The same for tables that the oldest versions do not have. The key of an action is a text, so the number of
-/// its row is used.
-const NEWER_TABLES: [Table; 2] =
-    [Table { name: "deleting", key: &["endpoint"] }, Table { name: "job_action", key: &["rowid"] }];
 
 /// The result of a repair.
 #[derive(Debug, Default)]
@@ -151,7 +148,7 @@ fn copy_into(inspected: &Inspected, output: &Path) -> Result<Repaired, OpenError
     let mut to = Connection::open(&file)?;
     to.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     configure(&to)?;
-    schema::migrate(&mut to, 0)?;
+    schema::create(&mut to)?;
     let mut repair = Repair {
         to: &to,
         inspected,
@@ -208,11 +205,10 @@ impl<'a> Repair<'a> {
     /// newest time and the number of starts stay: a start after the repair detects a wrong clock, and no
     /// earlier worker has its epoch. `new_word` takes the place of a damaged text that shows the keys.
     fn copy_meta(&mut self, new_word: Option<Vec<u8>>) -> rusqlite::Result<()> {
-        let Inspected { db, version, seen_at, journal, known, .. } = self.inspected;
-        let starts = if *version < schema::PAST_ATTEMPTS_SINCE { "0" } else { "starts" };
-        let sql = format!("SELECT node, sealed, {starts} FROM meta");
-        let (node, sealed, starts): (u16, Vec<u8>, i64) =
-            db.query_row(&sql, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let Inspected { db, seen_at, journal, known, .. } = self.inspected;
+        let sql = "SELECT shard, sealed, starts FROM meta";
+        let (shard, sealed, starts): (u16, Vec<u8>, i64) =
+            db.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         // A start refuses other numbers.
         let starts = starts.clamp(0, (u32::MAX - 1).into());
         let last = journal.segments.keys().next_back().copied().max(Some(known.last));
@@ -224,9 +220,10 @@ impl<'a> Repair<'a> {
             self.record_table_losses(sentence.to_owned());
         }
         let sealed = new_word.unwrap_or(sealed);
-        let sql = "INSERT INTO meta (id, node, is_clean, sealed, settled, journal_last, seen_at, starts) \
+        let sql = "INSERT INTO meta \
+                   (id, shard, is_clean, sealed, checkpointed, journal_last, seen_at, starts) \
                    VALUES (1, ?1, 1, ?2, ?3, ?3, ?4, ?5)";
-        self.to.execute(sql, params![node, sealed, last, seen_at, starts])?;
+        self.to.execute(sql, params![shard, sealed, last, seen_at, starts])?;
         Ok(())
     }
 
@@ -234,13 +231,7 @@ impl<'a> Repair<'a> {
         for table in TABLES {
             self.copy_table(table)?;
         }
-        self.copy_catalog()?;
-        for table in NEWER_TABLES {
-            if self.inspected.db.table_exists(None, table.name)? {
-                self.copy_table(table)?;
-            }
-        }
-        Ok(())
+        self.copy_catalog()
     }
 
     fn copy_table(&mut self, table: Table) -> rusqlite::Result<()> {
@@ -520,7 +511,6 @@ impl<'a> Repair<'a> {
         let mut damaged = Vec::new();
         delivery::each(
             to,
-            schema::VERSION,
             |key| names.get(&key).cloned(),
             |seq, found| {
                 damaged.extend(found.err().map(|error| (seq, error)));
@@ -621,24 +611,6 @@ impl<'a> Repair<'a> {
                 let sql = format!("DELETE FROM {table} WHERE seq = ?1 AND {key} = ?2");
                 self.to.execute(&sql, [seq, second])?;
                 self.record_table_losses(format!("row {seq} of the table `{table}` is damaged"));
-            }
-        }
-        self.add_sums()
-    }
-
-    /// Adds checksums to rows of version 6.
-    fn add_sums(&self) -> rusqlite::Result<()> {
-        for table in PAYLOAD_TABLES {
-            let key = if table == "chunk" { "first" } else { "seq" };
-            let sql = format!("SELECT seq, {key}, body FROM {table} WHERE sum IS NULL");
-            let mut statement = self.to.prepare(&sql)?;
-            let rows = statement.query_map((), |row| {
-                let sum = checksum::of(row.get_ref(2)?.as_blob()?);
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, sum))
-            })?;
-            for row in rows.collect::<rusqlite::Result<Vec<_>>>()? {
-                let sql = format!("UPDATE {table} SET sum = ?3 WHERE seq = ?1 AND {key} = ?2");
-                self.to.execute(&sql, row)?;
             }
         }
         Ok(())

@@ -15,16 +15,13 @@ use super::connection::{Connection, DatabaseError, SqlQuery, Value};
 use super::fence_model::{
     Bounds, Failed, Outcome, RULES, Rows, State, Statement, Step, Transaction,
 };
+use super::server_of_tests as server;
 use super::session::Session;
 use super::url::DatabaseUrl;
 use super::{rows, schema};
 use crate::format::EndpointKey;
 use crate::seal::Seal;
 use crate::state::batch::Batch;
-
-#[allow(dead_code, reason = "the integration tests use the rest")]
-#[path = "../../tests/support/postgres.rs"]
-mod server;
 
 const BOUNDS: Bounds = Bounds { sessions: 3, commits: 2, losses: 2 };
 const WALKS: u64 = 60;

@@ -41,6 +41,10 @@ pub(crate) mod reader;
 mod rows;
 pub(crate) mod schema;
 mod server;
+#[cfg(test)]
+#[allow(dead_code, reason = "the integration tests use the rest")]
+#[path = "../../tests/support/postgres.rs"]
+mod server_of_tests;
 pub(crate) mod session;
 pub(crate) mod tls;
 pub(crate) mod url;

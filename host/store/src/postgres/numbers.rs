@@ -27,8 +27,8 @@ pub(crate) enum Series {
 impl Series {
     pub(crate) const ALL: [Self; 3] = [Self::Jobs, Self::Catalog, Self::Components];
 
-    /// The column `session` of its rows. No session has a negative number, so hosts of an earlier version, which
-    /// number batches only, never read such a row; each begin of a session removes all rows.
+    /// The column `session` of its rows. No session has a negative number. Each begin of a session removes
+    /// all rows.
     pub(crate) fn key(self, session: i64) -> i64 {
         match self {
             Self::Jobs => session,

@@ -104,7 +104,7 @@ impl Observation {
             return Seen::Free(Vacancy { predecessor: None, frozen: None });
         };
         let since = |begin: Instant| self.last - begin;
-        // A session without signs of life is that of an earlier version, which had none.
+        // A session without a sign of life counts from the first look.
         let silence = since(self.beat.map_or(self.begun, |(_, first_seen)| first_seen));
         let is_over = !newest.is_alive
             || match self.holder {

@@ -51,6 +51,7 @@ use crate::state::requests::{DbRequest, Located};
 use crate::sync::Mutex;
 use crate::sync::thread::{self, JoinHandle};
 use crate::tables::db::Db;
+use crate::tables::schema::Schema;
 
 /// Results of at most so many bytes are written on a nearly full disk too: 16 MiB for the most jobs
 /// that can run at one time.
@@ -86,7 +87,32 @@ impl Store {
         signals: Arc<Signals>,
         settings: Settings,
     ) -> Result<(Self, Recovery), OpenError> {
-        let mut db = Db::open(dir, settings.secrets_key.as_deref())?;
+        Self::open_as(dir, clock, signals, settings, Schema::PRODUCT)
+    }
+
+    /// Opens the store as a program with another schema does, for tests of upgrades.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    #[cfg(feature = "testing")]
+    pub fn open_with_schema(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+        schema: Schema,
+    ) -> Result<(Self, Recovery), OpenError> {
+        Self::open_as(dir, clock, signals, settings, schema)
+    }
+
+    fn open_as(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        signals: Arc<Signals>,
+        settings: Settings,
+        schema: Schema,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let mut db = Db::open(dir, settings.secrets_key.as_deref(), schema)?;
         let (journal, uncheckpointed) =
             Journal::open(&dir.join("journal"), db.journal, settings.journal_bounds())?;
         let upgraded = db.upgrade().map_err(|error| match error.sqlite_error_code() {

@@ -19,7 +19,7 @@ use crate::format::EndpointKey;
 use crate::format::archived::{ArchivedJob, ArchivedSum};
 use crate::format::status_code;
 use crate::tables::sql::{integer, invalid};
-use crate::tables::{chunks, found_by, jobs, payloads, schema};
+use crate::tables::{chunks, found_by, jobs, payloads};
 
 /// The bytes of a row as [`ArchivedJob::kept`] counts them. Status codes 3 and 5 are FAILED and TIMED_OUT, which
 /// keep their inputs.
@@ -128,12 +128,9 @@ const COMPUTED: &str = concat!(
     ") FROM job WHERE archived = 1 GROUP BY endpoint, owner ORDER BY endpoint, owner"
 );
 
-/// The sums as the rows of tables of this version have them.
-pub(crate) fn computed_sums(db: &Connection, version: i64) -> rusqlite::Result<Vec<ArchivedSum>> {
-    match version < schema::TAGS_SINCE {
-        true => read_sums(db, &COMPUTED.replace("octet_length(tags)", "NULL")),
-        false => read_sums(db, COMPUTED),
-    }
+/// The sums as the rows have them.
+pub(crate) fn computed_sums(db: &Connection) -> rusqlite::Result<Vec<ArchivedSum>> {
+    read_sums(db, COMPUTED)
 }
 
 /// Replaces the sums by those of the rows.
@@ -334,12 +331,13 @@ pub(crate) fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tables::schema;
 
     /// Without its index a lookup would read all rows.
     #[test]
     fn each_lookup_uses_an_index() {
         let mut db = Connection::open_in_memory().unwrap();
-        schema::migrate(&mut db, 0).unwrap();
+        schema::create(&mut db).unwrap();
         for (sql, index) in [
             (jobs::SELECT_IN_MEMORY, "USING INDEX job_in_memory"),
             (jobs::SELECT_ARCHIVED_BY_ID, "USING INDEX archived_job_id (id=?)"),

@@ -36,7 +36,7 @@ use crate::tables::before_upgrade;
 use crate::tables::catalog;
 use crate::tables::deleting;
 use crate::tables::frozen::{FrozenFile, OpenFile, Thaw};
-use crate::tables::schema;
+use crate::tables::schema::{self, Schema};
 use crate::tables::sql;
 
 /// Pages of 8 KiB in the write-ahead log after which they are moved into the database (32 MiB).
@@ -86,6 +86,7 @@ pub(crate) struct Db {
     pub(crate) seen_at: Option<Timestamp>,
     /// Whether the file was closed in order the last time.
     pub(crate) was_clean: bool,
+    schema: Schema,
     /// The upgrade that [`Db::upgrade`] makes, for a file of an older version.
     upgrade: Option<SchemaUpgrade>,
     pub(crate) file: PathBuf,
@@ -101,8 +102,13 @@ pub(crate) struct Db {
 
 impl Db {
     /// Opens the directory's database, or creates one. `secrets_key` is the file with the
-    /// encryption key, unless it is in the directory.
-    pub(crate) fn open(dir: &Path, secrets_key: Option<&Path>) -> Result<Self, OpenError> {
+    /// encryption key, unless it is in the directory. `schema` has the versions of the tables that
+    /// are read.
+    pub(crate) fn open(
+        dir: &Path,
+        secrets_key: Option<&Path>,
+        schema: Schema,
+    ) -> Result<Self, OpenError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
         }
@@ -123,7 +129,7 @@ impl Db {
         open_file.sync().map_err(in_dir)?;
         sync_log(dir).map_err(in_dir)?;
         let mut connection = Connection::open(&file)?;
-        let found = identify(&connection, &file)?;
+        let found = identify(&connection, &file, &schema)?;
         if found == FileContent::New {
             refuse_remains(dir)?;
         }
@@ -132,7 +138,7 @@ impl Db {
         let seal = Seal::open(key_file, found == FileContent::New)?;
         if found == FileContent::New {
             configure(&connection)?;
-            create(&mut connection, &seal)?;
+            create(&mut connection, &seal, &schema)?;
         }
         // The names of the files must survive as well as their content.
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(in_dir)?;
@@ -140,7 +146,7 @@ impl Db {
         if !was_clean {
             quick_check(&connection, &file)?;
         }
-        let upgrade = found.upgrade();
+        let upgrade = found.upgrade(&schema);
         if let Some(upgrade) = upgrade {
             before_upgrade::keep(dir, upgrade, &open_file)?;
         }
@@ -155,8 +161,7 @@ impl Db {
             counter.store(u64::from(pages.unsigned_abs()), Ordering::Relaxed);
             Ok(())
         }))?;
-        let version = upgrade.map_or(schema::VERSION, |upgrade| upgrade.from);
-        let (journal, seen_at) = read_journal_record(&connection, version)?;
+        let (journal, seen_at) = read_journal_record(&connection)?;
         // From here on only the journal is synced for each change; see `transaction`.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let seal = Arc::new(seal);
@@ -168,6 +173,7 @@ impl Db {
             journal,
             seen_at,
             was_clean,
+            schema,
             upgrade,
             file,
             word,
@@ -182,13 +188,12 @@ impl Db {
         self.disk_space = disk_space;
     }
 
-    /// Brings a file of an older version to this version, durably. To be called once the journal is
-    /// open: until then a start that fails must leave a directory of the old version. In one of
-    /// version 6, segments without a header are no damage.
+    /// Brings a file of an older version to the newest one, durably. To be called once the journal is
+    /// open: until then a start that fails must leave a directory of the old version.
     pub(crate) fn upgrade(&mut self) -> rusqlite::Result<Option<SchemaUpgrade>> {
         let Some(upgrade) = self.upgrade else { return Ok(None) };
         self.connection.pragma_update(None, "synchronous", "FULL")?;
-        schema::migrate(&mut self.connection, upgrade.from)?;
+        schema::migrate(&mut self.connection, &self.schema, upgrade.from)?;
         self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(Some(upgrade))
     }
@@ -259,7 +264,7 @@ impl Db {
     /// returns, together with all data of the checkpoint.
     pub(crate) fn set_checkpointed(&self, segment: SegmentId) -> rusqlite::Result<()> {
         self.transaction(Sync::Now, |db| {
-            db.prepare_cached("UPDATE meta SET settled = ?1")?.execute([segment.0])?;
+            db.prepare_cached("UPDATE meta SET checkpointed = ?1")?.execute([segment.0])?;
             Ok(())
         })
     }
@@ -471,25 +476,29 @@ fn sync_log(dir: &Path) -> io::Result<()> {
 pub(crate) enum FileContent {
     /// New and empty: without tables, or without the row that is written once they exist.
     New,
-    /// A job store of a version that is read.
+    /// A job store of this version, which is read.
     Store { version: i64 },
 }
 
 impl FileContent {
     /// The upgrade that a file of an older version needs.
-    fn upgrade(self) -> Option<SchemaUpgrade> {
+    fn upgrade(self, schema: &Schema) -> Option<SchemaUpgrade> {
         match self {
-            Self::Store { version } if version < schema::VERSION => {
-                Some(SchemaUpgrade { from: version, to: schema::VERSION })
+            Self::Store { version } if version < schema.newest => {
+                Some(SchemaUpgrade { from: version, to: schema.newest })
             }
             _ => None,
         }
     }
 }
 
-/// Identifies the file. Any file that is neither empty nor a job store of a readable version is
-/// refused, and not changed.
-pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, OpenError> {
+/// Identifies the file. Any file that is neither empty nor a job store of a version that the schema
+/// reads is refused, and not changed.
+pub(crate) fn identify(
+    db: &Connection,
+    file: &Path,
+    schema: &Schema,
+) -> Result<FileContent, OpenError> {
     let not_a_store = || OpenError::NotAStore { file: file.to_owned() };
     // Without shared memory; must be set before the first access in WAL mode.
     db.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
@@ -510,16 +519,14 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
     let tables: i64 = db.query_row(sql, [schema::HISTORY], |row| row.get(0))?;
     match (application, found) {
         (0, 0) if tables == 0 => Ok(FileContent::New),
-        (schema::APPLICATION_ID, schema::VERSION) if is_unused(db)? => Ok(FileContent::New),
-        (schema::APPLICATION_ID, version @ schema::VERSION_MIN..=schema::VERSION) => {
-            Ok(FileContent::Store { version })
+        (schema::APPLICATION_ID, found) if !schema.reads().contains(&found) => {
+            let (file, reads) = (file.to_owned(), schema.reads());
+            Err(OpenError::UnknownSchema { file, found, reads })
         }
-        (schema::APPLICATION_ID, found) => Err(OpenError::UnknownSchema {
-            file: file.to_owned(),
-            found,
-            oldest: schema::VERSION_MIN,
-            expected: schema::VERSION,
-        }),
+        (schema::APPLICATION_ID, found) if found == schema.newest && is_unused(db)? => {
+            Ok(FileContent::New)
+        }
+        (schema::APPLICATION_ID, version) => Ok(FileContent::Store { version }),
         _ => Err(not_a_store()),
     }
 }
@@ -527,7 +534,7 @@ pub(crate) fn identify(db: &Connection, file: &Path) -> Result<FileContent, Open
 /// Reads the file's row that describes it, and checks that `seal` has the key of its secrets. Returns
 /// the shard, whether the file was closed in order, and the word of the key.
 fn read_meta(db: &Connection, seal: &Seal) -> Result<(ShardId, bool, Word), OpenError> {
-    let sql = "SELECT node, is_clean, sealed FROM meta";
+    let sql = "SELECT shard, is_clean, sealed FROM meta";
     let (shard, was_clean, sealed): (_, _, Vec<u8>) =
         db.query_row(sql, (), |row| Ok((ShardId(row.get(0)?), row.get(1)?, row.get(2)?)))?;
     let word = seal.read_word(&sealed)?;
@@ -560,29 +567,17 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The record of the journal in tables of `version`, and the newest time that the host has recorded.
+/// The record of the journal, and the newest time that the host has recorded.
 pub(crate) fn read_journal_record(
     db: &Connection,
-    version: i64,
 ) -> rusqlite::Result<(JournalRecord, Option<Timestamp>)> {
-    if version < schema::CHECKSUMS_SINCE {
-        return Ok((read_journal_record_of_6(db)?, None));
-    }
-    let sql = "SELECT settled, journal_last, journal_end, seen_at FROM meta";
+    let sql = "SELECT checkpointed, journal_last, journal_end, seen_at FROM meta";
     db.query_row(sql, (), |row| {
-        let checkpointed = SegmentId(row.get(0)?);
-        let last = row.get::<_, Option<u32>>(1)?.map_or(checkpointed, SegmentId);
+        let (checkpointed, last) = (SegmentId(row.get(0)?), SegmentId(row.get(1)?));
         let seen_at = row.get::<_, Option<i64>>(3)?.map(i64::unsigned_abs);
-        let known = JournalRecord { checkpointed, last, end: row.get(2)?, is_upgraded: false };
+        let known = JournalRecord { checkpointed, last, end: row.get(2)? };
         Ok((known, seen_at.map(Timestamp::from_millis)))
     })
-}
-
-/// The record of the journal in tables of version 6.
-fn read_journal_record_of_6(db: &Connection) -> rusqlite::Result<JournalRecord> {
-    let checkpointed =
-        db.query_row("SELECT settled FROM meta", (), |row| row.get(0).map(SegmentId))?;
-    Ok(JournalRecord { checkpointed, last: checkpointed, end: None, is_upgraded: true })
 }
 
 /// Whether the creation of the file was interrupted: it has tables and nothing in them.
@@ -592,13 +587,14 @@ fn is_unused(db: &Connection) -> rusqlite::Result<bool> {
     db.query_row(sql, (), |row| row.get(0))
 }
 
-fn create(db: &mut Connection, seal: &Seal) -> rusqlite::Result<()> {
+fn create(db: &mut Connection, seal: &Seal, schema: &Schema) -> rusqlite::Result<()> {
     // The last bytes of a UUIDv7 are random.
     let [.., high, low] = *Uuid::now_v7().as_bytes();
     let version = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    schema::migrate(db, version)?;
+    schema::migrate(db, schema, version)?;
     db.execute(
-        "INSERT INTO meta (id, node, is_clean, sealed, settled) VALUES (1, ?1, 1, ?2, 0)",
+        "INSERT INTO meta (id, shard, sealed, is_clean, checkpointed, journal_last, starts) \
+         VALUES (1, ?1, ?2, 1, 0, 0, 0)",
         params![u16::from_be_bytes([high, low]), seal.seal_word(Word::SETTLED)],
     )?;
     Ok(())
@@ -618,21 +614,25 @@ mod tests {
 
     use super::*;
 
+    fn open(dir: &Path) -> Result<Db, OpenError> {
+        Db::open(dir, None, Schema::PRODUCT)
+    }
+
     #[test]
     fn a_creation_that_was_interrupted_is_continued() {
         for has_tables in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let mut file = Connection::open(dir.path().join("store.db")).unwrap();
             if has_tables {
-                schema::migrate(&mut file, 0).unwrap();
+                schema::create(&mut file).unwrap();
             }
             file.execute_batch(&format!("CREATE TABLE {} (version INTEGER)", schema::HISTORY))
                 .unwrap();
             drop(file);
-            let db = Db::open(dir.path(), None).unwrap();
+            let db = open(dir.path()).unwrap();
             assert!(db.was_clean && db.upgrade.is_none());
             drop(db);
-            assert!(Db::open(dir.path(), None).is_ok());
+            assert!(open(dir.path()).is_ok());
         }
     }
 
@@ -648,7 +648,7 @@ mod tests {
                 if is_empty {
                     fs::write(dir.path().join("store.db"), "").unwrap();
                 }
-                let refused = Db::open(dir.path(), None).map(drop).unwrap_err().to_string();
+                let refused = open(dir.path()).map(drop).unwrap_err().to_string();
                 assert!(refused.contains("back") && refused.contains("--data-dir"), "{refused}");
                 assert_eq!(dir.path().join("store.db").exists(), is_empty);
                 assert!(!dir.path().join("secrets.key").exists());
@@ -657,28 +657,28 @@ mod tests {
         // A new host has the empty directory, and a copy belongs to tables that are there.
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("components")).unwrap();
-        drop(Db::open(dir.path(), None).unwrap());
+        drop(open(dir.path()).unwrap());
         fs::write(dir.path().join(&handler), "").unwrap();
         fs::create_dir(dir.path().join("before-upgrade-12")).unwrap();
-        assert!(Db::open(dir.path(), None).is_ok());
+        assert!(open(dir.path()).is_ok());
     }
 
     #[test]
     fn a_directory_whose_jobs_were_moved_to_a_database_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        drop(Db::open(dir.path(), None).unwrap());
+        drop(open(dir.path()).unwrap());
         let mark = dir.path().join(IMPORTED);
         fs::write(&mark, "").unwrap();
-        let refused = Db::open(dir.path(), None).map(drop).unwrap_err().to_string();
+        let refused = open(dir.path()).map(drop).unwrap_err().to_string();
         assert!(refused.contains("--database") && refused.contains(IMPORTED), "{refused}");
         fs::remove_file(mark).unwrap();
-        assert!(Db::open(dir.path(), None).is_ok());
+        assert!(open(dir.path()).is_ok());
     }
 
     /// Leaves 4,000 unused pages.
     fn fill_and_delete(db: &Db) {
         let fill = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 4000)
-            INSERT INTO input (body) SELECT zeroblob(8000) FROM n";
+            INSERT INTO input (sum, body) SELECT 0, zeroblob(8000) FROM n";
         db.connection.execute(fill, ()).unwrap();
         db.connection.execute("DELETE FROM input", ()).unwrap();
     }
@@ -686,7 +686,7 @@ mod tests {
     #[test]
     fn unused_space_is_released_step_by_step() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), None).unwrap();
+        let db = open(dir.path()).unwrap();
         fill_and_delete(&db);
         let mut steps = 1;
         while db.tidy(false).unwrap() {
@@ -704,7 +704,7 @@ mod tests {
     #[test]
     fn steps_are_small_while_the_disk_is_nearly_full() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), None).unwrap();
+        let db = open(dir.path()).unwrap();
         fill_and_delete(&db);
         assert!(db.tidy(true).unwrap());
         let log = || fs::metadata(dir.path().join("store.db-wal")).unwrap().len();
@@ -721,7 +721,7 @@ mod tests {
     #[test]
     fn a_copy_is_cut_before_the_write_ahead_log_becomes_too_large() {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), None).unwrap();
+        let db = open(dir.path()).unwrap();
         let mut copy = db.freeze().unwrap().unwrap().unwrap();
         let mut piece = [0; 16];
         copy.read_exact(&mut piece).unwrap();

@@ -17,7 +17,6 @@ use crate::format::image::PENDING;
 use crate::format::payload::Found;
 use crate::format::trace;
 use crate::journal::checksum;
-use crate::tables::schema;
 use crate::tables::sql::is_whole;
 use crate::tables::sql::{each_row, integer, invalid};
 
@@ -103,18 +102,6 @@ type FoundRow = (EndpointKey, Result<Delivery, DeliveryId>);
 const SELECT: &str = "SELECT seq, endpoint, job, job_status, job_retries, url, body_bytes, created_at, state, \
      at, attempts, last_status, last_error, made, trace FROM delivery ORDER BY seq";
 
-/// [`SELECT`] for tables of an older version, which lack the newest columns.
-fn select_of(version: i64) -> String {
-    let mut sql = SELECT.to_owned();
-    if version < schema::TRACES_SINCE {
-        sql = sql.replace(", trace", ", NULL");
-    }
-    if version < schema::PAST_ATTEMPTS_SINCE {
-        sql = sql.replace(", made", ", NULL");
-    }
-    sql
-}
-
 /// Passes every delivery to `take`, and only its id if its endpoint is missing. `name` returns the
 /// name of an endpoint.
 pub(crate) fn load(
@@ -122,22 +109,21 @@ pub(crate) fn load(
     name: impl Fn(EndpointKey) -> Option<EndpointId>,
     mut take: impl FnMut(EndpointKey, Result<Delivery, DeliveryId>),
 ) -> rusqlite::Result<()> {
-    each(db, schema::VERSION, name, |_, found| {
+    each(db, name, |_, found| {
         let (endpoint, delivery) = found?;
         take(endpoint, delivery);
         Ok(())
     })
 }
 
-/// Passes the number of every row of tables of this version to `take`, with the content of the row or
-/// its error. `name` returns the name of an endpoint.
+/// Passes the number of every row to `take`, with the content of the row or its error. `name` returns
+/// the name of an endpoint.
 pub(crate) fn each(
     db: &Connection,
-    version: i64,
     name: impl Fn(EndpointKey) -> Option<EndpointId>,
     take: impl FnMut(i64, rusqlite::Result<FoundRow>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    each_row(db, &select_of(version), |row| read(row, &name), take)
+    each_row(db, SELECT, |row| read(row, &name), take)
 }
 
 fn read(

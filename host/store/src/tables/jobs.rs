@@ -7,7 +7,6 @@ use crate::format::image::{
     AttemptImage, FixedImage, IdBytes, JobImage, NewJobImage, RowImage, StateImage,
 };
 use crate::format::trace;
-use crate::tables::schema;
 use crate::tables::sql::{integer, invalid};
 
 /// A query of the columns of the table `job` in the order in which [`read`] takes them.
@@ -35,32 +34,6 @@ pub(crate) const SELECT_ARCHIVED_BY_ID: &str = select!("WHERE id = ?1 AND archiv
 
 /// The archived row with a number.
 pub(crate) const SELECT_ARCHIVED_BY_SEQ: &str = select!("WHERE seq = ?1 AND archived = 1");
-
-/// [`SELECT_JOBS`] for tables of an older version, which lack the newest columns.
-pub(crate) fn select_jobs_of(version: i64) -> String {
-    let mut sql = SELECT_JOBS.to_owned();
-    if version < schema::TRACES_SINCE {
-        sql = sql.replace(", trace", ", NULL");
-    }
-    if version < schema::STREAM_POSITIONS_SINCE {
-        sql = sql.replace(", delivered", ", NULL");
-    }
-    if version < schema::TAGS_SINCE {
-        sql = sql.replace(", tags", ", NULL");
-    }
-    if version < schema::PAST_ATTEMPTS_SINCE {
-        sql = sql.replace(", past", ", NULL");
-    }
-    if version < schema::CHOSEN_RETENTION_SINCE {
-        for column in ["retention_completed_ms", "retention_failed_ms", "retention_cancelled_ms"] {
-            sql = sql.replace(column, "NULL");
-        }
-    }
-    if version < schema::CHECKSUMS_SINCE {
-        sql = sql.replace("input_bytes, result_bytes, queued_at", "0, 0, NULL");
-    }
-    sql
-}
 
 const INSERT: &str = "INSERT OR REPLACE INTO job (seq, state, claim, crashes, retries, place, ttl_at, \
      started_at, finished_at, worker, error, chunk_count, result_bytes, queued_at, past, id, endpoint, \

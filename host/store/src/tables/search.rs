@@ -290,7 +290,7 @@ mod tests {
 
     fn tables() -> Connection {
         let mut db = Connection::open_in_memory().unwrap();
-        schema::migrate(&mut db, 0).unwrap();
+        schema::create(&mut db).unwrap();
         db
     }
 

@@ -11,9 +11,9 @@ pub(crate) fn integer(number: impl Into<u64>) -> i64 {
     i64::try_from(number.into()).unwrap_or(i64::MAX)
 }
 
-/// Whether `body` matches its checksum in the tables. Rows of version 6 have no checksum.
-pub(crate) fn is_whole(body: &[u8], sum: Option<u32>) -> bool {
-    sum.is_none_or(|expected| expected == checksum::of(body))
+/// Whether `body` matches its checksum in the tables.
+pub(crate) fn is_whole(body: &[u8], sum: u32) -> bool {
+    sum == checksum::of(body)
 }
 
 /// The error for a column with an invalid value.

@@ -51,8 +51,7 @@ pub struct RegistryAuth {
     pub id: RegistryAuthId,
     /// Unique among the owner's credentials.
     pub name: String,
-    /// The only registry that they are sent to. Absent for credentials of earlier versions, which
-    /// are sent to the registries of the images whose templates name them.
+    /// The only registry that they are sent to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::RegistryHost))]
     pub registry: Option<String>,

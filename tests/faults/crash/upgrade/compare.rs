@@ -1,4 +1,5 @@
-//! The comparison of the documents before and after an upgrade, and the differences that may be.
+//! The comparison of the documents before the end of a host and after the next start, and the differences
+//! that may be.
 
 use gristmill_tests::Client;
 use serde_json::{Value, json};
@@ -8,8 +9,6 @@ use super::archive::{Document, Expected};
 /// A change of a field that is no loss. In paths, fields and values, `*` stands for anything within
 /// one segment or value.
 struct MayDiffer {
-    /// The schema versions of the directory.
-    versions: &'static [u64],
     /// The path of the document, without its query.
     path: &'static str,
     /// The JSON pointer of the field in the document's `status`, `headers` and `body`.
@@ -21,83 +20,35 @@ struct MayDiffer {
 }
 
 const fn change(
-    versions: &'static [u64],
     path: &'static str,
     field: &'static str,
     before: &'static str,
     after: &'static str,
 ) -> MayDiffer {
-    MayDiffer { versions, path, field, before, after }
+    MayDiffer { path, field, before, after }
 }
 
 /// All permitted differences, with their reasons.
 const MAY_DIFFER: &[MayDiffer] = &[
     // Workers end with their process.
-    change(ALL, "/v2/*/health", "/body/workers/*", "*", "*"),
+    change("/v2/*/health", "/body/workers/*", "*", "*"),
     // The job that was running waits again, as after each end of a host: it has no worker. The
     // recorder paused its endpoint. A drain is no failed attempt, so only a crash counts as a retry.
-    change(ALL, INTERRUPTED, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
-    change(ALL, INTERRUPTED, "/body/executionTime", "*", "0"),
-    change(ALL, INTERRUPTED, "/body/workerId", "*", "nothing"),
-    change(ALL, INTERRUPTED, "/body/retries", "nothing", "1"),
-    change(ALL, INTERRUPTED, "/body/reason", "nothing", PAUSED),
-    change(ALL, REQUESTS, "/body/requests/0/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
-    change(ALL, REQUESTS, "/body/requests/0/executionTime", "*", "0"),
-    change(ALL, REQUESTS, "/body/requests/0/workerId", "*", "nothing"),
-    change(ALL, "/v2/interrupted/health", "/body/jobs/inProgress", "1", "0"),
-    change(ALL, "/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
-    change(ALL, "/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
-    change(
-        &[9, 10, 11, 12, 13, 14],
-        INTERRUPTED_TIMELINE,
-        "/body/status",
-        "\"IN_PROGRESS\"",
-        "\"IN_QUEUE\"",
-    ),
-    change(
-        &[9, 10, 11, 12, 13, 14],
-        INTERRUPTED_TIMELINE,
-        "/body/events/1/workerId",
-        "*",
-        "nothing",
-    ),
-    change(&[9, 10, 11, 12, 13, 14], INTERRUPTED_TIMELINE, "/body/events/2", "nothing", "*"),
-    // Version 6 did not record when a job was queued again: its wait counts from its submission.
-    change(&[6], INTERRUPTED, "/body/delayTime", "0", "1000"),
-    change(&[6], REQUESTS, "/body/requests/0/delayTime", "0", "1000"),
-    // Endpoints could not choose a retention.
-    change(&[6, 7], "/v1/endpoints", "/body/*/retention", "nothing", "{}"),
-    change(&[6, 7], "/v1/endpoints/*", "/body/retention", "nothing", "{}"),
-    // Endpoints did not propagate traces.
-    change(WITHOUT_TRACES, "/v1/endpoints", "/body/*/propagateTraces", "nothing", "false"),
-    change(WITHOUT_TRACES, "/v1/endpoints/*", "/body/propagateTraces", "nothing", "false"),
-    // Endpoints were paused with 0 workers only.
-    change(ALL, "/v1/endpoints", "/body/*/paused", "nothing", "false"),
-    change(ALL, "/v1/endpoints/*", "/body/paused", "nothing", "false"),
-    // Endpoints lacked fields that clients of the hosted service read.
-    change(ALL, "/v1/endpoints", "/body/*/gpuCount", "nothing", "0"),
-    change(ALL, "/v1/endpoints/*", "/body/gpuCount", "nothing", "0"),
-    change(ALL, "/v1/endpoints", "/body/*/gpuTypeIds", "nothing", "[]"),
-    change(ALL, "/v1/endpoints/*", "/body/gpuTypeIds", "nothing", "[]"),
-    change(ALL, "/v1/endpoints", "/body/*/allowedCudaVersions", "nothing", "[]"),
-    change(ALL, "/v1/endpoints/*", "/body/allowedCudaVersions", "nothing", "[]"),
-    change(ALL, "/v1/endpoints", "/body/*/instanceIds", "nothing", "[]"),
-    change(ALL, "/v1/endpoints/*", "/body/instanceIds", "nothing", "[]"),
-    change(ALL, "/v1/endpoints", "/body/*/networkVolumeIds", "nothing", "*"),
-    change(ALL, "/v1/endpoints/*", "/body/networkVolumeIds", "nothing", "*"),
-    // No endpoint could call another one.
-    change(ALL, "/v1/endpoints", "/body/*/callEndpoints", "nothing", "[]"),
-    change(ALL, "/v1/endpoints/*", "/body/callEndpoints", "nothing", "[]"),
-    // The hosts of version 6 had one owner, and did not name the attempt of a stream.
-    change(&[6], "/v1/keys", "/body/*/owner", "nothing", "\"default\""),
-    change(&[6], "/v2/*/stream/*", "/headers/x-stream-attempt", "nothing", "*"),
+    change(INTERRUPTED, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(INTERRUPTED, "/body/executionTime", "*", "0"),
+    change(INTERRUPTED, "/body/workerId", "*", "nothing"),
+    change(INTERRUPTED, "/body/retries", "nothing", "1"),
+    change(INTERRUPTED, "/body/reason", "nothing", PAUSED),
+    change(REQUESTS, "/body/requests/0/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(REQUESTS, "/body/requests/0/executionTime", "*", "0"),
+    change(REQUESTS, "/body/requests/0/workerId", "*", "nothing"),
+    change("/v2/interrupted/health", "/body/jobs/inProgress", "1", "0"),
+    change("/v2/interrupted/health", "/body/jobs/inQueue", "0", "1"),
+    change("/v2/interrupted/health", "/body/jobs/retried", "0", "1"),
+    change(INTERRUPTED_TIMELINE, "/body/status", "\"IN_PROGRESS\"", "\"IN_QUEUE\""),
+    change(INTERRUPTED_TIMELINE, "/body/events/1/workerId", "*", "nothing"),
+    change(INTERRUPTED_TIMELINE, "/body/events/2", "nothing", "*"),
 ];
-
-/// The versions of all recorded directories.
-const ALL: &[u64] = &[6, 7, 8, 9, 10, 11, 12, 13, 14];
-
-/// The versions before traces.
-const WITHOUT_TRACES: &[u64] = &[6, 7, 8, 9, 10, 11, 12, 13];
 
 const INTERRUPTED: &str = "/v2/interrupted/status/*";
 const INTERRUPTED_TIMELINE: &str = "/v2/interrupted/timeline/*";
@@ -105,16 +56,14 @@ const REQUESTS: &str = "/v2/interrupted/requests";
 const PAUSED: &str = "\"the endpoint is paused: workersMax is 0\"";
 
 /// Reads the documents again, and returns a line for each difference that is not in the table.
-/// `version` is the schema version of the recorded directory.
-pub(super) async fn differences(client: &Client, expected: &Expected, version: u64) -> Vec<String> {
+pub(super) async fn differences(client: &Client, expected: &Expected) -> Vec<String> {
     let mut found = vec![];
     for document in &expected.documents {
         let after = read(client, expected, document).await;
         let path = document.path.split('?').next().unwrap();
         let may_differ = |field: &str, before: &str, after: &str| {
             MAY_DIFFER.iter().any(|may| {
-                may.versions.contains(&version)
-                    && matches(may.path, path)
+                matches(may.path, path)
                     && matches(may.field, field)
                     && [(may.before, before), (may.after, after)]
                         .iter()
@@ -179,21 +128,7 @@ fn compare(
             }
         }
         (a, b) if a == b => {}
-        // Earlier versions left out zeros at the end of a time's milliseconds.
-        (Some(Value::String(a)), Some(Value::String(b))) if *a == without_zeros(b) => {}
         (a, b) => found.push((pointer.to_owned(), short(a), short(b))),
-    }
-}
-
-/// `…:58.79Z` for `…:58.790Z`, and `…:58Z` for `…:58.000Z`.
-fn without_zeros(time: &str) -> String {
-    match time.strip_suffix('Z').and_then(|time| time.split_once('.')) {
-        None => time.to_owned(),
-        Some((seconds, fraction)) => {
-            let fraction = fraction.trim_end_matches('0');
-            let point = if fraction.is_empty() { "" } else { "." };
-            format!("{seconds}{point}{fraction}Z")
-        }
     }
 }
 

@@ -5,13 +5,12 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use gristmill_core::job::payload::Json;
-use gristmill_store::fuzzing::{self, Columns, Encoding};
+use gristmill_store::fuzzing::{self, Columns};
 
 pub fn record(data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
     match choice & 3 {
-        0 if choice & 4 == 0 => frame(data, Encoding::Positional),
-        0 => frame(data, Encoding::Numbered),
+        0 => frame(data),
         1 => row(&mut Unstructured::new(data)),
         2 => page(&mut Unstructured::new(data)),
         _ => input(data),
@@ -19,18 +18,18 @@ pub fn record(data: &[u8]) {
 }
 
 /// The encoded batch of a frame. The first two bytes are the length of its payloads.
-fn frame(data: &[u8], encoding: Encoding) {
+fn frame(data: &[u8]) {
     let Some((payload_bytes, says)) = data.split_first_chunk() else { return };
     let payload_bytes = u16::from_le_bytes(*payload_bytes).into();
-    let Ok(written) = fuzzing::rewrite_frame(says, encoding, payload_bytes) else { return };
-    let again = fuzzing::rewrite_frame(&written, Encoding::Numbered, payload_bytes).unwrap();
+    let Ok(written) = fuzzing::rewrite_frame(says, payload_bytes) else { return };
+    let again = fuzzing::rewrite_frame(&written, payload_bytes).unwrap();
     assert_eq!(written, again);
     let mut end = None;
-    for (at, len) in fuzzing::payloads_of_frame(says, encoding, payload_bytes).unwrap() {
+    for (at, len) in fuzzing::payloads_of_frame(says, payload_bytes).unwrap() {
         assert!(end.is_none_or(|end| end == at), "payloads follow each other");
         end = Some(at.checked_add(len).expect("payloads end below 4 GiB"));
     }
-    if let Ok([said, read]) = fuzzing::rows_of_frame(says, encoding, payload_bytes) {
+    if let Ok([said, read]) = fuzzing::rows_of_frame(says, payload_bytes) {
         assert_eq!(said, read);
     }
 }

@@ -10,7 +10,7 @@ pub(crate) fn registry_auth(auth: &registry_auth::RegistryAuth) -> RegistryAuth 
     RegistryAuth {
         id: auth.id.clone(),
         name: auth.name.clone(),
-        registry: auth.registry.as_ref().map(ToString::to_string),
+        registry: Some(auth.registry.to_string()),
         username: auth.username.clone(),
         created_at: rfc3339(auth.created_at),
     }

@@ -7,6 +7,15 @@ CREATE TABLE session (
     began_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- The signs of life of the host with the newest session: by them other hosts find it, and notice its end.
+-- Apart from `session`, whose row every transaction locks.
+CREATE TABLE beat (
+    session bigint PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Where other hosts reach the host; null without such an address.
+    address text
+) WITH (fillfactor = 50);
+
 -- The numbers of the newest commits of a session: a host that has lost its connection during a commit
 -- looks here whether the commit took place.
 CREATE TABLE commit_log (
@@ -108,6 +117,16 @@ CREATE TABLE catalog (
 );
 
 CREATE TABLE job_action (id text PRIMARY KEY, body text NOT NULL);
+
+-- The bytes of components, in parts of 1 MiB. The last part of a component may be shorter.
+CREATE TABLE component_part (
+    -- SHA-256 of all parts, as hexadecimal digits.
+    component text NOT NULL,
+    part integer NOT NULL,
+    body bytea NOT NULL,
+    PRIMARY KEY (component, part)
+);
+ALTER TABLE component_part ALTER body SET STORAGE EXTERNAL;
 
 -- Jobs for people: the names of their endpoints and states.
 CREATE VIEW jobs AS

@@ -8,11 +8,9 @@
 use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 
 /// The steps, in order. The number of a step is its position, beginning with 1.
-const STEPS: [Step; 2] = [
-    Step { sql: include_str!("0001.sql"), needs_program: 1 },
-    Step { sql: include_str!("0002.sql"), needs_program: 1 },
-];
+const STEPS: &[Step] = &[Step { sql: include_str!("0001.sql"), needs_program: 1 }];
 
+#[derive(Clone, Copy)]
 struct Step {
     sql: &'static str,
     /// The oldest program that can use the tables after this step, by its newest step.
@@ -20,7 +18,11 @@ struct Step {
 }
 
 /// The version of the tables that this program makes.
-pub(crate) const VERSION: i32 = STEPS.len() as i32;
+pub(crate) const VERSION: i32 = version(STEPS);
+
+const fn version(steps: &[Step]) -> i32 {
+    steps.len() as i32
+}
 
 /// Why the tables cannot be used.
 #[derive(Debug)]
@@ -40,6 +42,10 @@ impl From<DatabaseError> for NotReady {
 
 /// Brings the tables to this program's version.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), NotReady> {
+    prepare_with(connection, STEPS)
+}
+
+fn prepare_with(connection: &mut Connection, steps: &[Step]) -> Result<(), NotReady> {
     // Without a notice in the log of the host at each start that the schema exists already.
     let head = "BEGIN; SET LOCAL client_min_messages = warning; SELECT pg_advisory_xact_lock(x'677269736d696c6c'::bigint); \
          CREATE SCHEMA IF NOT EXISTS gristmill; \
@@ -50,10 +56,10 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), NotReady> {
     let newest = connection.query(&SqlQuery::new(sql, Vec::new()))?;
     let (found, needs_program) =
         newest.first().map_or((0, 0), |row| (row.get::<_, i32>(0), row.get::<_, i32>(1)));
-    if needs_program > VERSION {
+    if needs_program > version(steps) {
         return Err(NotReady::Newer { found });
     }
-    let missing = (1..).zip(&STEPS).filter(|(version, _)| *version > found);
+    let missing = (1..).zip(steps).filter(|(version, _)| *version > found);
     let mut script = String::new();
     for (version, Step { sql, needs_program }) in missing {
         // The key refuses a second host that carries out the same step.
@@ -67,4 +73,47 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), NotReady> {
         ))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::server_of_tests::Database;
+    use crate::postgres::url::DatabaseUrl;
+
+    const TABLES: Step = STEPS[0];
+    const SACK: &str = "CREATE TABLE sack (seq bigint PRIMARY KEY);";
+
+    #[test]
+    fn a_later_step_keeps_all_rows_and_decides_which_programs_may_follow() {
+        let Some(database) = Database::new() else { return };
+        let url: DatabaseUrl = database.url().parse().unwrap();
+        let prepare = |steps: &[Step]| prepare_with(&mut Connection::new(&url).unwrap(), steps);
+        let rows = || {
+            database.sql(
+                "SELECT string_agg(version || '/' || needs_program, ' ' ORDER BY version) \
+                 FROM schema_version",
+            )
+        };
+        assert!(prepare(STEPS).is_ok());
+        database.sql("INSERT INTO endpoint (seq, name) VALUES (1, 'mill')");
+        // A step that the program before it can use as well: either host may start then.
+        let added = Step { sql: SACK, needs_program: 1 };
+        assert!(prepare(&[TABLES, added]).is_ok());
+        assert!(prepare(STEPS).is_ok());
+        assert_eq!(rows(), "1/1 2/1");
+        // A step that excludes it. One that fails has done nothing.
+        let failing = Step { sql: SACK, needs_program: 3 };
+        assert!(matches!(prepare(&[TABLES, added, failing]), Err(NotReady::Failed(_))));
+        assert_eq!(rows(), "1/1 2/1");
+        let excluding = Step { sql: "ALTER TABLE sack ADD weight bigint;", needs_program: 3 };
+        assert!(prepare(&[TABLES, added, excluding]).is_ok());
+        assert_eq!(rows(), "1/1 2/1 3/3");
+        for steps in [STEPS, &[TABLES, added]] {
+            assert!(matches!(prepare(steps), Err(NotReady::Newer { found: 3 })));
+        }
+        assert!(prepare(&[TABLES, added, excluding]).is_ok());
+        assert_eq!(database.sql("SELECT name FROM endpoint"), "mill");
+        assert_eq!(database.sql("SELECT count(weight) FROM sack"), "0");
+    }
 }
