@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gristmill_control::Control;
 use gristmill_core::access::secrets::SecretsStore;
-use gristmill_core::job::operations::Jobs;
+use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;

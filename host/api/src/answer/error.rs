@@ -3,7 +3,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use gristmill_core::job::operations::SubmitError;
+use gristmill_core::jobs::operations::SubmitError;
 use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_wire::ErrorBody;
 

@@ -110,7 +110,7 @@ fn difference(values: &LiveValues, Wanted { owner, since }: &Wanted) -> Overview
 #[cfg(test)]
 mod tests {
     use gristmill_core::access::key::{NewKey, Scope};
-    use gristmill_core::deploy::endpoint::EndpointIncarnation;
+    use gristmill_core::incarnation::EndpointIncarnation;
     use gristmill_core::time::Timestamp;
 
     use super::*;

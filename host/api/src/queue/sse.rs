@@ -17,10 +17,10 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::record::StreamPosition;
 use gristmill_core::job::state::Claim;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::operations::Jobs;
+use gristmill_core::jobs::stream::{Position, StreamPage};
 use gristmill_wire::queue::{StreamDeleted, StreamEnd, StreamRestart};
 use tokio::time::sleep;
 

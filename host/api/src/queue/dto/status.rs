@@ -4,8 +4,8 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use gristmill_core::job::document::open_document;
-use gristmill_core::job::operations::JobDocument;
 use gristmill_core::job::payload::Json;
+use gristmill_core::jobs::operations::JobDocument;
 
 use super::answer::json_response;
 use crate::queue::streaming_body::StreamingBody;

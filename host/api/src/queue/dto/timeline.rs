@@ -3,7 +3,7 @@
 use gristmill_core::billing::price::Prices;
 use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::job::record::JobRecord;
-use gristmill_core::job::timeline::{self, TimelineEntry, TimelineEvent};
+use gristmill_core::jobs::timeline::{self, TimelineEntry, TimelineEvent};
 use gristmill_wire::queue as wire;
 use gristmill_wire::queue::TimelineEventKind;
 

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::BytesMut;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 
 use super::error::status_of;

@@ -13,7 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::job::record::StreamPosition;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 
 use super::answer::{respond, status};
 use super::error::body as error_body;

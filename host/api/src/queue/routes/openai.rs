@@ -4,8 +4,8 @@
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::operations::{SubmitMode, SubmitRequest};
 use gristmill_core::job::policy::PolicyRequest;
+use gristmill_core::jobs::operations::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 
 use crate::answer::error::{ApiError, ErrorCode};

@@ -2,8 +2,8 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::operations::SubmitMode;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::jobs::operations::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 use gristmill_wire::queue::{Accepted, Submission};
 

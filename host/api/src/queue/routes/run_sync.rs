@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{RawQuery, Request};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::operations::SubmitMode;
+use gristmill_core::jobs::operations::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 use gristmill_wire::queue::{StatusDocument, Submission};
 

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 use gristmill_core::limits::STREAM_WAIT_MS;
 
 use crate::answer::error::ApiError;
