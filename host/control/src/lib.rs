@@ -13,6 +13,7 @@
 mod access;
 mod backup;
 mod billing;
+mod blob_uploads;
 mod bounds;
 mod charts;
 mod complete;
@@ -38,6 +39,10 @@ mod volumes;
 pub use access::Access;
 pub use backup::{Backup, Backups};
 pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
+pub use blob_uploads::{
+    BlobClaim, BlobUploadId, BlobUploadInUse, BlobUploads, ClaimedBlobs, TooManyUploads,
+    UploadNotTaken,
+};
 pub use bounds::check_text;
 pub use charts::{
     Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,

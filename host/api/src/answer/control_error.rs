@@ -12,7 +12,7 @@ use gristmill_core::runtime::{AddComponentError, StageError};
 use tracing::error;
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::limits::refusal::Refusal;
+use crate::answer::refusal::Refusal;
 
 impl From<ControlError> for ApiError {
     fn from(error: ControlError) -> Self {

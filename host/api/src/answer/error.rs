@@ -9,7 +9,7 @@ use gristmill_wire::ErrorBody;
 
 pub(crate) use gristmill_wire::ErrorCode;
 
-use crate::limits::refusal::Refusal;
+use crate::answer::refusal::Refusal;
 
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

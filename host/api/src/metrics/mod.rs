@@ -12,7 +12,6 @@
 
 mod encode;
 mod endpoints;
-pub(crate) mod http;
 
 use std::fmt;
 
@@ -37,8 +36,8 @@ use tokio::sync::Semaphore;
 
 use self::encode::{Labels, histogram};
 use self::endpoints::Endpoints;
-use self::http::{RouteTotals, STATUSES};
 use crate::answer::error::ApiError;
+use crate::http_metrics::{RouteTotals, STATUSES};
 use crate::identity::caller::{Caller, ReadMetrics};
 use crate::limits::checks::apart;
 use crate::openapi::tag;

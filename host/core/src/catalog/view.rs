@@ -16,7 +16,6 @@ use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
 use crate::id::{EndpointId, KeyId, OwnerId, RegistryAuthId, TemplateId, VolumeId};
-use crate::incarnation::EndpointIncarnation;
 
 /// Everything that is deployed, at one moment.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use gristmill_core::job::document::open_document;
 use gristmill_core::job::payload::Json;
 use gristmill_core::jobs::operations::JobDocument;
 
-use super::answer::json_response;
+use crate::answer::json::json_response;
 use crate::queue::streaming_body::StreamingBody;
 
 /// The status document, with the job's input if it is given.

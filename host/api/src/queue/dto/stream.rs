@@ -11,7 +11,7 @@ use gristmill_wire::queue::StreamChunk;
 use gristmill_wire::schema;
 use serde::de::IgnoredAny;
 
-use crate::queue::StreamShape;
+use crate::openapi::StreamShape;
 
 /// An answer of `/stream` under `/v2`, and as server-sent events.
 #[derive(utoipa::IntoResponses)]

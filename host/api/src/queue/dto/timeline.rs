@@ -7,8 +7,8 @@ use gristmill_core::jobs::timeline::{self, TimelineEntry, TimelineEvent};
 use gristmill_wire::queue as wire;
 use gristmill_wire::queue::TimelineEventKind;
 
+use crate::answer::amount::amount;
 use crate::answer::wire_time::rfc3339;
-use crate::management::dto::amount;
 
 /// The answer's form of a timeline.
 pub(crate) fn timeline(

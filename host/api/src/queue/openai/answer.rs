@@ -14,7 +14,7 @@ use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use super::error::status_of;
 use super::job::OwnedJob;
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::queue::dto::json_response;
+use crate::answer::json::json_response;
 
 /// Waits for the end. The body is the handler's output or, if it returned nothing, the output of
 /// its first emit.

@@ -20,7 +20,7 @@ use super::error::body as error_body;
 use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::queue::sse::{COMMENT_INTERVAL, response};
+use crate::event_stream::{COMMENT_INTERVAL, response};
 
 /// Waits for the first chunk and begins with it. If the job ends without a chunk, the handler's
 /// output is the only event. An error object as the first output is the whole answer.

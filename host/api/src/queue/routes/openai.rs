@@ -13,7 +13,7 @@ use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::openai::{
-    answer, events, input,
+    OpenAiError, answer, events, input,
     job::{Client, OwnedJob},
 };
 use crate::queue::results::Memory;
@@ -31,7 +31,7 @@ use crate::queue::results::Memory;
     ), headers(
         ("X-Job-Id" = String, description = "The job's id"),
         ("X-Request-Id" = String, description = "The same, where OpenAI's clients look for it"),
-    ))),
+    )), (status = "default", description = "Any refusal or failure, with its own status code", body = OpenAiError<'_>)),
 )]
 pub(crate) async fn openai(
     Admitted { state, call, .. }: Admitted<Submit>,

@@ -20,7 +20,7 @@ use gristmill_wire::management::{LiveEndpoint, OverviewEvent};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::answer::event::write_event;
+use crate::event_stream::write_event;
 use crate::limits::checks::Pages;
 
 /// The events of the newest version.
