@@ -43,7 +43,7 @@ pub(crate) async fn openai(
     }
     let (parts, body) = request.into_parts();
     input::check_type(&parts.headers)?;
-    let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = call.read_body(&state, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let wanted =
         state.checks.run(&call.key, &body.bytes, move |body| input::parse(&rest, body)).await?;
     let submission = SubmitRequest {

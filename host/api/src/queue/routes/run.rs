@@ -32,8 +32,7 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
-    call.key_check(&state).check()?;
+    let body = call.read_body(&state, &parts, body, RUN_BODY_BYTES_MAX).await?;
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let receivers = state.receivers.clone();
     let trace = call.trace;
