@@ -1,8 +1,12 @@
 //! The HTTP interface of Gristmill: the queue API under `/v2` and `/sdk/v2`, the management API
 //! under `/v1`, a registry of handlers beside the queue API, and the web console.
 //!
-//! A call passes `request` (its head, path and body), `identity` (its key and owner) and `limits`, then the
-//! route in `queue`, `management`, `registry` or `console`; `answer` has the forms that all of them share.
+//! A call passes `request` (its head and path), `identity` (its key, its owner and its permission) and `limits`,
+//! then the route in `queue`, `management`, `registry` or `console`, which reads its body with `request`;
+//! `answer` and `event_stream` have the forms that all of them share.
+//!
+//! Each module knows only those before it: `answer`, `limits`, `request`, `event_stream`, `state`, `identity`,
+//! `openapi`, the routes, `router`.
 //!
 //! [`Api::new`] lists every route on one screen. The documents of both APIs are those of
 //! `gristmill-wire`; `queue/dto/` and `management/dto/` convert the domain to them. OpenAI's format
@@ -15,13 +19,16 @@
 
 mod answer;
 mod console;
-mod docs_page;
+mod event_stream;
+mod fallback;
 mod host_facts;
+mod http_metrics;
 mod identity;
 mod limits;
 mod management;
 mod metrics;
 mod openapi;
+mod overview_events;
 mod probes;
 mod queue;
 mod registry;
@@ -34,7 +41,7 @@ pub use axum::body::Body as AnswerBody;
 
 pub use host_facts::{CertificateExpiry, HostFacts};
 pub use identity::answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
-pub use identity::call_origin::{CallOrigin, PeerAddress};
+pub use limits::call_origin::{CallOrigin, PeerAddress};
 pub use limits::connection_shares::{ConnectionAuth, ConnectionShares, OwnerAtShare};
 pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;

@@ -21,18 +21,19 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 use utoipa_axum::routes;
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::answer::fallback;
-use crate::identity::call_origin::CallOrigin;
+use crate::fallback;
+use crate::http_metrics::{HttpMetrics, route_of};
+use crate::identity::admission::AdmissionLayer;
 use crate::identity::caller::{Anyone, Guarded};
 use crate::identity::{access, answer_owner};
-use crate::limits::admission::AdmissionLayer;
+use crate::limits::call_origin::CallOrigin;
 use crate::limits::rate_limit::Operation;
-use crate::metrics::http::{HttpMetrics, route_of};
-use crate::queue::{StreamShape, dto};
+use crate::openapi::{StreamShape, docs_page};
+use crate::queue::dto;
 use crate::request::known_query::KnownQuery;
 use crate::request::{head, paths};
 use crate::state::ApiState;
-use crate::{console, docs_page, management, metrics, openapi, probes, queue, registry};
+use crate::{console, management, metrics, openapi, probes, queue, registry};
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -231,7 +232,7 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
 /// The routes for OpenAI clients; refusals have OpenAI's format.
 fn openai_api(
     prefix: &str,
-    (_, mut paths, route): UtoipaMethodRouter<Guarded>,
+    (schemas, mut paths, route): UtoipaMethodRouter<Guarded>,
 ) -> OpenApiRouter<Guarded> {
     let routes = Router::new()
         // Documented as one part of a path, since a document cannot express more.
@@ -240,7 +241,9 @@ fn openai_api(
         .route_layer(map_response(queue::openai::reshape_refusal));
     openapi::in_openai_shape(&mut paths);
     let mut router = OpenApiRouter::from(routes);
-    router.get_openapi_mut().paths = paths;
+    let document = router.get_openapi_mut();
+    document.paths = paths;
+    document.components.get_or_insert_default().schemas.extend(schemas);
     router
 }
 
@@ -416,7 +419,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::metrics::http::names;
+    use crate::http_metrics::names;
 
     #[tokio::test]
     async fn refusals_without_a_request_have_the_format_of_their_path() {

@@ -8,21 +8,20 @@ use std::sync::Arc;
 
 use gristmill_control::Control;
 use gristmill_core::access::secrets::SecretsStore;
-use gristmill_core::job::operations::Jobs;
+use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::delivery::WebhookReceivers;
 
 use crate::host_facts::{CertificateExpiry, HostFacts, Started};
+use crate::http_metrics::HttpMetrics;
 use crate::limits::checks::{Checks, Pages};
 use crate::limits::in_flight::InFlight;
 use crate::limits::owner_calls::CALLS_OF_CONNECTION;
 use crate::limits::rate_limit::{RateLimiter, RateLimits};
 use crate::limits::unauthenticated::UnauthenticatedLimiter;
-use crate::management::overview_events::OverviewEvents;
-use crate::metrics::http::HttpMetrics;
-use crate::registry::uploads::Uploads;
+use crate::overview_events::OverviewEvents;
 use crate::request::body::BodyReader;
 
 /// The state of the routes. Each call clones it several times; a clone costs one counter.
@@ -45,7 +44,6 @@ pub struct Parts {
     pub(crate) overview_events: OverviewEvents,
     /// The memory of large results that are being assembled.
     pub(crate) results: InFlight,
-    pub(crate) uploads: Uploads,
     pub(crate) limiter: RateLimiter,
     pub(crate) unauthenticated: UnauthenticatedLimiter,
     pub(crate) http: Arc<HttpMetrics>,
@@ -110,7 +108,6 @@ impl ApiState {
             pages: Pages::default(),
             overview_events: OverviewEvents::default(),
             results: InFlight::of_results(),
-            uploads: Uploads::default(),
             unauthenticated: UnauthenticatedLimiter::new(limits.unauthenticated),
             limiter: RateLimiter::new(limits, calls_max, clock.clone()),
             http: Arc::default(),

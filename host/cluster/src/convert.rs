@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use gristmill_core::catalog::Component;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
@@ -62,7 +62,7 @@ pub(crate) fn deployment(message: &Prepare) -> Result<(Arc<Deployment>, Componen
         serde_json::from_slice(template).map_err(|error| unusable("template", error))?;
     let component = self::component(component)?;
     let deployment = Deployment {
-        incarnation: EndpointIncarnation::of(&endpoint),
+        incarnation: endpoint.new_incarnation(),
         endpoint: Arc::new(endpoint),
         template: Arc::new(template),
         component: Some(component.digest),

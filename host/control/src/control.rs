@@ -7,9 +7,9 @@ use gristmill_core::backup::BackupSource;
 use gristmill_core::billing::price::Prices;
 use gristmill_core::billing::usage::UsageStore;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::registries::Registries;
 use gristmill_core::job::action::JobActionStore;
 use gristmill_core::logs::Logs;
+use gristmill_core::registries::Registries;
 use gristmill_core::runtime::{Components, Runtime, VolumeDirectories};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
@@ -19,6 +19,7 @@ use gristmill_core::workers::Workers;
 use crate::access::Access;
 use crate::backup::Backups;
 use crate::billing::Billing;
+use crate::blob_uploads::BlobUploads;
 use crate::charts::Charts;
 use crate::deployed::Deployed;
 use crate::endpoints::Endpoints;
@@ -78,6 +79,8 @@ pub struct Control {
     pub templates: Templates,
     /// Image names and their components.
     pub images: Images,
+    /// The blobs of images that are being pushed.
+    pub blob_uploads: BlobUploads,
     /// Network volumes.
     pub volumes: Volumes,
     /// Credentials for registries.
@@ -120,6 +123,7 @@ impl Control {
             endpoints: Endpoints::new(deployed.clone(), deliveries, logs.clone()),
             templates: Templates::new(deployed.clone(), registries, billing.clone()),
             images: Images::new(deployed.clone()),
+            blob_uploads: BlobUploads::default(),
             volumes: Volumes::new(deployed.clone(), volumes),
             registry_auths: RegistryAuths::new(deployed.clone()),
             keys: Keys::new(deployed.clone()),

@@ -3,8 +3,8 @@
 use gristmill_core::access::key::Scope;
 use gristmill_core::backup::BackupError;
 use gristmill_core::deploy::image::RemoteImage;
-use gristmill_core::deploy::registries::FetchError;
 use gristmill_core::deploy::volume_files::VolumeFileError;
+use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::{AddComponentError, StageError};
 use gristmill_core::store::StoreError;
 

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use gristmill_core::logs::Logs;
 use gristmill_core::metrics::endpoint::EndpointMetrics;
 use gristmill_core::metrics::instruments::DurationTotals;
-use gristmill_core::metrics::series::{EndpointNow, EndpointSeries, Series};
 use gristmill_core::runtime::{RunnerHost, Runtime, RuntimeLoad};
 use gristmill_core::store::{StoreError, StoreStats};
 
 use crate::deployed::Deployed;
+use crate::metric_series::{EndpointNow, EndpointSeries, Series};
 
 /// The whole host.
 #[derive(Debug, Clone)]

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt as _;
 use futures::stream;
 use gristmill_core::access::key::ApiKey;
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobActionId, JobId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::action::{
     ActionCounts, JobAction, JobActionKind, JobActionState, JobActionStore,
 };

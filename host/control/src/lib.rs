@@ -13,6 +13,7 @@
 mod access;
 mod backup;
 mod billing;
+mod blob_uploads;
 mod bounds;
 mod charts;
 mod complete;
@@ -25,6 +26,7 @@ mod images;
 mod job_actions;
 mod keys;
 mod live;
+mod metric_series;
 mod owned;
 mod registry_auths;
 mod sessions;
@@ -37,6 +39,10 @@ mod volumes;
 pub use access::Access;
 pub use backup::{Backup, Backups};
 pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
+pub use blob_uploads::{
+    BlobClaim, BlobUploadId, BlobUploadInUse, BlobUploads, ClaimedBlobs, TooManyUploads,
+    UploadNotTaken,
+};
 pub use bounds::check_text;
 pub use charts::{
     Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
@@ -54,6 +60,7 @@ pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
 pub use job_actions::{JobActions, NewJobAction};
 pub use keys::{KeyRequest, Keys};
 pub use live::{DELETED_VERSIONS, Live, LiveValue, LiveValues, OwnerValues};
+pub use metric_series::{EndpointNow, EndpointSeries, Series};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
 pub use sessions::{SecretText, Session, SessionId, Sessions};

@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::metrics::endpoint::FinishedAs;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;

@@ -1,7 +1,8 @@
 //! The domain of Gristmill: jobs and their states, and the traits that hide the disk ([`store`],
 //! [`catalog`]) and the sandbox ([`runtime`]).
 //!
-//! * A job's life is in [`job`], and its webhook in [`webhook`].
+//! * A job is in [`job`], its webhook in [`webhook`], the calls that concern it in [`jobs`], and the news of its
+//!   changes in [`signals`].
 //! * The objects that users deploy are in [`deploy`]; [`catalog`] keeps them, their keys ([`access`]) and
 //!   their owners' shares of the host ([`sharing`]).
 //! * What a job cost and what operators see of it is in [`billing`], [`metrics`], [`logs`] and [`trace`].
@@ -20,12 +21,16 @@ pub mod deploy;
 pub mod depot;
 pub mod hex;
 pub mod id;
+pub mod incarnation;
 pub mod job;
+pub mod jobs;
 pub mod limits;
 pub mod logs;
 pub mod metrics;
+pub mod registries;
 pub mod runtime;
 pub mod sharing;
+pub mod signals;
 pub mod store;
 mod store_error;
 pub mod time;

@@ -32,8 +32,8 @@ use crate::time::Timestamp;
 /// the store accepts at most one final result for a claim.
 ///
 /// **Signals.** After each visible change the store calls
-/// [`Signals::changed`](crate::job::signals::Signals::changed), and as soon as a job can be claimed
-/// [`Signals::job_ready`](crate::job::signals::Signals::job_ready).
+/// [`Signals::changed`](crate::signals::Signals::changed), and as soon as a job can be claimed
+/// [`Signals::job_ready`](crate::signals::Signals::job_ready).
 ///
 /// **Time** is the store's: no call takes the current time.
 ///

@@ -8,19 +8,20 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::billing::usage::{Bill, Metered};
-use gristmill_core::deploy::endpoint::{Deployment, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::event_notice::JobEventNotice;
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
-use gristmill_core::job::handler_calls::Caller;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ClaimedJob, Lease, Outcome};
+use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, RequestEnd};
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
     Usage,
 };
+use gristmill_core::signals::event_notice::JobEventNotice;
 use gristmill_core::store::{Fenced, StoreError};
 use gristmill_core::trace::TraceId;
 use parking_lot::Mutex;

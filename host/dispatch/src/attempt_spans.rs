@@ -4,8 +4,8 @@
 
 use gristmill_core::id::{EndpointId, JobId, WorkerId};
 use gristmill_core::job::record::Lease;
-use gristmill_core::job::signals::EarlyEnd;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
+use gristmill_core::signals::EarlyEnd;
 use gristmill_core::trace::{Attributes, OpenSpan, SpanKind, TraceContext, Tracer};
 
 /// Longest error in a span.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gristmill_core::catalog::Catalog;
-use gristmill_core::job::handler_calls::HandlerCalls;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::jobs::handler_calls::HandlerCalls;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::Runtime;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;

@@ -18,7 +18,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, Outcome};
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;

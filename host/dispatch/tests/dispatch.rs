@@ -20,12 +20,12 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, Templa
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{Chunk, JobRecord, NewJob};
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, CannotRun, FailureReason, Reservation,
     Runtime, RuntimeLoad, Usage,
 };
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;

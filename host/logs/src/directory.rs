@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::OwnerId;
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::logs::{ArchivePage, ArchiveQuery, Batch, LogArchive};
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;

@@ -24,7 +24,7 @@ const DIGITS: usize = 16;
 /// The name of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SegmentName<'a> {
-    /// [`EndpointIncarnation::name_on_disk`](gristmill_core::deploy::endpoint::EndpointIncarnation::name_on_disk).
+    /// [`EndpointIncarnation::name_on_disk`](gristmill_core::incarnation::EndpointIncarnation::name_on_disk).
     pub(crate) of: &'a str,
     /// The number of the first line.
     pub(crate) first: u64,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{JobId, OwnerId, ShardId, Submission};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::logs::{
     LogAnswer, LogLine, LogOrder, LogPage, LogQuery, Logs, NEWEST_BYTES_MAX,
 };

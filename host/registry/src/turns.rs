@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gristmill_core::deploy::registries::FetchError;
 use gristmill_core::id::OwnerId;
+use gristmill_core::registries::FetchError;
 use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
 use parking_lot::Mutex;
 

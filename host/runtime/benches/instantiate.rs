@@ -15,9 +15,10 @@ use async_trait::async_trait;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::SandboxLimits;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation, Metering};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, Metering};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::runtime::{

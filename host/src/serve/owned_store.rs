@@ -10,8 +10,8 @@ use anyhow::anyhow;
 use gristmill_cluster::Runners;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::depot::Depot;
-use gristmill_core::job::signals::Signals;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::Clock;
 use gristmill_store::{

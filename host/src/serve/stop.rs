@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_core::job::operations::Jobs;
+use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::store::JobStore as _;
 use gristmill_dispatch::{Deliverer, Dispatcher, Drained};
 use gristmill_logs::LogWriter;

@@ -18,7 +18,7 @@ use criterion::{
 use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, Outcome};
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::SystemClock;
 use gristmill_store::{Settings, Store};

@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use gristmill_core::billing::usage::Metered;
 use gristmill_core::catalog::CatalogStore as _;
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::retention::Retention;
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_test_support::EndAttempt as _;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gristmill_core::id::{JobId, ShardId};
-use gristmill_core::job::signals::Signals;
 use gristmill_core::metrics::instruments::Durations;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};

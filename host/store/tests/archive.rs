@@ -15,12 +15,12 @@ use crate::support::{
 use futures::FutureExt as _;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::job::listing::JobQuery;
-use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::job::record::NewJob;
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::job::stream::Position;
 use gristmill_core::job::tags::Tags;
+use gristmill_core::jobs::operations::Jobs;
+use gristmill_core::jobs::stream::Position;
 use gristmill_core::limits::RETENTION_ASYNC_MS;
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::store::{

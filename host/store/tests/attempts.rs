@@ -12,10 +12,10 @@ use crate::support::{
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::{JobRecord, Outcome, PastAttempt, RequeueCause};
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::{Claim, JobStatus};
-use gristmill_core::job::timeline::Timeline;
+use gristmill_core::jobs::timeline::Timeline;
 use gristmill_core::limits::{PARTIAL_OUTPUT_BYTES_MAX, PAST_ATTEMPTS_MAX};
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, RetryAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{Settings, Store};

@@ -17,9 +17,9 @@ use gristmill_core::backup::{BackupError, BackupFile, BackupSource as _, DATABAS
 use gristmill_core::id::JobId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, Outcome};
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, Store};

@@ -21,10 +21,10 @@ use gristmill_core::job::record::{
     Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR, host_lost_error,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
-use gristmill_core::job::signals::ReadyListener;
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
+use gristmill_core::signals::ReadyListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};

@@ -12,9 +12,9 @@ use crate::support::{
 use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::job::record::{Lease, NewJob, Outcome};
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::limits::CRASHES_MAX;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, RetryAnswer};
 use gristmill_core::time::{Clock, ManualClock};
 use gristmill_core::trace::{TraceContext, TraceState};

@@ -15,7 +15,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{JobId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::job::record::Outcome;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Repaired, Store, check, repair};

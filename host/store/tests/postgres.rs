@@ -13,8 +13,8 @@ use crate::support::{
 use gristmill_core::billing::usage::{Hour, UsageFilter, UsageQuery, UsageStore as _};
 use gristmill_core::catalog::CatalogStore as _;
 use gristmill_core::job::record::Outcome;
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError, SubmitAnswer};
 use gristmill_core::time::{Clock as _, ManualClock, SystemClock, Timestamp};
 use gristmill_store::{Candidate, NotTaken, OpenError, Seen, Settings, Store, TakenOver};

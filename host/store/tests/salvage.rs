@@ -13,7 +13,7 @@ use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{JobId, OwnerId, ShardId, Submission, TemplateId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::{NewJob, Outcome};
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{OpenError, Repaired, Settings, Store, check, repair};

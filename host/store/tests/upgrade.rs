@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::Outcome;
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore as _};
 use gristmill_core::time::ManualClock;
 use gristmill_store::{OpenError, Recovery, Schema, SchemaUpgrade, Settings, Store, check};

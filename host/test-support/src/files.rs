@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use gristmill_core::backup::{BackupError, BackupFile, BackupSource};
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::image::RemoteImage;
-use gristmill_core::deploy::registries::{FetchError, Registries};
 use gristmill_core::deploy::registry_auth::RegistryAuth;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::deploy::volume_files::{
     FileEntry, FilePath, NewFile, OpenFile, VolumeFileError, VolumeFiles,
 };
 use gristmill_core::id::{OwnerId, VolumeId};
+use gristmill_core::registries::{FetchError, Registries};
 use gristmill_core::runtime::{AddedComponent, Components, StageError, Staged, VolumeDirectories};
 use parking_lot::Mutex;
 use tokio::io::AsyncRead;

@@ -1,7 +1,7 @@
 //! Builders of jobs.
 
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::NewJob;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_store::{Schema, SchemaUpgrade, Settings, Store};
 use gristmill_tests::disk_shim;

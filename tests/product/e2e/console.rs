@@ -412,6 +412,8 @@ async fn a_call_whose_body_arrives_after_the_logout_changes_nothing() {
     let body = r#"{"input":{},"workersMax":7}"#;
     let calls = [
         ("POST", format!("/v2/{echo}/run"), r#"{"input":{}}"#),
+        ("POST", format!("/v2/{echo}/runsync"), r#"{"input":{}}"#),
+        ("POST", format!("/v2/{echo}/openai/v1/completions"), r#"{"model":"echo"}"#),
         ("POST", format!("/v1/endpoints/{echo}/update"), r#"{"workersMax":7}"#),
         ("PUT", format!("{files}/late.txt"), body),
         ("PUT", "/v1/handlers/late:2".to_owned(), body),

@@ -5,14 +5,14 @@ use std::time::Duration;
 use gristmill_control::ControlError;
 use gristmill_core::backup::BackupError;
 use gristmill_core::deploy::image::RemoteImage;
-use gristmill_core::deploy::registries::FetchError;
 use gristmill_core::deploy::volume_files::VolumeFileError;
 use gristmill_core::limits::{UPLOADS_WAITING_MAX, VOLUME_TRANSFERS_MAX};
+use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::{AddComponentError, StageError};
 use tracing::error;
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::limits::refusal::Refusal;
+use crate::answer::refusal::Refusal;
 
 impl From<ControlError> for ApiError {
     fn from(error: ControlError) -> Self {

@@ -3,13 +3,13 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use gristmill_core::job::operations::SubmitError;
+use gristmill_core::jobs::operations::SubmitError;
 use gristmill_core::store::{StoreError, StoreFull};
 use gristmill_wire::ErrorBody;
 
 pub(crate) use gristmill_wire::ErrorCode;
 
-use crate::limits::refusal::Refusal;
+use crate::answer::refusal::Refusal;
 
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,9 @@
-//! The forms of answers that all routes share: errors, unknown routes and times.
+//! The forms of answers that all routes share: errors, the headers of refusals, JSON, amounts and times.
 
+pub(crate) mod amount;
 pub(crate) mod control_error;
 pub(crate) mod elements;
 pub(crate) mod error;
-pub(crate) mod event;
-pub(crate) mod fallback;
+pub(crate) mod json;
+pub(crate) mod refusal;
 pub(crate) mod wire_time;

@@ -14,8 +14,8 @@ use gristmill_core::id::EndpointId;
 use tokio::time::Instant;
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::identity::call_origin::CallOrigin;
 use crate::identity::session_cookie;
+use crate::limits::call_origin::CallOrigin;
 use crate::state::ApiState;
 
 /// The refusal of a key that is none.
@@ -281,7 +281,7 @@ mod tests {
     use gristmill_core::time::Timestamp;
 
     use super::*;
-    use crate::identity::call_origin::PeerAddress;
+    use crate::limits::call_origin::PeerAddress;
     use crate::limits::connection_shares::ConnectionAuth;
 
     #[tokio::test]

@@ -20,9 +20,9 @@ use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::id::KeyId;
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::identity::admission::Call;
 use crate::identity::auth::{self, Form, Identity, KeyCheck};
 use crate::identity::session_cookie;
-use crate::limits::admission::Call;
 use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::request::known_query::KnownQuery;
 use crate::state::ApiState;
@@ -137,7 +137,7 @@ impl FromRequestParts<Guarded> for RegistryCaller {
     }
 }
 
-/// A call that the [admission layer](crate::limits::admission) has admitted to a route of the queue API, and
+/// A call that the [admission layer](crate::identity::admission) has admitted to a route of the queue API, and
 /// whose key has the permission `P` on the endpoint.
 #[derive(Debug)]
 pub(crate) struct Admitted<P> {

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::limits::refusal::Refusal;
+use crate::answer::refusal::Refusal;
 
 /// Connections of an owner beyond its share: one of so many of the listener, at least one.
 const EXEMPT_PART: u64 = 8;

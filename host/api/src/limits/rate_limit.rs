@@ -34,9 +34,9 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::refusal::Refusal;
 use crate::limits::call_rate::{CallRate, RetryAfter};
 use crate::limits::owner_calls::{AtShare, CallShares, OwnerCall, OwnerCalls};
-use crate::limits::refusal::Refusal;
 use crate::limits::unauthenticated::AddressLimit;
 
 /// Most entries at one time. An owner that is alone has room for 98,304: nine operations of 9,990

@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::identity::call_origin::CallOrigin;
-use crate::limits::refusal::Refusal;
+use crate::answer::refusal::Refusal;
+use crate::limits::call_origin::CallOrigin;
 
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
@@ -120,7 +120,7 @@ impl UnauthenticatedLimiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::call_origin::PeerAddress;
+    use crate::limits::call_origin::PeerAddress;
 
     fn from(address: &str) -> Extensions {
         let mut request = Extensions::new();

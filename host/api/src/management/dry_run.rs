@@ -10,11 +10,9 @@ use serde::Serialize;
 
 use super::document;
 use crate::answer::error::ApiError;
+use crate::openapi::parameters::DRY_RUN;
 use crate::request::query;
 use crate::state::ApiState;
-
-/// The name of the flag.
-pub(crate) const DRY_RUN: &str = "dryRun";
 
 /// How far the query lets a call go.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //! **Promise.** A reader gets the present state, not its history: events are made when the connection has
 //! taken the last one, so a slow reader gets fewer events and none is queued for it. Nothing is sent when
 //! nothing has changed, except a comment that keeps the connection alive.
-//! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](sse::STREAM_TIME_MAX) for a stream, and the limit
+//! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](event_stream::STREAM_TIME_MAX) for a stream, and the limit
 //! `events` for the streams of an owner, those of log lines included.
 //! **Cost.** One [task](gristmill_control::Live) reads the values for all streams, and the events of the overview
 //! are [made once](super::overview_events::OverviewEvents) for all streams of an owner.
@@ -20,9 +20,9 @@ use futures::future::select_all;
 use futures::{FutureExt as _, stream};
 use gristmill_control::LiveValues;
 use gristmill_core::access::key::ApiKey;
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::signals::JobWatch;
+use gristmill_core::incarnation::EndpointIncarnation;
+use gristmill_core::signals::JobWatch;
 use gristmill_wire::JobStatus;
 use gristmill_wire::management::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs};
 use tokio::sync::futures::OwnedNotified;
@@ -30,13 +30,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::answer::error::ApiError;
-use crate::answer::event::write_event;
+use crate::event_stream::write_event;
+use crate::event_stream::{self, COMMENT_INTERVAL};
 use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::Topics;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::queue::sse::{self, COMMENT_INTERVAL};
 use crate::request::query::Query;
 use crate::state::ApiState;
 
@@ -91,7 +91,7 @@ pub(crate) async fn follow(
         let piece = reader.next().await?;
         Some((piece, reader))
     });
-    Ok(sse::long_response(pieces, permit))
+    Ok(event_stream::long_response(pieces, permit))
 }
 
 /// Something to follow.

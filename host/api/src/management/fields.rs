@@ -21,7 +21,7 @@ use serde::de::{
 };
 use serde_json::Value;
 
-use super::dto::template::branded_field;
+use crate::request::brand::branded_field;
 use crate::state::Compatibility;
 
 /// A field that a body may have although its type does not.

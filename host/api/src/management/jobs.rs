@@ -9,12 +9,11 @@ use gristmill_wire::management::JobList;
 
 use super::{dto, job_filter};
 use crate::answer::error::ApiError;
+use crate::answer::json::json_response;
 use crate::identity::caller::{Caller, Read};
 use crate::openapi::parameters::JobListFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::queue::dto::json_response;
-use crate::queue::routes::requests::cursor;
 use crate::request::query::Query;
 
 /// Jobs of all endpoints that the key sees, the newest submission first.
@@ -37,7 +36,7 @@ pub(crate) async fn list(
     let search = JobSearch {
         endpoints: job_filter::endpoints(&state, &key, &named, ApiError::from)?,
         filter: job_filter::of_query(query)?,
-        after: cursor(query)?,
+        after: query.cursor()?,
         count_max: query.bounded("limit", LIST_JOBS)?,
     };
     let (page, read_at) = state.jobs.search(&search).await?;

@@ -4,7 +4,7 @@
 //! last line that was considered: a client that has received no line yet continues from there.
 //!
 //! **Bounds.** A stream counts with those of [events](super::events) for the limit `events` of its owner, since
-//! each line wakes all followers of its endpoint, and ends after [an hour](sse::STREAM_TIME_MAX).
+//! each line wakes all followers of its endpoint, and ends after [an hour](event_stream::STREAM_TIME_MAX).
 //! **Costs.** Lines that only the disk has are read apart from the threads that serve calls, and owners
 //! and their keys [take turns](crate::limits::checks): the files of one endpoint, up to 16 MiB by default.
 
@@ -28,13 +28,13 @@ use tokio::time::{Instant, timeout};
 use super::dto;
 use super::input::Named;
 use crate::answer::error::ApiError;
+use crate::event_stream::{self, COMMENT_INTERVAL};
 use crate::identity::auth::{Identity, KEY_CHECK_INTERVAL, KeyCheck};
 use crate::identity::caller::{Caller, Manage};
 use crate::limits::rate_limit::ConcurrencyPermit;
 use crate::openapi::parameters::LogFilter;
 use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
-use crate::queue::sse::{self, COMMENT_INTERVAL};
 use crate::request::query::Query;
 use crate::state::ApiState;
 
@@ -55,8 +55,9 @@ pub(crate) async fn read(
 ) -> Result<Response, ApiError> {
     let logs = state.control.endpoints.logs(&key, &named.id()?)?;
     let query = Query(query.as_deref().unwrap_or_default());
-    let after = sse::last_event_id(&headers, "the number of a line", sse::number)?;
-    let is_stream = sse::is_accepted(&headers);
+    let after =
+        event_stream::last_event_id(&headers, "the number of a line", event_stream::number)?;
+    let is_stream = event_stream::is_accepted(&headers);
     let mut wanted = LogQuery {
         after: after.unwrap_or(0),
         job: None,
@@ -134,7 +135,7 @@ fn follow(reader: Reader, query: LogQuery, permit: ConcurrencyPermit) -> Respons
         let lines = reader.next_lines(&mut query, wait).await?;
         Some((events(&lines, query.after), (reader, query, false)))
     });
-    sse::long_response(pages, permit)
+    event_stream::long_response(pages, permit)
 }
 
 impl Reader {
@@ -177,7 +178,7 @@ fn events(lines: &[Arc<LogLine>], up_to: u64) -> Bytes {
         let start = text.len();
         // Writing into memory does not fail, and the type is JSON.
         let _ = serde_json::to_writer(&mut text, &dto::log_line(line));
-        sse::one_line(text.get_mut(start..).unwrap_or_default());
+        event_stream::one_line(text.get_mut(start..).unwrap_or_default());
         text.extend_from_slice(b"\n\n");
     }
     if text.is_empty() {

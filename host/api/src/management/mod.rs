@@ -1,8 +1,8 @@
 //! The routes of the management API, one file for each kind of object.
 
-pub(crate) mod document;
-pub(crate) mod dry_run;
-pub(crate) mod dto;
+mod document;
+mod dry_run;
+mod dto;
 mod fields;
 pub(crate) mod input;
 mod job_filter;
@@ -18,7 +18,6 @@ pub(crate) mod job_actions;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod logs;
-pub(crate) mod overview_events;
 pub(crate) mod pods;
 pub(crate) mod registry_auths;
 pub(crate) mod releases;

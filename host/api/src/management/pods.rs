@@ -9,11 +9,10 @@ use gristmill_wire::management as wire;
 
 use super::dto;
 use super::dto::DATA_CENTER;
-use super::dto::pod::{COMPUTE_TYPES, POD_STATUSES};
 use super::page::{Page, Paged};
 use crate::answer::error::ApiError;
 use crate::identity::caller::{Caller, Manage};
-use crate::openapi::parameters::{PageOfList, PodQuery};
+use crate::openapi::parameters::{COMPUTE_TYPES, POD_STATUSES, PageOfList, PodQuery};
 use crate::openapi::refusals::Mistaken;
 use crate::openapi::tag;
 use crate::request::query::{self, Query};

@@ -9,7 +9,6 @@ use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_wire::management::{self as wire, NewTemplate, TemplateInput};
 
 use super::dry_run::DryRun;
-use super::dto::template::{PLATFORM_FLAG, branded_flag};
 use super::input::{self, Named};
 use super::page::{Page, Paged};
 use super::{document, dto};
@@ -18,6 +17,7 @@ use crate::identity::caller::{Caller, Manage};
 use crate::openapi::parameters::{CheckOnly, PageOfList, TemplateFlags};
 use crate::openapi::refusals::{BodyRefused, CompileRefused, Missing, Mistaken};
 use crate::openapi::tag;
+use crate::request::brand::{PLATFORM_FLAG, branded_flag};
 use crate::request::query;
 use crate::state::ApiState;
 

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use gristmill_control::Series;
 use gristmill_core::metrics::endpoint::{
     FinishedAs, RefusedFor, RequestEnd, SubmittedBy, WebhookEnd,
 };
 use gristmill_core::metrics::instruments::DurationTotals;
-use gristmill_core::metrics::series::Series;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

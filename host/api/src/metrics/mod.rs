@@ -7,12 +7,11 @@
 //! ([`endpoint_metrics`](gristmill_core::metrics::endpoint)), so metrics cost a job some ten additions.
 //!
 //! **Bounds.** About 90 lines for each of the endpoints with their own name, by default 200; see
-//! [`EndpointSeries`](gristmill_core::metrics::series::EndpointSeries). **Cost.** Some microseconds for each
+//! [`EndpointSeries`](gristmill_control::EndpointSeries). **Cost.** Some microseconds for each
 //! endpoint, and 25 for each one with its own name, on another thread than those that serve calls.
 
 mod encode;
 mod endpoints;
-pub(crate) mod http;
 
 use std::fmt;
 
@@ -37,8 +36,8 @@ use tokio::sync::Semaphore;
 
 use self::encode::{Labels, histogram};
 use self::endpoints::Endpoints;
-use self::http::{RouteTotals, STATUSES};
 use crate::answer::error::ApiError;
+use crate::http_metrics::{RouteTotals, STATUSES};
 use crate::identity::caller::{Caller, ReadMetrics};
 use crate::limits::checks::apart;
 use crate::openapi::tag;

@@ -6,6 +6,7 @@
 //! are added here: the path's parameters, the key, and the refusals. The document is built once,
 //! with the router.
 
+pub(crate) mod docs_page;
 mod endpoints;
 mod examples;
 mod links;
@@ -23,7 +24,6 @@ use refusals::UnauthenticatedRefused;
 use utoipa::OpenApi as _;
 use utoipa::ToSchema as _;
 use utoipa::openapi::path::{PathItem, Paths};
-use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme,
@@ -34,11 +34,9 @@ use gristmill_wire::ErrorBody;
 use gristmill_wire::queue::{StatusDocument, StreamChunk, StreamPage};
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::json::json_response;
 use crate::identity::caller::AnyReader;
-use crate::management::dto::template;
-use crate::queue::StreamShape;
-use crate::queue::dto::json_response;
-use crate::queue::openai::OpenAiError;
+use crate::request::brand::{NEUTRAL, PLATFORM_FLAG, branded_field, branded_flag};
 
 /// Stands for every other status code.
 const DEFAULT: &str = "default";
@@ -52,6 +50,15 @@ const BEARER: &str = "bearer";
 /// The key as the header's whole value.
 const BARE_KEY: &str = "bareKey";
 
+/// The format of `/stream`: the only difference between the two mounts of the queue API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamShape {
+    /// The documented array.
+    Array,
+    /// `{"status":…,"stream":[…]}`, which the official SDKs read.
+    Object,
+}
+
 /// The document's text.
 #[derive(Clone)]
 pub(crate) struct Document(Bytes);
@@ -60,8 +67,8 @@ pub(crate) struct Document(Bytes);
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
-    paths(get, crate::docs_page::page),
-    components(schemas(ErrorBody, OpenAiError<'_>, StreamPage)),
+    paths(get, docs_page::page),
+    components(schemas(ErrorBody, StreamPage)),
     tags(
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
         (name = tag::HANDLERS, description = "Uploaded components"),
@@ -151,13 +158,8 @@ pub(crate) fn below(prefix: &str, paths: &mut Paths) {
 }
 
 /// Completes the calls of OpenAI's clients: a body is for POST, and may be missing; and all
-/// refusals have OpenAI's format.
+/// refusals have OpenAI's format, which their attribute describes.
 pub(crate) fn in_openai_shape(paths: &mut Paths) {
-    let error = Content::new(Some(Ref::from_schema_name(OpenAiError::name())));
-    let refused = ResponseBuilder::new()
-        .description("Any refusal or failure, with its own status code")
-        .content("application/json", error)
-        .build();
     for item in paths.paths.values_mut() {
         if let Some(get) = &mut item.get {
             get.request_body = None;
@@ -167,9 +169,7 @@ pub(crate) fn in_openai_shape(paths: &mut Paths) {
         if let Some(RefOr::T(body)) = &mut operation.request_body {
             body.required = Some(Required::False);
         }
-        let responses = &mut operation.responses.responses;
-        responses.retain(|status, _| status == "200");
-        responses.insert(DEFAULT.to_owned(), refused.clone().into());
+        operation.responses.responses.retain(|status, _| status == "200" || status == DEFAULT);
     }
 }
 
@@ -279,7 +279,7 @@ fn open(schema: &mut RefOr<Schema>) {
 
 /// Adds the operator's spelling of the fields with a brand.
 fn show_brand(document: &mut OpenApi, brand: &str) {
-    if brand == template::NEUTRAL {
+    if brand == NEUTRAL {
         return;
     }
     let schemas = document.components.iter_mut().flat_map(|all| all.schemas.get_mut("Template"));
@@ -287,7 +287,7 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
         if let RefOr::T(Schema::Object(template)) = schema
             && let Some(field) = template.properties.get("isPlatform").cloned()
         {
-            let branded = template::branded_field(brand);
+            let branded = branded_field(brand);
             template.properties.insert(branded.clone(), field);
             template.required.push(branded);
         }
@@ -295,13 +295,11 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
     for operation in document.paths.paths.values_mut().flat_map(operations) {
         let parameters = operation.parameters.get_or_insert_default();
         let flag = parameters.iter().find_map(|parameter| match parameter {
-            RefOr::T(parameter) if parameter.name == template::PLATFORM_FLAG => {
-                Some(parameter.clone())
-            }
+            RefOr::T(parameter) if parameter.name == PLATFORM_FLAG => Some(parameter.clone()),
             RefOr::T(_) | RefOr::Ref(_) => None,
         });
         parameters.extend(flag.map(|mut flag| {
-            flag.name = template::branded_flag(brand);
+            flag.name = branded_flag(brand);
             RefOr::T(flag)
         }));
     }

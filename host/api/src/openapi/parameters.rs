@@ -9,11 +9,18 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, PartialSchema as _};
 
-use crate::management::dry_run::DRY_RUN;
-use crate::management::dto::pod::{COMPUTE_TYPES, POD_STATUSES};
-use crate::management::dto::template::PLATFORM_FLAG;
+use crate::request::brand::PLATFORM_FLAG;
 use gristmill_wire::management::Grouping;
 use gristmill_wire::schema;
+
+/// The name of the flag that only checks a change.
+pub(crate) const DRY_RUN: &str = "dryRun";
+
+/// The states of Pods; the first one is that of all workers.
+pub(crate) const POD_STATUSES: [&str; 3] = ["RUNNING", "EXITED", "TERMINATED"];
+
+/// The hardware of Pods; the first one is that of all workers.
+pub(crate) const COMPUTE_TYPES: [&str; 2] = ["CPU", "GPU"];
 
 /// The parameters of a path, one for each `{placeholder}`.
 pub(super) fn of_path(path: &str) -> Vec<Parameter> {

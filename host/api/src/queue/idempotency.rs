@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::operations::Submitted;
+use gristmill_core::jobs::operations::Submitted;
 use gristmill_wire::bounds::{IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
 
 use crate::answer::error::ApiError;

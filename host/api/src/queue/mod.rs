@@ -23,12 +23,3 @@ pub(crate) mod routes {
     pub(crate) mod stream;
     pub(crate) mod timeline;
 }
-
-/// The format of `/stream`: the only difference between the two mounts of the queue API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StreamShape {
-    /// The documented array.
-    Array,
-    /// `{"status":…,"stream":[…]}`, which the official SDKs read.
-    Object,
-}

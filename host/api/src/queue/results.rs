@@ -7,8 +7,8 @@
 use axum::response::Response;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::KeyId;
-use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::record::JobRecord;
+use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 
 use super::dto;

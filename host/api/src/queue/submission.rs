@@ -8,12 +8,12 @@ use bytes::Bytes;
 use gristmill_control::check_text;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::operations::{SubmitMode, SubmitRequest};
 use gristmill_core::job::payload::{Json, is_nested_deeper};
 use gristmill_core::job::policy::PolicyRequest;
 use gristmill_core::job::record::S3Config;
 use gristmill_core::job::retention::ChosenRetention;
 use gristmill_core::job::tags::{InvalidTags, Tag, Tags};
+use gristmill_core::jobs::operations::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::{
     JSON_NESTING_MAX, S3_FIELD_CHARS_MAX, TAGS_MAX, WEBHOOK_URL_BYTES_MAX,
 };

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::record::JobRecord;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::operations::Jobs;
+use gristmill_core::jobs::stream::{Position, StreamPage};
 
 use crate::answer::error::ApiError;
 use crate::identity::auth::KeyCheck;

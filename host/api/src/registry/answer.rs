@@ -3,9 +3,8 @@
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use gristmill_control::BlobUploadId;
 use gristmill_core::deploy::image::BlobDigest;
-
-use super::uploads::UploadId;
 
 /// The header with the digest of pushed or sent bytes.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -26,7 +25,7 @@ pub(super) fn empty_object() -> Response {
 }
 
 /// The progress of an upload, and the URL to continue it.
-pub(super) fn under_way(status: StatusCode, name: &str, id: UploadId, bytes: u64) -> Response {
+pub(super) fn under_way(status: StatusCode, name: &str, id: BlobUploadId, bytes: u64) -> Response {
     let headers = [
         (header::LOCATION, value(&format!("/v2/{name}/blobs/uploads/{id}"))),
         // An empty upload has the range of one byte, since the header cannot express none.

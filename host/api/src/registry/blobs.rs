@@ -6,6 +6,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use gristmill_control::BlobUploadInUse;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::deploy::image::{BlobDigest, parse_digest};
 use gristmill_core::limits::COMPONENT_BYTES_MAX;
@@ -15,7 +16,6 @@ use tokio_util::io::ReaderStream;
 
 use super::error::{OciCode, RegistryError};
 use super::stored_images::config_of_image;
-use super::uploads::UploadInUse;
 use super::{answer, name};
 use crate::answer::error::ApiError;
 use crate::identity::caller::RegistryCaller;
@@ -39,12 +39,12 @@ pub(super) async fn begin(
     name::check(&name)?;
     let digest = digest_in(query.as_deref())?;
     let staged = state.control.images.stage(&key).await?;
-    let id = state.uploads.begin(&key.owner, &name, staged)?;
+    let id = state.control.blob_uploads.begin(&key.owner, &name, staged)?;
     let Some(digest) = digest else {
         // `?mount=` gets the same answer: the client sends the bytes.
         return Ok(answer::under_way(StatusCode::ACCEPTED, &name, id, 0));
     };
-    let mut taken = state.uploads.take(&key.owner, &name, &id.to_string())?;
+    let mut taken = state.control.blob_uploads.take(&key.owner, &name, &id.to_string())?;
     // The client never receives the upload's location.
     taken.end_unless_finished();
     let (parts, body) = request.into_parts();
@@ -58,7 +58,7 @@ pub(super) async fn add(
     Path((name, upload)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, RegistryError> {
-    let taken = state.uploads.take(&key.owner, &name, &upload)?;
+    let taken = state.control.blob_uploads.take(&key.owner, &name, &upload)?;
     let (parts, body) = request.into_parts();
     append(&taken, &parts.headers, body).await?;
     Ok(answer::under_way(StatusCode::ACCEPTED, &name, taken.id, taken.len()))
@@ -72,7 +72,7 @@ pub(super) async fn finish(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, RegistryError> {
-    let mut taken = state.uploads.take(&key.owner, &name, &upload)?;
+    let mut taken = state.control.blob_uploads.take(&key.owner, &name, &upload)?;
     let digest = match digest_in(query.as_deref()) {
         Ok(Some(digest)) => digest,
         Ok(None) => {
@@ -98,7 +98,7 @@ pub(super) async fn progress(
     RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
-    let taken = state.uploads.take(&key.owner, &name, &upload)?;
+    let taken = state.control.blob_uploads.take(&key.owner, &name, &upload)?;
     Ok(answer::under_way(StatusCode::NO_CONTENT, &name, taken.id, taken.len()))
 }
 
@@ -107,7 +107,7 @@ pub(super) async fn cancel(
     RegistryCaller { state, key, .. }: RegistryCaller,
     Path((name, upload)): Path<(String, String)>,
 ) -> Result<Response, RegistryError> {
-    state.uploads.take(&key.owner, &name, &upload)?.end();
+    state.control.blob_uploads.take(&key.owner, &name, &upload)?.end();
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -125,7 +125,7 @@ pub(super) async fn get(
     if let Some(config) = config_of_image(&state, &key, &name, digest).await? {
         return Ok(answer::content(BYTES, digest, config.len() as u64, config.into()));
     }
-    let waiting = state.uploads.open(&key.owner, &name, digest);
+    let waiting = state.control.blob_uploads.open(&key.owner, &name, digest);
     let waiting = waiting.map_err(|error| unreadable(digest, &error))?;
     let (file, bytes) = waiting.ok_or_else(|| unknown(digest))?;
     Ok(content(digest, File::from_std(file), bytes))
@@ -138,7 +138,7 @@ pub(super) async fn delete(
 ) -> Result<Response, RegistryError> {
     let digest = read_digest(&digest)?;
     let mut is_released = false;
-    while state.uploads.release(&key.owner, &name, digest) {
+    while state.control.blob_uploads.release(&key.owner, &name, digest) {
         is_released = true;
     }
     if is_released {
@@ -186,7 +186,11 @@ fn unreadable(digest: BlobDigest, error: &io::Error) -> RegistryError {
 }
 
 /// Appends a body to an upload.
-async fn append(taken: &UploadInUse, headers: &HeaderMap, body: Body) -> Result<(), RegistryError> {
+async fn append(
+    taken: &BlobUploadInUse,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(), RegistryError> {
     let there = taken.len();
     let expected = match headers.get(header::CONTENT_RANGE) {
         None => None,
@@ -233,7 +237,7 @@ fn bytes_of_range(range: &HeaderValue, there: u64) -> Result<u64, RegistryError>
 async fn conclude(
     state: &ApiState,
     caller: &ApiKey,
-    taken: UploadInUse,
+    taken: BlobUploadInUse,
     name: &str,
     digest: BlobDigest,
 ) -> Result<Response, RegistryError> {

@@ -4,11 +4,12 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use gristmill_control::ControlError;
+use gristmill_control::{ControlError, TooManyUploads, UploadNotTaken};
 use gristmill_core::runtime::AddComponentError;
 use serde::Serialize;
 
 use crate::answer::error::{ApiError, ErrorCode, status};
+use crate::answer::refusal::Refusal;
 
 /// A refusal with a code of the specification.
 #[derive(Debug)]
@@ -116,6 +117,24 @@ impl From<ControlError> for RegistryError {
             matches!(&error, ControlError::Component(AddComponentError::Rejected(_)));
         let refused = Self::from(ApiError::from(error));
         if is_manifests { refused.with_code(OciCode::ManifestInvalid) } else { refused }
+    }
+}
+
+impl From<TooManyUploads> for RegistryError {
+    fn from(refused: TooManyUploads) -> Self {
+        let error = ApiError::new(ErrorCode::ConcurrencyLimited, refused.to_string());
+        let refusal = Refusal::at_one_time("uploads", refused.share).after(refused.wait);
+        error.with_refusal(refusal).into()
+    }
+}
+
+impl From<UploadNotTaken> for RegistryError {
+    fn from(error: UploadNotTaken) -> Self {
+        let sentence = error.to_string();
+        match error {
+            UploadNotTaken::Unknown(_) => Self::unknown(OciCode::BlobUploadUnknown, sentence),
+            UploadNotTaken::InUse => Self::invalid(OciCode::BlobUploadInvalid, sentence),
+        }
     }
 }
 

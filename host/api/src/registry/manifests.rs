@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_control::{ImageName, NamedComponent};
+use gristmill_control::{BlobClaim, ClaimedBlobs, ImageName, NamedComponent};
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::Image;
 use gristmill_core::deploy::image::{
@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use super::error::{OciCode, RegistryError};
 use super::stored_images::{config_of_image, find, manifest_of};
-use super::uploads::{Claim, Claimed};
 use super::{answer, name, referrers};
 use crate::answer::error::ApiError;
 use crate::identity::auth;
@@ -70,7 +69,7 @@ pub(super) async fn push(
     let manifest = check(&image.tag, &text).inspect_err(|_| {
         // The blobs have no other use, and would count against their owner's next uploads.
         for digest in blobs_named_in(&text) {
-            state.uploads.release(&key.owner, &image.name, digest);
+            state.control.blob_uploads.release(&key.owner, &image.name, digest);
         }
     })?;
     let location = format!("/v2/{}/manifests/", image.name);
@@ -129,7 +128,7 @@ async fn take(
     };
     let pushed = PushedManifest::new(text, config_text);
     let digest = pushed.digest();
-    let (uploads, owner) = (state.uploads.clone(), caller.owner.clone());
+    let (uploads, owner) = (state.control.blob_uploads.clone(), caller.owner.clone());
     let claimed = Arc::new(claimed);
     let until_named = claimed.clone();
     // The image has the blobs then, for the next manifest that names them.
@@ -159,24 +158,24 @@ async fn claim(
     caller: &Arc<ApiKey>,
     name: &str,
     manifest: ComponentManifest,
-) -> Result<(Claimed<2>, Option<String>), RegistryError> {
+) -> Result<(ClaimedBlobs<2>, Option<String>), RegistryError> {
     let ComponentManifest { config, component } = manifest;
     let owner = &caller.owner;
     loop {
-        let mut ends = state.uploads.claim_ends();
-        let stored_config = match state.uploads.has(owner, name, config) {
+        let mut ends = state.control.blob_uploads.claim_ends();
+        let stored_config = match state.control.blob_uploads.has(owner, name, config) {
             true => None,
             false => config_of_image(state, caller, name, config.digest).await?,
         };
         let is_stored = [stored_config.is_some(), is_known(state, caller, name, component)];
-        match state.uploads.claim(owner, name, [config, component], is_stored) {
-            Claim::Taken(claimed) => return Ok((claimed, stored_config)),
+        match state.control.blob_uploads.claim(owner, name, [config, component], is_stored) {
+            BlobClaim::Taken(claimed) => return Ok((claimed, stored_config)),
             // Only an error if the table of uploads has ended, with the host.
-            Claim::Busy => drop(ends.changed().await),
+            BlobClaim::Busy => drop(ends.changed().await),
             // An image may have the blob since the look at the images.
-            Claim::Missing(_) if ends.has_changed().unwrap_or(false) => {}
-            Claim::Missing(blob) if blob == config => return Err(missing("config", config)),
-            Claim::Missing(_) => return Err(missing("component", component)),
+            BlobClaim::Missing(_) if ends.has_changed().unwrap_or(false) => {}
+            BlobClaim::Missing(blob) if blob == config => return Err(missing("config", config)),
+            BlobClaim::Missing(_) => return Err(missing("component", component)),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! routes, which the [specification] describes.
 //!
 //! **Bounds.** A blob has at most the size of a component, a manifest and a config 64 KiB;
-//! [`uploads`] bounds the uploads in progress.
+//! [`BlobUploads`](gristmill_control::BlobUploads) bounds the uploads in progress.
 //!
 //! [specification]: https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md
 
@@ -19,7 +19,6 @@ mod manifests;
 mod name;
 mod referrers;
 mod stored_images;
-pub(crate) mod uploads;
 
 use axum::Router;
 use axum::middleware::map_response;
@@ -27,7 +26,7 @@ use axum::response::Response;
 use axum::routing::{get, post, put};
 
 pub(crate) use self::error::{RegistryError, reshape_refusal};
-use crate::answer::fallback;
+use crate::fallback;
 use crate::identity::caller::{Guarded, RegistryCaller};
 
 /// The routes.

@@ -12,7 +12,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, Parameter, ParameterIn, Paths};
 
 use crate::answer::error::ApiError;
-use crate::management::dto::template::{NEUTRAL, PLATFORM_FLAG, branded_flag};
+use crate::request::brand::{NEUTRAL, PLATFORM_FLAG, branded_flag};
 
 /// Most characters of an unknown name that a refusal shows.
 const SHOWN_CHARS_MAX: usize = 100;

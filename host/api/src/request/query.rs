@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gristmill_core::job::listing::Cursor;
 use gristmill_core::limits::Bounds;
 
 use crate::answer::error::ApiError;
@@ -76,6 +77,17 @@ impl<'a> Query<'a> {
                 "query `{name}` must be {} to {}, not {value}",
                 bounds.min, bounds.max
             ))),
+        }
+    }
+
+    /// The cursor of a page of jobs: 16 hexadecimal digits, which mean nothing to clients.
+    pub(crate) fn cursor(self) -> Result<Option<Cursor>, ApiError> {
+        let Some(text) = self.text("cursor") else { return Ok(None) };
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let is_cursor = text.len() == 16 && text.bytes().all(is_digit);
+        match u64::from_str_radix(&text, 16) {
+            Ok(position) if is_cursor => Ok(Some(Cursor(position))),
+            _ => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
         }
     }
 

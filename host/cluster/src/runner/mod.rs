@@ -170,9 +170,10 @@ async fn message<M: prost::Message + Default>(body: Incoming) -> Result<M, Strin
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::deploy::endpoint::{Endpoint, EndpointIncarnation};
+    use gristmill_core::deploy::endpoint::Endpoint;
     use gristmill_core::deploy::template::Template;
     use gristmill_core::id::{OwnerId, TemplateId};
+    use gristmill_core::incarnation::EndpointIncarnation;
     use gristmill_core::time::Timestamp;
 
     use super::*;

@@ -116,8 +116,8 @@ mod tests {
     use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered};
     use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
     use gristmill_core::job::record::{Lease, StoreEpoch};
-    use gristmill_core::job::signals::Signals;
     use gristmill_core::job::state::Claim;
+    use gristmill_core::signals::Signals;
     use gristmill_core::store::JobStore as _;
     use gristmill_core::time::{Clock as _, ManualClock};
     use gristmill_test_support::ModelStore;

@@ -25,8 +25,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::access::key::ApiKey;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::id::{EndpointId, OwnerId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::record::JobCounts;
 use gristmill_core::metrics::endpoint::EndpointTotals;
 use gristmill_core::metrics::spread::Spread;

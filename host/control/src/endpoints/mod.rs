@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::record::JobRecord;
-use gristmill_core::job::timeline::Timeline;
+use gristmill_core::jobs::timeline::Timeline;
 use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
 use gristmill_core::webhook::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
 use gristmill_core::workers::Worker;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::deploy::image::RemoteImage;
-use gristmill_core::deploy::registries::Registries;
 use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_core::id::TemplateId;
+use gristmill_core::registries::Registries;
 use gristmill_core::runtime::AddedComponent;
 
 pub use self::patch::TemplatePatch;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gristmill_core::job::failure_reason::FailureReason;
 use gristmill_core::metrics::endpoint::{FinishedAs, SubmittedBy};
+use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_wire::management::LiveEndpoint;
 
 use super::*;

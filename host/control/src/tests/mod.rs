@@ -22,15 +22,16 @@ use gristmill_core::catalog::{
     Catalog, CatalogChange, CatalogEntry, Component, Image, Producers, View,
 };
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::deploy::endpoint::{Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobActionId, JobId, OwnerId, ShardId, TemplateId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::action::{JobAction, JobActionStore};
-use gristmill_core::job::operations::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::{PolicyRequest, Strictness};
-use gristmill_core::job::signals::Signals;
+use gristmill_core::jobs::operations::{Jobs, SubmitMode, SubmitRequest};
 use gristmill_core::logs::{LogAnswer, LogQuery, Logs};
+use gristmill_core::signals::Signals;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_test_support::ModelStore;

@@ -11,7 +11,7 @@ use super::image::{Image, ImageKey};
 use super::owner_share::{OwnerShares, Share};
 use crate::access::key::ApiKey;
 use crate::deploy::digest::ComponentDigest;
-use crate::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use crate::deploy::endpoint::{Deployment, Endpoint};
 use crate::deploy::registry_auth::RegistryAuth;
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
@@ -277,7 +277,7 @@ impl View {
         let volume = endpoint.network_volume.as_ref().and_then(|id| self.volumes.get(id)).cloned();
         let incarnation =
             self.deployments.get(&endpoint.id).map(|current| current.incarnation.clone());
-        let incarnation = incarnation.unwrap_or_else(|| EndpointIncarnation::of(&endpoint));
+        let incarnation = incarnation.unwrap_or_else(|| endpoint.new_incarnation());
         Deployment { endpoint, template, component, input_schema, volume, incarnation }
     }
 

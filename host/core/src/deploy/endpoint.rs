@@ -1,9 +1,7 @@
 //! Endpoints: a deployed handler with its workers, limits and permissions.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
@@ -23,9 +21,9 @@ use crate::deploy::release::{Release, Releases};
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
+use crate::incarnation::EndpointIncarnation;
 use crate::job::retention::{ChosenRetention, HistoryMax};
 use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
-use crate::metrics::endpoint::EndpointMetrics;
 use crate::sharing::rate::OperationLimit;
 use crate::time::Timestamp;
 use crate::webhook::signature::WebhookSecrets;
@@ -176,6 +174,11 @@ impl Endpoint {
         let digest = Sha256::new().chain_update(self.incarnation.to_be_bytes());
         let digest = digest.chain_update(name).chain_update([0]).chain_update(value).finalize();
         HEXLOWER.encode(digest.get(..FINGERPRINT_BYTES).unwrap_or_default())
+    }
+
+    /// Its incarnation, as a new object.
+    pub fn new_incarnation(&self) -> EndpointIncarnation {
+        EndpointIncarnation::named(self.owner.clone(), self.id.as_str(), self.incarnation)
     }
 
     /// The operations that have rate limits.
@@ -347,86 +350,6 @@ impl Reuse {
 impl Default for Reuse {
     fn default() -> Self {
         Self { jobs_max: 1, idle_s: 60 }
-    }
-}
-
-/// The time from an endpoint's creation to its deletion. All deployments of one endpoint have the
-/// same incarnation, and so the same owner; an endpoint that is created again under the same id gets
-/// a new one. These objects are not stored: each start of the host creates new ones, with the same
-/// [names on disk](Self::name_on_disk).
-#[derive(Debug, Clone)]
-pub struct EndpointIncarnation(Arc<Incarnation>);
-
-#[derive(Debug)]
-struct Incarnation {
-    owner: OwnerId,
-    name_on_disk: Box<str>,
-    has_ended: AtomicBool,
-    metrics: EndpointMetrics,
-}
-
-impl Default for EndpointIncarnation {
-    /// That of an endpoint of the operator.
-    fn default() -> Self {
-        Self::new(OwnerId::operator())
-    }
-}
-
-impl EndpointIncarnation {
-    /// That of some endpoint of this owner.
-    pub fn new(owner: OwnerId) -> Self {
-        Self::named(owner, "unnamed", rand::random())
-    }
-
-    /// That of an endpoint with this record.
-    pub fn of(endpoint: &Endpoint) -> Self {
-        Self::named(endpoint.owner.clone(), endpoint.id.as_str(), endpoint.incarnation)
-    }
-
-    fn named(owner: OwnerId, endpoint: &str, number: u64) -> Self {
-        let name_on_disk = format!("{endpoint}.{number:016x}").into();
-        let (has_ended, metrics) = (AtomicBool::new(false), EndpointMetrics::default());
-        Self(Arc::new(Incarnation { owner, name_on_disk, has_ended, metrics }))
-    }
-
-    /// The owner of the endpoint.
-    pub fn owner(&self) -> &OwnerId {
-        &self.0.owner
-    }
-
-    /// The beginning of the names of its files: the endpoint's id, a dot, and 16 hexadecimal digits.
-    /// The same after a restart, and another one for an endpoint that is created again.
-    pub fn name_on_disk(&self) -> &str {
-        &self.0.name_on_disk
-    }
-
-    /// The counters of its jobs, for the operator.
-    pub fn metrics(&self) -> &EndpointMetrics {
-        &self.0.metrics
-    }
-
-    /// Ends it: the endpoint is deleted.
-    pub(crate) fn end(&self) {
-        self.0.has_ended.store(true, Ordering::Release);
-    }
-
-    /// Whether the endpoint was deleted.
-    pub fn has_ended(&self) -> bool {
-        self.0.has_ended.load(Ordering::Acquire)
-    }
-}
-
-impl PartialEq for EndpointIncarnation {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for EndpointIncarnation {}
-
-impl Hash for EndpointIncarnation {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
     }
 }
 

@@ -2,7 +2,7 @@
 //! the manifests with which components are pushed and fetched.
 //!
 //! An image of a component has one layer, the component's bytes, as `wkg` and `oras` push it.
-//! [`Registries`](crate::deploy::registries::Registries) is the trait for calls to registries.
+//! [`Registries`](crate::registries::Registries) is the trait for calls to registries.
 
 use std::fmt;
 use std::str::FromStr;

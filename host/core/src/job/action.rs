@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{EndpointId, JobActionId, KeyId, OwnerId};
 use crate::job::filter::JobFilter;
 use crate::job::listing::Cursor;
-use crate::store::StoreError;
+use crate::store_error::StoreError;
 use crate::time::Timestamp;
 
 /// An action on many jobs.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::billing::usage::JobUsage;
-use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::{EndpointId, JobId, OwnerId, WorkerId};
+use crate::incarnation::EndpointIncarnation;
 use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::Policy;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::line::LogLine;
-use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::JobId;
+use crate::incarnation::EndpointIncarnation;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;
 

@@ -32,8 +32,8 @@ pub use self::archive::{
 use self::line::LINE_BYTES;
 pub use self::line::LogLine;
 use self::ranking::Ranking;
-use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::JobId;
+use crate::incarnation::EndpointIncarnation;
 use crate::runtime::LogLevel;
 use crate::time::Timestamp;
 

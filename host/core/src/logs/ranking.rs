@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::deploy::endpoint::EndpointIncarnation;
 use crate::id::OwnerId;
+use crate::incarnation::EndpointIncarnation;
 
 /// Bytes are ranked in such units, some thirty short lines.
 const UNIT_BYTES: usize = 4 << 10;

@@ -1,12 +1,12 @@
 //! Counters and durations of one endpoint's jobs, for the metrics that operators collect.
 //!
-//! They belong to the endpoint's [incarnation](crate::deploy::endpoint::EndpointIncarnation), so the code of a job
+//! They belong to the endpoint's [incarnation](crate::incarnation::EndpointIncarnation), so the code of a job
 //! reaches them without a lookup. They count from the creation of the endpoint, or the start of the
 //! host, and are never reset.
 //!
 //! **Cost.** About 3,700 bytes for each endpoint, and a dozen additions to atomic numbers for each job.
 
-use crate::job::failure_reason::FailureReason;
+use crate::metrics::failure_reason::FailureReason;
 use crate::metrics::instruments::{Counter, DurationTotals, Durations, add, add_all, subtract_all};
 use crate::metrics::spread::{RecentDurations, Spread};
 
@@ -255,7 +255,7 @@ impl EndpointMetrics {
     }
 
     /// A number that grows with each submission, each result and each job that is queued again.
-    pub(crate) fn activity(&self) -> u64 {
+    pub fn activity(&self) -> u64 {
         let counters = self.submitted.iter().chain(&self.refused).chain(&self.finished);
         counters.map(Counter::get).sum::<u64>() + self.requeued.get()
     }

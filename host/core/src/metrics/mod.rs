@@ -1,6 +1,6 @@
 //! Counters and durations that operators collect.
 
 pub mod endpoint;
+pub mod failure_reason;
 pub mod instruments;
-pub mod series;
 pub mod spread;

@@ -50,7 +50,7 @@ pub const DELIVERY_ERROR_BYTES_MAX: usize = 512;
 /// that one transaction adds.
 ///
 /// **Signals.** When a delivery is added the store calls
-/// [`Signals::delivery_added`](crate::job::signals::Signals::delivery_added).
+/// [`Signals::delivery_added`](crate::signals::Signals::delivery_added).
 ///
 /// **Time** is the store's.
 #[async_trait]

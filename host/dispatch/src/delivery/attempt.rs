@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::metrics::endpoint::WebhookEnd;
 use gristmill_core::sharing::fair_permits::FairPermits;
 use gristmill_core::store::StoreError;

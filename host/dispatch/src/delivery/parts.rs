@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gristmill_core::catalog::Catalog;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::delivery::DeliveryStore;

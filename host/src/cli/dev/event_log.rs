@@ -11,9 +11,9 @@ use std::thread;
 use anyhow::Context as _;
 use gristmill_commands::output;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::event_notice::{JobEventNotice, JobListener};
 use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
+use gristmill_core::signals::event_notice::{JobEventNotice, JobListener};
 
 use crate::cli::local::describe_stack;
 use crate::cli::run;

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use gristmill_commands::calls::signalled;
 use gristmill_commands::output::progress;
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
+use gristmill_core::deploy::input_checks::InputChecks;
 use gristmill_core::id::{JobId, ShardId, Submission};
-use gristmill_core::job::failure_reason::FailureReason;
-use gristmill_core::job::input_checks::InputChecks;
 use gristmill_core::job::payload::Json;
+use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{
     Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
 };

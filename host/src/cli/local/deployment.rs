@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::egress::AllowedHosts;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointIncarnation};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::time::{Clock as _, SystemClock};
 
 use super::options::LocalSettings;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ChunkPage, Part, TIMED_OUT_ERROR};
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::job::stream::OutputList;
+use gristmill_core::jobs::stream::OutputList;
 use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;

@@ -16,7 +16,7 @@ use gristmill_core::id::{EndpointId, OwnerId, ShardId, WorkerId};
 use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, Outcome, S3Config};
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore as _, StoreError};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_test_support::new_job;

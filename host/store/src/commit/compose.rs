@@ -7,7 +7,7 @@ use gristmill_core::job::document::webhook_body;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ChunkPage};
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::job::stream::OutputList;
+use gristmill_core::jobs::stream::OutputList;
 use gristmill_core::limits::{STREAM_PAGE_BYTES_MAX, STREAM_PAGE_CHUNKS_MAX};
 use gristmill_core::webhook::delivery::Delivery;
 use tokio::sync::oneshot;

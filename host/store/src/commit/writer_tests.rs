@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use gristmill_core::catalog::CatalogStore;
-use gristmill_core::deploy::endpoint::EndpointIncarnation;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, WorkerId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{Chunk, NewJob, Outcome};
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::{Claim, JobStatus};
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::webhook::delivery::{DeliveryState, DeliveryStore};

@@ -5,11 +5,11 @@ use gristmill_core::billing::usage::{JobUsage, Metered};
 use gristmill_core::id::EndpointId;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Lease, Outcome, RequeueCause, TIMED_OUT_ERROR};
-use gristmill_core::job::signals::{EarlyEnd, EarlyEndCause};
 use gristmill_core::job::state::{
     Effect, IllegalTransition, JobEvent, JobState, JobStatus, Verdict,
 };
 use gristmill_core::sharing::disk_share::DiskAccount;
+use gristmill_core::signals::{EarlyEnd, EarlyEndCause};
 use gristmill_core::time::Timestamp;
 
 use crate::failure;

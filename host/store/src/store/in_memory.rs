@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gristmill_core::id::ShardId;
 use gristmill_core::job::record::StoreEpoch;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::time::Clock;
 
 use crate::error::OpenError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gristmill_core::depot::Depot;
 use gristmill_core::job::record::StoreEpoch;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::time::Clock;
 
 use crate::error::{OpenError, Recovery};

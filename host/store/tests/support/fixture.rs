@@ -7,7 +7,7 @@ use gristmill_core::catalog::CatalogStore;
 use gristmill_core::id::{JobId, ShardId};
 use gristmill_core::job::action::JobActionStore;
 use gristmill_core::job::record::{ClaimedJob, JobRecord, NewJob};
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, Store};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gristmill_core::id::JobId;
 use gristmill_core::job::record::Lease;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::ManualClock;
 use gristmill_store::{Settings, Store};

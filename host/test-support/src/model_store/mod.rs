@@ -23,9 +23,9 @@ use gristmill_core::job::record::{
     StreamPosition, TIMED_OUT_ERROR, host_lost_error, queue_limit,
 };
 use gristmill_core::job::retention::HistoryMax;
-use gristmill_core::job::signals::Signals;
 use gristmill_core::job::state::{Claim, JobEvent, JobState, JobStatus};
 use gristmill_core::limits::{CRASHES_MAX, QUEUE_JOBS_MAX};
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{
     Fenced, JobStore, NextExpiry, RetryAnswer, StoreError, StoreFull, StoreStats, SubmitAnswer,
 };

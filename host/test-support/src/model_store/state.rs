@@ -17,7 +17,7 @@ use gristmill_core::job::record::{
     StoreEpoch,
 };
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
-use gristmill_core::job::stream::OutputList;
+use gristmill_core::jobs::stream::OutputList;
 use gristmill_core::limits::PAST_ATTEMPTS_MAX;
 use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;

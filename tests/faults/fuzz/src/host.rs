@@ -20,11 +20,11 @@ use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
-use gristmill_core::job::operations::Jobs;
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::job::record::ClaimedJob;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::sharing::rate::OperationLimit;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;

@@ -1,16 +1,12 @@
 //! Records of usage.
 
 use gristmill_control::{Grouping, Record};
-use gristmill_core::billing::price::{Credits, Prices};
+use gristmill_core::billing::price::Prices;
 use gristmill_core::billing::usage::UsageSum;
-use gristmill_wire::management::{Amount, BillingRecord};
+use gristmill_wire::management::BillingRecord;
 
+use crate::answer::amount::amount;
 use crate::answer::wire_time::rfc3339_shortest;
-
-/// Credits with all their digits.
-pub(crate) fn amount(credits: Credits) -> Amount {
-    Amount::new(credits.to_string()).expect("credits are written as a JSON number")
-}
 
 /// The answer's form of a record.
 pub(crate) fn billing_record(record: Record, grouping: Grouping, prices: &Prices) -> BillingRecord {

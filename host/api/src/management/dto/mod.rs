@@ -9,13 +9,13 @@ mod job;
 mod job_action;
 mod key;
 mod log;
-pub(crate) mod pod;
+mod pod;
 mod registry_auth;
 mod release;
-pub(crate) mod template;
+mod template;
 mod volume;
 
-pub(crate) use billing::{amount, billing_record};
+pub(crate) use billing::billing_record;
 pub(crate) use delivery::delivery;
 pub(crate) use endpoint::{
     deployed_endpoint, endpoint, endpoint_of, endpoint_patch, endpoint_with_secret, new_endpoint,

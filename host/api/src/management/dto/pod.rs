@@ -6,12 +6,6 @@ use gristmill_wire::management::{Pod, PodStatus};
 
 use crate::answer::wire_time::rfc3339;
 
-/// The states of Pods; the first one is that of all workers.
-pub(crate) const POD_STATUSES: [&str; 3] = ["RUNNING", "EXITED", "TERMINATED"];
-
-/// The hardware of Pods; the first one is that of all workers.
-pub(crate) const COMPUTE_TYPES: [&str; 2] = ["CPU", "GPU"];
-
 /// The answer's form of a worker of this deployment. It has no environment and no arguments, which
 /// may have a MiB: these are in the documents of the endpoint and the template.
 pub(crate) fn pod(of: &Deployment, worker: Worker) -> Pod {

@@ -5,23 +5,8 @@ use gristmill_core::billing::price::Prices;
 use gristmill_core::deploy::template;
 use gristmill_wire::management::{Template, TemplateInput};
 
-use super::billing::amount;
-
-/// The brand in the neutral field names, which always exist.
-pub(crate) const NEUTRAL: &str = "Platform";
-
-/// The field under `brand` that is true for the operator's own templates.
-pub(crate) fn branded_field(brand: &str) -> String {
-    format!("is{brand}")
-}
-
-/// The query that includes the operator's own templates, in its neutral spelling.
-pub(crate) const PLATFORM_FLAG: &str = "includePlatformTemplates";
-
-/// The query that includes the operator's own templates, under `brand`.
-pub(crate) fn branded_flag(brand: &str) -> String {
-    format!("include{brand}Templates")
-}
+use crate::answer::amount::amount;
+use crate::request::brand::{NEUTRAL, branded_field};
 
 /// The template to create.
 pub(crate) fn new_template(mut input: TemplateInput) -> NewTemplate {

@@ -1,8 +1,7 @@
 //! Small answers of the queue API, and the headers with a job's id.
 
-use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
 use gristmill_core::id::JobId;
 use gristmill_core::job::state::JobStatus;
 use gristmill_wire::queue::Accepted;
@@ -27,10 +26,4 @@ pub(crate) fn add_request_id_header(response: &mut Response) {
     if let Some(id) = response.headers().get(&JOB_ID).cloned() {
         response.headers_mut().insert(REQUEST_ID, id);
     }
-}
-
-/// A 200 with a body that is JSON.
-pub(crate) fn json_response(body: Body) -> Response {
-    let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], body).into_response()
 }

@@ -1,6 +1,6 @@
 //! The health report.
 
-use gristmill_core::job::operations::Health;
+use gristmill_core::jobs::operations::Health;
 use gristmill_wire::queue::{HealthReport, JobsReport, WorkersReport};
 
 /// The answer's form of the counts.

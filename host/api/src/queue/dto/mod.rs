@@ -7,9 +7,7 @@ mod status;
 mod stream;
 mod timeline;
 
-pub(crate) use answer::{
-    JOB_ID, accepted, add_job_id_header, add_request_id_header, json_response,
-};
+pub(crate) use answer::{JOB_ID, accepted, add_job_id_header, add_request_id_header};
 pub(crate) use health::health_report;
 pub(crate) use requests::request_list;
 pub(crate) use status::status_document;

@@ -4,10 +4,10 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use gristmill_core::job::document::open_document;
-use gristmill_core::job::operations::JobDocument;
 use gristmill_core::job::payload::Json;
+use gristmill_core::jobs::operations::JobDocument;
 
-use super::answer::json_response;
+use crate::answer::json::json_response;
 use crate::queue::streaming_body::StreamingBody;
 
 /// The status document, with the job's input if it is given.

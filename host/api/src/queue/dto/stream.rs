@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, StreamPosition};
 use gristmill_core::job::state::Claim;
-use gristmill_core::job::stream;
+use gristmill_core::jobs::stream;
 use gristmill_wire::queue::StreamChunk;
 use gristmill_wire::schema;
 use serde::de::IgnoredAny;
 
-use crate::queue::StreamShape;
+use crate::openapi::StreamShape;
 
 /// An answer of `/stream` under `/v2`, and as server-sent events.
 #[derive(utoipa::IntoResponses)]

@@ -3,12 +3,12 @@
 use gristmill_core::billing::price::Prices;
 use gristmill_core::billing::usage::{JobUsage, UsageSum};
 use gristmill_core::job::record::JobRecord;
-use gristmill_core::job::timeline::{self, TimelineEntry, TimelineEvent};
+use gristmill_core::jobs::timeline::{self, TimelineEntry, TimelineEvent};
 use gristmill_wire::queue as wire;
 use gristmill_wire::queue::TimelineEventKind;
 
+use crate::answer::amount::amount;
 use crate::answer::wire_time::rfc3339;
-use crate::management::dto::amount;
 
 /// The answer's form of a timeline.
 pub(crate) fn timeline(

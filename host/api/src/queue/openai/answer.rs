@@ -8,13 +8,13 @@ use axum::response::Response;
 use bytes::BytesMut;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 
 use super::error::status_of;
 use super::job::OwnedJob;
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::queue::dto::json_response;
+use crate::answer::json::json_response;
 
 /// Waits for the end. The body is the handler's output or, if it returned nothing, the output of
 /// its first emit.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use gristmill_core::job::record::Chunk;
 
-use crate::queue::sse::one_line;
+use crate::event_stream::one_line;
 
 /// Bytes of the text's end that are examined.
 const TAIL_BYTES: usize = 16;

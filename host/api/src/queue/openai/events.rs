@@ -13,14 +13,14 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use gristmill_core::job::record::StreamPosition;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 
 use super::answer::{respond, status};
 use super::error::body as error_body;
 use super::event_writer::EventWriter;
 use super::job::{OwnedJob, WAIT};
 use crate::answer::error::{ApiError, ErrorCode};
-use crate::queue::sse::{COMMENT_INTERVAL, response};
+use crate::event_stream::{COMMENT_INTERVAL, response};
 
 /// Waits for the first chunk and begins with it. If the job ends without a chunk, the handler's
 /// output is the only event. An error object as the first output is the whole answer.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::{EndpointId, JobId};
-use gristmill_core::job::operations::{Jobs, SubmitRequest};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::operations::{Jobs, SubmitRequest};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 use gristmill_core::limits::WAIT_MS;
 
 use crate::answer::error::{ApiError, ErrorCode};

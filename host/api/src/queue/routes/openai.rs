@@ -4,8 +4,8 @@
 use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::operations::{SubmitMode, SubmitRequest};
 use gristmill_core::job::policy::PolicyRequest;
+use gristmill_core::jobs::operations::{SubmitMode, SubmitRequest};
 use gristmill_core::limits::RUN_SYNC_BODY_BYTES_MAX;
 
 use crate::answer::error::{ApiError, ErrorCode};
@@ -13,7 +13,7 @@ use crate::identity::caller::{Admitted, Submit};
 use crate::openapi::tag;
 use crate::queue::dto;
 use crate::queue::openai::{
-    answer, events, input,
+    OpenAiError, answer, events, input,
     job::{Client, OwnedJob},
 };
 use crate::queue::results::Memory;
@@ -31,7 +31,7 @@ use crate::queue::results::Memory;
     ), headers(
         ("X-Job-Id" = String, description = "The job's id"),
         ("X-Request-Id" = String, description = "The same, where OpenAI's clients look for it"),
-    ))),
+    )), (status = "default", description = "Any refusal or failure, with its own status code", body = OpenAiError<'_>)),
 )]
 pub(crate) async fn openai(
     Admitted { state, call, .. }: Admitted<Submit>,
@@ -43,7 +43,7 @@ pub(crate) async fn openai(
     }
     let (parts, body) = request.into_parts();
     input::check_type(&parts.headers)?;
-    let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = call.read_body(&state, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let wanted =
         state.checks.run(&call.key, &body.bytes, move |body| input::parse(&rest, body)).await?;
     let submission = SubmitRequest {

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::RawQuery;
-use gristmill_core::job::listing::{Cursor, JobQuery};
+use gristmill_core::job::listing::JobQuery;
 use gristmill_core::job::state::{JobStatus, UnknownStatus};
 use gristmill_core::limits::LIST_JOBS;
 use gristmill_wire::queue::RequestList;
@@ -31,7 +31,7 @@ pub(crate) async fn requests(
     let query = Query(query.as_deref().unwrap_or_default());
     let query = JobQuery {
         status: status(query)?,
-        after: cursor(query)?,
+        after: query.cursor()?,
         count_max: query.bounded("limit", LIST_JOBS)?,
     };
     let (page, now) = state.jobs.list(&call.deployment.endpoint.id, &query).await?;
@@ -43,15 +43,4 @@ fn status(query: Query<'_>) -> Result<Option<JobStatus>, ApiError> {
     text.parse().map(Some).map_err(|error: UnknownStatus| {
         ApiError::bad_request(format!("query `status` {error}, not `{text}`"))
     })
-}
-
-/// Parses the cursor of a page: 16 hexadecimal digits, which mean nothing to clients.
-pub(crate) fn cursor(query: Query<'_>) -> Result<Option<Cursor>, ApiError> {
-    let Some(text) = query.text("cursor") else { return Ok(None) };
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let is_cursor = text.len() == 16 && text.bytes().all(is_digit);
-    match u64::from_str_radix(&text, 16) {
-        Ok(position) if is_cursor => Ok(Some(Cursor(position))),
-        _ => Err(ApiError::bad_request("query `cursor` must be the `cursor` of a page")),
-    }
 }

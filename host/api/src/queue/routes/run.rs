@@ -2,8 +2,8 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::operations::SubmitMode;
 use gristmill_core::job::state::JobStatus;
+use gristmill_core::jobs::operations::SubmitMode;
 use gristmill_core::limits::RUN_BODY_BYTES_MAX;
 use gristmill_wire::queue::{Accepted, Submission};
 
@@ -32,8 +32,7 @@ pub(crate) async fn run(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&call.key.id, &parts, body, RUN_BODY_BYTES_MAX).await?;
-    call.key_check(&state).check()?;
+    let body = call.read_body(&state, &parts, body, RUN_BODY_BYTES_MAX).await?;
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let receivers = state.receivers.clone();
     let trace = call.trace;

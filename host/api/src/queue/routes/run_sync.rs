@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{RawQuery, Request};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::job::operations::SubmitMode;
+use gristmill_core::jobs::operations::SubmitMode;
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 use gristmill_wire::queue::{StatusDocument, Submission};
 
@@ -42,10 +42,9 @@ pub(crate) async fn run_sync(
     // Only a given `wait` keeps the result longer; the default does not.
     let kept = if query.has("wait") { wait } else { Duration::ZERO };
     let (parts, body) = request.into_parts();
-    let body = state.bodies.read(&call.key.id, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
+    let body = call.read_body(&state, &parts, body, RUN_SYNC_BODY_BYTES_MAX).await?;
     let endpoint = &call.deployment.endpoint.id;
     let key = call.key_check(&state);
-    key.check()?;
     let mode = SubmitMode::Sync { kept_ms: u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) };
     let (owner, idempotency) = (call.key.owner.clone(), idempotency::key(&parts.headers)?);
     let receivers = state.receivers.clone();

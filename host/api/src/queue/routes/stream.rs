@@ -6,16 +6,18 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::FutureExt as _;
 use gristmill_core::id::JobId;
-use gristmill_core::job::stream::{Position, StreamPage};
+use gristmill_core::jobs::stream::{Position, StreamPage};
 use gristmill_core::limits::STREAM_WAIT_MS;
 
 use crate::answer::error::ApiError;
+use crate::answer::json::json_response;
+use crate::event_stream::is_accepted;
 use crate::identity::caller::{Admitted, Read};
 use crate::openapi::parameters::StreamPosition;
 use crate::openapi::refusals::Mistaken;
-use crate::openapi::tag;
+use crate::openapi::{StreamShape, tag};
 use crate::queue::streaming_body::StreamingBody;
-use crate::queue::{StreamShape, dto, sse, waiting};
+use crate::queue::{dto, sse, waiting};
 use crate::request::query::Query;
 use crate::state::ApiState;
 
@@ -41,7 +43,7 @@ pub(crate) async fn stream(
     let key = call.key_check(&state);
     // An invalid header is refused also where it has no meaning, as the documents of the API say.
     let resumed = sse::resume(&headers)?;
-    if sse::is_accepted(&headers) {
+    if is_accepted(&headers) {
         let position = resumed.unwrap_or(position);
         let caller = (call.key.clone(), key);
         return sse::follow(&state, caller, endpoint.clone(), id, position).await;
@@ -51,7 +53,7 @@ pub(crate) async fn stream(
     let bytes = page.page.text_bytes();
     let write = move || (dto::stream_page(shape, &page), page);
     let (text, page) = state.pages.of(call.key.clone()).write_sized(bytes, write).await?;
-    let mut response = dto::json_response(page_body(&state, text, id, position, &page));
+    let mut response = json_response(page_body(&state, text, id, position, &page));
     let headers = response.headers_mut();
     headers.insert("x-job-status", HeaderValue::from_static(page.status.as_str()));
     headers.insert("x-stream-next", HeaderValue::from(page.page.next()));

@@ -11,7 +11,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::job::retention::Retention;
-use gristmill_core::job::signals::Signals;
+use gristmill_core::signals::Signals;
 use gristmill_core::store::{JobStore, NextExpiry};
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_store::Settings;

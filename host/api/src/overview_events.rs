@@ -20,7 +20,7 @@ use gristmill_wire::management::{LiveEndpoint, OverviewEvent};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::answer::event::write_event;
+use crate::event_stream::write_event;
 use crate::limits::checks::Pages;
 
 /// The events of the newest version.
@@ -110,7 +110,7 @@ fn difference(values: &LiveValues, Wanted { owner, since }: &Wanted) -> Overview
 #[cfg(test)]
 mod tests {
     use gristmill_core::access::key::{NewKey, Scope};
-    use gristmill_core::deploy::endpoint::EndpointIncarnation;
+    use gristmill_core::incarnation::EndpointIncarnation;
     use gristmill_core::time::Timestamp;
 
     use super::*;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::deploy::endpoint::Deployment;
+use crate::deploy::input_checks::{CheckError, InputChecks};
 use crate::id::{CallDepth, JobId, OwnerId, Submission};
 use crate::job::idempotency::Idempotency;
-use crate::job::input_checks::{CheckError, InputChecks};
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
 use crate::job::record::{NewJob, S3Config};

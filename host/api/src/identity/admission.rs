@@ -32,6 +32,7 @@ use tower::{Layer, Service};
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::identity::auth::{self, Form, Identity, KeyCheck};
 use crate::limits::rate_limit::{ConcurrencyPermit, Operation};
+use crate::request::body::ReadBody;
 use crate::state::ApiState;
 
 /// An admitted call.
@@ -55,6 +56,24 @@ impl Call {
     /// The check of the caller for a call that outlasts its beginning.
     pub(crate) fn key_check(&self, state: &ApiState) -> KeyCheck {
         KeyCheck::new(state, &Identity { key: self.key.clone(), session: self.session })
+    }
+
+    /// Reads the body of the call, in the memory share of its key. A body may take minutes, so the caller is
+    /// checked again after it.
+    ///
+    /// # Errors
+    /// Those of [`BodyReader::read`](crate::request::body::BodyReader::read); 401 when the key or the session
+    /// is no longer valid.
+    pub(crate) async fn read_body(
+        &self,
+        state: &ApiState,
+        head: &Parts,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<ReadBody, ApiError> {
+        let read = state.bodies.read(&self.key.id, head, body, bytes_max).await?;
+        self.key_check(state).check()?;
+        Ok(read)
     }
 
     /// The job in the path. Ids are opaque to clients, so a text that is not an id gives "not

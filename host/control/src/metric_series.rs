@@ -17,15 +17,15 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::deploy::endpoint::EndpointIncarnation;
-use crate::id::EndpointId;
-use crate::job::record::JobCounts;
-use crate::metrics::endpoint::EndpointTotals;
-use crate::workers::WorkerCounts;
+use gristmill_core::id::EndpointId;
+use gristmill_core::incarnation::EndpointIncarnation;
+use gristmill_core::job::record::JobCounts;
+use gristmill_core::metrics::endpoint::EndpointTotals;
+use gristmill_core::workers::WorkerCounts;
 use parking_lot::Mutex;
 
 /// The name of the series that endpoints without a name of their own share. No endpoint can have it.
-pub const OTHER_ENDPOINTS: &str = "(other)";
+const OTHER_ENDPOINTS: &str = "(other)";
 
 /// An endpoint that has had no job for this time gives its name to an endpoint that has some.
 const IDLE_AFTER: Duration = Duration::from_mins(15);
@@ -251,8 +251,8 @@ impl EndpointSeries {
 mod tests {
     use proptest::prelude::*;
 
-    use crate::id::OwnerId;
-    use crate::metrics::endpoint::FinishedAs;
+    use gristmill_core::id::OwnerId;
+    use gristmill_core::metrics::endpoint::FinishedAs;
 
     use super::*;
 

@@ -5,14 +5,16 @@
 //! carries no state, so a duplicate or early signal does no harm. Cost: one map entry per listener;
 //! nothing for a job without listeners.
 
+pub mod event_notice;
+
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use self::event_notice::{JobEventNotice, JobListener};
 use crate::id::{EndpointId, JobId};
-use crate::job::event_notice::{JobEventNotice, JobListener};
 use crate::trace::TraceContext;
 
 /// Receives a notification when a job can be claimed, and when one ended that no worker has claimed. Must be

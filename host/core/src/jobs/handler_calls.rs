@@ -20,11 +20,11 @@ use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyRequest, Strictness};
 use crate::job::record::{JobRecord, TIMED_OUT_ERROR};
-use crate::job::signals::Signals;
 use crate::job::state::JobStatus;
-use crate::job::stream::output_of;
-use crate::job::submissions::{SubmitError, SubmitMode, SubmitRequest, submit};
+use crate::jobs::stream::output_of;
+use crate::jobs::submissions::{SubmitError, SubmitMode, SubmitRequest, submit};
 use crate::limits::{HANDLER_CALL_MARGIN_MS, IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
+use crate::signals::Signals;
 use crate::store::{JobStore, StoreError};
 use crate::trace::TraceContext;
 

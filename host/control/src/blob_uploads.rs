@@ -1,5 +1,5 @@
-//! Uploads in progress: blobs that are still arriving, and complete blobs that wait for their
-//! manifest.
+//! The blobs of pushed images that no image has yet: blobs that are still arriving, and complete blobs
+//! that wait for their manifest.
 //!
 //! **Bounds.** [`UPLOADS_MAX`] at one time. An owner has a third of the places that other owners
 //! leave, but at most [`UPLOADS_OF_OWNER_MAX`]; [`UPLOADS_OF_PUSH`] are always allowed. So a later
@@ -29,10 +29,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::error::{OciCode, RegistryError};
-use crate::answer::error::{ApiError, ErrorCode};
-use crate::limits::refusal::Refusal;
-
 /// Uploads at one time.
 const UPLOADS_MAX: usize = 64;
 
@@ -54,16 +50,16 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Names an upload; hard to guess, although only its owner can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct UploadId(u128);
+pub struct BlobUploadId(u128);
 
-impl UploadId {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+impl BlobUploadId {
+    fn parse(text: &str) -> Option<Self> {
         let id = u128::from_str_radix(text, 16).ok().map(Self);
         id.filter(|id| id.to_string() == text)
     }
 }
 
-impl fmt::Display for UploadId {
+impl fmt::Display for BlobUploadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
@@ -71,14 +67,14 @@ impl fmt::Display for UploadId {
 
 /// All uploads. A clone shares them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Uploads(Arc<Mutex<Table>>);
+pub struct BlobUploads(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
-    uploads: HashMap<UploadId, Upload>,
+    uploads: HashMap<BlobUploadId, Upload>,
     /// Blobs of manifests that are being accepted, with the number of these manifests.
     claimed: HashMap<BlobKey, usize>,
-    /// Changes at the end of each [`Claimed`].
+    /// Changes at the end of each [`ClaimedBlobs`].
     claim_ends: watch::Sender<()>,
     /// Whether the task runs.
     is_swept: bool,
@@ -114,29 +110,22 @@ impl Upload {
     }
 }
 
-impl Uploads {
+impl BlobUploads {
     /// Begins an upload.
     ///
     /// # Errors
-    /// 429 when there are too many, with the longest time until there is room.
-    pub(super) fn begin(
+    /// [`TooManyUploads`].
+    pub fn begin(
         &self,
         owner: &OwnerId,
         name: &str,
         staged: Box<dyn Staged>,
-    ) -> Result<UploadId, RegistryError> {
+    ) -> Result<BlobUploadId, TooManyUploads> {
         let mut table = self.0.lock();
         table.sweep();
         if let Err(wait) = table.make_room(owner) {
-            let share = table.share_of(owner);
-            let sentence = format!(
-                "too many uploads are in progress: at most {share} of one owner now, {UPLOADS_MAX} \
-                 in all"
-            );
-            let limit = u32::try_from(share).unwrap_or(u32::MAX);
-            let refusal = Refusal::at_one_time("uploads", limit).after(wait);
-            let error = ApiError::new(ErrorCode::ConcurrencyLimited, sentence);
-            return Err(error.with_refusal(refusal).into());
+            let share = u32::try_from(table.share_of(owner)).unwrap_or(u32::MAX);
+            return Err(TooManyUploads { share, wait });
         }
         let upload = Upload {
             owner: owner.clone(),
@@ -149,8 +138,8 @@ impl Uploads {
     }
 
     /// Adds an upload to this table, with the task that removes it some time.
-    fn insert(&self, table: &mut Table, upload: Upload) -> UploadId {
-        let id = UploadId(rand::random());
+    fn insert(&self, table: &mut Table, upload: Upload) -> BlobUploadId {
+        let id = BlobUploadId(rand::random());
         table.uploads.insert(id, upload);
         if !std::mem::replace(&mut table.is_swept, true) {
             let uploads = Arc::downgrade(&self.0);
@@ -174,36 +163,29 @@ impl Uploads {
     /// Takes an upload that is being written, for one call.
     ///
     /// # Errors
-    /// 404 when this owner and name have no such upload; 400 while another call uses it.
-    pub(super) fn take(
+    /// [`UploadNotTaken`].
+    pub fn take(
         &self,
         owner: &OwnerId,
         name: &str,
         id: &str,
-    ) -> Result<UploadInUse, RegistryError> {
-        let unknown = || {
-            let sentence =
-                format!("upload `{id}` not found: it has ended, or was not continued in time");
-            RegistryError::unknown(OciCode::BlobUploadUnknown, sentence)
-        };
-        let key = UploadId::parse(id).ok_or_else(unknown)?;
+    ) -> Result<BlobUploadInUse, UploadNotTaken> {
+        let unknown = || UploadNotTaken::Unknown(id.to_owned());
+        let key = BlobUploadId::parse(id).ok_or_else(unknown)?;
         let mut table = self.0.lock();
         table.sweep();
         let upload = table.uploads.get_mut(&key);
         let upload = upload.filter(|u| u.belongs_to(owner, name) && u.digest.is_none());
-        let staged = upload.ok_or_else(unknown)?.staged.take().ok_or_else(|| {
-            let sentence = "another call is writing this upload";
-            RegistryError::invalid(OciCode::BlobUploadInvalid, sentence)
-        })?;
+        let staged = upload.ok_or_else(unknown)?.staged.take().ok_or(UploadNotTaken::InUse)?;
         let uploads = self.clone();
-        Ok(UploadInUse { uploads, id: key, staged: Some(staged), ends_unless_finished: false })
+        Ok(BlobUploadInUse { uploads, id: key, staged: Some(staged), ends_unless_finished: false })
     }
 
     /// A complete blob that waits for its manifest, with its size.
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(super) fn open(
+    pub fn open(
         &self,
         owner: &OwnerId,
         name: &str,
@@ -219,13 +201,13 @@ impl Uploads {
     }
 
     /// Whether a complete blob waits for its manifest.
-    pub(super) fn has(&self, owner: &OwnerId, name: &str, blob: Blob) -> bool {
+    pub fn has(&self, owner: &OwnerId, name: &str, blob: Blob) -> bool {
         self.0.lock().find(owner, name, blob).is_some()
     }
 
     /// Drops one copy of a complete blob, since each push has its own copy. Returns whether there
     /// was one.
-    pub(super) fn release(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
+    pub fn release(&self, owner: &OwnerId, name: &str, digest: BlobDigest) -> bool {
         let mut table = self.0.lock();
         let mut uploads = table.uploads.iter();
         let found = uploads.find(|(_, upload)| upload.is_whole(owner, name, digest));
@@ -235,13 +217,13 @@ impl Uploads {
 
     /// Removes the complete blobs that a manifest names, or none if one is missing. `is_stored` says
     /// which blobs an image of this name has, so that the manifest needs no upload of them.
-    pub(super) fn claim<const N: usize>(
+    pub fn claim<const N: usize>(
         &self,
         owner: &OwnerId,
         name: &str,
         blobs: [Blob; N],
         is_stored: [bool; N],
-    ) -> Claim<N> {
+    ) -> BlobClaim<N> {
         let mut table = self.0.lock();
         let key = |blob: Blob| (owner.clone(), name.to_owned(), blob.digest);
         let found = blobs.map(|blob| table.find(owner, name, blob));
@@ -250,8 +232,8 @@ impl Uploads {
                 continue;
             }
             return match table.claimed.contains_key(&key(blob)) {
-                true => Claim::Busy,
-                false => Claim::Missing(blob),
+                true => BlobClaim::Busy,
+                false => BlobClaim::Missing(blob),
             };
         }
         let staged = found.map(|id| table.uploads.remove(&id?)?.staged);
@@ -259,19 +241,44 @@ impl Uploads {
         for key in &keys {
             *table.claimed.entry(key.clone()).or_default() += 1;
         }
-        Claim::Taken(Claimed { uploads: self.clone(), keys, staged })
+        BlobClaim::Taken(ClaimedBlobs { uploads: self.clone(), keys, staged })
     }
 
-    /// Changes when a [`Claimed`] ends after this call.
-    pub(super) fn claim_ends(&self) -> watch::Receiver<()> {
+    /// Changes when a [`ClaimedBlobs`] ends after this call.
+    pub fn claim_ends(&self) -> watch::Receiver<()> {
         self.0.lock().claim_ends.subscribe()
     }
 }
 
+/// An upload was not begun: its owner, or the host, has too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "too many uploads are in progress: at most {share} of one owner now, {} in all",
+    UPLOADS_MAX
+)]
+pub struct TooManyUploads {
+    /// How many uploads this owner may have now.
+    pub share: u32,
+    /// The longest time until there is room.
+    pub wait: Duration,
+}
+
+/// Why a call cannot have an upload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UploadNotTaken {
+    /// This owner and name have no such upload that is being written.
+    #[error("upload `{0}` not found: it has ended, or was not continued in time")]
+    Unknown(String),
+    /// Another call has it.
+    #[error("another call is writing this upload")]
+    InUse,
+}
+
 /// The answer to a manifest that claims its blobs.
 #[derive(Debug)]
-pub(super) enum Claim<const N: usize> {
-    Taken(Claimed<N>),
+pub enum BlobClaim<const N: usize> {
+    /// The blobs.
+    Taken(ClaimedBlobs<N>),
     /// Another manifest that is being accepted has the only copy of a blob, and its image will have
     /// the blob.
     Busy,
@@ -282,17 +289,17 @@ pub(super) enum Claim<const N: usize> {
 /// The blobs of a manifest that is being accepted. Another manifest of the same owner and name that
 /// needs them waits until this is dropped.
 #[derive(Debug)]
-pub(super) struct Claimed<const N: usize> {
-    uploads: Uploads,
+pub struct ClaimedBlobs<const N: usize> {
+    uploads: BlobUploads,
     keys: Vec<BlobKey>,
     /// `None` for blobs that were not uploaded, since an image has them.
-    pub(super) staged: [Option<Box<dyn Staged>>; N],
+    pub staged: [Option<Box<dyn Staged>>; N],
 }
 
-impl<const N: usize> Claimed<N> {
+impl<const N: usize> ClaimedBlobs<N> {
     /// Returns the blobs, for a later attempt at the manifest: before the claim ends, so that another
     /// manifest that waits for it finds them. A blob without room is dropped.
-    pub(super) fn give_back(&self, staged: [Option<Box<dyn Staged>>; N]) {
+    pub fn give_back(&self, staged: [Option<Box<dyn Staged>>; N]) {
         let mut table = self.uploads.0.lock();
         for ((owner, name, digest), staged) in self.keys.iter().zip(staged) {
             if staged.is_none() || table.make_room(owner).is_err() {
@@ -310,7 +317,7 @@ impl<const N: usize> Claimed<N> {
     }
 }
 
-impl<const N: usize> Drop for Claimed<N> {
+impl<const N: usize> Drop for ClaimedBlobs<N> {
     fn drop(&mut self) {
         let mut table = self.uploads.0.lock();
         for key in &self.keys {
@@ -328,7 +335,7 @@ impl<const N: usize> Drop for Claimed<N> {
 
 impl Table {
     /// The upload with this complete blob.
-    fn find(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<UploadId> {
+    fn find(&self, owner: &OwnerId, name: &str, blob: Blob) -> Option<BlobUploadId> {
         let is_it = |upload: &Upload| {
             upload.is_whole(owner, name, blob.digest)
                 && upload.staged.as_ref().is_some_and(|staged| staged.len() == blob.bytes)
@@ -337,9 +344,9 @@ impl Table {
     }
 
     /// The oldest complete blob with a younger copy.
-    fn oldest_copy(&self, is_eligible: impl Fn(&Upload) -> bool) -> Option<UploadId> {
-        let age = |id: &UploadId, upload: &Upload| (upload.touched_at, id.0);
-        let has_younger = |(id, upload): &(&UploadId, &Upload)| {
+    fn oldest_copy(&self, is_eligible: impl Fn(&Upload) -> bool) -> Option<BlobUploadId> {
+        let age = |id: &BlobUploadId, upload: &Upload| (upload.touched_at, id.0);
+        let has_younger = |(id, upload): &(&BlobUploadId, &Upload)| {
             self.uploads.iter().any(|(other, same)| {
                 let digest = upload.digest.filter(|_| age(id, upload) < age(other, same));
                 digest.is_some_and(|digest| same.is_whole(&upload.owner, &upload.name, digest))
@@ -362,7 +369,7 @@ impl Table {
     }
 
     /// The unused upload of this owner to remove first, and when.
-    fn find_evictable_of(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
+    fn find_evictable_of(&self, owner: &OwnerId) -> Option<(Duration, BlobUploadId)> {
         let own = self.uploads.iter().filter(|(_, upload)| {
             // An upload in a call is in use.
             upload.staged.is_some() && upload.owner == *owner
@@ -380,7 +387,7 @@ impl Table {
 
     /// The upload to remove first for this owner, and when: among unused uploads of other owners
     /// with more than the least share.
-    fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, UploadId)> {
+    fn find_evictable_for(&self, owner: &OwnerId) -> Option<(Duration, BlobUploadId)> {
         let others = self.uploads.iter().filter(|(_, upload)| {
             upload.staged.is_some()
                 && upload.owner != *owner
@@ -428,27 +435,28 @@ impl Table {
 
 /// An upload that one call uses; dropping this returns it, or [ends](Self::end_unless_finished) it.
 #[derive(Debug)]
-pub(super) struct UploadInUse {
-    uploads: Uploads,
-    pub(super) id: UploadId,
+pub struct BlobUploadInUse {
+    uploads: BlobUploads,
+    /// Its id, for the next call.
+    pub id: BlobUploadId,
     staged: Option<Box<dyn Staged>>,
     ends_unless_finished: bool,
 }
 
-impl UploadInUse {
+impl BlobUploadInUse {
     /// Ends the upload, and deletes its file.
-    pub(super) fn end(mut self) {
+    pub fn end(mut self) {
         self.staged = None;
     }
 
     /// From now on, the upload ends with this value, unless it is [finished](Self::finish): its
     /// client sends all bytes in this call, and begins again if it fails.
-    pub(super) fn end_unless_finished(&mut self) {
+    pub fn end_unless_finished(&mut self) {
         self.ends_unless_finished = true;
     }
 
     /// Marks the upload as complete: it waits for its manifest.
-    pub(super) fn finish(mut self, digest: BlobDigest) {
+    pub fn finish(mut self, digest: BlobDigest) {
         self.ends_unless_finished = false;
         if let Some(upload) = self.uploads.0.lock().uploads.get_mut(&self.id) {
             upload.digest = Some(digest);
@@ -460,7 +468,7 @@ impl UploadInUse {
     ///
     /// # Errors
     /// [`StageError`]; the earlier bytes are unchanged.
-    pub(super) async fn append(&self, piece: Bytes) -> Result<(), StageError> {
+    pub async fn append(&self, piece: Bytes) -> Result<(), StageError> {
         loop {
             match self.write(piece.clone()).await {
                 Err(StageError::Full | StageError::OwnerDiskFull { .. })
@@ -482,7 +490,7 @@ impl UploadInUse {
     }
 }
 
-impl Deref for UploadInUse {
+impl Deref for BlobUploadInUse {
     type Target = dyn Staged;
 
     fn deref(&self) -> &(dyn Staged + 'static) {
@@ -490,7 +498,7 @@ impl Deref for UploadInUse {
     }
 }
 
-impl Drop for UploadInUse {
+impl Drop for BlobUploadInUse {
     fn drop(&mut self) {
         if self.ends_unless_finished {
             self.staged = None;
@@ -513,8 +521,6 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use async_trait::async_trait;
-    use axum::http::header;
-    use axum::response::IntoResponse as _;
     use gristmill_core::runtime::{AddComponentError, AddedComponent};
 
     use super::*;
@@ -556,7 +562,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_upload_serves_one_call_at_a_time_and_is_deleted_when_abandoned() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let me = owner("me");
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
         let taken = uploads.take(&me, "mill", &id).unwrap();
@@ -580,7 +586,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_whole_blob_is_for_its_manifest_only() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let me = owner("me");
         let blob = Blob { digest: BlobDigest::of(b"abc"), bytes: 3 };
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
@@ -592,23 +598,26 @@ mod tests {
         assert!(uploads.has(&me, "mill", blob));
         for (whose, name, bytes) in [("other", "mill", 3), ("me", "other", 3), ("me", "mill", 4)] {
             let claim = uploads.claim(&owner(whose), name, [Blob { bytes, ..blob }], [false]);
-            assert!(matches!(claim, Claim::Missing(_)), "{claim:?}");
+            assert!(matches!(claim, BlobClaim::Missing(_)), "{claim:?}");
         }
         let other = Blob { digest: BlobDigest::of(b"other"), bytes: 3 };
         let claim = uploads.claim(&me, "mill", [blob, other], [false; 2]);
-        assert!(matches!(claim, Claim::Missing(missing) if missing.digest == other.digest));
+        assert!(matches!(claim, BlobClaim::Missing(missing) if missing.digest == other.digest));
         let ends = uploads.claim_ends();
         let taken = uploads.claim(&me, "mill", [blob, other], [false, true]);
-        let Claim::Taken(taken) = taken else { panic!("{taken:?}") };
+        let BlobClaim::Taken(taken) = taken else { panic!("{taken:?}") };
         assert!(taken.staged[0].is_some() && taken.staged[1].is_none());
         let again = || uploads.claim(&me, "mill", [blob], [false]);
-        assert!(matches!(again(), Claim::Busy), "the other manifest may create an image with it");
+        assert!(
+            matches!(again(), BlobClaim::Busy),
+            "the other manifest may create an image with it"
+        );
         assert!(!ends.has_changed().unwrap());
-        assert!(matches!(uploads.claim(&me, "mill", [blob], [true]), Claim::Taken(_)));
-        assert!(matches!(again(), Claim::Busy), "one of two claims has ended");
+        assert!(matches!(uploads.claim(&me, "mill", [blob], [true]), BlobClaim::Taken(_)));
+        assert!(matches!(again(), BlobClaim::Busy), "one of two claims has ended");
         drop(taken);
         assert!(ends.has_changed().unwrap());
-        assert!(matches!(again(), Claim::Missing(_)));
+        assert!(matches!(again(), BlobClaim::Missing(_)));
         assert!(uploads.0.lock().claimed.is_empty());
         let id = uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
         uploads.take(&me, "mill", &id).unwrap().end();
@@ -617,7 +626,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn blobs_are_given_back_as_far_as_there_is_room() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let me = owner("me");
         let begin = || uploads.begin(&me, "mill", Box::new(Three)).unwrap().to_string();
         let blobs =
@@ -626,10 +635,10 @@ mod tests {
             uploads.take(&me, "mill", &begin()).unwrap().finish(blob.digest);
         }
         let claim = || match uploads.claim(&me, "mill", blobs, [false; 2]) {
-            Claim::Taken(claimed) => claimed,
+            BlobClaim::Taken(claimed) => claimed,
             other => panic!("{other:?}"),
         };
-        let give_back = |mut claimed: Claimed<2>| {
+        let give_back = |mut claimed: ClaimedBlobs<2>| {
             let staged = std::mem::take(&mut claimed.staged);
             claimed.give_back(staged);
         };
@@ -653,7 +662,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_later_owner_can_begin_uploads() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let mut counts = vec![];
         // Each owner takes all places that it can, and a call uses each upload.
         let mut taken = vec![];
@@ -671,18 +680,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn uploads_that_no_call_touches_give_way_to_other_owners() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let begin = |name: &str| uploads.begin(&owner(name), "mill", Box::new(Three));
-        let retry_after = |refused: RegistryError| {
-            let headers = refused.into_response().headers().clone();
-            headers[header::RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap()
-        };
         for number in 0..10 {
             while begin(&format!("o{number}")).is_ok() {}
         }
         assert_eq!(uploads.0.lock().uploads.len(), UPLOADS_MAX);
-        assert_eq!(retry_after(begin("o0").unwrap_err()), EVICTABLE_AFTER.as_secs(), "its own");
-        assert_eq!(retry_after(begin("late").unwrap_err()), EVICTABLE_AFTER.as_secs());
+        assert_eq!(begin("o0").unwrap_err().wait, EVICTABLE_AFTER, "its own");
+        assert_eq!(begin("late").unwrap_err().wait, EVICTABLE_AFTER);
         tokio::time::sleep(EVICTABLE_AFTER).await;
         for _ in 0..UPLOADS_OF_PUSH {
             begin("late").unwrap();
@@ -696,7 +701,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn copies_of_a_blob_give_way() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let begin = |who: &str| uploads.begin(&owner(who), "mill", Box::new(Three));
         let push = |who: &str, blob: &[u8]| {
             let id = begin(who).unwrap().to_string();
@@ -726,7 +731,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whole_blobs_without_a_manifest_give_way_to_their_owner() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let me = owner("me");
         let begin = || uploads.begin(&me, "mill", Box::new(Three)).map(|id| id.to_string());
         for number in 0..UPLOADS_OF_OWNER_MAX {
@@ -793,7 +798,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn idle_uploads_give_way_to_the_bytes_of_their_owner() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let disk = Arc::new(AtomicU64::new(0));
         let begin = |who: &str| {
             let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
@@ -814,7 +819,7 @@ mod tests {
         assert!(full(mine.append("d".into()).await), "each upload was touched just now");
         tokio::time::sleep(EVICTABLE_AFTER).await;
         mine.append("d".into()).await.unwrap();
-        let is_there = |id: UploadId| uploads.0.lock().uploads.contains_key(&id);
+        let is_there = |id: BlobUploadId| uploads.0.lock().uploads.contains_key(&id);
         assert_eq!([first, second].map(is_there), [false, true], "the oldest one went first");
         mine.append("e".into()).await.unwrap();
         assert!(!is_there(second));
@@ -824,7 +829,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn copies_give_way_to_the_bytes_of_their_owner() {
-        let uploads = Uploads::default();
+        let uploads = BlobUploads::default();
         let disk = Arc::new(AtomicU64::new(0));
         let begin = || {
             let staged = Small { disk: disk.clone(), len: AtomicU64::new(0) };
