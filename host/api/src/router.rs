@@ -15,8 +15,10 @@ use axum::{Extension, Router};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_control::{Keys, complete};
+use gristmill_core::access::key::Scope;
 use tower::Service as _;
 use tracing::{Instrument as _, debug, debug_span};
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
@@ -24,7 +26,7 @@ use crate::answer::error::{ApiError, ErrorCode};
 use crate::fallback;
 use crate::http_metrics::{HttpMetrics, route_of};
 use crate::identity::admission::AdmissionLayer;
-use crate::identity::caller::{Anyone, Guarded};
+use crate::identity::caller::{Anyone, Guarded, scope_of};
 use crate::identity::{access, answer_owner};
 use crate::limits::call_origin::CallOrigin;
 use crate::limits::rate_limit::Operation;
@@ -34,6 +36,15 @@ use crate::request::known_query::KnownQuery;
 use crate::request::{head, paths};
 use crate::state::ApiState;
 use crate::{console, management, metrics, openapi, probes, queue, registry};
+
+/// A handler with the scope of its caller, and its document.
+macro_rules! route {
+    ($handler:path) => {
+        (scope_of($handler), routes!($handler))
+    };
+}
+
+type Route = (Scope, UtoipaMethodRouter<Guarded>);
 
 /// Both APIs, and the document that describes them. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -58,7 +69,7 @@ impl Api {
             .merge(queue_api(&state, "/v2", StreamShape::Array))
             .merge(queue_api(&state, "/sdk/v2", StreamShape::Object))
             .nest("/v1", management_api(&state.compatibility.brand))
-            .merge(behind_bearer(OpenApiRouter::new().routes(routes!(metrics::metrics))))
+            .routes(behind_bearer(route!(metrics::metrics)))
             .merge(
                 OpenApiRouter::new().routes(routes!(probes::live)).routes(routes!(probes::ready)),
             )
@@ -204,57 +215,50 @@ fn queue_api(state: &ApiState, prefix: &str, shape: StreamShape) -> OpenApiRoute
         timeline,
     };
     // Each route is behind the admission layer, with the operation that its calls count as.
-    let behind = |operation, mut route: UtoipaMethodRouter<Guarded>| {
-        openapi::document_admission(&mut route.1);
-        openapi::below(prefix, &mut route.1);
+    let behind = |operation, (scope, mut route): Route| {
+        openapi::document_admission(&mut route.1, scope);
+        openapi::rename_paths(&mut route.1, |path| format!("{prefix}{path}"));
         route.map(|route| route.route_layer(AdmissionLayer { state: state.clone(), operation }))
     };
     // SDKs may send more parameters to the contract's routes, which ignore them.
-    let known = |routes| with_known_query(&state.compatibility.brand, routes);
-    let stream = routes!(stream::stream).map(|route| route.route_layer(Extension(shape)));
+    let known = |(scope, route)| (scope, with_known_query(&state.compatibility.brand, route));
+    let shaped =
+        |(scope, route): Route| (scope, route.map(|route| route.route_layer(Extension(shape))));
     let mut router = OpenApiRouter::new()
-        .routes(behind(On::Run, routes!(run::run)))
-        .routes(behind(On::RunSync, routes!(run_sync::run_sync)))
-        .routes(behind(On::Status, routes!(status::status)))
-        .routes(behind(On::StatusSync, routes!(status::status_sync)))
-        .routes(behind(On::Stream, stream))
-        .routes(behind(On::Cancel, routes!(cancel::cancel)))
-        .routes(behind(On::Retry, routes!(retry::retry)))
-        .routes(behind(On::PurgeQueue, routes!(purge_queue::purge_queue)))
-        .routes(behind(On::Requests, known(routes!(requests::requests))))
-        .routes(behind(On::Timeline, known(routes!(timeline::timeline))))
-        .routes(behind(On::Health, routes!(health::health)))
-        .merge(openai_api(prefix, behind(On::OpenAi, routes!(openai::openai))));
+        .routes(behind(On::Run, route!(run::run)))
+        .routes(behind(On::RunSync, route!(run_sync::run_sync)))
+        .routes(behind(On::Status, route!(status::status)))
+        .routes(behind(On::StatusSync, route!(status::status_sync)))
+        .routes(behind(On::Stream, shaped(route!(stream::stream))))
+        .routes(behind(On::Cancel, route!(cancel::cancel)))
+        .routes(behind(On::Retry, route!(retry::retry)))
+        .routes(behind(On::PurgeQueue, route!(purge_queue::purge_queue)))
+        .routes(behind(On::Requests, known(route!(requests::requests))))
+        .routes(behind(On::Timeline, known(route!(timeline::timeline))))
+        .routes(behind(On::Health, route!(health::health)))
+        .merge(openai_api(behind(On::OpenAi, route!(openai::openai))));
     openapi::show_shape(router.get_openapi_mut(), shape);
     router
 }
 
 /// The routes for OpenAI clients; refusals have OpenAI's format.
-fn openai_api(
-    prefix: &str,
-    (schemas, mut paths, route): UtoipaMethodRouter<Guarded>,
-) -> OpenApiRouter<Guarded> {
-    let routes = Router::new()
-        // Documented as one part of a path, since a document cannot express more.
-        .route(&format!("{prefix}/{{endpoint}}/openai/{{*rest}}"), route)
+fn openai_api(mut route: UtoipaMethodRouter<Guarded>) -> OpenApiRouter<Guarded> {
+    openapi::in_openai_shape(&mut route.1);
+    let (routes, document) = OpenApiRouter::new().routes(route).split_for_parts();
+    let routes = routes
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .route_layer(map_response(queue::openai::reshape_refusal));
-    openapi::in_openai_shape(&mut paths);
-    let mut router = OpenApiRouter::from(routes);
-    let document = router.get_openapi_mut();
-    document.paths = paths;
-    document.components.get_or_insert_default().schemas.extend(schemas);
-    router
+    described(routes, document)
 }
 
 /// Routes that refuse query parameters which their documentation does not have.
 fn with_known_query(
     brand: &str,
-    mut routes: UtoipaMethodRouter<Guarded>,
+    mut route: UtoipaMethodRouter<Guarded>,
 ) -> UtoipaMethodRouter<Guarded> {
-    let known = KnownQuery::of(&routes.1, brand);
-    openapi::refuse_unknown_query(&mut routes.1);
-    routes.map(|routes| routes.route_layer(Extension(known)))
+    let known = KnownQuery::of(&route.1, brand);
+    openapi::refuse_unknown_query(&mut route.1);
+    route.map(|route| route.route_layer(Extension(known)))
 }
 
 fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
@@ -263,61 +267,79 @@ fn management_api(brand: &str) -> OpenApiRouter<Guarded> {
         registry_auths, releases, secrets, series, system, templates, volume_files, volumes,
         webhooks,
     };
-    let known = |routes| with_known_query(brand, routes);
-    // Documented as one part of a path, since a document cannot express more.
-    let (schemas, file_paths, files) =
-        known(routes!(volume_files::read, volume_files::write, volume_files::delete));
-    let (routes, mut document) = OpenApiRouter::new()
-        .routes(known(routes!(templates::list, templates::create)))
-        .routes(known(routes!(templates::get, templates::update, templates::delete)))
-        .routes(known(by_post(templates::update, routes!(templates::update))))
-        .routes(known(routes!(endpoints::list, endpoints::create)))
-        .routes(known(routes!(endpoints::get, endpoints::update, endpoints::delete)))
-        .routes(known(by_post(endpoints::update, routes!(endpoints::update))))
-        .routes(known(routes!(logs::read)))
-        .routes(known(routes!(system::get)))
-        .routes(known(routes!(cluster::get)))
-        .routes(known(routes!(events::follow)))
-        .routes(known(routes!(series::get)))
-        .routes(known(routes!(series::list)))
-        .routes(known(routes!(jobs::list)))
-        .routes(known(routes!(job_actions::list, job_actions::begin)))
-        .routes(known(routes!(job_actions::get, job_actions::abort)))
-        .routes(known(routes!(releases::list)))
-        .routes(known(routes!(releases::get)))
-        .routes(known(routes!(releases::roll_back)))
-        .routes(known(routes!(webhooks::rotate_secret)))
-        .routes(known(routes!(webhooks::deliveries)))
-        .routes(known(routes!(handlers::list)))
-        .routes(known(routes!(handlers::get, handlers::upload, handlers::delete)))
-        .routes(known(routes!(registry_auths::list, registry_auths::create)))
-        .routes(known(routes!(registry_auths::get, registry_auths::delete)))
-        .routes(known(routes!(volumes::list, volumes::create)))
-        .routes(known(routes!(volumes::get, volumes::update, volumes::delete)))
-        .routes(known(by_post(volumes::update, routes!(volumes::update))))
-        .routes(known(routes!(volume_files::list)))
-        .routes(known(routes!(keys::list, keys::create)))
-        .routes(known(routes!(keys::revoke)))
-        .routes(known(routes!(billing::endpoints)))
-        .routes(known(routes!(billing::pods)))
-        .routes(known(routes!(billing::network_volumes)))
-        .routes(known(routes!(pods::list)))
-        .routes(known(routes!(backup::backup)))
-        .routes(known(routes!(secrets::rotate)))
-        .split_for_parts();
-    document.paths.paths.extend(file_paths.paths);
-    document.components.get_or_insert_default().schemas.extend(schemas);
+    let all = [
+        route!(templates::list),
+        route!(templates::create),
+        route!(templates::get),
+        route!(templates::update),
+        route!(templates::delete),
+        by_post(templates::update, route!(templates::update)),
+        route!(endpoints::list),
+        route!(endpoints::create),
+        route!(endpoints::get),
+        route!(endpoints::update),
+        route!(endpoints::delete),
+        by_post(endpoints::update, route!(endpoints::update)),
+        route!(logs::read),
+        route!(system::get),
+        route!(cluster::get),
+        route!(events::follow),
+        route!(series::get),
+        route!(series::list),
+        route!(jobs::list),
+        route!(job_actions::list),
+        route!(job_actions::begin),
+        route!(job_actions::get),
+        route!(job_actions::abort),
+        route!(releases::list),
+        route!(releases::get),
+        route!(releases::roll_back),
+        route!(webhooks::rotate_secret),
+        route!(webhooks::deliveries),
+        route!(handlers::list),
+        route!(handlers::get),
+        route!(handlers::upload),
+        route!(handlers::delete),
+        route!(registry_auths::list),
+        route!(registry_auths::create),
+        route!(registry_auths::get),
+        route!(registry_auths::delete),
+        route!(volumes::list),
+        route!(volumes::create),
+        route!(volumes::get),
+        route!(volumes::update),
+        route!(volumes::delete),
+        by_post(volumes::update, route!(volumes::update)),
+        route!(volume_files::list),
+        route!(volume_files::read),
+        route!(volume_files::write),
+        route!(volume_files::delete),
+        route!(keys::list),
+        route!(keys::create),
+        route!(keys::revoke),
+        route!(billing::endpoints),
+        route!(billing::pods),
+        route!(billing::network_volumes),
+        route!(pods::list),
+        route!(backup::backup),
+        route!(secrets::rotate),
+    ];
+    let all = all.map(|route| with_known_query(brand, behind_bearer(route)));
+    let (routes, document) =
+        all.into_iter().fold(OpenApiRouter::new(), OpenApiRouter::routes).split_for_parts();
     let routes = routes
-        .route("/networkvolumes/{id}/files/{*path}", files)
         // Separate fallbacks, so that their refusals have a `message` too.
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .fallback(fallback::unknown_management_route)
         .layer(map_response(ApiError::add_message))
         .layer(from_fn(complete_changes));
+    described(routes, document)
+}
 
+fn described(routes: Router<Guarded>, document: OpenApi) -> OpenApiRouter<Guarded> {
     let mut router = OpenApiRouter::from(routes);
     *router.get_openapi_mut() = document;
-    behind_bearer(router)
+    router
 }
 
 /// The routes of the management API that need no key: its document, and the page that shows it.
@@ -333,10 +355,10 @@ fn description(document: MethodRouter<Guarded>) -> Router<Guarded> {
 /// documentation are those of the PATCH.
 fn by_post<H: Handler<T, Guarded>, T: 'static>(
     update: H,
-    (schemas, mut paths, _): UtoipaMethodRouter<Guarded>,
-) -> UtoipaMethodRouter<Guarded> {
+    (scope, (schemas, mut paths, _)): Route,
+) -> Route {
     openapi::document_by_post(&mut paths);
-    (schemas, paths, post(update))
+    (scope, (schemas, paths, post(update)))
 }
 
 /// Runs a management call that changes something to its end even when its client closes the
@@ -351,10 +373,10 @@ async fn complete_changes(request: Request<Body>, next: Next) -> Response<Body> 
     answer.unwrap_or_else(|error| ApiError::from(error).into_response())
 }
 
-/// Documents that all of these routes need the key as `Bearer KEY`.
-fn behind_bearer(mut router: OpenApiRouter<Guarded>) -> OpenApiRouter<Guarded> {
-    openapi::behind_bearer(&mut router.get_openapi_mut().paths);
-    router
+/// Documents that a route needs its caller's key as `Bearer KEY`.
+fn behind_bearer((scope, mut route): Route) -> UtoipaMethodRouter<Guarded> {
+    openapi::behind_bearer(&mut route.1, scope);
+    route
 }
 
 /// The format of the refusals of one API. It is known from the path, and kept when the request is not.

@@ -7,17 +7,18 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::routes::{management_routes, queue_routes};
+use crate::routes::{Part, Routes};
 use crate::support::{UNKNOWN_JOB, echo, failing, forever, id, one_worker, shared};
 
 /// Every success of the queue API is a 200; the management API has 204 for deletions, and 200.
 #[tokio::test]
 async fn success_code() {
     let endpoint = shared("answers-success", one_worker()).await;
-    for n in 0..queue_routes(&endpoint.id, UNKNOWN_JOB).len() {
+    let routes = Routes::of(&endpoint.client).await;
+    for n in 0..routes.in_part(Part::Queue, &endpoint.id, UNKNOWN_JOB).len() {
         // Each route has its own job, which no other route retries or purges.
         let job = id(&endpoint.finish(failing()).await);
-        let route = queue_routes(&endpoint.id, &job).swap_remove(n);
+        let route = routes.in_part(Part::Queue, &endpoint.id, &job).swap_remove(n);
         let request = endpoint.client.request(route.method.clone(), &route.path);
         let request = match &route.body {
             Some(body) => request.json(body),
@@ -47,9 +48,7 @@ async fn error_body() {
         let sentence = client.get(path).await.refused(404);
         assert!(sentence.contains(path), "{path}: {sentence}");
     }
-    let mut routes = queue_routes(&endpoint.id, UNKNOWN_JOB);
-    routes.extend(management_routes());
-    for route in routes {
+    for route in Routes::of(client).await.of_both(&endpoint.id, UNKNOWN_JOB) {
         client.send(client.request(Method::OPTIONS, &route.path)).await.refused(405);
         nobody.send(nobody.request(route.method.clone(), &route.path)).await.refused(401);
         if route.body.is_some() {

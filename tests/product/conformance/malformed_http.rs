@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::raw::{self, head};
-use crate::routes::{management_routes, queue_routes, routes_that_read};
+use crate::routes::{NOTHING, Part, Routes};
 use crate::support::{UNKNOWN_JOB, echo, shared};
 
 /// Header sections larger than the host reads, in one field and in many.
@@ -13,7 +13,7 @@ async fn huge_headers() {
     let endpoint = shared("http-headers", json!({})).await;
     let one = format!("x-large: {}\r\n", "x".repeat(200_000));
     let many = "x-many: y\r\n".repeat(20_000);
-    for route in routes_that_read(&endpoint.id) {
+    for route in Routes::of(&endpoint.client).await.that_read(&endpoint.id) {
         for fields in [&one, &many] {
             let head = head(&endpoint.host, route.method.as_str(), &route.path);
             let answer = raw::send(&endpoint.host, format!("{head}{fields}\r\n")).await;
@@ -27,11 +27,10 @@ async fn huge_headers() {
 #[tokio::test]
 async fn bad_percent_encoding() {
     let endpoint = shared("http-percent", json!({})).await;
-    let mut routes = queue_routes("PLACE", UNKNOWN_JOB);
-    routes.extend(queue_routes(&endpoint.id, "PLACE"));
-    routes.extend(management_routes());
-    for route in routes {
-        let path = route.path.replace("no-such-", "PLACE").replace("nosuchkey", "PLACE");
+    let routes = Routes::of(&endpoint.client).await;
+    let of_jobs = routes.in_part(Part::Queue, &endpoint.id, "PLACE");
+    for route in routes.of_both("PLACE", UNKNOWN_JOB).into_iter().chain(of_jobs) {
+        let path = route.path.replace(NOTHING, "PLACE");
         if !path.contains("PLACE") {
             continue;
         }
@@ -62,7 +61,7 @@ async fn odd_content_length() {
         "content-length: 9223372036854775807\r\n",
         "content-length: 5\r\ntransfer-encoding: gzip\r\n",
     ];
-    for route in routes_that_read(&endpoint.id) {
+    for route in Routes::of(&endpoint.client).await.that_read(&endpoint.id) {
         for fields in wrong {
             let head = head(&endpoint.host, route.method.as_str(), &route.path);
             let answer = raw::send(&endpoint.host, format!("{head}{fields}\r\n")).await;
@@ -77,7 +76,7 @@ async fn chunked_garbage() {
     let endpoint = shared("http-chunked", json!({})).await;
     let bodies =
         ["zz\r\n{}\r\n0\r\n\r\n", "-1\r\n", "5\r\n{}{}{}{}\r\n", "ffffffffffffffffff\r\n{}"];
-    for route in routes_that_read(&endpoint.id) {
+    for route in Routes::of(&endpoint.client).await.that_read(&endpoint.id) {
         for body in bodies {
             let head = head(&endpoint.host, route.method.as_str(), &route.path);
             let bytes = format!("{head}transfer-encoding: chunked\r\n\r\n{body}");
@@ -92,7 +91,8 @@ async fn chunked_garbage() {
 #[tokio::test]
 async fn body_that_stops() {
     let endpoint = shared("http-stops", json!({})).await;
-    let calls = routes_that_read(&endpoint.id).into_iter().map(async |route| {
+    let routes = Routes::of(&endpoint.client).await.that_read(&endpoint.id);
+    let calls = routes.into_iter().map(async |route| {
         let head = head(&endpoint.host, route.method.as_str(), &route.path);
         let bytes = format!("{head}content-length: 100\r\n\r\n{{\"input\":");
         let answer = raw::send(&endpoint.host, bytes).await;

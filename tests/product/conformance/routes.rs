@@ -1,198 +1,118 @@
-//! Every route of both APIs, for tests of their common properties.
+//! Every documented route of both APIs, for tests of their common properties.
 
+use gristmill_tests::Client;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::support::shared;
-
-/// One route, with the permission that a key needs for it.
-#[derive(Debug)]
+/// One operation of the OpenAPI document.
+#[derive(Debug, Clone)]
 pub(crate) struct Route {
     pub(crate) method: Method,
+    /// With values in place of the placeholders.
     pub(crate) path: String,
-    pub(crate) scope: &'static str,
-    /// For a route with a JSON body: a valid one.
+    /// The permission that a key needs for it.
+    pub(crate) scope: String,
+    /// For a route that requires a JSON body, and OpenAI's: its example, which is valid.
     pub(crate) body: Option<Value>,
+    /// Whether the route has a body of any kind, which it reads before it refuses a call.
+    pub(crate) reads_body: bool,
 }
 
-impl Route {
-    fn new(method: Method, path: String, scope: &'static str, body: Option<Value>) -> Self {
-        Self { method, path, scope, body }
+/// The APIs with their own format of refusals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Queue,
+    OpenAi,
+    Management,
+}
+
+impl Part {
+    fn of(path: &str) -> Self {
+        match path {
+            path if path.contains("/openai/") => Self::OpenAi,
+            path if path.contains("/{endpoint}/") => Self::Queue,
+            _ => Self::Management,
+        }
     }
 }
 
-/// The queue API of an endpoint, on both mounts.
-pub(crate) fn queue_routes(endpoint: &str, job: &str) -> Vec<Route> {
-    let submission = || Some(json!({ "input": { "op": "echo" } }));
-    let mut routes = vec![];
-    for mount in ["/v2", "/sdk/v2"] {
-        let path = |rest: &str| format!("{mount}/{endpoint}/{rest}");
-        for operation in ["run", "runsync"] {
-            routes.push(Route::new(Method::POST, path(operation), "submit", submission()));
-        }
-        routes.push(Route::new(Method::GET, path(&format!("timeline/{job}")), "read", None));
-        for operation in ["status", "status-sync", "stream"] {
-            for method in [Method::GET, Method::POST] {
-                let path = path(&format!("{operation}/{job}"));
-                routes.push(Route::new(method, path, "read", None));
+/// All operations that need a key, without values in their paths.
+#[derive(Debug)]
+pub(crate) struct Routes(Vec<Route>);
+
+impl Routes {
+    /// Those of a host's document.
+    pub(crate) async fn of(client: &Client) -> Self {
+        let document = client.get("/openapi.json").await.ok();
+        let mut routes = vec![];
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let security = &operation["security"][0];
+                // The answer of events does not end; `e2e` tests its key.
+                if security.as_object().unwrap().is_empty() || path == "/v1/events" {
+                    continue;
+                }
+                let scope = security["bearer"][0].as_str().unwrap().to_owned();
+                let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+                let content = &operation["requestBody"]["content"];
+                let is_required = operation["requestBody"]["required"] == true;
+                let example = content["application/json"].get("example").cloned();
+                // A file for a volume that does not exist is refused before its body, which may have
+                // gigabytes.
+                let reads_body = is_required && content["application/octet-stream"].is_null();
+                let has_body = is_required || Part::of(path) == Part::OpenAi;
+                let (path, body) = (path.clone(), example.filter(|_| has_body));
+                routes.push(Route { method, path, scope, body, reads_body });
             }
         }
-        for operation in ["cancel", "retry"] {
-            let path = path(&format!("{operation}/{job}"));
-            routes.push(Route::new(Method::POST, path, "submit", None));
-        }
-        routes.push(Route::new(Method::POST, path("purge-queue"), "submit", None));
-        routes.push(Route::new(Method::GET, path("requests"), "read", None));
-        routes.push(Route::new(Method::GET, path("health"), "read", None));
+        assert!(routes.len() > 80, "{routes:?}");
+        Self(routes)
     }
-    routes
+
+    /// The routes of a part, with this endpoint and this job. Other objects that they name do not exist.
+    pub(crate) fn in_part(&self, part: Part, endpoint: &str, job: &str) -> Vec<Route> {
+        let of_part = self.0.iter().filter(|route| Part::of(&route.path) == part);
+        let named =
+            |route: &Route| Route { path: fill(&route.path, endpoint, job), ..route.clone() };
+        of_part.map(named).collect()
+    }
+
+    /// The routes of the queue and of the management API.
+    pub(crate) fn of_both(&self, endpoint: &str, job: &str) -> Vec<Route> {
+        [Part::Queue, Part::Management]
+            .into_iter()
+            .flat_map(|part| self.in_part(part, endpoint, job))
+            .collect()
+    }
+
+    /// Those of them that require a JSON body.
+    pub(crate) fn with_body(&self, endpoint: &str) -> Vec<Route> {
+        let mut routes = self.of_both(endpoint, crate::support::UNKNOWN_JOB);
+        routes.retain(|route| route.body.is_some());
+        routes
+    }
+
+    /// Those of them that read a body of any kind.
+    pub(crate) fn that_read(&self, endpoint: &str) -> Vec<Route> {
+        let mut routes = self.of_both(endpoint, crate::support::UNKNOWN_JOB);
+        routes.retain(|route| route.reads_body);
+        routes
+    }
 }
 
-/// The routes of OpenAI's clients. Their refusals have another format.
-pub(crate) fn openai_routes(endpoint: &str) -> Vec<Route> {
-    let path = |mount: &str, rest: &str| format!("{mount}/{endpoint}/openai/v1/{rest}");
-    let body = || Some(json!({ "op": "echo" }));
-    let of_mount = |mount| {
-        let post = Route::new(Method::POST, path(mount, "chat/completions"), "submit", body());
-        [post, Route::new(Method::GET, path(mount, "models"), "submit", None)]
-    };
-    ["/v2", "/sdk/v2"].into_iter().flat_map(of_mount).collect()
-}
+/// The id of objects that do not exist.
+pub(crate) const NOTHING: &str = "nothing";
 
-/// The management API. The objects to change or delete do not exist.
-pub(crate) fn management_routes() -> Vec<Route> {
-    let manage = |method, path: &str, body| Route::new(method, path.to_owned(), "manage", body);
-    let admin = |method, path: &str, body| Route::new(method, path.to_owned(), "admin", body);
-    let submit = |method, path: &str, body| Route::new(method, path.to_owned(), "submit", body);
-    let read = |path: &str| Route::new(Method::GET, path.to_owned(), "read", None);
-    let metrics = |path: &str| Route::new(Method::GET, path.to_owned(), "metrics", None);
-    let template = || Some(json!({ "name": "n", "imageName": "no-such-image:latest" }));
-    let endpoint = || Some(json!({ "name": "n", "templateId": "no-such-template" }));
-    let registry_auth = || Some(json!({ "name": "n", "username": "u", "password": "p" }));
-    let volume = || Some(json!({ "name": "n", "size": 1 }));
-    let none = json!({ "endpoints": ["no-such-endpoint"] });
-    let job_action = || Some(json!({ "action": "cancel", "filter": none }));
-    vec![
-        manage(Method::GET, "/v1/templates", None),
-        manage(Method::POST, "/v1/templates", template()),
-        manage(Method::GET, "/v1/templates/no-such-template", None),
-        manage(Method::PATCH, "/v1/templates/no-such-template", template()),
-        manage(Method::POST, "/v1/templates/no-such-template/update", template()),
-        manage(Method::DELETE, "/v1/templates/no-such-template", None),
-        manage(Method::GET, "/v1/endpoints", None),
-        manage(Method::POST, "/v1/endpoints", endpoint()),
-        manage(Method::GET, "/v1/endpoints/no-such-endpoint", None),
-        manage(Method::PATCH, "/v1/endpoints/no-such-endpoint", endpoint()),
-        manage(Method::POST, "/v1/endpoints/no-such-endpoint/update", endpoint()),
-        manage(Method::DELETE, "/v1/endpoints/no-such-endpoint", None),
-        manage(Method::POST, "/v1/endpoints/no-such-endpoint/rotate-webhook-secret", None),
-        manage(Method::GET, "/v1/endpoints/no-such-endpoint/deliveries", None),
-        manage(Method::GET, "/v1/endpoints/no-such-endpoint/logs", None),
-        manage(Method::GET, "/v1/endpoints/no-such-endpoint/releases", None),
-        manage(Method::GET, "/v1/endpoints/no-such-endpoint/releases/1", None),
-        manage(Method::POST, "/v1/endpoints/no-such-endpoint/rollback", None),
-        manage(Method::GET, "/v1/networkvolumes", None),
-        manage(Method::POST, "/v1/networkvolumes", volume()),
-        manage(Method::GET, "/v1/networkvolumes/nothing", None),
-        manage(Method::PATCH, "/v1/networkvolumes/nothing", volume()),
-        manage(Method::POST, "/v1/networkvolumes/nothing/update", volume()),
-        manage(Method::DELETE, "/v1/networkvolumes/nothing", None),
-        manage(Method::GET, "/v1/networkvolumes/nothing/files", None),
-        manage(Method::GET, "/v1/networkvolumes/nothing/files/a/b", None),
-        manage(Method::PUT, "/v1/networkvolumes/nothing/files/a/b", None),
-        manage(Method::DELETE, "/v1/networkvolumes/nothing/files/a/b", None),
-        manage(Method::GET, "/v1/billing/endpoints", None),
-        manage(Method::GET, "/v1/billing/pods", None),
-        manage(Method::GET, "/v1/billing/networkvolumes", None),
-        manage(Method::GET, "/v1/pods", None),
-        metrics("/metrics"),
-        metrics("/v1/system"),
-        metrics("/v1/cluster"),
-        read("/v1/jobs"),
-        read("/v1/series"),
-        read("/v1/endpoints/no-such-endpoint/series"),
-        read("/v1/job-actions"),
-        read("/v1/job-actions/nothing"),
-        submit(Method::POST, "/v1/job-actions", job_action()),
-        submit(Method::DELETE, "/v1/job-actions/nothing", None),
-        manage(Method::GET, "/v1/handlers", None),
-        manage(Method::PUT, "/v1/handlers/no-handler:latest", None),
-        manage(Method::GET, "/v1/handlers/no-handler:latest", None),
-        manage(Method::DELETE, "/v1/handlers/no-handler:latest", None),
-        manage(Method::GET, "/v1/containerregistryauth", None),
-        manage(Method::POST, "/v1/containerregistryauth", registry_auth()),
-        manage(Method::GET, "/v1/containerregistryauth/nothing", None),
-        manage(Method::DELETE, "/v1/containerregistryauth/nothing", None),
-        admin(Method::GET, "/v1/keys", None),
-        admin(Method::POST, "/v1/keys", Some(json!({ "name": "n", "scopes": ["read"] }))),
-        admin(Method::DELETE, "/v1/keys/nosuchkey", None),
-        admin(Method::GET, "/v1/backup", None),
-        admin(Method::POST, "/v1/secrets/rotate", None),
-    ]
-}
-
-/// The documented operations that are not in the lists above, each with its reason.
-const NOT_LISTED: [(&str, &str); 6] = [
-    ("GET /v1/events", "its answer does not end; `e2e` tests its key"),
-    ("GET /openapi.json", "it needs no key"),
-    ("GET /v1/openapi.json", "it needs no key"),
-    ("GET /v1/docs", "it needs no key"),
-    ("GET /livez", "it needs no key"),
-    ("GET /readyz", "it needs no key"),
-];
-
-/// A route that is missing in the lists is not covered by the tests of keys and malformed calls.
-#[tokio::test]
-async fn every_documented_route_is_listed() {
-    let endpoint = shared("routes-listed", json!({})).await;
-    let document = endpoint.client.get("/openapi.json").await.ok();
-    let mut routes = queue_routes("{endpoint}", "{job}");
-    routes.extend(management_routes());
-    routes.extend(openai_routes("{endpoint}"));
-    let is_listed = |method: &str, path: &str| {
-        let name = format!("{} {path}", method.to_uppercase());
-        let is_exempt = NOT_LISTED.iter().any(|(exempt, _)| *exempt == name);
-        is_exempt || routes.iter().any(|route| is_route(route, method, path))
-    };
-    let documented = document["paths"].as_object().unwrap().iter().flat_map(|(path, item)| {
-        let methods = ["get", "post", "put", "patch", "delete"];
-        methods.into_iter().filter(|method| !item[*method].is_null()).map(move |it| (it, path))
-    });
-    let missing: Vec<_> =
-        documented.filter(|(method, path)| !is_listed(method, path.as_str())).collect();
-    assert!(missing.is_empty(), "{missing:?}");
-}
-
-/// Whether a route is that of a documented path, whose variable parts are in braces.
-fn is_route(route: &Route, method: &str, path: &str) -> bool {
-    let parts = |path: &str| path.split('/').map(str::to_owned).collect::<Vec<_>>();
-    let (given, documented) = (parts(&route.path), parts(path));
-    let fits = |(given, documented): (&String, &String)| {
-        documented.starts_with('{') || given == documented
-    };
-    // The last variable part may be a path.
-    let is_long_enough = match documented.last() {
-        Some(last) if last.starts_with('{') => given.len() >= documented.len(),
-        _ => given.len() == documented.len(),
-    };
-    route.method.as_str().eq_ignore_ascii_case(method)
-        && is_long_enough
-        && given.iter().zip(&documented).all(fits)
-}
-
-/// The routes with a body of any kind that they read before they refuse a call. A file for a volume that
-/// does not exist is refused before its body, which may have gigabytes.
-pub(crate) fn routes_that_read(endpoint: &str) -> Vec<Route> {
-    let mut routes = routes_with_body(endpoint);
-    let is_read = |route: &Route| route.method == Method::PUT && !route.path.contains("/files/");
-    routes.extend(management_routes().into_iter().filter(is_read));
-    routes
-}
-
-/// The routes with a JSON body.
-pub(crate) fn routes_with_body(endpoint: &str) -> Vec<Route> {
-    let mut routes = queue_routes(endpoint, crate::support::UNKNOWN_JOB);
-    routes.extend(management_routes());
-    routes.retain(|route| route.body.is_some());
-    routes
+fn fill(path: &str, endpoint: &str, job: &str) -> String {
+    let filled = path
+        .replace("{endpoint}", endpoint)
+        .replace("{job}", job)
+        .replace("{id}", NOTHING)
+        .replace("{templateId}", NOTHING)
+        .replace("{version}", "1")
+        .replace("{reference}", "nothing:latest")
+        .replace("{path}", "a/b")
+        .replace("{rest}", "v1/models");
+    assert!(!filled.contains('{'), "{path}: what does the placeholder stand for?");
+    filled
 }

@@ -1,6 +1,6 @@
 //! `GET /openapi.json`: the document lists exactly the operations that exist.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 
 use gristmill_tests::{Client, TestHost, guests, shared_host};
@@ -113,56 +113,48 @@ async fn its_examples_work_unedited() {
     let mut left = examples(&document(&host).await);
     // The only prerequisite of the examples.
     host.upload("echo:latest", fs::read(guests::echo()).unwrap()).await.ok();
-    let mut volume = String::new();
-    let order = [
-        "CreateTemplate",
-        "UpdateTemplate",
-        "UpdateTemplateByPost",
-        "CreateEndpoint",
-        "UpdateEndpoint",
-        "UpdateEndpointByPost",
-        "CreateContainerRegistryAuth",
-        "CreateNetworkVolume",
-        "UpdateNetworkVolume",
-        "UpdateNetworkVolumeByPost",
-        "CreateKey",
-        "Run",
-        "RunSync",
-        "PostOpenAi",
-        "SdkRun",
-        "SdkRunSync",
-        "SdkPostOpenAi",
-        "RollBackEndpoint",
-        "BeginJobAction",
-    ];
-    for operation in order {
-        let (method, mut path, example) = left.remove(operation).unwrap();
-        for part in path.clone().split(['{', '}']).skip(1).step_by(2) {
-            let value = match (part, operation) {
-                ("rest", _) => "v1/chat/completions",
-                (_, "UpdateNetworkVolume" | "UpdateNetworkVolumeByPost") => &volume,
-                _ => "example",
-            };
-            path = path.replace(&format!("{{{part}}}"), value);
+    // An object that was created has this id, by the path of its list.
+    let mut ids: HashMap<String, String> = HashMap::new();
+    // What a later round needs exists after the one before.
+    while !left.is_empty() {
+        let names: BTreeSet<String> = left.keys().cloned().collect();
+        for name in &names {
+            let (method, path, example) = left[name].clone();
+            let list = path.split("/{").next().unwrap();
+            let id = ids.get(list).map_or("example", String::as_str);
+            let filled = path
+                .replace("{rest}", "v1/chat/completions")
+                .replace("{id}", id)
+                .replace("{templateId}", id)
+                .replace("{endpoint}", "example");
+            let answer = client.send(client.request(method, &filled).json(&example)).await;
+            if answer.status != 200 {
+                continue;
+            }
+            left.remove(name);
+            let answer = answer.json();
+            match name.as_str() {
+                "CreateKey" => assert_eq!(answer["scopes"], json!(["submit"])),
+                "Run" | "SdkRun" => {
+                    let id = answer["id"].as_str().unwrap();
+                    let document = client.until("example", id, "COMPLETED").await;
+                    assert_eq!(document["output"], example["input"]);
+                }
+                "RunSync" | "SdkRunSync" => {
+                    assert_eq!(answer["output"], example["input"], "{answer}")
+                }
+                _ => {}
+            }
+            if let (false, Some(id)) = (path.contains('{'), answer["id"].as_str()) {
+                ids.insert(path, id.to_owned());
+            }
         }
-        if operation == "RollBackEndpoint" {
+        assert!(left.len() < names.len(), "refused: {left:?}");
+        if !left.contains_key("Run") {
             // A second release, for a rollback.
             host.upload("echo:latest", fs::read(guests::playground()).unwrap()).await.ok();
         }
-        let answer = client.send(client.request(method, &path).json(&example)).await.ok();
-        match operation {
-            "CreateNetworkVolume" => volume = answer["id"].as_str().unwrap().to_owned(),
-            "CreateKey" => assert_eq!(answer["scopes"], serde_json::json!(["submit"])),
-            "Run" | "SdkRun" => {
-                let id = answer["id"].as_str().unwrap();
-                let document = client.until("example", id, "COMPLETED").await;
-                assert_eq!(document["output"], example["input"]);
-            }
-            "RunSync" | "SdkRunSync" => assert_eq!(answer["output"], example["input"], "{answer}"),
-            _ => {}
-        }
     }
-    assert!(left.is_empty(), "not sent: {:?}", left.keys());
 }
 
 /// Method, path and example of each operation that takes JSON.
@@ -304,10 +296,43 @@ fn unbounded(
     }
 }
 
+fn manual() -> String {
+    fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md")).unwrap()
+}
+
+/// docs/API.md names each route, and in its table of scopes those that need less than `manage`.
+#[tokio::test]
+async fn the_manual_names_each_route_and_its_scope() {
+    let (document, manual) = (document(&shared_host()).await, manual());
+    let mut missing = vec![];
+    for (path, item) in document["paths"].as_object().unwrap() {
+        if path.starts_with("/sdk/") {
+            continue;
+        }
+        // `/v2/{endpoint}/run` is `run` there, and the objects of a list have the path of the list.
+        let name = match path.strip_prefix("/v2/{endpoint}/") {
+            Some(operation) => operation.split('/').next().unwrap().to_owned(),
+            None => path.replace("{templateId}", "{id}").replace("{reference}", "{name}:{tag}"),
+        };
+        let list = name.strip_suffix("/{id}").unwrap_or(&name);
+        if !manual.contains(&name) {
+            missing.push(name.clone());
+        }
+        for (method, operation) in item.as_object().unwrap() {
+            let Some(scope) = operation["security"][0]["bearer"][0].as_str() else { continue };
+            let row = manual.lines().find(|line| line.starts_with(&format!("| `{scope}` |")));
+            let row = row.expect("the table of scopes has all of them");
+            if matches!(scope, "read" | "submit" | "metrics") && !row.contains(list) {
+                missing.push(format!("{method} {name} in the row of `{scope}`"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/API.md does not name {missing:#?}");
+}
+
 /// The rows of the table of sizes in docs/API.md.
 fn table_of_sizes() -> String {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md");
-    let text = fs::read_to_string(file).unwrap();
+    let text = manual();
     let section = text.split("\n## ").find(|section| section.starts_with("Sizes\n"));
     section.expect("docs/API.md has the section `Sizes`").to_owned()
 }

@@ -313,6 +313,40 @@ impl FromRequestParts<Guarded> for AnyReader {
     }
 }
 
+/// A handler whose first argument is a caller with a permission.
+pub(crate) trait HasCaller<Arguments> {
+    /// The scope that it needs.
+    const SCOPE: Scope;
+}
+
+macro_rules! has_caller {
+    ($($caller:ident($($other:ident),*);)*) => {$(
+        impl<F, Answer, P: Permission, $($other),*> HasCaller<($caller<P>, $($other,)*)> for F
+        where
+            F: Fn($caller<P>, $($other),*) -> Answer,
+        {
+            const SCOPE: Scope = P::SCOPE;
+        }
+    )*};
+}
+
+has_caller! {
+    Caller();
+    Caller(A);
+    Caller(A, B);
+    Caller(A, B, C);
+    Caller(A, B, C, D);
+    Admitted();
+    Admitted(A);
+    Admitted(A, B);
+    Admitted(A, B, C);
+}
+
+/// The scope that a handler needs, which is in the type of its first argument.
+pub(crate) fn scope_of<H: HasCaller<Arguments>, Arguments>(_: H) -> Scope {
+    H::SCOPE
+}
+
 /// A call that checks whether the host accepts jobs. It is not counted.
 #[derive(Debug)]
 pub(crate) struct Probe {

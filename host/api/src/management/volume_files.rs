@@ -85,7 +85,7 @@ pub(crate) async fn list(
 /// answer breaks off. `Range: bytes=1048576-` continues a download, and `If-Range` with the `ETag` of the
 /// first answer gives the whole file instead if it has been changed.
 #[utoipa::path(
-    get, path = "/networkvolumes/{id}/files/{path}", operation_id = "ReadVolumeFile", tag = tag::VOLUMES,
+    get, path = "/networkvolumes/{id}/files/{*path}", operation_id = "ReadVolumeFile", tag = tag::VOLUMES,
     params(ByteRange),
     responses(
         (status = 200, description = "The content", body = FileBytes, content_type = "application/octet-stream"),
@@ -148,7 +148,7 @@ fn unsatisfiable(path: &FilePath, bytes: u64) -> Response {
 /// call ends earlier, nothing changes. With `directory=true` and no body the call creates a directory; a
 /// directory that exists stays as it is.
 #[utoipa::path(
-    put, path = "/networkvolumes/{id}/files/{path}", operation_id = "WriteVolumeFile", tag = tag::VOLUMES,
+    put, path = "/networkvolumes/{id}/files/{*path}", operation_id = "WriteVolumeFile", tag = tag::VOLUMES,
     params(AsDirectory),
     request_body(content = FileBytes, content_type = "application/octet-stream", description = "The content"),
     responses((status = 204, description = "Written"), BodyRefused, Missing, TransferRefused, VolumeRefused),
@@ -189,7 +189,7 @@ pub(crate) async fn write(
 
 /// Deletes a file or an empty directory of a network volume, or a directory with its content.
 #[utoipa::path(
-    delete, path = "/networkvolumes/{id}/files/{path}", operation_id = "DeleteVolumeFile", tag = tag::VOLUMES,
+    delete, path = "/networkvolumes/{id}/files/{*path}", operation_id = "DeleteVolumeFile", tag = tag::VOLUMES,
     params(Recursive),
     responses((status = 204, description = "Deleted"), Mistaken, Missing),
 )]

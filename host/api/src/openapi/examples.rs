@@ -6,12 +6,12 @@
 //! all of them.
 
 use serde_json::{Value, json};
-use utoipa::openapi::RefOr;
 use utoipa::openapi::path::Operation;
+use utoipa::openapi::{RefOr, Required};
 
 use super::operations::{BY_POST, SDK};
 
-/// Adds the example of an operation, if it takes JSON.
+/// Adds the example of an operation, if it takes JSON. An empty example may be left out.
 ///
 /// # Panics
 /// When an operation takes JSON and has no example here, so that every test fails for such a route.
@@ -21,7 +21,11 @@ pub(super) fn add(operation: &mut Operation) {
     let name = operation.operation_id.as_deref().unwrap_or_default();
     let name = name.strip_prefix(SDK).unwrap_or(name);
     let name = name.strip_suffix(BY_POST).unwrap_or(name);
-    content.example = Some(example(name).expect("each operation that takes JSON is below"));
+    let example = example(name).expect("each operation that takes JSON is below");
+    if example == json!({}) {
+        body.required = Some(Required::False);
+    }
+    content.example = Some(example);
 }
 
 fn example(operation: &str) -> Option<Value> {

@@ -30,6 +30,7 @@ use utoipa::openapi::security::{
 };
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 
+use gristmill_core::access::key::Scope;
 use gristmill_wire::ErrorBody;
 use gristmill_wire::queue::{StatusDocument, StreamChunk, StreamPage};
 
@@ -110,10 +111,10 @@ fn below_v1(base: &Paths) -> Option<(String, PathItem)> {
     Some((format!("/v1{path}"), item))
 }
 
-/// Documents that the calls need a key as `Bearer KEY`, and the refusals for it.
-pub(crate) fn behind_bearer(paths: &mut Paths) {
+/// Documents that the calls need a key with this scope as `Bearer KEY`, and the refusals for it.
+pub(crate) fn behind_bearer(paths: &mut Paths, scope: Scope) {
     for operation in paths.paths.values_mut().flat_map(operations) {
-        operation.security = Some(vec![requirement(BEARER)]);
+        operation.security = Some(vec![requirement(BEARER, scope)]);
         let refused = [ErrorCode::Unauthorized, ErrorCode::RateLimited, ErrorCode::Unavailable];
         refusals::add(&mut operation.responses, &refused);
     }
@@ -126,8 +127,9 @@ pub(crate) fn refuse_unknown_query(paths: &mut Paths) {
     }
 }
 
-/// Documents that the calls need a key in either form, and the refusals of the admission layer.
-pub(crate) fn document_admission(paths: &mut Paths) {
+/// Documents that the calls need a key with this scope in either form, and the refusals of the admission
+/// layer.
+pub(crate) fn document_admission(paths: &mut Paths, scope: Scope) {
     let refused = [
         ErrorCode::Unauthorized,
         ErrorCode::NotFound,
@@ -135,7 +137,7 @@ pub(crate) fn document_admission(paths: &mut Paths) {
         ErrorCode::RateLimited,
     ];
     for operation in paths.paths.values_mut().flat_map(operations) {
-        operation.security = Some(vec![requirement(BEARER), requirement(BARE_KEY)]);
+        operation.security = Some(vec![requirement(BEARER, scope), requirement(BARE_KEY, scope)]);
         refusals::add(&mut operation.responses, &refused);
     }
 }
@@ -151,10 +153,10 @@ pub(crate) fn document_by_post(paths: &mut Paths) {
     paths.paths = patched.into_iter().map(post).collect();
 }
 
-/// Puts the paths below `prefix`.
-pub(crate) fn below(prefix: &str, paths: &mut Paths) {
-    let above = std::mem::take(&mut paths.paths);
-    paths.paths = above.into_iter().map(|(path, item)| (format!("{prefix}{path}"), item)).collect();
+/// Changes the paths.
+pub(crate) fn rename_paths(paths: &mut Paths, name: impl Fn(&str) -> String) {
+    let before = std::mem::take(&mut paths.paths);
+    paths.paths = before.into_iter().map(|(path, item)| (name(&path), item)).collect();
 }
 
 /// Completes the calls of OpenAI's clients: a body is for POST, and may be missing; and all
@@ -173,13 +175,15 @@ pub(crate) fn in_openai_shape(paths: &mut Paths) {
     }
 }
 
-fn requirement(scheme: &str) -> SecurityRequirement {
-    SecurityRequirement::new(scheme, [] as [&str; 0])
+fn requirement(scheme: &str, scope: Scope) -> SecurityRequirement {
+    SecurityRequirement::new(scheme, [scope.as_str()])
 }
 
 /// Completes the document with the common properties of all operations, and with the operator's
 /// brand.
 pub(crate) fn finish(mut document: OpenApi, brand: &str) -> Document {
+    // A document cannot express that a placeholder stands for several parts of a path.
+    rename_paths(&mut document.paths, |path| path.replace("{*", "{"));
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             let parameters = operation.parameters.get_or_insert_default();

@@ -23,7 +23,7 @@ use crate::queue::results::Memory;
 /// Answers with the handler's output alone, or with `"stream":true` with its chunks as events. GET
 /// is only for `v1/models` and the paths below it.
 #[utoipa::path(
-    method(get, post), path = "/{endpoint}/openai/{rest}", operation_id = "GetOpenAi",
+    method(get, post), path = "/{endpoint}/openai/{*rest}", operation_id = "GetOpenAi",
     tag = tag::JOBS, request_body = Object,
     responses((status = 200, description = "What the handler answers", content(
         (serde_json::Value = "application/json"),
