@@ -48,7 +48,7 @@ pub use charts::{
     Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
 };
 pub use complete::complete;
-pub use control::{Control, Parts};
+pub use control::{Control, ControlParts};
 pub use deployed::Extent;
 pub use endpoints::{
     EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch,

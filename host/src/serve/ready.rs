@@ -10,7 +10,8 @@ use gristmill_store::{Recovery, SchemaUpgrade};
 use serde_json::{Value, json};
 
 use super::listeners::Addresses;
-use super::settings::{Database, ServeSettings};
+use super::process::Process;
+use super::settings::Database;
 
 /// The content of the line.
 #[derive(Debug)]
@@ -43,12 +44,9 @@ pub(crate) fn announce(ready: &Ready<'_>) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When standard output is closed.
-pub(crate) fn announce_standby(
-    at: Addresses,
-    settings: &ServeSettings,
-    database: &Database,
-) -> anyhow::Result<()> {
-    let Addresses { clients: addr, scheme, .. } = at;
+pub(super) fn announce_standby(process: &Process<'_>, database: &Database) -> anyhow::Result<()> {
+    let Process { settings, listens_on, .. } = process;
+    let Addresses { clients: addr, scheme, .. } = listens_on;
     let url = database.url();
     if !settings.json {
         return print(&format!(
@@ -66,7 +64,7 @@ pub(crate) fn announce_standby(
         "database": url.to_string(),
         "role": "standby",
     });
-    add_addresses(&mut line, at);
+    add_addresses(&mut line, *listens_on);
     print(&json!({ "ready": line }).to_string())
 }
 
