@@ -26,12 +26,12 @@ pub(crate) struct Listeners {
     collectors: Option<TcpListener>,
     hosts: Option<TcpListener>,
     tls: Option<Arc<Tls>>,
-    addresses: Addresses,
+    addresses: ListenAddresses,
 }
 
 /// The addresses of this host.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Addresses {
+pub(crate) struct ListenAddresses {
     pub(crate) clients: SocketAddr,
     pub(crate) collectors: Option<SocketAddr>,
     pub(crate) hosts: Option<SocketAddr>,
@@ -100,7 +100,7 @@ impl Listeners {
         let of_hosts = hosts.as_ref().map(TcpListener::local_addr).transpose();
         let of_hosts =
             of_hosts.context("cannot read the address for other hosts that was bound")?;
-        let addresses = Addresses {
+        let addresses = ListenAddresses {
             clients: clients.local_addr().context("cannot read the address that was bound")?,
             collectors: of_collectors.context("cannot read the metrics address that was bound")?,
             hosts: of_hosts,
@@ -110,7 +110,7 @@ impl Listeners {
         Ok(Self { clients, collectors, hosts, tls, addresses })
     }
 
-    pub(crate) fn addresses(&self) -> Addresses {
+    pub(crate) fn addresses(&self) -> ListenAddresses {
         self.addresses
     }
 
@@ -159,7 +159,7 @@ impl Fronts {
     }
 
     /// The host has the jobs from now on.
-    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: Addresses) {
+    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: ListenAddresses) {
         let api = Api::new(state.clone());
         self.hosts.activate(api.clone(), gate.clone());
         let is_loopback = at.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback());

@@ -77,7 +77,7 @@ pub(crate) struct DevHook {
 /// store, after which only a new start can trust the disk.
 pub fn run(
     settings: &ServeSettings,
-    traces: Option<gristmill_traces::Settings>,
+    traces: Option<gristmill_traces::TraceSettings>,
 ) -> anyhow::Result<()> {
     start(settings, traces, None)
 }
@@ -93,7 +93,7 @@ pub(crate) fn run_with(settings: &ServeSettings, dev_hook: DevHook) -> anyhow::R
 
 fn start(
     settings: &ServeSettings,
-    traces: Option<gristmill_traces::Settings>,
+    traces: Option<gristmill_traces::TraceSettings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     settings.check()?;
@@ -130,7 +130,7 @@ async fn serve(
     prices: Prices,
     open_files_max: u64,
     guests: &GuestRuntimes,
-    traces: Option<gristmill_traces::Settings>,
+    traces: Option<gristmill_traces::TraceSettings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();

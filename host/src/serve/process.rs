@@ -17,7 +17,7 @@ use super::clock::HostClock;
 use super::disk::Disk;
 use super::edge::response_budget::ResponseBudget;
 use super::guest_runtimes::GuestRuntimes;
-use super::listeners::Addresses;
+use super::listeners::ListenAddresses;
 use super::settings::ServeSettings;
 
 /// These parts.
@@ -30,7 +30,7 @@ pub(super) struct Process<'a> {
     /// The files that this process may have open; they bound the connections too.
     pub(super) open_files_max: u64,
     /// The addresses of its listeners.
-    pub(super) listens_on: Addresses,
+    pub(super) listens_on: ListenAddresses,
     pub(super) certificate: CertificateExpiry,
     pub(super) clock: Arc<dyn Clock>,
     /// Confirms the time of the store; `None` if any time is accepted.
