@@ -133,6 +133,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         let _ = self.stream.write_all(&bytes).await;
     }
 
+    /// Begins calls on the first streams, whose bodies never come.
+    pub async fn flood_without_bodies(&mut self, count: u32, path: &str) {
+        let streams = (1..).step_by(2).take(count as usize);
+        let heads: Vec<_> = streams.flat_map(|stream| head(stream, "POST", path, &[], 0)).collect();
+        let _ = self.stream.write_all(&heads).await;
+    }
+
     /// The begin of a head that names an empty field so many times, and never ends.
     pub async fn begin_head(&mut self, stream: u32, fields: usize) {
         let mut block = block("GET", "/livez", &[]);

@@ -95,6 +95,7 @@ impl Server {
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
             let account = account.clone();
             async move {
+                let mut has_room = true;
                 let mut answer = match account {
                     None => answering.await,
                     Some(account) => {
@@ -108,6 +109,7 @@ impl Server {
                                 if !account.has_key() {
                                     connection_auth.end();
                                 }
+                                has_room = false;
                                 empty(StatusCode::SERVICE_UNAVAILABLE)
                             }
                         }
@@ -136,6 +138,8 @@ impl Server {
                 };
                 // After the answer is counted, since it is in memory meanwhile: a small one as its first piece.
                 let is_unread = match unread {
+                    // What is not counted waits for nothing.
+                    Some(_) if !has_room => true,
                     Some(unread) => {
                         let bytes = whole.and_then(|bytes| usize::try_from(bytes).ok());
                         holding.begin_piece(bytes.unwrap_or_default(), &mut call);
