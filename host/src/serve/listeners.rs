@@ -16,7 +16,7 @@ use super::edge::listener::{self, ConnectionLimits, Connections};
 use super::edge::tls::Tls;
 use super::front::{Callers, Front};
 use super::hosts::NewConnections;
-use super::process::Process;
+use super::process::{ListenAddresses, Process};
 use super::settings::ServeSettings;
 
 /// The listeners, before they accept connections.
@@ -27,18 +27,6 @@ pub(crate) struct Listeners {
     hosts: Option<TcpListener>,
     tls: Option<Arc<Tls>>,
     addresses: ListenAddresses,
-}
-
-/// The addresses of this host.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ListenAddresses {
-    pub(crate) clients: SocketAddr,
-    pub(crate) collectors: Option<SocketAddr>,
-    pub(crate) hosts: Option<SocketAddr>,
-    /// The address at which other hosts reach this one.
-    pub(crate) advertised: Option<SocketAddr>,
-    /// `http` or `https`.
-    pub(crate) scheme: &'static str,
 }
 
 /// The answers of the listeners.

@@ -24,7 +24,7 @@ mod running_host;
 mod runtime_settings;
 mod settings;
 mod stand_by;
-mod stop;
+mod stop_signals;
 mod telemetry;
 mod traces;
 
@@ -57,7 +57,7 @@ use self::owned_store::{Cluster, OwnedStore};
 use self::process::Process;
 use self::running_host::RunningHost;
 pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
-use self::stop::StopSignals;
+use self::stop_signals::StopSignals;
 use self::traces::Traces;
 use crate::data_dir;
 

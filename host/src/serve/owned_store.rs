@@ -30,7 +30,7 @@ use super::listeners::{Fronts, Listeners, Serving};
 use super::process::Process;
 use super::settings::{Database, ServeSettings};
 use super::stand_by::StandingBy;
-use super::stop::StopSignals;
+use super::stop_signals::StopSignals;
 use super::{hosts, memory};
 
 /// The store that this host has, and its place among the hosts of a database.

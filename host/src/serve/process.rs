@@ -1,5 +1,6 @@
 //! The parts that a host has from its start to its end, whether it has the jobs yet or stands by.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gristmill_api::CertificateExpiry;
@@ -17,7 +18,6 @@ use super::clock::HostClock;
 use super::disk::Disk;
 use super::edge::response_budget::ResponseBudget;
 use super::guest_runtimes::GuestRuntimes;
-use super::listeners::ListenAddresses;
 use super::settings::ServeSettings;
 
 /// These parts.
@@ -47,4 +47,16 @@ pub(super) struct Process<'a> {
     pub(super) failed: mpsc::UnboundedSender<anyhow::Error>,
     /// Fires when no more connections are accepted.
     pub(super) stop: CancellationToken,
+}
+
+/// The addresses of this host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ListenAddresses {
+    pub(crate) clients: SocketAddr,
+    pub(crate) collectors: Option<SocketAddr>,
+    pub(crate) hosts: Option<SocketAddr>,
+    /// The address at which other hosts reach this one.
+    pub(crate) advertised: Option<SocketAddr>,
+    /// `http` or `https`.
+    pub(crate) scheme: &'static str,
 }

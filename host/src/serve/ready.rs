@@ -9,8 +9,7 @@ use gristmill_runtime::Pool;
 use gristmill_store::{Recovery, SchemaUpgrade};
 use serde_json::{Value, json};
 
-use super::listeners::ListenAddresses;
-use super::process::Process;
+use super::process::{ListenAddresses, Process};
 use super::settings::Database;
 
 /// The content of the line.

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use gristmill_api::{ApiParts, ApiState, Compatibility, HostFacts};
@@ -13,20 +14,25 @@ use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::id::OwnerId;
 use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::runtime::Runtime;
+use gristmill_core::store::JobStore as _;
 use gristmill_core::workers::Workers as _;
-use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, HttpSender, Parts};
+use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::WasmtimeRuntime;
 use gristmill_store::Store;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use super::backup::HostBackup;
 use super::charts_file::ChartsFile;
+use super::edge::listener::Connections;
 use super::guest_runtimes::GuestRuntimes;
 use super::owned_store::Cluster;
 use super::process::Process;
 use super::settings::Brand;
+use super::traces::Traces;
 use super::{handler_logs, runtime_settings};
 
 /// The default brand, since the Rust SDK of this service requires the field with this name.
@@ -34,6 +40,12 @@ const DEFAULT_BRAND: &str = "Runpod";
 
 /// Most endpoints whose handlers are loaded at the start.
 const LOADED_AHEAD_MAX: usize = 64;
+
+/// Time for answers that are being written once everything else has stopped.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Time for writing handlers' last log lines to the disk.
+const LAST_LOG_LINES: Duration = Duration::from_secs(2);
 
 /// The host that has the jobs: its parts above the store, running.
 pub(super) struct RunningHost {
@@ -129,6 +141,38 @@ impl RunningHost {
         let api = api(process, control, jobs.clone(), &store, sender);
         watch_disk(process, &store, catalog, &dispatcher)?;
         Ok(Self { local_runtime, dispatcher, deliverer, jobs, charts, store, log_writer, api })
+    }
+
+    /// Stops in order: accepts no new jobs, lets running jobs end within `drain_max` or returns them to
+    /// the queue, answers waiting calls, and closes the store, and then the log lines and the traces.
+    /// Webhooks in progress get a few seconds. `clients` ends, with their connections, once no more are
+    /// accepted.
+    pub(super) async fn stop(
+        self,
+        clients: JoinHandle<Connections>,
+        traces: Traces,
+        drain_max: Duration,
+    ) {
+        info!("stopping: running jobs have {} s", drain_max.as_secs());
+        self.jobs.stop_accepting();
+        let drained = self.dispatcher.drain(drain_max).await;
+        self.deliverer.drain().await;
+        self.jobs.stop_waiting();
+        if let Ok(connections) = clients.await {
+            // Clients that have not read their answers by then are disconnected.
+            let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
+        }
+        self.charts.close().await;
+        self.store.close().await;
+        if let Some(log_writer) = self.log_writer {
+            // It only panics with the process.
+            let _ = tokio::task::spawn_blocking(move || log_writer.close(LAST_LOG_LINES)).await;
+        }
+        traces.close().await;
+        match drained {
+            Drained::Finished => info!("stopped; every running job had ended"),
+            Drained::Requeued => info!("stopped; some jobs were still running and wait again"),
+        }
     }
 }
 
