@@ -47,4 +47,4 @@ pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;
 pub use probes::probe_without_jobs;
 pub use router::{Api, RefusalFormat, response_over_budget, unavailable, unreadable_body};
-pub use state::{ApiState, Compatibility, Services};
+pub use state::{ApiParts, ApiState, Compatibility};

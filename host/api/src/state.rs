@@ -26,11 +26,11 @@ use crate::request::body::BodyReader;
 
 /// The state of the routes. Each call clones it several times; a clone costs one counter.
 #[derive(Debug, Clone)]
-pub struct ApiState(Arc<Parts>);
+pub struct ApiState(Arc<SharedState>);
 
-/// The parts.
+/// What all calls share.
 #[derive(Debug)]
-pub struct Parts {
+pub struct SharedState {
     pub(crate) control: Control,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) disk_space: Arc<DiskSpaceGauge>,
@@ -67,7 +67,7 @@ pub struct Compatibility {
 
 /// The parts of the host that the routes use.
 #[derive(Debug)]
-pub struct Services {
+pub struct ApiParts {
     /// The clock that counts the calls of a key.
     pub clock: Arc<dyn Clock>,
     /// The operations on what is deployed.
@@ -88,16 +88,20 @@ pub struct Services {
     pub certificate: CertificateExpiry,
     /// Most connections of clients, from which the most calls at one time follow.
     pub connections_max: u32,
+    /// The limits of calls.
+    pub limits: RateLimits,
+    /// The settings for clients of hosted services.
+    pub compatibility: Compatibility,
 }
 
 impl ApiState {
     /// Combines the parts.
-    pub fn new(services: Services, limits: RateLimits, compatibility: Compatibility) -> Self {
-        let Services { clock, control, jobs, disk_space, .. } = services;
-        let Services { secrets, receivers, tracer, facts, certificate, .. } = services;
-        let calls_max = u64::from(services.connections_max).saturating_mul(CALLS_OF_CONNECTION);
+    pub fn new(parts: ApiParts) -> Self {
+        let ApiParts { clock, control, jobs, disk_space, secrets, receivers, .. } = parts;
+        let ApiParts { tracer, facts, certificate, limits, compatibility, .. } = parts;
+        let calls_max = u64::from(parts.connections_max).saturating_mul(CALLS_OF_CONNECTION);
         let started = Started { at: clock.now(), elapsed: clock.elapsed() };
-        Self(Arc::new(Parts {
+        Self(Arc::new(SharedState {
             control,
             jobs,
             disk_space,
@@ -122,8 +126,8 @@ impl ApiState {
 }
 
 impl Deref for ApiState {
-    type Target = Parts;
-    fn deref(&self) -> &Parts {
+    type Target = SharedState;
+    fn deref(&self) -> &SharedState {
         &self.0
     }
 }

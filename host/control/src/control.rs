@@ -35,7 +35,7 @@ use crate::volumes::Volumes;
 
 /// The parts of the host that the services use.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ControlParts {
     /// The callers that the host serves.
     pub access: Access,
     /// The clock that measures sessions.
@@ -105,9 +105,13 @@ pub struct Control {
 
 impl Control {
     /// Makes the services.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { access, clock, catalog, workers, components, registries, runtime, .. } = parts;
-        let Parts { volumes, store, actions, deliveries, logs, usage, prices, backups, .. } = parts;
+    pub fn new(parts: ControlParts) -> Self {
+        let ControlParts {
+            access, clock, catalog, workers, components, registries, runtime, ..
+        } = parts;
+        let ControlParts {
+            volumes, store, actions, deliveries, logs, usage, prices, backups, ..
+        } = parts;
         let metrics_endpoints_max = parts.metrics_endpoints_max;
         let deployed = Arc::new(Deployed {
             catalog,

@@ -10,7 +10,7 @@ use gristmill_core::runtime::{RunnerHost, Runtime, RuntimeLoad};
 use gristmill_core::store::{StoreError, StoreStats};
 
 use crate::deployed::Deployed;
-use crate::metric_series::{EndpointNow, EndpointSeries, Series};
+use crate::metric_series::{EndpointNow, MetricSeries, SeriesValues};
 
 /// The whole host.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct Host {
     deployed: Arc<Deployed>,
     runtime: Arc<dyn Runtime>,
     logs: Arc<Logs>,
-    series: Arc<EndpointSeries>,
+    series: Arc<MetricSeries>,
 }
 
 /// The present counters. They cover all owners.
@@ -47,7 +47,7 @@ impl Host {
         logs: Arc<Logs>,
         metrics_endpoints_max: usize,
     ) -> Self {
-        let series = Arc::new(EndpointSeries::new(metrics_endpoints_max));
+        let series = Arc::new(MetricSeries::new(metrics_endpoints_max));
         Self { deployed, runtime, logs, series }
     }
 
@@ -90,7 +90,7 @@ impl Host {
     ///
     /// # Errors
     /// When the store is closed.
-    pub async fn endpoints(&self) -> Result<Vec<Series>, StoreError> {
+    pub async fn endpoints(&self) -> Result<Vec<SeriesValues>, StoreError> {
         let view = self.deployed.view();
         let (store, workers) = (&self.deployed.store, &self.deployed.workers);
         let mut endpoints = Vec::with_capacity(view.deployments.len());

@@ -38,7 +38,7 @@ mod volumes;
 
 pub use access::Access;
 pub use backup::{Backup, Backups};
-pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
+pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, ReportQuery, TemplateUsage};
 pub use blob_uploads::{
     BlobClaim, BlobUploadId, BlobUploadInUse, BlobUploads, ClaimedBlobs, TooManyUploads,
     UploadNotTaken,
@@ -48,7 +48,7 @@ pub use charts::{
     Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
 };
 pub use complete::complete;
-pub use control::{Control, Parts};
+pub use control::{Control, ControlParts};
 pub use deployed::Extent;
 pub use endpoints::{
     EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch,
@@ -60,7 +60,7 @@ pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
 pub use job_actions::{JobActions, NewJobAction};
 pub use keys::{KeyRequest, Keys};
 pub use live::{DELETED_VERSIONS, Live, LiveValue, LiveValues, OwnerValues};
-pub use metric_series::{EndpointNow, EndpointSeries, Series};
+pub use metric_series::{EndpointNow, MetricSeries, SeriesValues};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
 pub use sessions::{SecretText, Session, SessionId, Sessions};

@@ -32,7 +32,7 @@ const IDLE_AFTER: Duration = Duration::from_mins(15);
 
 /// Decides which endpoints have series with their own name.
 #[derive(Debug)]
-pub struct EndpointSeries {
+pub struct MetricSeries {
     names_max: usize,
     state: Mutex<State>,
 }
@@ -182,7 +182,7 @@ impl EndpointNow {
 
 /// The values of one endpoint, or of all that have no name of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Series {
+pub struct SeriesValues {
     /// The endpoint's id, or [`OTHER_ENDPOINTS`].
     pub endpoint: String,
     /// The counters.
@@ -191,7 +191,7 @@ pub struct Series {
     pub now: EndpointNow,
 }
 
-impl EndpointSeries {
+impl MetricSeries {
     /// Series with at most `names_max` names of endpoints.
     pub fn new(names_max: usize) -> Self {
         Self { names_max, state: Mutex::default() }
@@ -202,7 +202,7 @@ impl EndpointSeries {
     pub fn of(
         &self,
         endpoints: Vec<(EndpointId, EndpointIncarnation, EndpointNow)>,
-    ) -> Vec<Series> {
+    ) -> Vec<SeriesValues> {
         let mut state = self.state.lock();
         // Below the lock, so that the times of reads are in the order of the reads.
         let now = Instant::now();
@@ -214,7 +214,7 @@ impl EndpointSeries {
         state: &mut State,
         mut endpoints: Vec<(EndpointId, EndpointIncarnation, EndpointNow)>,
         now: Instant,
-    ) -> Vec<Series> {
+    ) -> Vec<SeriesValues> {
         state.remove_ended();
         // An endpoint that was deleted while the caller read its state is counted above or at the next read.
         endpoints.retain(|(_, incarnation, _)| !incarnation.has_ended());
@@ -230,7 +230,7 @@ impl EndpointSeries {
             match state.named.get(&incarnation) {
                 Some(named) => {
                     let totals = incarnation.metrics().totals().since(&named.elsewhere);
-                    series.push(Series { endpoint: id.to_string(), totals, now });
+                    series.push(SeriesValues { endpoint: id.to_string(), totals, now });
                 }
                 None => others.add(&now),
             }
@@ -241,7 +241,7 @@ impl EndpointSeries {
             totals.add(&shared.part_of(incarnation.metrics().totals()));
         }
         if !state.shared.is_empty() || totals != EndpointTotals::default() {
-            series.push(Series { endpoint: OTHER_ENDPOINTS.to_owned(), totals, now: others });
+            series.push(SeriesValues { endpoint: OTHER_ENDPOINTS.to_owned(), totals, now: others });
         }
         series
     }
@@ -276,14 +276,14 @@ mod tests {
         }
 
         /// The names of the series, and the numbers of their jobs.
-        fn series(&self, of: &EndpointSeries) -> Vec<(String, u64)> {
+        fn series(&self, of: &MetricSeries) -> Vec<(String, u64)> {
             self.series_at(of, Instant::now(), None)
         }
 
         /// The same at a time, with a job of one endpoint that waits.
         fn series_at(
             &self,
-            of: &EndpointSeries,
+            of: &MetricSeries,
             time: Instant,
             waiting: Option<&str>,
         ) -> Vec<(String, u64)> {
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_has_its_name_until_it_is_deleted_and_no_count_ever_falls() {
-        let of = EndpointSeries::new(2);
+        let of = MetricSeries::new(2);
         let mut endpoints = Endpoints(vec![]);
         assert_eq!(endpoints.series(&of), named(&[]));
         endpoints.create("b");
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn an_idle_endpoint_gives_its_name_to_the_busiest_one_and_continues_when_it_has_it_again() {
-        let (of, start) = (EndpointSeries::new(1), Instant::now());
+        let (of, start) = (MetricSeries::new(1), Instant::now());
         let minutes = |count| start + Duration::from_mins(count);
         let mut endpoints = Endpoints(vec![]);
         endpoints.create("a");
@@ -398,7 +398,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_series_falls_and_each_job_is_counted_once(steps in steps(), names_max in 0..4_usize) {
-            let (of, mut time) = (EndpointSeries::new(names_max), Instant::now());
+            let (of, mut time) = (MetricSeries::new(names_max), Instant::now());
             let mut endpoints = Endpoints(vec![]);
             let mut last = HashMap::<String, u64>::new();
             let (mut jobs, mut counted) = (0, 0);
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn the_shared_series_has_the_sum_of_its_endpoints_and_the_age_of_the_oldest_job() {
-        let of = EndpointSeries::new(0);
+        let of = MetricSeries::new(0);
         let endpoint = |name: &str, in_queue, oldest_waiting_ms| {
             let jobs = JobCounts { in_queue, in_progress: 1, ..JobCounts::default() };
             let workers = WorkerCounts { running: 1, idle: 2, ..WorkerCounts::default() };
@@ -443,7 +443,7 @@ mod tests {
             (EndpointId::new(name).unwrap(), EndpointIncarnation::default(), now)
         };
         let series = of.of(vec![endpoint("a", 3, 40), endpoint("b", 4, 9)]);
-        let [Series { endpoint, now, .. }] = &series[..] else { panic!("{series:?}") };
+        let [SeriesValues { endpoint, now, .. }] = &series[..] else { panic!("{series:?}") };
         assert_eq!(endpoint, OTHER_ENDPOINTS);
         assert!(EndpointId::new(endpoint).is_err(), "no endpoint has this name");
         assert_eq!((now.jobs.in_queue, now.jobs.in_progress, now.oldest_waiting_ms), (7, 2, 40));

@@ -32,12 +32,12 @@ impl fmt::Display for ShardId {
 pub struct JobId {
     uuid: Uuid,
     shard: ShardId,
-    submission: Submission,
+    submission: SubmissionKind,
 }
 
 /// How a job was submitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Submission {
+pub enum SubmissionKind {
     /// By `/run`: the client fetches the result later.
     Async,
     /// By `/runsync`: the client waits for the result.
@@ -57,10 +57,10 @@ impl CallDepth {
 
     /// The depth of a job that the handler of a job with this submission submits; `None` beyond the
     /// greatest depth.
-    pub fn below(caller: Submission) -> Option<Self> {
+    pub fn below(caller: SubmissionKind) -> Option<Self> {
         match caller {
-            Submission::Async | Submission::Sync => Some(Self(1)),
-            Submission::Handler(Self(depth)) => Self::new(depth.saturating_add(1)),
+            SubmissionKind::Async | SubmissionKind::Sync => Some(Self(1)),
+            SubmissionKind::Handler(Self(depth)) => Self::new(depth.saturating_add(1)),
         }
     }
 
@@ -74,7 +74,7 @@ impl CallDepth {
     }
 }
 
-impl Submission {
+impl SubmissionKind {
     /// The byte of a stored id.
     fn code(self) -> u8 {
         match self {
@@ -127,18 +127,18 @@ pub struct InvalidJobId;
 
 impl JobId {
     /// A new id, later than every id made before it in this shard.
-    pub fn generate(submission: Submission, shard: ShardId) -> Self {
+    pub fn generate(submission: SubmissionKind, shard: ShardId) -> Self {
         Self { uuid: Uuid::now_v7(), shard, submission }
     }
 
     /// How the job was submitted.
-    pub fn submission(self) -> Submission {
+    pub fn submission(self) -> SubmissionKind {
         self.submission
     }
 
     /// The beginning of an id's text without the part that shows how the job was submitted.
     pub fn without_submission(text: &str) -> &str {
-        Submission::split(text).1
+        SubmissionKind::split(text).1
     }
 
     /// The text of the id, without an allocation. Each call about a job compares one and writes one; with the
@@ -178,7 +178,7 @@ impl JobId {
         Ok(Self {
             uuid: Uuid::from_bytes(*uuid),
             shard: ShardId(u16::from_be_bytes([shard_high, shard_low])),
-            submission: Submission::of_code(submission).ok_or(InvalidJobId)?,
+            submission: SubmissionKind::of_code(submission).ok_or(InvalidJobId)?,
         })
     }
 }
@@ -211,7 +211,7 @@ impl FromStr for JobId {
     type Err = InvalidJobId;
 
     fn from_str(text: &str) -> Result<Self, InvalidJobId> {
-        let (submission, rest) = Submission::split(text);
+        let (submission, rest) = SubmissionKind::split(text);
         let (uuid, shard) = rest.rsplit_once('-').ok_or(InvalidJobId)?;
         if uuid.len() != 36 || !is_lower_hex(shard.as_bytes(), 4) {
             return Err(InvalidJobId);
@@ -238,15 +238,15 @@ mod tests {
 
     #[test]
     fn job_ids_survive_text_and_bytes() {
-        let depths = (1..=CallDepth::MAX).map(|depth| Submission::Handler(CallDepth(depth)));
-        for submission in [Submission::Async, Submission::Sync].into_iter().chain(depths) {
+        let depths = (1..=CallDepth::MAX).map(|depth| SubmissionKind::Handler(CallDepth(depth)));
+        for submission in [SubmissionKind::Async, SubmissionKind::Sync].into_iter().chain(depths) {
             let id = JobId::generate(submission, ShardId(0xa0f));
             let text = id.to_string();
             assert_eq!(text.parse(), Ok(id));
             assert_eq!(JobId::from_bytes(&id.to_bytes()), Ok(id));
             assert_eq!(id.submission(), submission);
-            assert_eq!(text.starts_with("sync-"), submission == Submission::Sync);
-            assert_eq!(text.starts_with("call"), matches!(submission, Submission::Handler(_)));
+            assert_eq!(text.starts_with("sync-"), submission == SubmissionKind::Sync);
+            assert_eq!(text.starts_with("call"), matches!(submission, SubmissionKind::Handler(_)));
             assert_eq!(JobId::without_submission(&text).len(), 41);
             assert!(text.ends_with("-0a0f"));
         }
@@ -254,11 +254,11 @@ mod tests {
 
     #[test]
     fn a_chain_of_calls_ends() {
-        let depths = std::iter::successors(CallDepth::below(Submission::Sync), |depth| {
-            CallDepth::below(Submission::Handler(*depth))
+        let depths = std::iter::successors(CallDepth::below(SubmissionKind::Sync), |depth| {
+            CallDepth::below(SubmissionKind::Handler(*depth))
         });
         assert_eq!(depths.map(CallDepth::get).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
-        let mut bytes = JobId::generate(Submission::Sync, ShardId(1)).to_bytes();
+        let mut bytes = JobId::generate(SubmissionKind::Sync, ShardId(1)).to_bytes();
         for code in [10, 255] {
             bytes[18] = code;
             assert_eq!(JobId::from_bytes(&bytes), Err(InvalidJobId));
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_job_ids() {
-        let id = JobId::generate(Submission::Async, ShardId(1)).to_string();
+        let id = JobId::generate(SubmissionKind::Async, ShardId(1)).to_string();
         let wrong = [
             String::new(),
             "sync-".into(),

@@ -58,8 +58,8 @@ impl EndpointIncarnation {
         &self.0.metrics
     }
 
-    /// Ends it: the endpoint is deleted.
-    pub(crate) fn end(&self) {
+    /// Ends it, for ever: the endpoint is deleted.
+    pub fn end(&self) {
         self.0.has_ended.store(true, Ordering::Release);
     }
 

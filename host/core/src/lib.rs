@@ -7,6 +7,9 @@
 //!   their owners' shares of the host ([`sharing`]).
 //! * What a job cost and what operators see of it is in [`billing`], [`metrics`], [`logs`] and [`trace`].
 //!
+//! Each module knows only those before it: [`metrics`], [`incarnation`], [`job`], [`webhook`], [`deploy`],
+//! [`catalog`], [`runtime`] and [`store`], [`signals`], [`jobs`].
+//!
 //! **Invariants.** This crate does no I/O, and does not depend on axum, wasmtime or SQLite. Every
 //! time that is stored or shown comes from [`time::Clock`]. Only [`job::state::JobState::apply`] decides
 //! changes of a job's state.

@@ -102,7 +102,7 @@ fn attributes_of(endpoint: &EndpointId, job: JobId) -> Attributes {
 mod tests {
     use std::sync::Arc;
 
-    use gristmill_core::id::{JobId, ShardId, Submission};
+    use gristmill_core::id::{JobId, ShardId, SubmissionKind};
     use gristmill_core::job::record::StoreEpoch;
     use gristmill_core::job::state::Claim;
     use gristmill_core::runtime::{FailureReason, Usage};
@@ -118,7 +118,7 @@ mod tests {
         let spans = AttemptSpans::open(&tracer, kept.as_ref()).unwrap();
         let context = spans.context();
         let endpoint = EndpointId::new("mill").unwrap();
-        let job = JobId::generate(Submission::Async, ShardId(0));
+        let job = JobId::generate(SubmissionKind::Async, ShardId(0));
         let lease = Lease { job, claim: Claim(2), epoch: StoreEpoch(1) };
         let ended = EndedAttempt { endpoint: &endpoint, lease, number: 2, waited_us: 4_000_000 };
         let report =

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, Scaler, Scaling};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{Chunk, JobRecord, NewJob};
@@ -175,7 +175,7 @@ impl Bench {
     }
 
     async fn submit_with(&self, script: &str, policy: Policy) -> JobId {
-        let id = JobId::generate(Submission::Async, self.store.shard());
+        let id = JobId::generate(SubmissionKind::Async, self.store.shard());
         let input = Json::from_value(&serde_json::json!({ "do": script }));
         let job = NewJob {
             id,

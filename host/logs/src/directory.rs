@@ -21,7 +21,7 @@ use crate::segment::SEGMENT_BYTES_MAX;
 
 /// Settings of the directory.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct LogSettings {
     /// Most bytes of an endpoint's files.
     pub endpoint_bytes_max: u64,
     /// Most bytes of all files, in the blocks of the file system.
@@ -34,7 +34,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct LogDirectory {
     dir: PathBuf,
-    settings: Settings,
+    settings: LogSettings,
     endpoints: Mutex<HashMap<EndpointIncarnation, Arc<Endpoint>>>,
     /// Space that all files take.
     disk_bytes: AtomicU64,
@@ -71,7 +71,7 @@ impl LogDirectory {
     /// cannot be read has none.
     pub fn open<'e>(
         dir: &Path,
-        settings: Settings,
+        settings: LogSettings,
         endpoints: impl IntoIterator<Item = &'e EndpointIncarnation>,
     ) -> Opened {
         let directory = Self {

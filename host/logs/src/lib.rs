@@ -7,7 +7,7 @@
 //! that the kernel has not written yet. Damage costs the damaged lines and nothing else: a host starts
 //! with any content of the directory.
 //!
-//! **Bounds.** [`Settings::endpoint_bytes_max`] for each endpoint and [`Settings::all_bytes_max`] for
+//! **Bounds.** [`LogSettings::endpoint_bytes_max`] for each endpoint and [`LogSettings::all_bytes_max`] for
 //! all; beyond them the oldest files are deleted, for the second bound those of the owner with the
 //! most. An endpoint has at most [`SEGMENTS`](files::SEGMENTS) files, and one more, up to the largest
 //! size of a file. No file stays open. Nothing is written while the disk is nearly full, or the owner's
@@ -24,7 +24,7 @@ mod recovery;
 mod segment;
 mod writer;
 
-pub use directory::{LogDirectory, Opened, Settings};
+pub use directory::{LogDirectory, LogSettings, Opened};
 pub use writer::LogWriter;
 
 #[cfg(test)]

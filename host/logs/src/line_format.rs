@@ -64,13 +64,13 @@ pub(crate) fn decode(line: &[u8]) -> Option<LogLine> {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{ShardId, Submission};
+    use gristmill_core::id::{ShardId, SubmissionKind};
     use proptest::prelude::*;
 
     use super::*;
 
     fn line(text: &str) -> LogLine {
-        let job = JobId::generate(Submission::Sync, ShardId(0xffff));
+        let job = JobId::generate(SubmissionKind::Sync, ShardId(0xffff));
         let at = Timestamp::from_millis(u64::MAX);
         LogLine { number: u64::MAX, at, job, level: LogLevel::Error, text: text.into() }
     }

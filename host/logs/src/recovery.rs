@@ -109,7 +109,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write as _;
 
-    use gristmill_core::id::{JobId, ShardId, Submission};
+    use gristmill_core::id::{JobId, ShardId, SubmissionKind};
     use gristmill_core::logs::LogLine;
     use gristmill_core::runtime::LogLevel;
     use gristmill_core::time::Timestamp;
@@ -118,7 +118,7 @@ mod tests {
     use crate::line_format::encode;
 
     fn lines(numbers: std::ops::Range<u64>) -> Vec<u8> {
-        let job = JobId::generate(Submission::Async, ShardId(1));
+        let job = JobId::generate(SubmissionKind::Async, ShardId(1));
         let mut bytes = HEADER.to_vec();
         for number in numbers {
             let at = Timestamp::from_millis(number);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use gristmill_core::id::{JobId, OwnerId, ShardId, Submission};
+use gristmill_core::id::{JobId, OwnerId, ShardId, SubmissionKind};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::logs::{
     LogAnswer, LogLine, LogOrder, LogPage, LogQuery, Logs, NEWEST_BYTES_MAX,
@@ -21,13 +21,13 @@ use gristmill_core::time::Timestamp;
 use proptest::prelude::*;
 
 use crate::directory::Refusal;
-use crate::{LogDirectory, LogWriter, Opened, Settings};
+use crate::{LogDirectory, LogSettings, LogWriter, Opened};
 
 const KIB: u64 = 1 << 10;
 const NO_BOUND: u64 = 1 << 40;
 
 fn job() -> JobId {
-    JobId::generate(Submission::Async, ShardId(1))
+    JobId::generate(SubmissionKind::Async, ShardId(1))
 }
 
 fn endpoint_of(owner: &str) -> EndpointIncarnation {
@@ -37,7 +37,7 @@ fn endpoint_of(owner: &str) -> EndpointIncarnation {
 /// A host's lines, without the thread of the writer.
 struct Bench {
     folder: tempfile::TempDir,
-    settings: Settings,
+    settings: LogSettings,
     endpoints: Vec<EndpointIncarnation>,
     directory: Arc<LogDirectory>,
     logs: Arc<Logs>,
@@ -50,7 +50,7 @@ impl Bench {
         endpoints: Vec<EndpointIncarnation>,
     ) -> Self {
         let disk_space = Arc::new(DiskSpaceGauge::default());
-        let settings = Settings { endpoint_bytes_max, all_bytes_max, disk_space };
+        let settings = LogSettings { endpoint_bytes_max, all_bytes_max, disk_space };
         let folder = tempfile::tempdir().unwrap();
         let (directory, logs) = open(&folder.path().join("logs"), &settings, &endpoints);
         Self { folder, settings, endpoints, directory, logs }
@@ -91,7 +91,7 @@ impl Bench {
 
 fn open(
     dir: &Path,
-    settings: &Settings,
+    settings: &LogSettings,
     endpoints: &[EndpointIncarnation],
 ) -> (Arc<LogDirectory>, Arc<Logs>) {
     let Opened { directory, last_numbers } = LogDirectory::open(dir, settings.clone(), endpoints);

@@ -17,7 +17,7 @@ use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::SandboxLimits;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, Metering};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
@@ -142,7 +142,7 @@ fn input(bytes: usize) -> Json {
 
 fn attempt(deployment: &Arc<Deployment>, input: &Json) -> Attempt {
     Attempt {
-        job: JobId::generate(Submission::Async, ShardId(0)),
+        job: JobId::generate(SubmissionKind::Async, ShardId(0)),
         number: 1,
         deployment: deployment.clone(),
         input: input.clone(),

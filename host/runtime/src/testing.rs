@@ -11,7 +11,7 @@ use bytes::Bytes;
 use gristmill_core::catalog::Component;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
@@ -338,7 +338,7 @@ impl Run {
 
     pub(crate) fn attempt_of(&self, deployment: Arc<Deployment>) -> Attempt {
         Attempt {
-            job: JobId::generate(Submission::Async, ShardId(0)),
+            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
             number: 1,
             deployment,
             input: Json::parse(self.input.clone()).unwrap(),

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use gristmill_commands::arguments::ConnectionArgs;
 use gristmill_commands::calls::unless_signalled;
-use gristmill_commands::output::{self, NewFile};
+use gristmill_commands::output::{self, OutputFile};
 use gristmill_core::backup::DATABASE;
 
 use crate::archive::{self, Summary};
@@ -58,7 +58,7 @@ pub(crate) async fn backup(args: BackupArgs) -> anyhow::Result<ExitCode> {
     let cannot_write = || format!("cannot write {}", output.display());
     let summary = unless_signalled(async {
         // It contains the inputs of users' jobs.
-        let mut file = NewFile::begin(&output, 0o600).with_context(cannot_write)?;
+        let mut file = OutputFile::begin(&output, 0o600).with_context(cannot_write)?;
         let mut pieces = client.backup(with_secrets_key).await?;
         while let Some(piece) = pieces.next().await? {
             file.file().write_all(&piece).with_context(cannot_write)?;

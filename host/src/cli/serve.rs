@@ -65,7 +65,7 @@ impl ServeArgs {
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings()?;
     let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
-    crate::serve::run(&settings, gristmill_traces::Settings::from_env(variable)?)?;
+    crate::serve::run(&settings, gristmill_traces::TraceSettings::from_env(variable)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::logs::Logs;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
-use gristmill_logs::{LogDirectory, LogWriter, Opened, Settings};
+use gristmill_logs::{LogDirectory, LogSettings, LogWriter, Opened};
 
 use super::settings::ServeSettings;
 
@@ -30,7 +30,7 @@ pub(super) fn open(
         LogDirectory::clear(&dir);
         return Ok((Arc::default(), None));
     }
-    let settings = Settings { endpoint_bytes_max, all_bytes_max, disk_space };
+    let settings = LogSettings { endpoint_bytes_max, all_bytes_max, disk_space };
     let view = catalog.view();
     let endpoints = view.deployments.values().map(|deployment| &deployment.incarnation);
     let Opened { directory, last_numbers } = LogDirectory::open(&dir, settings, endpoints);

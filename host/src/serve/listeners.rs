@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::cluster::forward::Standby;
 use super::cluster::gate::Gate;
 use super::edge::listener::{self, ConnectionLimits, Connections};
-use super::edge::response_budget::ResponseBudget;
 use super::edge::tls::Tls;
 use super::front::{Callers, Front};
 use super::hosts::NewConnections;
+use super::process::{ListenAddresses, Process};
 use super::settings::ServeSettings;
 
 /// The listeners, before they accept connections.
@@ -26,19 +26,7 @@ pub(crate) struct Listeners {
     collectors: Option<TcpListener>,
     hosts: Option<TcpListener>,
     tls: Option<Arc<Tls>>,
-    addresses: Addresses,
-}
-
-/// The addresses of this host.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Addresses {
-    pub(crate) clients: SocketAddr,
-    pub(crate) collectors: Option<SocketAddr>,
-    pub(crate) hosts: Option<SocketAddr>,
-    /// The address at which other hosts reach this one.
-    pub(crate) advertised: Option<SocketAddr>,
-    /// `http` or `https`.
-    pub(crate) scheme: &'static str,
+    addresses: ListenAddresses,
 }
 
 /// The answers of the listeners.
@@ -47,17 +35,6 @@ pub(crate) struct Fronts {
     clients: Front,
     collectors: Front,
     hosts: Front,
-}
-
-/// Bounds of what the listeners accept.
-#[derive(Debug, Clone)]
-pub(crate) struct Bounds {
-    pub(crate) limits: ConnectionLimits,
-    /// The files that this process may have open; they bound the connections too.
-    pub(crate) open_files_max: u64,
-    pub(crate) response_budget: Arc<ResponseBudget>,
-    /// Fires when no more connections are accepted.
-    pub(crate) stop: CancellationToken,
 }
 
 /// The listeners of a host: a host that stands by accepts connections before it has the jobs.
@@ -111,7 +88,7 @@ impl Listeners {
         let of_hosts = hosts.as_ref().map(TcpListener::local_addr).transpose();
         let of_hosts =
             of_hosts.context("cannot read the address for other hosts that was bound")?;
-        let addresses = Addresses {
+        let addresses = ListenAddresses {
             clients: clients.local_addr().context("cannot read the address that was bound")?,
             collectors: of_collectors.context("cannot read the metrics address that was bound")?,
             hosts: of_hosts,
@@ -121,7 +98,7 @@ impl Listeners {
         Ok(Self { clients, collectors, hosts, tls, addresses })
     }
 
-    pub(crate) fn addresses(&self) -> Addresses {
+    pub(crate) fn addresses(&self) -> ListenAddresses {
         self.addresses
     }
 
@@ -131,9 +108,11 @@ impl Listeners {
     }
 
     /// Accepts connections of clients and collectors from now on.
-    pub(crate) fn serve(self, fronts: &Fronts, bounds: Bounds) -> Running {
-        let Bounds { limits, open_files_max, response_budget, stop } = bounds;
+    pub(super) fn serve(self, fronts: &Fronts, process: &Process<'_>) -> Running {
+        let open_files_max = process.open_files_max;
+        let (response_budget, stop) = (process.response_budget.clone(), process.stop.clone());
         let of_hosts = NewConnections::within(open_files_max).connections_max;
+        let limits = process.settings.connections();
         let limits = limits.within(open_files_max, self.hosts.as_ref().map_or(0, |_| of_hosts));
         if let Some(listener) = self.collectors {
             // It serves until the process ends, so that a collector sees the host stop.
@@ -149,9 +128,9 @@ impl Listeners {
 
 impl Serving {
     /// Accepts connections, unless it does so already.
-    pub(crate) fn start(self, fronts: &Fronts, bounds: Bounds) -> Running {
+    pub(super) fn start(self, fronts: &Fronts, process: &Process<'_>) -> Running {
         match self {
-            Self::Bound(listeners) => listeners.serve(fronts, bounds),
+            Self::Bound(listeners) => listeners.serve(fronts, process),
             Self::Running(running) => running,
         }
     }
@@ -168,7 +147,7 @@ impl Fronts {
     }
 
     /// The host has the jobs from now on.
-    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: Addresses) {
+    pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: ListenAddresses) {
         let api = Api::new(state.clone());
         self.hosts.activate(api.clone(), gate.clone());
         let is_loopback = at.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback());

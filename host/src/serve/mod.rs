@@ -17,13 +17,14 @@ mod log_queue;
 mod manual_clock;
 mod memory;
 mod owned_store;
-mod parts;
+mod process;
 mod ready;
 mod runner;
+mod running_host;
 mod runtime_settings;
 mod settings;
 mod stand_by;
-mod stop;
+mod stop_signals;
 mod telemetry;
 mod traces;
 
@@ -50,14 +51,13 @@ use self::clock::HostClock;
 use self::disk::Disk;
 use self::edge::response_budget::ResponseBudget;
 use self::guest_runtimes::GuestRuntimes;
-use self::listeners::{Bounds, Listeners, Running};
+use self::listeners::{Listeners, Running};
 pub use self::manual_clock::ManualClockStart;
-use self::owned_store::{Cluster, OwnedStore, Surroundings};
-use self::parts::{Connected, Foundation, Shared};
-use self::runtime_settings::RuntimeParts;
+use self::owned_store::{Cluster, OwnedStore};
+use self::process::Process;
+use self::running_host::RunningHost;
 pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
-use self::stand_by::StandbyParts;
-use self::stop::{StopSignals, Stopping};
+use self::stop_signals::StopSignals;
 use self::traces::Traces;
 use crate::data_dir;
 
@@ -77,7 +77,7 @@ pub(crate) struct DevHook {
 /// store, after which only a new start can trust the disk.
 pub fn run(
     settings: &ServeSettings,
-    traces: Option<gristmill_traces::Settings>,
+    traces: Option<gristmill_traces::TraceSettings>,
 ) -> anyhow::Result<()> {
     start(settings, traces, None)
 }
@@ -93,7 +93,7 @@ pub(crate) fn run_with(settings: &ServeSettings, dev_hook: DevHook) -> anyhow::R
 
 fn start(
     settings: &ServeSettings,
-    traces: Option<gristmill_traces::Settings>,
+    traces: Option<gristmill_traces::TraceSettings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     settings.check()?;
@@ -130,12 +130,11 @@ async fn serve(
     prices: Prices,
     open_files_max: u64,
     guests: &GuestRuntimes,
-    traces: Option<gristmill_traces::Settings>,
+    traces: Option<gristmill_traces::TraceSettings>,
     dev_hook: Option<DevHook>,
 ) -> anyhow::Result<()> {
     let started = std::time::Instant::now();
     let listeners = Listeners::bind(settings).await?;
-    let (listens_on, certificate) = (listeners.addresses(), listeners.certificate());
     let traces = Traces::start(traces)?;
     let mut stop_signals = StopSignals::new(settings.tls().is_some())?;
     let Clocks { clock, guard } = Clocks::start(settings)?;
@@ -150,88 +149,60 @@ async fn serve(
     let tenancy = Tenancy::default();
     let disk_space = Arc::new(DiskSpaceGauge::new(tenancy.clone()));
     let reserve_bytes = settings.disk_reserve_mib.map(Within::mib_as_bytes);
-    let disk = Disk::open(&settings.data_dir, reserve_bytes, disk_space.clone())?;
-    let bounds = Bounds {
-        limits: settings.connections(),
-        open_files_max,
-        response_budget: Arc::new(ResponseBudget::new(tenancy.clone())),
-        stop: CancellationToken::new(),
-    };
     let (failed, mut failure) = mpsc::unbounded_channel();
-    let around = Surroundings {
-        guard,
-        clock: clock.clone(),
-        signals: signals.clone(),
-        disk_space: disk_space.clone(),
-        failed,
-    };
-    let runtime_parts = RuntimeParts {
+    let process = Process {
         settings,
+        prices,
         guests,
         is_watched,
-        tenancy: tenancy.clone(),
-        disk_space: disk_space.clone(),
-        addresses: runtime_settings::address_policy(settings),
+        open_files_max,
+        listens_on: listeners.addresses(),
+        certificate: listeners.certificate(),
+        clock,
+        guard,
+        signals,
+        disk: Disk::open(&settings.data_dir, reserve_bytes, disk_space.clone())?,
+        disk_space,
+        address_policy: runtime_settings::address_policy(settings),
         tracer: traces.tracer().clone(),
+        response_budget: Arc::new(ResponseBudget::new(tenancy.clone())),
+        tenancy,
+        failed,
+        stop: CancellationToken::new(),
     };
-    let standby = StandbyParts { bounds: &bounds, runtime_parts: &runtime_parts, disk: &disk };
-    let opened = OwnedStore::open(settings, listeners, around, standby, &mut stop_signals).await?;
+    let opened = OwnedStore::open(&process, listeners, &mut stop_signals).await?;
     let Some(opened) = opened else { return Ok(()) };
     let OwnedStore { store, recovery, cluster, fronts, serving, took_over_at } = opened;
-    let catalog = open_catalog(settings, &store, &clock, tenancy, disk_space.clone()).await?;
-    let new_key = admin_key::ensure(&catalog, &settings.data_dir, clock.now()).await?;
-    let runners = Runners::new(RunnersSettings { catalog: catalog.clone(), clock: clock.clone() });
-    let shared = cluster.as_ref().map(|cluster| Shared {
-        local_runtime: cluster.local_runtime.clone(),
-        depot: cluster.depot.clone(),
-        runners: runners.clone(),
-    });
-    let foundation = Foundation {
-        settings,
-        runtime_parts,
-        clock,
-        signals,
-        disk,
-        disk_space,
-        store: store.clone(),
-        catalog,
-        shared,
-        cluster_address: listens_on.advertised.map(|address| address.to_string()),
-        prices,
-        tracer: traces.tracer().clone(),
-        certificate,
-    };
-    let Connected { local_runtime, dispatcher, deliverer, jobs, charts, log_writer, api } =
-        foundation.connect().await?;
+    let catalog = open_catalog(&process, &store).await?;
+    let new_key = admin_key::ensure(&catalog, &settings.data_dir, process.clock.now()).await?;
+    let runners = RunnersSettings { catalog: catalog.clone(), clock: process.clock.clone() };
+    let runners = Runners::new(runners);
+    let host = RunningHost::start(&process, store, &catalog, cluster.as_ref(), &runners).await?;
 
     // A host with a database accepts connections already.
-    fronts.activate(api, cluster.as_ref().map(Cluster::gate), listens_on);
+    fronts.activate(host.api.clone(), cluster.as_ref().map(Cluster::gate), process.listens_on);
     let ready = ready::Ready {
-        addresses: listens_on,
+        addresses: process.listens_on,
         data_dir: &settings.data_dir,
         database: settings.database.as_ref(),
-        pool: local_runtime.pool(),
+        pool: host.local_runtime.pool(),
         recovery,
         started_in: took_over_at.unwrap_or(started).elapsed(),
         admin_key: new_key.as_ref().map(|key| key.reveal()),
         as_json: settings.json,
     };
     let work = match work {
-        Some(work) => work(listens_on.clients),
+        Some(work) => work(process.listens_on.clients),
         None => {
             ready::announce(&ready)?;
             Box::pin(std::future::pending())
         }
     };
 
-    let (stop, response_budget) = (bounds.stop.clone(), bounds.response_budget.clone());
-    let Running { clients, hosts } = serving.start(&fronts, bounds);
+    let Running { clients, hosts } = serving.start(&fronts, &process);
     // Until the process ends, since it keeps the data directory.
-    let _cache_dir = cluster.map(|cluster| {
-        let idle_wait = settings.connections().idle_wait;
-        cluster.accept(hosts, &fronts, idle_wait, response_budget, runners, open_files_max)
-    });
-    let wiping = local_runtime.wipe_leftovers().inspect_err(|error| {
+    let _cache_dir = cluster.map(|cluster| cluster.accept(hosts, &fronts, &process, runners));
+    let wiping = host.local_runtime.wipe_leftovers().inspect_err(|error| {
         warn!(%error, "files of earlier processes stay until the next start: {error}");
     });
     let outcome = tokio::select! {
@@ -239,13 +210,11 @@ async fn serve(
         outcome = work => outcome,
         Some(error) = failure.recv() => return Err(error),
     };
-    stop.cancel();
+    process.stop.cancel();
     drop(wiping);
-    let stopping =
-        Stopping { jobs, dispatcher, deliverer, clients, charts, store, log_writer, traces };
     tokio::select! {
         Some(error) = failure.recv() => Err(error),
-        () = stopping.run(settings.drain_timeout.as_seconds()) => outcome,
+        () = host.stop(clients, traces, settings.drain_timeout.as_seconds()) => outcome,
         () = stop_signals.next() => {
             warn!("stopped at once; the next start runs interrupted jobs again");
             outcome
@@ -292,16 +261,11 @@ fn warn_of_permissions(settings: &ServeSettings) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When it is damaged: see [`owned_store::check_endpoints`].
-async fn open_catalog(
-    settings: &ServeSettings,
-    store: &Arc<Store>,
-    clock: &Arc<dyn Clock>,
-    tenancy: Tenancy,
-    disk_space: Arc<DiskSpaceGauge>,
-) -> anyhow::Result<Arc<Catalog>> {
+async fn open_catalog(process: &Process<'_>, store: &Arc<Store>) -> anyhow::Result<Arc<Catalog>> {
+    let Process { settings, clock, tenancy, disk_space, .. } = process;
     let catalog = Catalog::open(store.clone(), clock.clone()).await?;
-    let catalog = catalog.with_bounds(settings.owner_bounds()).with_tenancy(tenancy);
-    let catalog = Arc::new(catalog.with_disk_space(disk_space));
+    let catalog = catalog.with_bounds(settings.owner_bounds()).with_tenancy(tenancy.clone());
+    let catalog = Arc::new(catalog.with_disk_space(disk_space.clone()));
     owned_store::check_endpoints(store, &catalog, settings).await?;
     // They could not be deleted while they were running.
     catalog.remove_unused_components().await?;

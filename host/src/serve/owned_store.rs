@@ -4,37 +4,33 @@
 //! here refuse a start whose clock or catalog would lose jobs.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::anyhow;
 use gristmill_cluster::Runners;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::depot::Depot;
-use gristmill_core::sharing::disk_space::DiskSpaceGauge;
-use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
-use gristmill_core::time::Clock;
 use gristmill_store::{
     ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Settings, Store,
     TakenOver, Vacancy,
 };
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::clock::{HostClock, is_synchronised, open_in_time};
+use super::clock::{is_synchronised, open_in_time};
 use super::cluster::Joined;
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
 use super::edge::listener;
-use super::edge::response_budget::ResponseBudget;
 use super::hosts::NewConnections;
 use super::listeners::{Fronts, Listeners, Serving};
+use super::process::Process;
 use super::settings::{Database, ServeSettings};
-use super::stand_by::{StandbyParts, StandingBy};
-use super::stop::StopSignals;
+use super::stand_by::StandingBy;
+use super::stop_signals::StopSignals;
 use super::{hosts, memory};
 
 /// The store that this host has, and its place among the hosts of a database.
@@ -58,18 +54,6 @@ pub(super) struct Cluster {
     cache_dir: CacheDir,
 }
 
-/// What the store needs from the host.
-#[derive(Clone)]
-pub(super) struct Surroundings {
-    /// Confirms the time of the store; `None` if any time is accepted.
-    pub(super) guard: Option<Arc<HostClock>>,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) signals: Arc<Signals>,
-    pub(super) disk_space: Arc<DiskSpaceGauge>,
-    /// Receives the failure after which the host must end.
-    pub(super) failed: mpsc::UnboundedSender<anyhow::Error>,
-}
-
 impl OwnedStore {
     /// Opens the store of the data directory, or stands by until this host is active in the database. `None`
     /// when the host was asked to stop meanwhile.
@@ -77,35 +61,26 @@ impl OwnedStore {
     /// # Errors
     /// The reason why the host cannot start, in one sentence.
     pub(super) async fn open(
-        settings: &ServeSettings,
+        process: &Process<'_>,
         listeners: Listeners,
-        around: Surroundings,
-        standby: StandbyParts<'_>,
         stop_signals: &mut StopSignals,
     ) -> anyhow::Result<Option<Self>> {
-        match &settings.database {
+        match &process.settings.database {
             None => tokio::select! {
-                opened = Self::of_directory(settings, listeners, around) => opened.map(Some),
+                opened = Self::of_directory(process, listeners) => opened.map(Some),
                 () = stop_signals.next() => Ok(None),
             },
-            Some(database) => {
-                Self::of_database(settings, database, listeners, around, standby, stop_signals)
-                    .await
-            }
+            Some(database) => Self::of_database(process, database, listeners, stop_signals).await,
         }
     }
 
-    async fn of_directory(
-        settings: &ServeSettings,
-        listeners: Listeners,
-        around: Surroundings,
-    ) -> anyhow::Result<Self> {
+    async fn of_directory(process: &Process<'_>, listeners: Listeners) -> anyhow::Result<Self> {
         let open = |clock_jump_max_ms| {
-            let store_settings = store_settings(settings, &around, clock_jump_max_ms);
-            let (clock, signals) = (around.clock.clone(), around.signals.clone());
-            Store::open(&settings.data_dir, clock, signals, store_settings)
+            let store_settings = store_settings(process, clock_jump_max_ms);
+            let (clock, signals) = (process.clock.clone(), process.signals.clone());
+            Store::open(&process.settings.data_dir, clock, signals, store_settings)
         };
-        let (store, recovery) = match &around.guard {
+        let (store, recovery) = match &process.guard {
             Some(guard) => open_in_time(guard, open).await?,
             None => open(None)?,
         };
@@ -121,25 +96,24 @@ impl OwnedStore {
     }
 
     async fn of_database(
-        settings: &ServeSettings,
+        process: &Process<'_>,
         database: &Database,
         listeners: Listeners,
-        around: Surroundings,
-        standby: StandbyParts<'_>,
         stop_signals: &mut StopSignals,
     ) -> anyhow::Result<Option<Self>> {
-        let clock_jump_max_ms = around.guard.as_ref().map(|guard| guard.jump_max_ms());
-        let store_settings = store_settings(settings, &around, clock_jump_max_ms);
-        let at = listeners.addresses().advertised;
+        let clock_jump_max_ms = process.guard.as_ref().map(|guard| guard.jump_max_ms());
+        let store_settings = store_settings(process, clock_jump_max_ms);
+        let at = process.listens_on.advertised;
+        let (clock, signals) = (process.clock.clone(), process.signals.clone());
         let take_over =
             move |candidate: Candidate, vacancy: Vacancy| -> Result<TakenOver, NotTaken> {
-                let (clock, signals) = (around.clock.clone(), around.signals.clone());
+                let (clock, signals) = (clock.clone(), signals.clone());
                 let is_clock_synchronised = is_synchronised();
                 let store_settings = Settings { is_clock_synchronised, ..store_settings.clone() };
                 Store::take_over(candidate, vacancy, at, clock, signals, store_settings)
             };
         let (standing_by, candidate) = tokio::select! {
-            begun = StandingBy::begin(settings, database, listeners, standby) => begun?,
+            begun = StandingBy::begin(process, database, listeners) => begun?,
             () = stop_signals.next() => return Ok(None),
         };
         let joined = tokio::select! {
@@ -180,27 +154,24 @@ impl Cluster {
         self,
         listener: Option<TcpListener>,
         fronts: &Fronts,
-        idle_wait: Duration,
-        response_budget: Arc<ResponseBudget>,
+        process: &Process<'_>,
         runners: Arc<Runners>,
-        open_files_max: u64,
     ) -> CacheDir {
         if let Some(listener) = listener {
-            let never = CancellationToken::new();
+            let (idle_wait, never) =
+                (process.settings.connections().idle_wait, CancellationToken::new());
+            let response_budget = process.response_budget.clone();
             let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
-            let new = NewConnections::within(open_files_max);
+            let new = NewConnections::within(process.open_files_max);
             tokio::spawn(hosts::serve(listener, self.membership, server, runners, new));
         }
         self.cache_dir
     }
 }
 
-fn store_settings(
-    settings: &ServeSettings,
-    around: &Surroundings,
-    clock_jump_max_ms: Option<u64>,
-) -> Settings {
-    let failed = around.failed.clone();
+fn store_settings(process: &Process<'_>, clock_jump_max_ms: Option<u64>) -> Settings {
+    let Process { settings, failed, .. } = process;
+    let failed = failed.clone();
     Settings {
         queue_jobs_max: settings.max_waiting_jobs.as_u32() as usize,
         host_waiting_jobs_max: memory::waiting_jobs_max(),
@@ -208,7 +179,7 @@ fn store_settings(
         host_webhook_bytes_max: memory::webhook_bytes_max(),
         waiting_bytes_max: settings.max_waiting_mib.mib_as_bytes(),
         result_bytes_max: settings.max_result_mib.mib_as_bytes(),
-        disk_space: around.disk_space.clone(),
+        disk_space: process.disk_space.clone(),
         archive_after_ms: settings.archive_after.as_seconds().as_secs() * 1_000,
         secrets_key: settings.secrets_key.clone(),
         clock_jump_max_ms,

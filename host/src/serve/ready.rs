@@ -9,13 +9,13 @@ use gristmill_runtime::Pool;
 use gristmill_store::{Recovery, SchemaUpgrade};
 use serde_json::{Value, json};
 
-use super::listeners::Addresses;
-use super::settings::{Database, ServeSettings};
+use super::process::{ListenAddresses, Process};
+use super::settings::Database;
 
 /// The content of the line.
 #[derive(Debug)]
 pub(crate) struct Ready<'a> {
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: ListenAddresses,
     pub(crate) data_dir: &'a Path,
     /// The database of the active host; `None` for a host with the jobs in its data directory.
     pub(crate) database: Option<&'a Database>,
@@ -43,12 +43,9 @@ pub(crate) fn announce(ready: &Ready<'_>) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When standard output is closed.
-pub(crate) fn announce_standby(
-    at: Addresses,
-    settings: &ServeSettings,
-    database: &Database,
-) -> anyhow::Result<()> {
-    let Addresses { clients: addr, scheme, .. } = at;
+pub(super) fn announce_standby(process: &Process<'_>, database: &Database) -> anyhow::Result<()> {
+    let Process { settings, listens_on, .. } = process;
+    let ListenAddresses { clients: addr, scheme, .. } = listens_on;
     let url = database.url();
     if !settings.json {
         return print(&format!(
@@ -66,7 +63,7 @@ pub(crate) fn announce_standby(
         "database": url.to_string(),
         "role": "standby",
     });
-    add_addresses(&mut line, at);
+    add_addresses(&mut line, *listens_on);
     print(&json!({ "ready": line }).to_string())
 }
 
@@ -75,7 +72,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot print the ready line")
 }
 
-fn add_addresses(line: &mut Value, at: Addresses) {
+fn add_addresses(line: &mut Value, at: ListenAddresses) {
     let addresses = [("metricsAddr", at.collectors), ("clusterAddr", at.hosts)];
     if let Some(fields) = line.as_object_mut() {
         let known = addresses.into_iter().filter_map(|(name, addr)| Some((name, addr?)));
@@ -94,7 +91,7 @@ fn admin_key_line(file: &Path, key: &str, is_kept: bool) -> String {
 
 fn as_json(ready: &Ready<'_>, is_kept: bool) -> String {
     let Ready { addresses, recovery, .. } = ready;
-    let Addresses { clients: addr, scheme, .. } = addresses;
+    let ListenAddresses { clients: addr, scheme, .. } = addresses;
     let mut line = json!({
         "addr": addr.to_string(),
         "url": format!("{scheme}://{addr}"),
@@ -134,7 +131,7 @@ fn as_json(ready: &Ready<'_>, is_kept: bool) -> String {
 
 fn as_text(ready: &Ready<'_>, is_kept: bool) -> String {
     let Ready { addresses, recovery, .. } = ready;
-    let Addresses { clients: addr, scheme, .. } = addresses;
+    let ListenAddresses { clients: addr, scheme, .. } = addresses;
     let mut line = format!(
         "gristmill is ready on {scheme}://{addr} in {} ms (data: {}, sandboxes: {}",
         ready.started_in.as_millis(),
@@ -196,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_upgrade_is_reported_with_its_way_back() {
-        let addresses = Addresses {
+        let addresses = ListenAddresses {
             clients: ([127, 0, 0, 1], 8080).into(),
             collectors: None,
             hosts: None,

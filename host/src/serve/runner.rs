@@ -16,26 +16,22 @@ use tracing::{debug, info};
 use super::cluster::forward::Standby;
 use super::cluster::handshake::Purpose;
 use super::cluster::host_runtime::HostRuntime;
-use super::listeners::Addresses;
-use super::runtime_settings::{RuntimeParts, memory_bytes_max};
+use super::process::Process;
+use super::runtime_settings::memory_bytes_max;
 
 /// Pause before the next connection.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The runner of this host.
-pub(crate) fn open(
-    parts: &RuntimeParts<'_>,
-    addresses: Addresses,
-    local_runtime: Arc<HostRuntime>,
-) -> Arc<Runner> {
+pub(crate) fn open(process: &Process<'_>, local_runtime: Arc<HostRuntime>) -> Arc<Runner> {
     let settings = RunnerSettings {
-        address: addresses.advertised,
+        address: process.listens_on.advertised,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        sandboxes: parts.settings.max_running_jobs.as_u32().into(),
-        memory_bytes: memory_bytes_max(parts.settings),
+        sandboxes: process.settings.max_running_jobs.as_u32().into(),
+        memory_bytes: memory_bytes_max(process.settings),
         cores: cores() as u64,
-        tenancy: parts.tenancy.clone(),
-        guests: parts.guests.normal.handle().clone(),
+        tenancy: process.tenancy.clone(),
+        guests: process.guests.normal.handle().clone(),
     };
     Runner::new(settings, local_runtime)
 }

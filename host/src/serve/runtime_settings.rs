@@ -1,62 +1,34 @@
 //! The settings of the runtime that runs handlers on this host.
 
-use std::sync::Arc;
-
 use gristmill_core::deploy::egress::AllowedHosts;
-use gristmill_core::depot::Depot;
-use gristmill_core::sharing::disk_space::DiskSpaceGauge;
-use gristmill_core::sharing::tenancy::Tenancy;
-use gristmill_core::trace::Tracer;
 use gristmill_egress::AddressPolicy;
 use gristmill_runtime::RuntimeSettings;
 use tracing::warn;
 
-use super::guest_runtimes::GuestRuntimes;
 use super::memory;
+use super::process::Process;
 use super::settings::{ServeSettings, Within};
 use crate::compilers;
 
-/// The parts of a runtime.
-#[derive(Clone)]
-pub(super) struct RuntimeParts<'a> {
-    pub(super) settings: &'a ServeSettings,
-    pub(super) guests: &'a GuestRuntimes,
-    /// Whether a developer watches the jobs, with the stacks of handlers that trap.
-    pub(super) is_watched: bool,
-    pub(super) tenancy: Tenancy,
-    pub(super) disk_space: Arc<DiskSpaceGauge>,
-    /// The addresses that requests to public hosts may reach.
-    pub(super) addresses: AddressPolicy,
-    pub(super) tracer: Tracer,
-}
-
-impl RuntimeParts<'_> {
-    /// The settings, with the components of all hosts of a database. Compiles run in child processes of this same
-    /// program.
-    ///
-    /// # Errors
-    /// When this program cannot be found.
-    pub(super) fn settings(
-        &self,
-        depot: Option<Arc<dyn Depot>>,
-    ) -> anyhow::Result<RuntimeSettings> {
-        let Self { settings, guests, .. } = self;
-        let compiler =
-            if self.is_watched { compilers::for_developer()? } else { compilers::for_host()? };
-        Ok(RuntimeSettings {
-            running_jobs_max: settings.max_running_jobs.as_u32(),
-            memory_bytes_max: memory_bytes_max(settings),
-            low_priority_threads: Some(guests.low_priority.handle().clone()),
-            private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
-            explains_traps: self.is_watched,
-            tenancy: self.tenancy.clone(),
-            disk_space: self.disk_space.clone(),
-            addresses: self.addresses.clone(),
-            tracer: self.tracer.clone(),
-            depot,
-            ..RuntimeSettings::new(settings.data_dir.clone(), compiler)
-        })
-    }
+/// The settings. Compiles run in child processes of this same program.
+///
+/// # Errors
+/// When this program cannot be found.
+pub(super) fn of(process: &Process<'_>) -> anyhow::Result<RuntimeSettings> {
+    let Process { settings, guests, is_watched, .. } = *process;
+    let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
+    Ok(RuntimeSettings {
+        running_jobs_max: settings.max_running_jobs.as_u32(),
+        memory_bytes_max: memory_bytes_max(settings),
+        low_priority_threads: Some(guests.low_priority.handle().clone()),
+        private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
+        explains_traps: is_watched,
+        tenancy: process.tenancy.clone(),
+        disk_space: process.disk_space.clone(),
+        addresses: process.address_policy.clone(),
+        tracer: process.tracer.clone(),
+        ..RuntimeSettings::new(settings.data_dir.clone(), compiler)
+    })
 }
 
 /// Most memory of all sandboxes together, in bytes.

@@ -20,30 +20,19 @@ use super::cluster::forward::Standby;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
 use super::cluster::{Joined, connect, join, standby};
-use super::disk::Disk;
-use super::listeners::{Addresses, Bounds, Fronts, Listeners, Running};
-use super::ready;
-use super::runner;
-use super::runtime_settings::RuntimeParts;
-use super::settings::{Database, ServeSettings};
+use super::listeners::{Fronts, Listeners, Running};
+use super::process::Process;
+use super::settings::Database;
+use super::{ready, runner, runtime_settings};
 
 /// Time in which attempts that are stopped report their ends.
 const LAST_REPORTS: Duration = Duration::from_secs(3);
 
-/// What a host needs to stand by.
-#[derive(Clone, Copy)]
-pub(crate) struct StandbyParts<'a> {
-    pub(crate) bounds: &'a Bounds,
-    pub(crate) runtime_parts: &'a RuntimeParts<'a>,
-    pub(crate) disk: &'a Disk,
-}
-
 /// A host that accepts connections and does not have the jobs.
-pub(crate) struct StandingBy<'a> {
-    settings: &'a ServeSettings,
+pub(super) struct StandingBy<'a> {
+    process: &'a Process<'a>,
     database: &'a Database,
     standby: Arc<Standby>,
-    addresses: Addresses,
     pub(crate) fronts: Fronts,
     pub(crate) running: Running,
     /// Keeps the data directory to this process.
@@ -52,7 +41,6 @@ pub(crate) struct StandingBy<'a> {
     runner: Arc<Runner>,
     /// The connections of the runner.
     running_attempts: AbortOnDropHandle<()>,
-    stop: CancellationToken,
     /// Ends the measurements of the disk: the active host has its own.
     _disk_watch: DropGuard,
 }
@@ -63,36 +51,32 @@ impl<'a> StandingBy<'a> {
     /// # Errors
     /// One sentence names the fault of the database, the key file or the data directory.
     pub(crate) async fn begin(
-        settings: &'a ServeSettings,
+        process: &'a Process<'a>,
         database: &'a Database,
         listeners: Listeners,
-        StandbyParts { bounds, runtime_parts, disk }: StandbyParts<'_>,
     ) -> anyhow::Result<(Self, Candidate)> {
+        let settings = process.settings;
         let cache_dir = CacheDir::lock(&settings.data_dir)?;
         let disk_watch = CancellationToken::new();
-        disk.clone().watch(disk_watch.clone(), || {}, || {})?;
+        process.disk.clone().watch(disk_watch.clone(), || {}, || {})?;
         let candidate = connect(database.url(), &settings.key_file()).await?;
         let standby = Arc::new(standby(&candidate));
         let fronts = Fronts::new(Some(standby.clone()));
-        let addresses = listeners.addresses();
-        let running = listeners.serve(&fronts, bounds.clone());
-        let stop = bounds.stop.clone();
+        let running = listeners.serve(&fronts, process);
         let depot = candidate.depot().context("cannot start the thread of the database")?;
-        let local_runtime = HostRuntime::new(runtime_parts.settings(None)?, depot);
-        let runner = runner::open(runtime_parts, addresses, local_runtime.clone());
-        let running_attempts = runner::run(runner.clone(), standby.clone(), stop.clone());
+        let local_runtime = HostRuntime::new(runtime_settings::of(process)?, depot);
+        let runner = runner::open(process, local_runtime.clone());
+        let running_attempts = runner::run(runner.clone(), standby.clone(), process.stop.clone());
         let begun = Self {
-            settings,
+            process,
             database,
             standby,
-            addresses,
             fronts,
             running,
             cache_dir,
             local_runtime,
             runner,
             running_attempts: AbortOnDropHandle::new(tokio::spawn(running_attempts)),
-            stop,
             _disk_watch: disk_watch.drop_guard(),
         };
         Ok((begun, candidate))
@@ -114,7 +98,7 @@ impl<'a> StandingBy<'a> {
             if std::mem::replace(&mut is_announced, true) {
                 return Ok(());
             }
-            ready::announce_standby(self.addresses, self.settings, self.database)
+            ready::announce_standby(self.process, self.database)
         };
         join(candidate, &self.standby, stands_by, take_over).await
     }
@@ -125,17 +109,21 @@ impl<'a> StandingBy<'a> {
 
     /// Ends it in order.
     pub(crate) async fn stop(self) {
-        let drain_max = self.settings.drain_timeout.as_seconds();
-        info!("stopping: forwarded calls and running jobs have {} s", self.settings.drain_timeout);
+        let drain_timeout = self.process.settings.drain_timeout;
+        info!("stopping: forwarded calls and running jobs have {drain_timeout} s");
         self.standby.stop();
-        self.stop.cancel();
+        self.process.stop.cancel();
         let Self { runner, mut running_attempts, running, .. } = self;
         let calls = async {
             if let Ok(connections) = running.clients.await {
                 connections.shutdown().await;
             }
         };
-        match timeout(drain_max, async { tokio::join!(calls, &mut running_attempts) }).await {
+        match timeout(drain_timeout.as_seconds(), async {
+            tokio::join!(calls, &mut running_attempts)
+        })
+        .await
+        {
             Ok(_) => info!("stopped; every forwarded call and every running job had ended"),
             Err(_) => {
                 runner.stop();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use gristmill_core::trace::Tracer;
-use gristmill_traces::{Exporter, Settings};
+use gristmill_traces::{Exporter, TraceSettings};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ impl Traces {
     ///
     /// # Errors
     /// When the client for the collector cannot be made.
-    pub(super) fn start(settings: Option<Settings>) -> anyhow::Result<Self> {
+    pub(super) fn start(settings: Option<TraceSettings>) -> anyhow::Result<Self> {
         let Some(settings) = settings else { return Ok(Self::default()) };
         let sampler = settings.sampler;
         let exporter = Exporter::new(settings).context("cannot export traces")?;

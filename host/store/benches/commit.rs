@@ -15,7 +15,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
-use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind, WorkerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
@@ -176,7 +176,7 @@ async fn life(store: &Store, worker: &WorkerId, payload: &Json) {
 
 fn new_job(store: &Store, payload: &Json) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Sync, store.shard()),
+        id: JobId::generate(SubmissionKind::Sync, store.shard()),
         input: payload.clone(),
         ..gristmill_test_support::new_job(store.shard(), OwnerId::new("owner").unwrap(), endpoint())
     }

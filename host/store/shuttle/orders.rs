@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use gristmill_core::billing::usage::Metered;
 use gristmill_core::catalog::CatalogStore as _;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{
+    EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, WorkerId,
+};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
@@ -61,7 +63,7 @@ fn endpoint() -> EndpointId {
 
 fn new_job(endpoint: EndpointId) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, ShardId(0)),
+        id: JobId::generate(SubmissionKind::Async, ShardId(0)),
         owner: OwnerId::new("o").unwrap(),
         endpoint,
         input: Json::parse("[1]").unwrap(),

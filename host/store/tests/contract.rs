@@ -13,7 +13,7 @@ use crate::support::{
 };
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, Image};
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::id::{EndpointId, JobActionId, JobId, KeyId, OwnerId, ShardId, Submission};
+use gristmill_core::id::{EndpointId, JobActionId, JobId, KeyId, OwnerId, ShardId, SubmissionKind};
 use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobActionState};
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
@@ -204,7 +204,7 @@ async fn a_stale_lease_changes_nothing(t: Fixture) {
     let lease = |job, claim| Lease { job, claim: Claim(claim), epoch };
     assert_stale(&t, lease(id, 0)).await;
     assert_stale(&t, lease(id, 1)).await;
-    let unknown = JobId::generate(Submission::Async, ShardId(7));
+    let unknown = JobId::generate(SubmissionKind::Async, ShardId(7));
     assert_stale(&t, lease(unknown, 1)).await;
     // Claimed again.
     let first = t.claim("a").await;
@@ -257,7 +257,7 @@ async fn a_job_is_cancelled_wherever_it_is(t: Fixture) {
     let lease = t.claim("a").await.lease;
     let _ = t.store.finish(lease, Outcome::Completed(json("1"))).await.unwrap();
     assert_eq!(t.store.cancel(&a, done).await, Ok(Some(JobStatus::Completed)), "too late");
-    let unknown = JobId::generate(Submission::Async, ShardId(7));
+    let unknown = JobId::generate(SubmissionKind::Async, ShardId(7));
     assert_eq!(t.store.cancel(&a, unknown).await, Ok(None));
 }
 
@@ -373,7 +373,7 @@ async fn only_failed_and_timed_out_jobs_can_be_retried(t: Fixture) {
     let cancelled = t.submit("a").await;
     t.store.cancel(&a, cancelled).await.unwrap();
     assert_eq!(t.store.retry(&a, cancelled, None).await, wrong(JobStatus::Cancelled));
-    let unknown = JobId::generate(Submission::Async, ShardId(7));
+    let unknown = JobId::generate(SubmissionKind::Async, ShardId(7));
     assert_eq!(t.store.retry(&a, unknown, None).await, Ok(RetryAnswer::NotFound));
 
     let failed = t.submit("a").await;
@@ -513,7 +513,7 @@ async fn ended_jobs_are_deleted_by_id(t: Fixture) {
     let _ = t.store.cancel(&endpoint("a"), kept).await.unwrap();
     let (running, waiting) = (t.submit("a").await, t.submit("a").await);
     assert_eq!(t.claim("a").await.lease.job, running);
-    let unknown = JobId::generate(Submission::Async, ShardId(7));
+    let unknown = JobId::generate(SubmissionKind::Async, ShardId(7));
     // A job that is named twice is deleted and counted once.
     let all = ended.iter().copied().chain([running, waiting, unknown, ended[0], ended[1]]);
     let all: Vec<_> = all.collect();
@@ -863,7 +863,7 @@ async fn chunks_are_read_in_pages(t: Fixture) {
     assert_eq!(t.store.chunks(id, 77, 99, 99).await.unwrap().next(), 77);
     let _ = t.store.finish(lease, Outcome::Completed(json("null"))).await.unwrap();
     assert_eq!(read(0, usize::MAX, usize::MAX).await, 20);
-    let unknown = JobId::generate(Submission::Async, ShardId(7));
+    let unknown = JobId::generate(SubmissionKind::Async, ShardId(7));
     assert!(t.store.chunks(unknown, 0, 99, 99).await.unwrap().chunks.is_empty());
 }
 

@@ -10,7 +10,7 @@ use crate::damage::{copy_of, flip, full_store, newest};
 use crate::support::{START, endpoint, job, settings, submit, worker};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{JobId, OwnerId, ShardId, Submission, TemplateId};
+use gristmill_core::id::{JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::record::{NewJob, Outcome};
 use gristmill_core::signals::Signals;
@@ -151,7 +151,7 @@ async fn two_damaged_pages_of_jobs_cost_the_jobs_in_them() {
     db.execute("DELETE FROM delivery", ()).unwrap();
     // With gaps between the numbers, as deleted jobs leave them.
     let numbers = || (0..ADDED).map(|n| 10 + n + n / 7 * 1_000);
-    let new_id = || JobId::generate(Submission::Async, ShardId(7)).to_bytes().to_vec();
+    let new_id = || JobId::generate(SubmissionKind::Async, ShardId(7)).to_bytes().to_vec();
     let rows = numbers().map(|seq| vec![Value::Integer(seq), Value::Blob(new_id())]);
     add_rows(&db, "job", &["seq", "id"], rows);
     add_rows(&db, "input", &["seq"], numbers().map(|seq| vec![Value::Integer(seq)]));

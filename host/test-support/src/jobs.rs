@@ -1,6 +1,6 @@
 //! Builders of jobs.
 
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
@@ -12,7 +12,7 @@ use gristmill_core::job::retention::Retention;
 /// is about: `NewJob { input, ..new_job(shard, owner, endpoint) }`.
 pub fn new_job(shard: ShardId, owner: OwnerId, endpoint: EndpointId) -> NewJob {
     NewJob {
-        id: JobId::generate(Submission::Async, shard),
+        id: JobId::generate(SubmissionKind::Async, shard),
         endpoint,
         owner,
         input: Json::null(),

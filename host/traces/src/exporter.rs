@@ -12,7 +12,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url, retry};
 use tokio::time::{sleep, timeout};
 
-use crate::Settings;
+use crate::TraceSettings;
 use crate::encode::{encode, gzip};
 use crate::messages::ExportAnswer;
 use crate::queue::{Batch, SpanQueue, add};
@@ -31,12 +31,12 @@ const LAST_FLUSH: Duration = Duration::from_secs(5);
 /// The HTTP client cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the client for the collector of traces cannot be built: {0}")]
-pub struct BuildError(#[from] reqwest::Error);
+pub struct CannotExport(#[from] reqwest::Error);
 
 /// Sends what its [`SpanQueue`] takes.
 #[derive(Debug)]
 pub struct Exporter {
-    settings: Settings,
+    settings: TraceSettings,
     queue: Arc<SpanQueue>,
     client: Client,
     is_failing: bool,
@@ -68,8 +68,8 @@ impl Exporter {
     /// An exporter with an empty queue.
     ///
     /// # Errors
-    /// [`BuildError`] when the HTTP client cannot be built.
-    pub fn new(settings: Settings) -> Result<Self, BuildError> {
+    /// [`CannotExport`] when the HTTP client cannot be built.
+    pub fn new(settings: TraceSettings) -> Result<Self, CannotExport> {
         let builder = Client::builder()
             .user_agent(concat!("gristmill/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())

@@ -13,6 +13,6 @@ mod messages;
 mod queue;
 mod settings;
 
-pub use exporter::{ANSWER_BYTES, BuildError, Exporter};
+pub use exporter::{ANSWER_BYTES, CannotExport, Exporter};
 pub use queue::{SpanQueue, TEXT_BYTES};
-pub use settings::{InvalidSetting, Settings};
+pub use settings::{InvalidSetting, TraceSettings};

@@ -12,7 +12,7 @@ use reqwest::{Certificate, Url};
 
 /// How to export traces.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct TraceSettings {
     /// Which traces are recorded.
     pub sampler: Sampler,
     pub(crate) url: Url,
@@ -33,7 +33,7 @@ pub struct Settings {
 #[error("{0}")]
 pub struct InvalidSetting(String);
 
-impl Settings {
+impl TraceSettings {
     /// Reads the variables. `None` without an endpoint variable, or when the export is switched off.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl<R: Fn(&str) -> Option<String>> Variables<R> {
         self.get(traces).or_else(|| self.get(all))
     }
 
-    fn settings(&self) -> Result<Option<Settings>, InvalidSetting> {
+    fn settings(&self) -> Result<Option<TraceSettings>, InvalidSetting> {
         if let Some((name, value)) = self.get("OTEL_SDK_DISABLED") {
             match value.to_ascii_lowercase().as_str() {
                 "true" => return Ok(None),
@@ -83,7 +83,7 @@ impl<R: Fn(&str) -> Option<String>> Variables<R> {
             Some((name, _)) => name,
             None => "OTEL_EXPORTER_OTLP_TIMEOUT",
         };
-        Ok(Some(Settings {
+        Ok(Some(TraceSettings {
             sampler: self.sampler()?,
             url,
             headers: self.headers()?,
@@ -250,8 +250,8 @@ fn wrong(name: &str, value: &str, allowed: &str) -> InvalidSetting {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Settings>, InvalidSetting> {
-        Settings::from_env(|name| {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<TraceSettings>, InvalidSetting> {
+        TraceSettings::from_env(|name| {
             let found = variables.iter().find(|(other, _)| *other == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -259,7 +259,7 @@ mod tests {
 
     const ENDPOINT: (&str, &str) = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/x/");
 
-    fn with(name: &str, value: &str) -> Settings {
+    fn with(name: &str, value: &str) -> TraceSettings {
         read(&[ENDPOINT, (name, value)]).unwrap().unwrap()
     }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use gristmill_core::billing::usage::Metered;
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogStore as _};
 use gristmill_core::deploy::template::Template;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{
+    EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, WorkerId,
+};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, Lease, NewJob, Outcome};
 use gristmill_core::job::state::JobStatus;
@@ -220,7 +222,7 @@ impl Caller {
 
     async fn submit(&mut self) {
         let is_sync = self.rng.random();
-        let kind = if is_sync { Submission::Sync } else { Submission::Async };
+        let kind = if is_sync { SubmissionKind::Sync } else { SubmissionKind::Async };
         let id = JobId::generate(kind, ShardId(7));
         let bytes = self.bytes();
         let job = NewJob {

@@ -47,6 +47,9 @@ const HOST_CRATES: [&str; 14] = [
     "wasmtime",
 ];
 
+/// The crates of the documents of the APIs, and of their clients.
+const DOCUMENTS: [&str; 3] = ["host/client", "host/commands", "host/wire"];
+
 /// What the code of a crate must not name. The API reads and changes what is deployed by the
 /// operations of `gristmill-control`, and jobs by those of `Jobs`; so each rule is in one place, and can
 /// be tested without HTTP. Clients need no part of the host, and the types of the HTTP APIs need
@@ -257,6 +260,27 @@ fn circles_of_rooms(modules: &Modules) -> Vec<String> {
     folders.iter().flat_map(in_folder).collect()
 }
 
+/// The types that a module's text defines for other modules, each with whether other crates see it.
+fn types_of(code: &str) -> Vec<(&str, bool)> {
+    let of_line = |line| -> Option<(&str, bool)> {
+        let (is_public, item) = match str::strip_prefix(line, "pub(") {
+            Some(restricted) => (false, restricted.split_once(") ")?.1),
+            None => (true, line.strip_prefix("pub ")?),
+        };
+        let (kind, name) = item.strip_prefix("unsafe ").unwrap_or(item).split_once(' ')?;
+        let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+        let is_type = ["enum", "struct", "trait", "type", "union"].contains(&kind);
+        is_type.then_some((&name[..end], is_public))
+    };
+    code.lines().filter_map(of_line).collect()
+}
+
+/// The names among these that are there several times.
+fn repeated<'n>(names: impl IntoIterator<Item = &'n str>) -> BTreeSet<&'n str> {
+    let mut seen = BTreeSet::new();
+    names.into_iter().filter(|name| !seen.insert(*name)).collect()
+}
+
 /// All Rust files below a directory.
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -389,6 +413,41 @@ fn no_crate_has_a_circle_of_folders() {
     let of_crate = |name: &str| (name.to_owned(), circles_of_rooms(&modules_of(name)));
     let found: Vec<_> = CRATES.map(of_crate).into_iter().filter(|it| !it.1.is_empty()).collect();
     assert!(found.is_empty(), "circles of folders: {found:#?}");
+}
+
+/// A document of the APIs has the name of the object that it describes, so the two are searched apart. The SDK is
+/// read by authors of handlers, who see nothing of the host; its bindings repeat it.
+#[test]
+fn a_type_that_others_see_has_its_name_for_itself() {
+    let is_product = |(path, _): &(Vec<String>, String)| !path.iter().any(|part| part == "tests");
+    let of_crate = |name: &&str| {
+        let product = modules_of(name).into_iter().filter(is_product);
+        product.map(|(_, code)| code).collect::<Vec<_>>()
+    };
+    let host = CRATES.into_iter().filter(|name| *name != "guest-sdk");
+    let (documents, domain): (Vec<_>, Vec<_>) =
+        host.clone().partition(|name| DOCUMENTS.contains(name));
+    for crates in [documents, domain] {
+        let texts: Vec<_> = crates.iter().flat_map(of_crate).collect();
+        let types = texts.iter().flat_map(|text| types_of(text));
+        let public: Vec<_> = types.filter(|(_, is_public)| *is_public).map(|it| it.0).collect();
+        assert!(public.len() > 100, "the types are not found");
+        assert!(repeated(public.clone()).is_empty(), "in {crates:?}: {:?}", repeated(public));
+    }
+    for name in host {
+        let texts = of_crate(&name);
+        let types = repeated(texts.iter().flat_map(|text| types_of(text)).map(|it| it.0));
+        assert!(types.is_empty(), "in {name}: {types:?}");
+    }
+}
+
+#[test]
+fn a_repeated_name_is_found() {
+    let code = "pub struct A<T>(T);\npub(crate) enum B {\n    pub struct C;\n}\nstruct D;\npub use x::E;\n\
+                pub unsafe trait F: G {}\npub type H = u8;";
+    let expected = [("A", true), ("B", false), ("F", true), ("H", true)];
+    assert_eq!(types_of(code), expected);
+    assert_eq!(repeated(["A", "B", "A", "C"]), BTreeSet::from(["A"]));
 }
 
 fn modules(texts: &[(&str, &str)]) -> Modules {

@@ -12,7 +12,9 @@ use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, VolumeId};
+use gristmill_core::id::{
+    EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, VolumeId,
+};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
@@ -145,7 +147,7 @@ impl Run<'_> {
     pub(crate) async fn perform_on(&self, deployment: &Arc<Deployment>) -> Report {
         let reservation = self.bench.runtime.reserve(deployment).await;
         let attempt = Attempt {
-            job: JobId::generate(Submission::Async, ShardId(0)),
+            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
             number: 1,
             deployment: deployment.clone(),
             input: self.input.clone(),
@@ -233,7 +235,7 @@ impl AttemptSink for Sink {
 
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
         self.calls.lock().push(call);
-        Ok(JobId::generate(Submission::Async, ShardId(0)))
+        Ok(JobId::generate(SubmissionKind::Async, ShardId(0)))
     }
 
     fn log(&self, level: LogLevel, line: &str) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use axum::extract::RawQuery;
-use gristmill_control::{BucketSize, Buckets as _, Grouping, Report};
+use gristmill_control::{BucketSize, Buckets as _, Grouping, ReportQuery};
 use gristmill_core::billing::usage::{Hour, UsageFilter};
 use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::limits::TIME_CHARS_MAX;
@@ -100,7 +100,7 @@ pub(crate) async fn network_volumes(
     Ok(Paged::empty())
 }
 
-fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
+fn report(query: Query<'_>, now: Timestamp) -> Result<ReportQuery, ApiError> {
     let (size, hours) = period(query, now)?;
     let grouping = query.one_of("grouping", Grouping::ALL, Grouping::field)?;
     let filter = UsageFilter {
@@ -109,7 +109,7 @@ fn report(query: Query<'_>, now: Timestamp) -> Result<Report, ApiError> {
         owner: id(query, "ownerId")?,
     };
     let grouping = grouping.unwrap_or(Grouping::Endpoint);
-    Ok(Report { hours, size, grouping, filter, templates: None })
+    Ok(ReportQuery { hours, size, grouping, filter, templates: None })
 }
 
 /// The size of the buckets, and the hours that count.

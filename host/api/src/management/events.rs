@@ -24,7 +24,7 @@ use gristmill_core::id::{EndpointId, JobId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::signals::JobWatch;
 use gristmill_wire::JobStatus;
-use gristmill_wire::management::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs};
+use gristmill_wire::management::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
@@ -284,7 +284,8 @@ impl Reader {
             if status.is_none() {
                 ended.push(at);
             }
-            let event = JobEvent { endpoint: job.endpoint.clone(), id: job.id.to_string(), status };
+            let event =
+                JobStatusEvent { endpoint: job.endpoint.clone(), id: job.id.to_string(), status };
             write_event(text, "job", &event);
         }
         for at in ended.into_iter().rev() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gristmill_control::Series;
+use gristmill_control::SeriesValues;
 use gristmill_core::metrics::endpoint::{
     FinishedAs, RefusedFor, RequestEnd, SubmittedBy, WebhookEnd,
 };
@@ -16,11 +16,11 @@ use super::encode::{self, Labels};
 
 /// The series of all endpoints at one time.
 #[derive(Debug)]
-pub(super) struct Endpoints(pub(super) Vec<Series>);
+pub(super) struct Endpoints(pub(super) Vec<SeriesValues>);
 
 /// The name, the help and the value of a metric.
-type Plain = (&'static str, &'static str, fn(&Series) -> u64);
-type Histogram = (&'static str, &'static str, fn(&Series) -> &DurationTotals);
+type Plain = (&'static str, &'static str, fn(&SeriesValues) -> u64);
+type Histogram = (&'static str, &'static str, fn(&SeriesValues) -> &DurationTotals);
 
 impl Collector for Endpoints {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -169,7 +169,7 @@ impl Endpoints {
         encoder: &mut DescriptorEncoder<'_>,
         (name, help, kind): (&str, &str, MetricType),
         sets: &[Vec<(&str, &str)>],
-        value: impl Fn(&Series, usize) -> Option<u64>,
+        value: impl Fn(&SeriesValues, usize) -> Option<u64>,
         write: impl Fn(MetricEncoder<'_>, u64) -> fmt::Result,
     ) -> fmt::Result {
         let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
@@ -190,7 +190,7 @@ impl Endpoints {
         encoder: &mut DescriptorEncoder<'_>,
         name: &str,
         help: &str,
-        durations: fn(&Series) -> &DurationTotals,
+        durations: fn(&SeriesValues) -> &DurationTotals,
     ) -> fmt::Result {
         let mut metric =
             encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;

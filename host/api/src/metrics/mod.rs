@@ -7,7 +7,7 @@
 //! ([`endpoint_metrics`](gristmill_core::metrics::endpoint)), so metrics cost a job some ten additions.
 //!
 //! **Bounds.** About 90 lines for each of the endpoints with their own name, by default 200; see
-//! [`EndpointSeries`](gristmill_control::EndpointSeries). **Cost.** Some microseconds for each
+//! [`MetricSeries`](gristmill_control::MetricSeries). **Cost.** Some microseconds for each
 //! endpoint, and 25 for each one with its own name, on another thread than those that serve calls.
 
 mod encode;

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gristmill_core::catalog::{CatalogChange, CatalogKey};
-use gristmill_core::id::{JobId, ShardId, Submission, VolumeId};
+use gristmill_core::id::{JobId, ShardId, SubmissionKind, VolumeId};
 use gristmill_core::job::handler_call::CallError;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Part, S3Config};
@@ -42,7 +42,7 @@ const MIB: u64 = 1 << 20;
 
 fn job_id() -> JobId {
     static ID: std::sync::OnceLock<JobId> = std::sync::OnceLock::new();
-    *ID.get_or_init(|| JobId::generate(Submission::Async, ShardId(1)))
+    *ID.get_or_init(|| JobId::generate(SubmissionKind::Async, ShardId(1)))
 }
 
 async fn eventually(is_true: impl Fn() -> bool) {

@@ -22,7 +22,7 @@ use tokio_util::io::ReaderStream;
 use crate::arguments::ConnectionArgs;
 use crate::calls::repetition::{is_over_limit, pause, within_limits};
 use crate::calls::{in_options, unless_signalled};
-use crate::output::new_file::{NewFile, is_open_file};
+use crate::output::output_file::{OutputFile, is_open_file};
 use crate::output::{self, progress};
 use crate::resource::{self, print};
 
@@ -402,7 +402,7 @@ impl Copy {
 /// The place on this machine that a file of a volume is copied to.
 enum Target {
     /// A file, which appears once it is complete.
-    File(NewFile),
+    File(OutputFile),
     /// A device or a pipe. Its name belongs to others, so that it is not replaced.
     Special(File),
 }
@@ -412,7 +412,7 @@ impl Target {
         if is_special(path) {
             return Ok(Self::Special(OpenOptions::new().append(true).open(path)?));
         }
-        Ok(Self::File(NewFile::begin(path, 0o666)?.like_older()?))
+        Ok(Self::File(OutputFile::begin(path, 0o666)?.like_older()?))
     }
 
     fn file(&mut self) -> &mut File {

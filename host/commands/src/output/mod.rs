@@ -1,12 +1,12 @@
 //! The output of the command line: results to standard output, everything else to standard error.
 
-pub(crate) mod new_file;
+pub(crate) mod output_file;
 pub mod progress;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
 
-pub use new_file::NewFile;
+pub use output_file::OutputFile;
 
 /// Writes one line of the result to standard output: to a terminal without control characters, to a
 /// file or a pipe unchanged.

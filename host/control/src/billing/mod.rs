@@ -15,7 +15,7 @@ use gristmill_core::time::Timestamp;
 use crate::error::ControlError;
 pub use bucket::Buckets;
 pub use gristmill_wire::management::{BucketSize, Grouping};
-pub use report::{Record, Report};
+pub use report::{Record, ReportQuery};
 pub use totals::TemplateUsage;
 use totals::Totals;
 
@@ -46,7 +46,7 @@ impl Billing {
     pub async fn report(
         &self,
         caller: &ApiKey,
-        mut report: Report,
+        mut report: ReportQuery,
         after: Option<&str>,
         count_max: usize,
     ) -> Result<Vec<Record>, ControlError> {

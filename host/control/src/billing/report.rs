@@ -13,7 +13,7 @@ use super::rows::{SLICE_HOURS, first_stored_hour, read};
 
 /// A query for a report.
 #[derive(Debug)]
-pub struct Report {
+pub struct ReportQuery {
     /// The hours that count, each as a whole.
     pub hours: Range<Hour>,
     /// The length of a bucket.
@@ -44,7 +44,7 @@ impl Record {
     }
 }
 
-impl Report {
+impl ReportQuery {
     /// The records of all buckets, from the bucket of `after` (the position of a record) on. Whole
     /// buckets are read until there are more than `count_max` records after `after`. Takes memory
     /// for these records, and time for the stored hours between them: two queries for a month with usage, up to
@@ -166,7 +166,7 @@ mod tests {
         }
 
         /// The report as one pass over all rows makes it.
-        fn expected(&self, report: &Report) -> Vec<Record> {
+        fn expected(&self, report: &ReportQuery) -> Vec<Record> {
             let mut sums: BTreeMap<(Hour, String), UsageSum> = BTreeMap::new();
             for (key, sum) in &self.rows {
                 if report.hours.contains(&key.hour) {
@@ -182,10 +182,10 @@ mod tests {
         }
     }
 
-    fn report(hours: Range<Hour>, size: BucketSize, owner: Option<&str>) -> Report {
+    fn report(hours: Range<Hour>, size: BucketSize, owner: Option<&str>) -> ReportQuery {
         let owner = owner.map(|owner| OwnerId::new(owner).unwrap());
         let filter = UsageFilter { owner, ..UsageFilter::default() };
-        Report { hours, size, grouping: Grouping::Endpoint, filter, templates: None }
+        ReportQuery { hours, size, grouping: Grouping::Endpoint, filter, templates: None }
     }
 
     #[tokio::test]

@@ -114,7 +114,7 @@ impl TemplateUsage {
 #[cfg(test)]
 mod tests {
     use gristmill_core::billing::usage::{Bill, KEPT_HOURS, Metered};
-    use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
+    use gristmill_core::id::{EndpointId, JobId, ShardId, SubmissionKind};
     use gristmill_core::job::record::{Lease, StoreEpoch};
     use gristmill_core::job::state::Claim;
     use gristmill_core::signals::Signals;
@@ -146,7 +146,7 @@ mod tests {
             };
             let endpoint = EndpointId::new("e").unwrap();
             let lease = Lease {
-                job: JobId::generate(Submission::Async, ShardId(0)),
+                job: JobId::generate(SubmissionKind::Async, ShardId(0)),
                 claim: Claim(1),
                 epoch: StoreEpoch(1),
             };

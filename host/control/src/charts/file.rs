@@ -30,7 +30,7 @@ pub enum ChartsDamaged {
 }
 
 /// The charts by the names of their endpoints' incarnations.
-pub(super) type Charts = HashMap<String, Rings>;
+pub(super) type RingsByName = HashMap<String, Rings>;
 
 pub(super) fn encode(charts: &HashMap<&str, &Rings>) -> Vec<u8> {
     let charts: Vec<_> = charts.iter().map(|(name, rings)| (*name, *rings)).collect();
@@ -39,7 +39,7 @@ pub(super) fn encode(charts: &HashMap<&str, &Rings>) -> Vec<u8> {
     [&MARK[..], &hash, &content].concat()
 }
 
-pub(super) fn decode(bytes: &[u8]) -> Result<Charts, ChartsDamaged> {
+pub(super) fn decode(bytes: &[u8]) -> Result<RingsByName, ChartsDamaged> {
     let rest = bytes.strip_prefix(MARK).ok_or(ChartsDamaged::Unknown)?;
     let (hash, content) = rest.split_at_checked(HASH_BYTES).ok_or(ChartsDamaged::Changed)?;
     let found: [u8; HASH_BYTES] = Sha256::digest(content).into();
@@ -48,7 +48,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Charts, ChartsDamaged> {
     }
     let charts: Vec<(String, Rings)> =
         minicbor::decode(content).map_err(|_| ChartsDamaged::Changed)?;
-    let charts: Charts = charts.into_iter().collect();
+    let charts: RingsByName = charts.into_iter().collect();
     let is_sound =
         |rings: &Rings| rings.iter().zip(Window::ALL).all(|(ring, window)| ring.is_sound(window));
     match charts.len() <= CHARTS_MAX && charts.values().all(is_sound) {

@@ -37,7 +37,7 @@ use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_test_support::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};
 
-use crate::{Access, Control, ControlError, EndpointPatch, Extent, NewEndpoint, Parts};
+use crate::{Access, Control, ControlError, ControlParts, EndpointPatch, Extent, NewEndpoint};
 
 /// The services of a host without sandbox and network.
 /// Job actions in the model, as in a database that can be away for the next so many calls.
@@ -116,7 +116,7 @@ impl Bench {
         let (disk, logs) = (Arc::new(RecordedFiles::default()), Arc::new(Logs::default()));
         let jobs =
             Jobs::new(store.clone(), signals, workers.clone(), Strictness::Refuse, Arc::default());
-        let control = Control::new(Parts {
+        let control = Control::new(ControlParts {
             access: Access::with_keys(),
             clock: clock.clone(),
             catalog: catalog.clone(),

@@ -6,7 +6,7 @@ use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::sharing::rate::OperationLimit;
 
 use super::*;
-use crate::{BucketSize, Grouping, NewTemplate, Report, RollbackTarget, TemplatePatch};
+use crate::{BucketSize, Grouping, NewTemplate, ReportQuery, RollbackTarget, TemplatePatch};
 
 #[tokio::test]
 async fn an_endpoint_takes_only_a_template_that_its_owner_may_see() {
@@ -162,7 +162,7 @@ async fn a_report_shows_the_owner_of_the_key() {
     let bench = Bench::new().await;
     let admin = bench.key("default", Scope::Admin).await;
     let key = bench.key("a", Scope::Manage).await;
-    let report = |owner: Option<&str>| Report {
+    let report = |owner: Option<&str>| ReportQuery {
         hours: Hour(0)..Hour(1),
         size: BucketSize::Day,
         grouping: Grouping::Owner,

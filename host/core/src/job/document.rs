@@ -65,13 +65,13 @@ pub fn webhook_body(
 mod tests {
     use super::*;
     use crate::billing::usage::JobUsage;
-    use crate::id::{EndpointId, JobId, ShardId, Submission};
+    use crate::id::{EndpointId, JobId, ShardId, SubmissionKind};
     use crate::job::state::{Claim, JobStatus};
     use crate::job::tags::Tags;
 
     #[test]
     fn a_webhook_carries_the_status_the_payloads_and_its_own_address() {
-        let id = JobId::generate(Submission::Async, ShardId(0));
+        let id = JobId::generate(SubmissionKind::Async, ShardId(0));
         let at = Timestamp::from_millis;
         let mut record = JobRecord {
             id,

@@ -33,7 +33,7 @@ pub struct JobFilter {
 
 /// A job as a filter sees it.
 #[derive(Debug, Clone, Copy)]
-pub struct Candidate<'a> {
+pub struct JobCandidate<'a> {
     /// Its id.
     pub id: JobId,
     /// Its status.
@@ -71,7 +71,7 @@ pub enum Match {
 
 impl JobFilter {
     /// Whether a job matches.
-    pub fn matches(&self, job: &Candidate<'_>) -> Match {
+    pub fn matches(&self, job: &JobCandidate<'_>) -> Match {
         let is_of_time = self.from.is_none_or(|from| job.created_at >= from)
             && self.until.is_none_or(|until| job.created_at < until);
         let has_status = self.statuses.is_empty() || self.statuses.contains(&job.status);
@@ -130,13 +130,13 @@ pub struct JobSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{ShardId, Submission};
+    use crate::id::{ShardId, SubmissionKind};
 
     #[test]
     fn each_condition_counts() {
         let tags = Tags::new([("env", "prod"), ("team", "%_")]).unwrap();
-        let id = JobId::generate(Submission::Async, ShardId(7));
-        let job = Candidate {
+        let id = JobId::generate(SubmissionKind::Async, ShardId(7));
+        let job = JobCandidate {
             id,
             status: JobStatus::Failed,
             created_at: Timestamp::from_millis(100),
@@ -187,12 +187,12 @@ mod tests {
             let expected = if expected { Match::Yes } else { Match::No };
             assert_eq!(filter.matches(&job), expected, "{filter:?}");
         }
-        let of_error = |text| error("grain").matches(&Candidate { error: text, ..job });
+        let of_error = |text| error("grain").matches(&JobCandidate { error: text, ..job });
         assert_eq!(of_error(ErrorText::None), Match::No);
         assert_eq!(of_error(ErrorText::Beginning("a grain of")), Match::Yes);
         assert_eq!(of_error(ErrorText::Beginning("a gra")), Match::IfErrorHasText);
         let other = JobFilter { until: at(1), ..error("grain") };
-        let cut = Candidate { error: ErrorText::Beginning(""), ..job };
+        let cut = JobCandidate { error: ErrorText::Beginning(""), ..job };
         assert_eq!(other.matches(&cut), Match::No, "the other conditions are decided");
         let possible: Vec<_> = error("x").possible_statuses().collect();
         assert_eq!(possible, [JobStatus::Failed, JobStatus::TimedOut]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::deploy::endpoint::Deployment;
 use crate::deploy::input_checks::{CheckError, InputChecks};
-use crate::id::{CallDepth, JobId, OwnerId, Submission};
+use crate::id::{CallDepth, JobId, OwnerId, SubmissionKind};
 use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
@@ -105,9 +105,9 @@ pub(crate) async fn submit(
     let policy = request.policy.resolve(strictness)?;
     let chosen = request.policy.resolve_retention(strictness)?;
     let (submission, default_ms) = match request.mode {
-        SubmitMode::Async => (Submission::Async, RETENTION_ASYNC_MS),
-        SubmitMode::Handler(depth) => (Submission::Handler(depth), RETENTION_ASYNC_MS),
-        SubmitMode::Sync { kept_ms } => (Submission::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
+        SubmitMode::Async => (SubmissionKind::Async, RETENTION_ASYNC_MS),
+        SubmitMode::Handler(depth) => (SubmissionKind::Handler(depth), RETENTION_ASYNC_MS),
+        SubmitMode::Sync { kept_ms } => (SubmissionKind::Sync, kept_ms.max(RETENTION_SYNC_MS_MIN)),
     };
     if let Err(refused) = checks.check(deployment, &request.input).await {
         return repeated(store, deployment, request.idempotency, refused).await;
@@ -124,7 +124,7 @@ pub(crate) async fn submit(
             retention: Retention { default_ms, chosen: chosen.or(deployment.endpoint.retention) },
             webhook: request.webhook,
             s3_config: request.s3_config,
-            may_linger: submission == Submission::Sync,
+            may_linger: submission == SubmissionKind::Sync,
             waiting_jobs_max: deployment.endpoint.waiting_jobs_max,
             idempotency: request.idempotency,
             incarnation: deployment.incarnation.clone(),

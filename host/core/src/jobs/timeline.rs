@@ -141,7 +141,7 @@ fn cause_after(end: RequeueCause) -> QueueCause {
 mod tests {
     use super::*;
     use crate::billing::usage::JobUsage;
-    use crate::id::{EndpointId, JobId, ShardId, Submission};
+    use crate::id::{EndpointId, JobId, ShardId, SubmissionKind};
     use crate::job::record::PastAttempt;
     use crate::job::state::Claim;
     use crate::webhook::delivery::{AfterAttempt, DeliveryId, DeliveryOutcome};
@@ -152,7 +152,7 @@ mod tests {
 
     fn record(attempt: u32, past_attempts: Vec<PastAttempt>) -> JobRecord {
         JobRecord {
-            id: JobId::generate(Submission::Async, ShardId(1)),
+            id: JobId::generate(SubmissionKind::Async, ShardId(1)),
             endpoint: EndpointId::new("e").unwrap(),
             status: JobStatus::Completed,
             created_at: at(10),

@@ -573,7 +573,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::id::{OwnerId, ShardId, Submission};
+    use crate::id::{OwnerId, ShardId, SubmissionKind};
 
     /// An archive without files: a test does the work of its thread.
     #[derive(Debug)]
@@ -598,7 +598,7 @@ mod tests {
     }
 
     fn job() -> JobId {
-        JobId::generate(Submission::Async, ShardId(1))
+        JobId::generate(SubmissionKind::Async, ShardId(1))
     }
 
     fn add(logs: &Logs, endpoint: &EndpointIncarnation, job: JobId, text: &str) {

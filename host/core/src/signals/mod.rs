@@ -215,12 +215,12 @@ impl Drop for JobWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{ShardId, Submission};
+    use crate::id::{ShardId, SubmissionKind};
 
     #[tokio::test]
     async fn a_change_between_reading_and_waiting_is_not_missed() {
         let signals = Arc::new(Signals::default());
-        let id = JobId::generate(Submission::Async, ShardId(0));
+        let id = JobId::generate(SubmissionKind::Async, ShardId(0));
         let watch = signals.watch(id);
         let changed = watch.changed();
         signals.changed(id);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_job_without_watchers_takes_no_memory() {
         let signals = Arc::new(Signals::default());
-        let id = JobId::generate(Submission::Async, ShardId(0));
+        let id = JobId::generate(SubmissionKind::Async, ShardId(0));
         let watches = [signals.watch(id), signals.watch(id)];
         signals.changed(id);
         assert_eq!(signals.watched_jobs(), 1);

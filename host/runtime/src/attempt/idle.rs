@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use crate::attempt::instance::Instance;
-use gristmill_core::sharing::permits::{Amount, Permit, Permits, Wanted};
+use gristmill_core::sharing::permits::{Permit, PermitAmount, Permits, Wanted};
 
 /// Interval at which instances whose idle time is over are ended.
 const SWEEP: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ struct State {
 impl State {
     /// Takes the instance that must make room for a waiting worker.
     fn take_for(&mut self, permits: &Permits) -> Option<IdleInstance> {
-        let mut held = HashMap::<_, Amount>::new();
+        let mut held = HashMap::<_, PermitAmount>::new();
         for IdleInstance { permit, .. } in &self.waiting {
             let held = held.entry(permit.owner().clone()).or_default();
             *held = held.plus(permit.amount());

@@ -102,7 +102,7 @@ pub(crate) struct JobNumber(u64);
 
 /// The right to have a descriptor, a stream or a listing open; returned when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct IoSlot {
     _slot: OwnedSemaphorePermit,
     _open_file: Option<Permit>,
 }
@@ -112,23 +112,23 @@ impl JobIoLimits {
     ///
     /// # Errors
     /// [`ErrorCode::Quota`] at the limit of the job.
-    pub(crate) fn slot(&self) -> Result<Slot, ErrorCode> {
-        Ok(Slot { _slot: one_of(&self.slots)?, _open_file: None })
+    pub(crate) fn slot(&self) -> Result<IoSlot, ErrorCode> {
+        Ok(IoSlot { _slot: one_of(&self.slots)?, _open_file: None })
     }
 
     /// The right to have one more file of the host open.
     ///
     /// # Errors
     /// [`ErrorCode::Quota`] at the limit of the job, of its owner's jobs, or of all jobs together.
-    pub(crate) fn open_file(&self) -> Result<Slot, ErrorCode> {
+    pub(crate) fn open_file(&self) -> Result<IoSlot, ErrorCode> {
         let slot = one_of(&self.slots)?;
         let open_file = self.open_files.try_take(&self.owner, 0).ok_or(ErrorCode::Quota)?;
-        Ok(Slot { _slot: slot, _open_file: Some(open_file) })
+        Ok(IoSlot { _slot: slot, _open_file: Some(open_file) })
     }
 
     /// The right to hold one more lock on this mount; `None` beyond the limits, and on scratch space,
     /// which ends with its instance.
-    pub(crate) fn lock_slot(&self, mount: &Mount) -> Option<Slot> {
+    pub(crate) fn lock_slot(&self, mount: &Mount) -> Option<IoSlot> {
         if !mount.is_volume() || !mount.locks.admit(self.number) {
             return None;
         }
@@ -142,7 +142,7 @@ impl JobIoLimits {
         stat: &Stat,
         parent: Arc<File>,
         name: &str,
-        slot: Slot,
+        slot: IoSlot,
     ) {
         let (name, open_file) = (name.to_owned(), Box::new(slot));
         mount.locks.add(stat, Held { holder: self.number, parent, name, _open_file: open_file });
@@ -283,7 +283,7 @@ mod tests {
     }
 
     /// Opens files in as many jobs as it takes, until none can be opened.
-    fn open_all(io_limits: &IoLimits, owner: &str) -> Vec<Slot> {
+    fn open_all(io_limits: &IoLimits, owner: &str) -> Vec<IoSlot> {
         let (owner, endpoint) = (OwnerId::new(owner).unwrap(), EndpointId::new(owner).unwrap());
         let of_job = || {
             let io_limits = io_limits.job(&owner, &endpoint);

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DirectoryEntry, ErrorCode};
 
-use super::io_limits::Slot;
+use super::io_limits::IoSlot;
 use super::node::{Node, code, descriptor_type};
 
 /// Entries that are read at one time.
@@ -22,7 +22,7 @@ pub(crate) struct Listing {
     directory: Arc<Mutex<Dir>>,
     read: VecDeque<Result<DirectoryEntry, ErrorCode>>,
     is_over: bool,
-    _slot: Slot,
+    _slot: IoSlot,
 }
 
 impl Listing {

@@ -24,7 +24,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, MetadataHashValue, OpenFlags,
 };
 
-use super::io_limits::{JobIoLimits, Slot};
+use super::io_limits::{IoSlot, JobIoLimits};
 use super::locks::is_lock;
 use super::marks::{MARK, is_marked_directory};
 use super::mount::OpenMount;
@@ -42,7 +42,7 @@ pub(crate) struct Node {
     file: Arc<File>,
     kind: Kind,
     flags: DescriptorFlags,
-    slot: Option<Slot>,
+    slot: Option<IoSlot>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ pub(crate) struct OpenMode {
 
 impl Node {
     /// The root of a mount.
-    pub(crate) fn root(mount: OpenMount, io_limits: Arc<JobIoLimits>, slot: Slot) -> Self {
+    pub(crate) fn root(mount: OpenMount, io_limits: Arc<JobIoLimits>, slot: IoSlot) -> Self {
         Self {
             file: mount.root.clone(),
             kind: Kind::Directory { depth: 0 },
@@ -179,7 +179,7 @@ impl Node {
         file: OwnedFd,
         depth: usize,
         flags: DescriptorFlags,
-        slot: Slot,
+        slot: IoSlot,
     ) -> Result<Self, ErrorCode> {
         let stat = fstat(&file).map_err(code)?;
         let kind = match FileType::from_raw_mode(stat.st_mode) {

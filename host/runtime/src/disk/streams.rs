@@ -14,7 +14,7 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use super::io_limits::Slot;
+use super::io_limits::IoSlot;
 use super::node::Node;
 
 /// Most bytes that one operation reads or writes.
@@ -25,7 +25,7 @@ pub(crate) struct ReadStream {
     node: Arc<Node>,
     offset: u64,
     state: Reading,
-    _slot: Slot,
+    _slot: IoSlot,
 }
 
 enum Reading {
@@ -112,7 +112,7 @@ pub(crate) struct WriteStream {
     node: Arc<Node>,
     to: WriteAt,
     state: Writing,
-    _slot: Slot,
+    _slot: IoSlot,
 }
 
 /// The position of the next bytes.

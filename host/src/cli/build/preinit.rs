@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::id::{JobId, ShardId, Submission};
+use gristmill_core::id::{JobId, ShardId, SubmissionKind};
 use gristmill_core::job::payload::Json;
 use gristmill_core::runtime::Attempt;
 use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
@@ -23,7 +23,7 @@ pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::
     let settings = LocalOptions::default().over(Some(project.clone()));
     let deployment = local_deployment(settings, ComponentDigest::of(component), None);
     let attempt = Attempt {
-        job: JobId::generate(Submission::Async, ShardId(0)),
+        job: JobId::generate(SubmissionKind::Async, ShardId(0)),
         number: 1,
         deployment: Arc::new(deployment),
         input: Json::null(),

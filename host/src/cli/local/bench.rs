@@ -11,7 +11,7 @@ use gristmill_commands::calls::signalled;
 use gristmill_commands::output::progress;
 use gristmill_core::deploy::endpoint::{Deployment, Metering};
 use gristmill_core::deploy::input_checks::InputChecks;
-use gristmill_core::id::{JobId, ShardId, Submission};
+use gristmill_core::id::{JobId, ShardId, SubmissionKind};
 use gristmill_core::job::payload::Json;
 use gristmill_core::metrics::failure_reason::FailureReason;
 use gristmill_core::runtime::{
@@ -124,7 +124,7 @@ impl Bench {
             reservation = self.runtime.reserve(&deployment) => reservation,
         };
         let attempt = Attempt {
-            job: JobId::generate(Submission::Async, ShardId(0)),
+            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
             number: 1,
             deployment,
             input: job.input,

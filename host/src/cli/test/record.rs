@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 
 use anyhow::{Context as _, ensure};
-use gristmill_commands::output::NewFile;
+use gristmill_commands::output::OutputFile;
 use gristmill_commands::output::one_line;
 use gristmill_core::job::payload::Json;
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub(super) fn record(file: &CaseFile, outputs: &[(usize, Json)]) -> anyhow::Resu
     let write = || -> anyhow::Result<()> {
         let present = fs::read_to_string(&file.path)?;
         ensure!(present == file.text, "the file was changed during the run; run the command again");
-        let mut new = NewFile::begin(&file.path, 0o600)?.like_older()?;
+        let mut new = OutputFile::begin(&file.path, 0o600)?.like_older()?;
         new.file().write_all(text.as_bytes())?;
         Ok(new.complete()?)
     };

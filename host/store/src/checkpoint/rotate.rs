@@ -8,7 +8,7 @@ use gristmill_core::runtime::is_no_space;
 use tracing::{info, warn};
 
 use crate::checkpoint::database::Database;
-use crate::checkpoint::rotation::{Answer, Rotation, Step};
+use crate::checkpoint::rotation::{Rotation, RotationAnswer, Step};
 use crate::error::Failure;
 use crate::seal::Word;
 use crate::tables::db::{Db, Sync};
@@ -16,7 +16,7 @@ use crate::tables::renew;
 
 impl Database {
     /// Begins a rotation. A refusal changes nothing.
-    pub(crate) fn begin_rotation(&mut self, answer: Answer) -> Result<(), Failure> {
+    pub(crate) fn begin_rotation(&mut self, answer: RotationAnswer) -> Result<(), Failure> {
         if self.rotation.is_some() {
             let _ = answer.send(Err(RotateError::Busy));
             return Ok(());

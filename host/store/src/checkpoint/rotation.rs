@@ -27,7 +27,7 @@ use crate::medium::SegmentId;
 use crate::seal::Word;
 use crate::state::index::Index;
 
-pub(super) type Answer = oneshot::Sender<Result<Rotated, RotateError>>;
+pub(super) type RotationAnswer = oneshot::Sender<Result<Rotated, RotateError>>;
 
 /// A rotation that has begun.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Rotation {
     pub(super) changes_file: bool,
     pub(super) done: Rotated,
     /// `None`: a start continues the rotation.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<RotationAnswer>,
 }
 
 /// The next step.

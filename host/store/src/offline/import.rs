@@ -652,7 +652,7 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{ShardId, Submission};
+    use gristmill_core::id::{ShardId, SubmissionKind};
     use gristmill_core::time::Timestamp;
     use gristmill_core::webhook::delivery::{DeliveryId, DeliveryOutcome, DeliveryState};
 
@@ -663,7 +663,7 @@ mod tests {
         Delivery {
             id: DeliveryId(7),
             endpoint: EndpointId::new("mill").unwrap(),
-            job: JobId::generate(Submission::Async, ShardId(0)),
+            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
             job_status: JobStatus::Completed,
             job_retries: 0,
             url: "https://receiver.example".to_owned(),

@@ -30,20 +30,20 @@ struct Signs {
 
 impl ActiveState {
     /// The state of a host whose last confirmed sign of life is of this time.
-    pub(crate) fn since(confirmed_at: Moment) -> Self {
+    pub(crate) fn since(confirmed_at: BootTime) -> Self {
         let signs = Signs { confirmed_at: AtomicU64::new(confirmed_at.0), ..Signs::default() };
         Self(Arc::new(signs))
     }
 
     /// Records a confirmation that was requested at this time.
-    pub(crate) fn confirm(&self, requested_at: Moment) {
+    pub(crate) fn confirm(&self, requested_at: BootTime) {
         self.0.confirmed_at.fetch_max(requested_at.0, Ordering::Relaxed);
     }
 
     /// The time since the newest confirmation.
     pub fn age(&self) -> Duration {
         let confirmed_at = self.0.confirmed_at.load(Ordering::Relaxed);
-        Duration::from_millis(Moment::now().0.saturating_sub(confirmed_at))
+        Duration::from_millis(BootTime::now().0.saturating_sub(confirmed_at))
     }
 
     /// Whether the last commit was refused, as by a full disk: calls that wait for it may wait for long.
@@ -68,9 +68,9 @@ impl ActiveState {
 
 /// Milliseconds of a clock that also runs while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment(u64);
+pub(crate) struct BootTime(u64);
 
-impl Moment {
+impl BootTime {
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::Boottime);
         let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn a_confirmation_counts_from_its_request() {
-        let now = Moment::now();
-        let before = Moment(now.0 - 1_900);
-        let active_state = ActiveState::since(Moment(now.0 - 5_000));
+        let now = BootTime::now();
+        let before = BootTime(now.0 - 1_900);
+        let active_state = ActiveState::since(BootTime(now.0 - 5_000));
         assert!(!active_state.is_confirmed());
         active_state.confirm(before);
         assert!(active_state.age() >= Duration::from_millis(1_900));
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn a_host_whose_session_ends_is_confirmed_no_more() {
-        let active_state = ActiveState::since(Moment::now());
+        let active_state = ActiveState::since(BootTime::now());
         assert!(active_state.is_confirmed());
         active_state.end();
-        active_state.confirm(Moment::now());
+        active_state.confirm(BootTime::now());
         assert!(!active_state.is_confirmed());
     }
 }

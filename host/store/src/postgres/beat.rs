@@ -11,7 +11,7 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use crate::postgres::active_state::{ActiveState, Moment};
+use crate::postgres::active_state::{ActiveState, BootTime};
 use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::session::Session;
 use crate::sync::thread::{Builder, JoinHandle};
@@ -44,7 +44,7 @@ impl Beat {
         let beat = move || {
             let mut pause = Duration::ZERO;
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                let (requested_at, begun) = (Moment::now(), Instant::now());
+                let (requested_at, begun) = (BootTime::now(), Instant::now());
                 pause = match beat(&mut connection, session) {
                     Ok(true) => {
                         active_state.confirm(requested_at);

@@ -12,7 +12,7 @@ const HOSTS: usize = 2;
 
 /// The bounds of an exploration.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct ModelBounds {
     pub(super) sessions: u8,
     /// Commits of each session.
     pub(super) commits: u8,
@@ -68,7 +68,7 @@ pub(super) enum Failed {
 
 /// A transaction in progress: a process of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Transaction {
+pub(super) struct ModelTransaction {
     pub(super) host: usize,
     /// Whether the host still waits for its answer.
     pub(super) has_client: bool,
@@ -124,7 +124,7 @@ pub(super) struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) rows: Rows,
-    pub(super) transactions: Vec<Transaction>,
+    pub(super) transactions: Vec<ModelTransaction>,
     pub(super) hosts: [Host; HOSTS],
     /// The jobs that each session has read at its begin.
     loaded: BTreeMap<u8, BTreeSet<Commit>>,
@@ -134,7 +134,7 @@ pub(super) struct State {
 
 /// A step of the exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Step {
+pub(super) enum ModelStep {
     /// A host without a session begins one.
     Begin(usize),
     /// A host reads the jobs.
@@ -172,33 +172,37 @@ impl State {
     }
 
     /// All steps that are possible.
-    pub(super) fn steps(&self, bounds: Bounds) -> Vec<Step> {
+    pub(super) fn steps(&self, bounds: ModelBounds) -> Vec<ModelStep> {
         let mut steps = Vec::new();
         for (n, host) in self.hosts.iter().enumerate() {
             match host {
-                Host::StandsBy if self.newest() < bounds.sessions => steps.push(Step::Begin(n)),
-                Host::Loads(_) => steps.push(Step::Load(n)),
-                Host::Active { is_in_doubt: true, progress: Progress::Idle, .. } => {
-                    steps.push(Step::Look(n));
+                Host::StandsBy if self.newest() < bounds.sessions => {
+                    steps.push(ModelStep::Begin(n))
                 }
-                Host::Active { progress: Progress::Looked, .. } => steps.push(Step::BeginCommit(n)),
+                Host::Loads(_) => steps.push(ModelStep::Load(n)),
+                Host::Active { is_in_doubt: true, progress: Progress::Idle, .. } => {
+                    steps.push(ModelStep::Look(n));
+                }
+                Host::Active { progress: Progress::Looked, .. } => {
+                    steps.push(ModelStep::BeginCommit(n))
+                }
                 Host::Active { progress: Progress::Idle, committed, .. }
                     if *committed < bounds.commits =>
                 {
-                    steps.push(Step::BeginCommit(n));
+                    steps.push(ModelStep::BeginCommit(n));
                 }
                 _ => {}
             }
         }
         for (n, transaction) in self.transactions.iter().enumerate() {
             if self.is_ready(n) {
-                steps.push(Step::Execute(n));
+                steps.push(ModelStep::Execute(n));
             }
             if transaction.has_client && self.losses < bounds.losses {
-                steps.push(Step::Lose(n));
+                steps.push(ModelStep::Lose(n));
             }
             if !transaction.has_client {
-                steps.push(Step::Undo(n));
+                steps.push(ModelStep::Undo(n));
             }
         }
         steps
@@ -214,26 +218,26 @@ impl State {
         transaction.snapshot.is_none() || !self.must_wait(n)
     }
 
-    pub(super) fn take(&mut self, step: Step, rules: Rules) -> Outcome {
+    pub(super) fn take(&mut self, step: ModelStep, rules: Rules) -> Outcome {
         match step {
-            Step::Begin(n) => {
+            ModelStep::Begin(n) => {
                 let session = self.newest() + 1;
                 let (added, first) = (Statement::AddSession(session), Statement::AddFirst(session));
                 let left = [Statement::EndOthers, Statement::DeleteLog, added, first];
                 self.begin(n, left.into_iter().collect());
                 self.hosts[n] = Host::Begins(session);
             }
-            Step::Load(n) => {
+            ModelStep::Load(n) => {
                 let Host::Loads(session) = self.hosts[n] else { return Outcome::Done };
                 self.loaded.insert(session, self.rows.jobs.clone());
                 let progress = Progress::Idle;
                 self.hosts[n] =
                     Host::Active { session, committed: 0, is_in_doubt: false, progress };
             }
-            Step::Look(n) => self.look(n, rules),
-            Step::BeginCommit(n) => self.begin_commit(n, rules),
-            Step::Execute(n) => return self.execute(n, rules),
-            Step::Lose(n) => {
+            ModelStep::Look(n) => self.look(n, rules),
+            ModelStep::BeginCommit(n) => self.begin_commit(n, rules),
+            ModelStep::Execute(n) => return self.execute(n, rules),
+            ModelStep::Lose(n) => {
                 self.losses += 1;
                 let transaction = &mut self.transactions[n];
                 transaction.has_client = false;
@@ -246,14 +250,14 @@ impl State {
                     _ => Host::StandsBy,
                 };
             }
-            Step::Undo(n) => drop(self.transactions.remove(n)),
+            ModelStep::Undo(n) => drop(self.transactions.remove(n)),
         }
         Outcome::Done
     }
 
     fn begin(&mut self, host: usize, mut left: VecDeque<Statement>) {
         left.push_back(Statement::Commit);
-        self.transactions.push(Transaction {
+        self.transactions.push(ModelTransaction {
             host,
             has_client: true,
             left,
@@ -306,7 +310,7 @@ impl State {
         Host::Active { session, committed, is_in_doubt: false, progress: Progress::Idle }
     }
 
-    fn others(&self, n: usize) -> impl Iterator<Item = &Transaction> {
+    fn others(&self, n: usize) -> impl Iterator<Item = &ModelTransaction> {
         let others = self.transactions.iter().enumerate().filter(move |(other, _)| *other != n);
         // The server has undone a failed one.
         others.map(|(_, other)| other).filter(|other| other.failed.is_none())
@@ -423,7 +427,8 @@ impl State {
 
     /// Ends a transaction, and answers its host.
     fn end(&mut self, n: usize, rules: Rules) {
-        let Transaction { host, has_client, changes, failed, .. } = self.transactions.remove(n);
+        let ModelTransaction { host, has_client, changes, failed, .. } =
+            self.transactions.remove(n);
         if failed.is_none() {
             self.apply(&changes);
         }
@@ -483,7 +488,7 @@ impl State {
 }
 
 /// Tries all orders of all steps. Returns the number of states, or the first fault with the steps to it.
-fn explore(rules: Rules, bounds: Bounds) -> Result<usize, (&'static str, Vec<Step>)> {
+fn explore(rules: Rules, bounds: ModelBounds) -> Result<usize, (&'static str, Vec<ModelStep>)> {
     let hasher = RandomState::new();
     // Hashes of 64 bits take a fraction of the memory of the states: of a million states, two have the same one
     // with a probability of 3 in 10^8.
@@ -491,7 +496,7 @@ fn explore(rules: Rules, bounds: Bounds) -> Result<usize, (&'static str, Vec<Ste
     let mut known = HashSet::from([hasher.hash_one(&first)]);
     // Each state with the number of the path's end that leads to it.
     let mut queue = VecDeque::from([(first, usize::MAX)]);
-    let mut paths: Vec<(usize, Step)> = Vec::new();
+    let mut paths: Vec<(usize, ModelStep)> = Vec::new();
     while let Some((state, path)) = queue.pop_front() {
         for step in state.steps(bounds) {
             let mut next = state.clone();
@@ -521,7 +526,7 @@ pub(super) const RULES: Rules = Rules { has_fence: true, has_log: true, looks_ag
 mod tests {
     use super::*;
 
-    fn holds(bounds: Bounds) {
+    fn holds(bounds: ModelBounds) {
         match explore(RULES, bounds) {
             Ok(states) => {
                 println!("{states} states, {bounds:?}");
@@ -533,14 +538,14 @@ mod tests {
 
     #[test]
     fn no_order_of_statements_breaks_the_fence() {
-        holds(Bounds { sessions: 2, commits: 2, losses: 1 });
-        holds(Bounds { sessions: 3, commits: 1, losses: 0 });
+        holds(ModelBounds { sessions: 2, commits: 2, losses: 1 });
+        holds(ModelBounds { sessions: 3, commits: 1, losses: 0 });
     }
 
     #[test]
     #[ignore = "takes a minute: 1.8 million states"]
     fn no_order_of_statements_with_two_lost_connections_breaks_the_fence() {
-        holds(Bounds { sessions: 2, commits: 1, losses: 2 });
+        holds(ModelBounds { sessions: 2, commits: 1, losses: 2 });
     }
 
     /// Each rule is there for a fault, which the exploration finds without it.
@@ -553,7 +558,7 @@ mod tests {
             (Rules { has_log: false, ..RULES }, 1, "a commit took effect twice"),
             (Rules { looks_again: false, ..RULES }, 1, "a host ended"),
         ] {
-            let bounds = Bounds { sessions: 2, commits: 1, losses };
+            let bounds = ModelBounds { sessions: 2, commits: 1, losses };
             let (fault, steps) = explore(rules, bounds).expect_err("a fault");
             assert!(fault.starts_with(expected), "{rules:?}: {fault}: {steps:?}");
         }

@@ -13,7 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::connection::{Connection, DatabaseError, SqlQuery, Value};
 use super::fence_model::{
-    Bounds, Failed, Outcome, RULES, Rows, State, Statement, Step, Transaction,
+    Failed, ModelBounds, ModelStep, ModelTransaction, Outcome, RULES, Rows, State, Statement,
 };
 use super::server_of_tests as server;
 use super::session::Session;
@@ -23,7 +23,7 @@ use crate::format::EndpointKey;
 use crate::seal::Seal;
 use crate::state::batch::Batch;
 
-const BOUNDS: Bounds = Bounds { sessions: 3, commits: 2, losses: 2 };
+const BOUNDS: ModelBounds = ModelBounds { sessions: 3, commits: 2, losses: 2 };
 const WALKS: u64 = 60;
 
 /// Longest time for the server to carry out a statement, or to wait for a lock.
@@ -164,7 +164,7 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
     let mut path = Vec::new();
     let (mut statements, mut waits) = (0, 0);
     for _ in 0..60 {
-        let is_waiting = |it: &&Transaction| it.snapshot.is_some();
+        let is_waiting = |it: &&ModelTransaction| it.snapshot.is_some();
         // The server decides which one of two goes on first, and ends one of two that wait for each other.
         if state.transactions.iter().filter(is_waiting).count() > 1 {
             break;
@@ -174,7 +174,7 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
             .find(|n| state.transactions[*n].snapshot.is_some() && state.is_ready(*n));
         let steps = state.steps(BOUNDS);
         let step = match released {
-            Some(n) => Step::Execute(n),
+            Some(n) => ModelStep::Execute(n),
             None if steps.is_empty() => break,
             None => steps[random.random_range(0..steps.len())],
         };
@@ -183,16 +183,18 @@ fn walk(url: &DatabaseUrl, admin: &mut Connection, seal: &Arc<Seal>, seed: u64) 
         let outcome = state.take(step, RULES);
         let context = || format!("seed {seed}: {path:?}");
         match step {
-            Step::Begin(_) | Step::BeginCommit(_) => processes.push(Process::start(url, seal)),
-            Step::Load(_) | Step::Lose(_) => {}
-            Step::Look(_) => {
+            ModelStep::Begin(_) | ModelStep::BeginCommit(_) => {
+                processes.push(Process::start(url, seal))
+            }
+            ModelStep::Load(_) | ModelStep::Lose(_) => {}
+            ModelStep::Look(_) => {
                 assert_eq!(rows_of(admin), expected(&state.rows), "{}", context());
                 if state.transactions.len() > before.transactions.len() {
                     processes.push(Process::start(url, seal));
                 }
             }
-            Step::Undo(n) => processes.remove(n).end(admin),
-            Step::Execute(n) => {
+            ModelStep::Undo(n) => processes.remove(n).end(admin),
+            ModelStep::Execute(n) => {
                 let transaction = &before.transactions[n];
                 let statement = *transaction.left.front().unwrap();
                 let is_commit = statement == Statement::Commit;

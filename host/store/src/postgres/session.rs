@@ -12,7 +12,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::postgres::active_state::Moment;
+use crate::postgres::active_state::BootTime;
 use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::numbers::{Numbers, Series};
 
@@ -39,7 +39,7 @@ pub(crate) struct Begun {
     /// Whether the session before was closed in order, or there was none.
     pub(crate) was_clean: bool,
     /// From when on the session counts as confirmed.
-    pub(crate) confirmed_at: Moment,
+    pub(crate) confirmed_at: BootTime,
     /// Has the lock.
     pub(crate) lock_holder: Backend,
 }
@@ -123,7 +123,7 @@ impl Session {
         let (last, was_clean) = newest.unwrap_or((0, true));
         let session = Self { number: last + 1 };
         let queries = session.begin_queries(predecessor, address);
-        let confirmed_at = Moment::now();
+        let confirmed_at = BootTime::now();
         match connection.transaction(&queries) {
             Ok(_) => Ok(Begun { session, was_clean, confirmed_at, lock_holder }),
             // The session before has shown a sign of life since it was judged.

@@ -31,12 +31,12 @@ pub(crate) struct DiskUsage {
     /// Everything else of the jobs.
     rows: u64,
     /// The part of `kept` of jobs that have ended, and the number of these jobs.
-    pub(crate) ended: Ended,
+    pub(crate) ended: EndedJobs,
 }
 
 /// The jobs that have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct EndedJobs {
     pub(crate) jobs: u64,
     pub(crate) bytes: u64,
 }
@@ -130,7 +130,7 @@ impl DiskUsage {
         let tags = job.tags.as_ref().map_or(0, |tags| tags.as_str().len() as u64);
         // The tags count like results, which archived jobs have as well.
         let results = job.row.result_bytes() + tags;
-        let (rows, not_ended) = (JOB_BYTES, Ended::default());
+        let (rows, not_ended) = (JOB_BYTES, EndedJobs::default());
         match job.row.status {
             None => Self::default(),
             Some(JobStatus::InQueue) => {
@@ -146,7 +146,7 @@ impl DiskUsage {
 
     /// The disk usage of so many ended jobs, which keep so many bytes.
     pub(crate) fn of_ended(jobs: u64, kept: u64) -> Self {
-        Self { waiting: 0, kept, rows: jobs * JOB_BYTES, ended: Ended { jobs, bytes: kept } }
+        Self { waiting: 0, kept, rows: jobs * JOB_BYTES, ended: EndedJobs { jobs, bytes: kept } }
     }
 
     /// All bytes.

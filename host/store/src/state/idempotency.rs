@@ -237,7 +237,7 @@ fn recount<T: Clone + Ord>(counts: &mut BTreeSet<(usize, T)>, of: &T, before: us
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{ShardId, Submission};
+    use gristmill_core::id::{ShardId, SubmissionKind};
     use proptest::prelude::*;
 
     use super::*;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn first(seq: u64, at: u64) -> IdempotencyRecord {
-        let job = JobId::generate(Submission::Async, ShardId(1));
+        let job = JobId::generate(SubmissionKind::Async, ShardId(1));
         IdempotencyRecord { seq, job, content: [0; 16], at: Timestamp::from_millis(at) }
     }
 

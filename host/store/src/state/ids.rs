@@ -71,7 +71,7 @@ fn part(hash: u64) -> usize {
 mod tests {
     use std::collections::HashSet;
 
-    use gristmill_core::id::{ShardId, Submission};
+    use gristmill_core::id::{ShardId, SubmissionKind};
 
     use super::*;
 
@@ -82,7 +82,7 @@ mod tests {
         let mut counts = vec![0; PARTS];
         let mut hashes = HashSet::new();
         for _ in 0..IDS {
-            let id = JobId::generate(Submission::Async, ShardId(0));
+            let id = JobId::generate(SubmissionKind::Async, ShardId(0));
             let hash = hash(id);
             counts[part(hash)] += 1;
             hashes.insert(hash);

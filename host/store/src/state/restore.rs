@@ -335,14 +335,14 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::id::{ShardId, Submission};
+    use gristmill_core::id::{ShardId, SubmissionKind};
 
     use super::*;
     use crate::state::owners::Owners;
 
     #[test]
     fn records_count_for_the_owners_of_their_endpoints() {
-        let id = JobId::generate(Submission::Async, ShardId(1));
+        let id = JobId::generate(SubmissionKind::Async, ShardId(1));
         let mut index = Index::new(Owners::default());
         let name = |name: &str| EndpointId::new(name).unwrap();
         for (number, of) in [(1, "a"), (2, "a"), (3, "b"), (4, "without-record")] {

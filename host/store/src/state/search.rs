@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::ops::ControlFlow;
 
 use gristmill_core::id::EndpointId;
-use gristmill_core::job::filter::{Candidate, ErrorText, JobSearch, Match};
+use gristmill_core::job::filter::{ErrorText, JobCandidate, JobSearch, Match};
 use gristmill_core::time::Timestamp;
 use rustc_hash::FxBuildHasher;
 
@@ -111,7 +111,7 @@ impl Index {
 /// The job, if clients can see it and it matches, or may match.
 fn hit(job: &Job, name: &EndpointId, search: &JobSearch, now: Timestamp) -> Option<Hit> {
     let row = job.visible_at(now)?;
-    let candidate = Candidate {
+    let candidate = JobCandidate {
         id: job.id,
         status: row.status?,
         created_at: job.created_at,

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use gristmill_core::backup::{BackupFile, JOURNAL};
 use gristmill_core::billing::usage::{Metered, UsageFilter, UsageQuery};
-use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, Submission, TemplateId, WorkerId};
+use gristmill_core::id::{
+    EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId, WorkerId,
+};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{Chunk, Lease, NewJob, StoreEpoch, StreamPosition};
@@ -140,7 +142,7 @@ pub(crate) fn job(endpoint: &str) -> NewJob {
 }
 
 pub(crate) fn sync_job(endpoint: &str) -> NewJob {
-    let id = JobId::generate(Submission::Sync, ShardId(7));
+    let id = JobId::generate(SubmissionKind::Sync, ShardId(7));
     NewJob { id, retention: Retention::by_default(RETENTION_SYNC_MS_MIN), ..job(endpoint) }
 }
 
@@ -157,7 +159,7 @@ pub(crate) fn with_ttl(mut job: NewJob, ttl_ms: u64) -> NewJob {
 /// The usage of an attempt, with a part of a MiB of memory.
 /// The lease of a job that no store has.
 pub(crate) fn unknown_lease() -> Lease {
-    let job = JobId::generate(Submission::Async, ShardId(0));
+    let job = JobId::generate(SubmissionKind::Async, ShardId(0));
     Lease { job, claim: Claim(1), epoch: StoreEpoch(1) }
 }
 

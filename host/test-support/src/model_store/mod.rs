@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use gristmill_core::billing::usage::{Bill, JobUsage, Metered};
 use gristmill_core::id::{EndpointId, JobId, ShardId, WorkerId};
-use gristmill_core::job::filter::{Candidate, ErrorText, JobSearch, Match};
+use gristmill_core::job::filter::{ErrorText, JobCandidate, JobSearch, Match};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::listing::{Cursor, JobPage, JobQuery, Positions};
 use gristmill_core::job::payload::Json;
@@ -483,7 +483,7 @@ impl JobStore for ModelStore {
                 }
                 last = Some(job.seq);
                 let Some(status) = job.state.status() else { continue };
-                let candidate = Candidate {
+                let candidate = JobCandidate {
                     id: job.new.id,
                     status,
                     created_at: job.created_at,

@@ -76,7 +76,7 @@ async fn start(answers: Vec<Vec<u8>>, variables: &'static [(&str, &str)]) -> Run
             let _ = connection.write_all(answer).await;
         }
     });
-    let settings = Settings::from_env(|name| match name {
+    let settings = TraceSettings::from_env(|name| match name {
         "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(url.clone()),
         _ => {
             variables.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())

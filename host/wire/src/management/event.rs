@@ -70,7 +70,7 @@ pub struct NewestJobs {
 
 /// The data of the event `job`: the job has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobEvent {
+pub struct JobStatusEvent {
     /// The job's endpoint.
     pub endpoint: EndpointId,
     /// The job.

@@ -30,7 +30,7 @@ pub use endpoint::{
     Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,
     Reuse, ReuseInput, ScalerType,
 };
-pub use event::{EndpointEvent, JobEvent, LiveEndpoint, NewestJobs, OverviewEvent};
+pub use event::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};
 pub use job::{JobList, JobSummary};
 pub use job_action::{JobAction, JobActionFilter, JobActionKind, JobActionState, NewJobAction};

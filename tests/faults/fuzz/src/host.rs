@@ -9,10 +9,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_api::{
-    AddressLimit, Api, ApiState, CertificateExpiry, Compatibility, HostFacts, PeerAddress,
-    RateLimits, Services,
+    AddressLimit, Api, ApiParts, ApiState, CertificateExpiry, Compatibility, HostFacts,
+    PeerAddress, RateLimits,
 };
-use gristmill_control::{Access, Control, Parts};
+use gristmill_control::{Access, Control, ControlParts};
 use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::access::secrets::{RotateError, Rotated, SecretsStore};
 use gristmill_core::billing::price::Prices;
@@ -120,7 +120,7 @@ impl Host {
             Catalog::open(store.clone(), clock.clone()).await.unwrap()
         });
         let files = Arc::new(RecordedFiles::default());
-        let control = Control::new(Parts {
+        let control = Control::new(ControlParts {
             access: Access::with_keys(),
             clock: clock.clone(),
             catalog: Arc::new(catalog),
@@ -138,7 +138,7 @@ impl Host {
             backups: Arc::new(NoBackup),
             metrics_endpoints_max: 10,
         });
-        let services = Services {
+        let api = Api::new(ApiState::new(ApiParts {
             clock: clock.clone(),
             control,
             jobs: Arc::new(jobs),
@@ -149,9 +149,9 @@ impl Host {
             facts: HostFacts::default(),
             certificate: CertificateExpiry::default(),
             connections_max: 20_000,
-        };
-        let compatibility = Compatibility { brand: "Platform".into(), ignores_gpu: false };
-        let api = Api::new(ApiState::new(services, no_limits(), compatibility));
+            limits: no_limits(),
+            compatibility: Compatibility { brand: "Platform".into(), ignores_gpu: false },
+        }));
         let authorization = format!("Bearer {}", text.reveal());
         Self { tokio, store, clock, endpoint, api, authorization }
     }

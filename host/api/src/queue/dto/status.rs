@@ -38,7 +38,7 @@ pub(crate) fn status_document(document: &JobDocument, input: Option<&Json>) -> R
 #[cfg(test)]
 mod tests {
     use gristmill_core::billing::usage::JobUsage;
-    use gristmill_core::id::{EndpointId, JobId, ShardId, Submission, WorkerId};
+    use gristmill_core::id::{EndpointId, JobId, ShardId, SubmissionKind, WorkerId};
     use gristmill_core::job::record::JobRecord;
     use gristmill_core::job::state::{Claim, JobStatus};
     use gristmill_core::job::tags::Tags;
@@ -51,7 +51,7 @@ mod tests {
     fn record(status: JobStatus) -> JobRecord {
         let at = |ms| Timestamp::from_millis(ms);
         JobRecord {
-            id: JobId::generate(Submission::Async, ShardId(0)),
+            id: JobId::generate(SubmissionKind::Async, ShardId(0)),
             endpoint: EndpointId::new("e").unwrap(),
             status,
             created_at: at(900),

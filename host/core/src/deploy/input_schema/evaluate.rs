@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::canonical::canonical;
 use super::compile::PATTERNS_MAX;
-use super::fault::{Fault, Part, Rule};
+use super::fault::{Fault, PathStep, Rule};
 use super::number::Num;
 use super::pattern::{KEPT_STEPS_MAX, Pattern, States};
 use super::rules::{Check, InputSchema, Kinds, NodeId, Object, Rest};
@@ -120,7 +120,7 @@ struct Evaluation<'a> {
     steps: u64,
     makes_all_states: bool,
     depth: usize,
-    path: Vec<Part<'a>>,
+    path: Vec<PathStep<'a>>,
     states: HashMap<*const Pattern, States>,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn below(&mut self, part: Part<'a>, node: NodeId, value: &'a Value) -> Checked<'a> {
+    fn below(&mut self, part: PathStep<'a>, node: NodeId, value: &'a Value) -> Checked<'a> {
         self.path.push(part);
         self.node(node, value)?;
         self.path.pop();
@@ -328,7 +328,7 @@ impl<'a> Evaluation<'a> {
             if is_refused && index >= first.len() {
                 return Err(self.fault(Rule::TooMany(first.len()), value));
             }
-            self.below(Part::Item(index), node, item)?;
+            self.below(PathStep::Item(index), node, item)?;
         }
         Ok(())
     }
@@ -365,20 +365,20 @@ impl<'a> Evaluation<'a> {
             self.charge(name_size(name) + object.named.len().max(1).ilog2() as usize / 2)?;
             let named = object.named.get(name);
             if let Some(node) = named {
-                self.below(Part::Member(name), *node, field)?;
+                self.below(PathStep::Member(name), *node, field)?;
             }
             let mut is_known = named.is_some();
             for (pattern, node) in &object.patterns {
                 if self.matches(pattern, name)? {
                     is_known = true;
-                    self.below(Part::Member(name), *node, field)?;
+                    self.below(PathStep::Member(name), *node, field)?;
                 }
             }
             match object.rest {
                 Rest::Refused if !is_known => {
                     return Err(self.fault(Rule::Unknown(name, object), value));
                 }
-                Rest::Node(node) if !is_known => self.below(Part::Member(name), node, field)?,
+                Rest::Node(node) if !is_known => self.below(PathStep::Member(name), node, field)?,
                 _ => {}
             }
         }

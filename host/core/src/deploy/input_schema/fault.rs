@@ -19,7 +19,7 @@ const PARTS_MAX: usize = 32;
 
 /// A step from a value to one of its parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Part<'a> {
+pub(super) enum PathStep<'a> {
     Member(&'a str),
     Item(usize),
 }
@@ -30,7 +30,7 @@ pub(super) struct Fault<'a> {
     /// The name of the checked value, such as `input`.
     pub(super) name: &'a str,
     /// From the checked value to the value with the fault.
-    pub(super) path: Vec<Part<'a>>,
+    pub(super) path: Vec<PathStep<'a>>,
     pub(super) rule: Rule<'a>,
     pub(super) found: &'a Value,
 }
@@ -167,7 +167,7 @@ fn fields(value: &Value) -> usize {
 }
 
 /// A position, such as `input.items[1].count`.
-struct Path<'a>(&'a str, &'a [Part<'a>]);
+struct Path<'a>(&'a str, &'a [PathStep<'a>]);
 
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,8 +175,8 @@ impl fmt::Display for Path<'_> {
         f.write_str(name)?;
         for part in parts.iter().take(PARTS_MAX) {
             match part {
-                Part::Member(name) => write!(f, ".{}", Cut(name))?,
-                Part::Item(index) => write!(f, "[{index}]")?,
+                PathStep::Member(name) => write!(f, ".{}", Cut(name))?,
+                PathStep::Item(index) => write!(f, "[{index}]")?,
             }
         }
         if parts.len() > PARTS_MAX { f.write_str("…") } else { Ok(()) }

@@ -14,14 +14,14 @@ use crate::sharing::tenancy::Tenancy;
 
 /// An amount of room.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Amount {
+pub struct PermitAmount {
     /// Slots.
     pub slots: u64,
     /// Bytes of memory of all of them together.
     pub bytes: u64,
 }
 
-impl Amount {
+impl PermitAmount {
     /// One slot with so many bytes.
     pub fn one(bytes: u64) -> Self {
         Self { slots: 1, bytes }
@@ -74,23 +74,23 @@ impl Fit {
 /// Slots and bytes, and the part of them that each owner holds.
 #[derive(Debug)]
 pub(super) struct Capacity {
-    all: Amount,
-    free: Amount,
+    all: PermitAmount,
+    free: PermitAmount,
     /// Owners that hold slots.
-    held: HashMap<OwnerId, Amount>,
+    held: HashMap<OwnerId, PermitAmount>,
     tenancy: Tenancy,
 }
 
 impl Capacity {
-    pub(super) fn new(all: Amount, tenancy: Tenancy) -> Self {
+    pub(super) fn new(all: PermitAmount, tenancy: Tenancy) -> Self {
         Self { all, free: all, held: HashMap::new(), tenancy }
     }
 
-    pub(super) fn free(&self) -> Amount {
+    pub(super) fn free(&self) -> PermitAmount {
         self.free
     }
 
-    pub(super) fn held(&self, owner: &OwnerId) -> Amount {
+    pub(super) fn held(&self, owner: &OwnerId) -> PermitAmount {
         self.held.get(owner).copied().unwrap_or_default()
     }
 
@@ -119,18 +119,19 @@ impl Capacity {
         &self,
         owner: &OwnerId,
         bytes: u64,
-        freed: Amount,
-        freed_of_owner: Amount,
+        freed: PermitAmount,
+        freed_of_owner: PermitAmount,
     ) -> Fit {
         self.fit_of(self.held(owner).minus(freed_of_owner), self.free.plus(freed), bytes)
     }
 
-    fn fit_of(&self, held: Amount, free: Amount, bytes: u64) -> Fit {
+    fn fit_of(&self, held: PermitAmount, free: PermitAmount, bytes: u64) -> Fit {
         if free.slots == 0 {
             return Fit::NoSlot;
         }
         let is_shared = self.tenancy.has_several_owners();
-        let (then, left) = (held.plus(Amount::one(bytes)), free.minus(Amount::one(bytes)));
+        let (then, left) =
+            (held.plus(PermitAmount::one(bytes)), free.minus(PermitAmount::one(bytes)));
         let is_first = held.slots == 0;
         if is_shared && !is_first && !fair_share::admits(then.slots, left.slots) {
             return Fit::OwnerSlots;
@@ -145,19 +146,19 @@ impl Capacity {
 
     /// Takes a slot that [`fit`](Self::fit) has found.
     pub(super) fn take(&mut self, owner: &OwnerId, bytes: u64) {
-        self.free = self.free.minus(Amount::one(bytes));
+        self.free = self.free.minus(PermitAmount::one(bytes));
         match self.held.get_mut(owner) {
-            Some(held) => *held = held.plus(Amount::one(bytes)),
+            Some(held) => *held = held.plus(PermitAmount::one(bytes)),
             None => {
-                self.held.insert(owner.clone(), Amount::one(bytes));
+                self.held.insert(owner.clone(), PermitAmount::one(bytes));
             }
         }
     }
 
     pub(super) fn give_back(&mut self, owner: &OwnerId, bytes: u64) {
-        self.free = self.free.plus(Amount::one(bytes));
+        self.free = self.free.plus(PermitAmount::one(bytes));
         if let Some(held) = self.held.get_mut(owner) {
-            *held = held.minus(Amount::one(bytes));
+            *held = held.minus(PermitAmount::one(bytes));
             if held.slots == 0 {
                 self.held.remove(owner);
             }

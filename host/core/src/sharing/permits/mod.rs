@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-pub use self::capacity::Amount;
+pub use self::capacity::PermitAmount;
 use self::capacity::{Capacity, Fit};
 use self::endpoints::{Endpoints, Waiter};
 use self::holds::Holds;
@@ -43,7 +43,7 @@ use crate::sharing::round_robin::RoundRobin;
 pub struct Permits(Arc<Shared>);
 
 struct Shared {
-    all: Amount,
+    all: PermitAmount,
     state: Mutex<State>,
 }
 
@@ -95,7 +95,7 @@ enum Next {
 impl Permits {
     /// Permits for so many slots with so many bytes together, shared among the owners of this host.
     pub fn new(places_max: usize, bytes_max: u64, tenancy: Tenancy) -> Self {
-        let all = Amount { slots: places_max as u64, bytes: bytes_max };
+        let all = PermitAmount { slots: places_max as u64, bytes: bytes_max };
         let capacity = Capacity::new(all, tenancy);
         let state = State {
             capacity,
@@ -208,9 +208,9 @@ impl Permits {
 
     /// The permits among the idle ones that a waiter could use. `idle`: how much each owner holds
     /// idle.
-    pub fn wanted(&self, idle: &HashMap<OwnerId, Amount>) -> Option<Wanted> {
+    pub fn wanted(&self, idle: &HashMap<OwnerId, PermitAmount>) -> Option<Wanted> {
         let state = self.0.state.lock();
-        let all_idle = idle.values().copied().fold(Amount::default(), Amount::plus);
+        let all_idle = idle.values().copied().fold(PermitAmount::default(), PermitAmount::plus);
         let mut waiters = state
             .turns
             .iter()
@@ -239,8 +239,8 @@ impl Permit {
     }
 
     /// The slot and the bytes that it permits.
-    pub fn amount(&self) -> Amount {
-        Amount::one(self.bytes)
+    pub fn amount(&self) -> PermitAmount {
+        PermitAmount::one(self.bytes)
     }
 }
 

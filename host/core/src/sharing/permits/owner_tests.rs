@@ -241,7 +241,7 @@ async fn a_large_sandbox_starts_in_the_next_hold() {
 fn idle_permits_are_wanted_where_they_help() {
     let permits = Permits::new(8, u64::MAX, several());
     let idle = |parts: &[(&str, u64)]| {
-        let amount = |slots| Amount { slots, bytes: slots };
+        let amount = |slots| PermitAmount { slots, bytes: slots };
         parts.iter().map(|(who, slots)| (owner(who), amount(*slots))).collect::<HashMap<_, _>>()
     };
     let _first = take_all(&permits, "first", 1);
@@ -291,16 +291,16 @@ struct Waits {
 /// Permits with all who hold or await one, oldest first.
 struct Model {
     permits: Permits,
-    all: Amount,
+    all: PermitAmount,
     is_shared: bool,
     held: Vec<(usize, Permit)>,
     waiting: Vec<Waits>,
 }
 
 impl Model {
-    fn sum(&self, owner: Option<usize>) -> Amount {
+    fn sum(&self, owner: Option<usize>) -> PermitAmount {
         let of = self.held.iter().filter(|(holder, _)| owner.is_none_or(|owner| owner == *holder));
-        of.map(|(_, permit)| permit.amount()).fold(Amount::default(), Amount::plus)
+        of.map(|(_, permit)| permit.amount()).fold(PermitAmount::default(), PermitAmount::plus)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "an event happens once")]
@@ -340,7 +340,8 @@ impl Model {
     /// Whether the rules let the owner hold one slot more with so many bytes.
     fn may_have(&self, who: usize, bytes: u64) -> bool {
         let (held, all) = (self.sum(Some(who)), self.sum(None));
-        let free = Amount { slots: self.all.slots - all.slots, bytes: self.all.bytes - all.bytes };
+        let free =
+            PermitAmount { slots: self.all.slots - all.slots, bytes: self.all.bytes - all.bytes };
         if free.slots == 0 || free.bytes < bytes {
             return false;
         }
@@ -404,7 +405,7 @@ proptest! {
         let tenancy = Tenancy::default();
         tenancy.set_several_owners(is_shared);
         let permits = Permits::new(slots, bytes, tenancy);
-        let all = Amount { slots: slots as u64, bytes };
+        let all = PermitAmount { slots: slots as u64, bytes };
         let mut model = Model { permits, all, is_shared, held: vec![], waiting: vec![] };
         for event in events {
             model.apply(event);

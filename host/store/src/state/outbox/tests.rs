@@ -1,6 +1,6 @@
 //! The outbox by cases; `schedule/tests.rs` has the order of attempts by properties.
 
-use gristmill_core::id::{EndpointId, JobId, ShardId, Submission};
+use gristmill_core::id::{EndpointId, JobId, ShardId, SubmissionKind};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::webhook::delivery::{
@@ -37,7 +37,7 @@ impl Fixture {
         Delivery {
             id: self.outbox.next_id(),
             endpoint: EndpointId::new("e").unwrap(),
-            job: JobId::generate(Submission::Async, ShardId(0)),
+            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
             job_status: JobStatus::Completed,
             job_retries: 0,
             url: url.to_owned(),

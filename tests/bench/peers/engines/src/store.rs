@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gristmill_core::id::{EndpointId, JobId, OwnerId, Submission, WorkerId};
+use gristmill_core::id::{EndpointId, JobId, OwnerId, SubmissionKind, WorkerId};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
 use gristmill_core::job::record::{NewJob, Outcome};
@@ -75,7 +75,7 @@ impl Store {
 
     pub async fn submit(&self, payload: &Bytes) {
         let job = NewJob {
-            id: JobId::generate(Submission::Sync, self.store.shard()),
+            id: JobId::generate(SubmissionKind::Sync, self.store.shard()),
             input: Json::from_stored(payload.clone()),
             policy: Policy { execution_timeout_ms: Some(600_000), ttl_ms: 1 << 40, low_priority: false },
             retention: Retention::by_default(self.kept),

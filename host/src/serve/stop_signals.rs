@@ -1,69 +1,10 @@
-//! The end of the host: the signals that ask for it, and the order in which the parts stop.
+//! The signals that ask the host to end.
 
 use std::io::{self, IsTerminal as _};
-use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use gristmill_core::jobs::operations::Jobs;
-use gristmill_core::store::JobStore as _;
-use gristmill_dispatch::{Deliverer, Dispatcher, Drained};
-use gristmill_logs::LogWriter;
-use gristmill_store::Store;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinHandle;
 use tracing::info;
-
-use super::charts_file::ChartsFile;
-use super::edge::listener::Connections;
-use super::traces::Traces;
-
-/// Time for answers that are being written once everything else has stopped.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
-
-/// Time for writing handlers' last log lines to the disk.
-const LAST_LOG_LINES: Duration = Duration::from_secs(2);
-
-/// The parts that stop, in the order in which they do.
-pub(super) struct Stopping {
-    pub(super) jobs: Arc<Jobs>,
-    pub(super) dispatcher: Arc<Dispatcher>,
-    pub(super) deliverer: Deliverer,
-    /// The connections of clients, once no more are accepted.
-    pub(super) clients: JoinHandle<Connections>,
-    pub(super) charts: Arc<ChartsFile>,
-    pub(super) store: Arc<Store>,
-    pub(super) log_writer: Option<LogWriter>,
-    pub(super) traces: Traces,
-}
-
-impl Stopping {
-    /// Stops in order: accepts no new jobs, lets running jobs end within `drain_max` or returns them to
-    /// the queue, answers waiting calls, and closes the store last. Webhooks in progress get a few
-    /// seconds.
-    pub(super) async fn run(self, drain_max: Duration) {
-        info!("stopping: running jobs have {} s", drain_max.as_secs());
-        self.jobs.stop_accepting();
-        let drained = self.dispatcher.drain(drain_max).await;
-        self.deliverer.drain().await;
-        self.jobs.stop_waiting();
-        if let Ok(connections) = self.clients.await {
-            // Clients that have not read their answers by then are disconnected.
-            let _ = tokio::time::timeout(LAST_ANSWERS, connections.shutdown()).await;
-        }
-        self.charts.close().await;
-        self.store.close().await;
-        if let Some(log_writer) = self.log_writer {
-            // It only panics with the process.
-            let _ = tokio::task::spawn_blocking(move || log_writer.close(LAST_LOG_LINES)).await;
-        }
-        self.traces.close().await;
-        match drained {
-            Drained::Finished => info!("stopped; every running job had ended"),
-            Drained::Requeued => info!("stopped; some jobs were still running and wait again"),
-        }
-    }
-}
 
 /// SIGTERM and SIGINT: the first asks to stop in order, the second to stop at once. SIGHUP asks for
 /// the TLS files to be read again; without TLS it changes nothing, but the end of the terminal that the host

@@ -16,12 +16,12 @@ const MODE_BITS: u32 = 0o777;
 
 /// A file that is being written. Dropped, it is removed.
 #[derive(Debug)]
-pub struct NewFile {
+pub struct OutputFile {
     file: NamedTempFile,
     path: PathBuf,
 }
 
-impl NewFile {
+impl OutputFile {
     /// Begins a file that will have this path, and these permissions less what the user's mask takes away.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn write(path: &Path, text: &str) -> io::Result<()> {
-        let mut new = NewFile::begin(path, 0o666)?.like_older()?;
+        let mut new = OutputFile::begin(path, 0o666)?.like_older()?;
         new.file().write_all(text.as_bytes())?;
         new.complete()
     }
@@ -152,8 +152,8 @@ mod tests {
     fn a_file_appears_once_it_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let mut first = NewFile::begin(&path, 0o600).unwrap();
-        let mut second = NewFile::begin(&path, 0o600).unwrap();
+        let mut first = OutputFile::begin(&path, 0o600).unwrap();
+        let mut second = OutputFile::begin(&path, 0o600).unwrap();
         first.file().write_all(b"rye").unwrap();
         second.file().write_all(b"oats").unwrap();
         assert!(!path.exists());
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "oats");
         first.complete_durably().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "rye");
-        drop(NewFile::begin(&path, 0o600).unwrap());
+        drop(OutputFile::begin(&path, 0o600).unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -169,10 +169,10 @@ mod tests {
     fn a_directory_in_which_no_file_can_be_created_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
-        let said = NewFile::begin(&missing.join("a"), 0o600).unwrap_err().to_string();
+        let said = OutputFile::begin(&missing.join("a"), 0o600).unwrap_err().to_string();
         assert_eq!(said, format!("the directory {} does not exist", missing.display()));
         fs::write(&missing, "").unwrap();
-        let said = NewFile::begin(&missing.join("a"), 0o600).unwrap_err().to_string();
+        let said = OutputFile::begin(&missing.join("a"), 0o600).unwrap_err().to_string();
         assert!(
             said.contains(missing.to_str().unwrap()) && !said.contains(".gristmill-"),
             "{said}"
