@@ -77,6 +77,20 @@ fn make_full_compiles_nothing_of_make_test_a_second_time() {
     assert_shared(&faults, &units(&TESTS));
 }
 
+#[test]
+fn make_quick_compiles_neither_the_engine_nor_the_database_nor_the_web_framework() {
+    let makefile = include_str!("../../../Makefile");
+    let crates = makefile.lines().find_map(|line| line.strip_prefix("QUICK := ")).unwrap();
+    let packages: Vec<_> = crates.split(' ').map(|name| format!("-pgristmill-{name}")).collect();
+    let arguments = ["test", "--lib"].into_iter().chain(packages.iter().map(String::as_str));
+    let quick = units(&arguments.collect::<Vec<_>>());
+    assert!(quick.len() > 100, "{}", quick.len());
+    for name in ["#wasmtime@", "#libsqlite3-sys@", "#axum@"] {
+        let found: Vec<_> = quick.values().filter(|unit| unit.contains(name)).collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
 fn assert_shared(wanted: &BTreeMap<u64, String>, built: &BTreeMap<u64, String>) {
     let missing = wanted.iter().filter(|(digest, _)| !built.contains_key(digest));
     let twice: Vec<_> = missing.map(|(_, name)| name).collect();
