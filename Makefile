@@ -8,73 +8,104 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster test check docs unit crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-setup: # the compile target of handlers, which a plain rustup lacks, and a database for the store's tests
-	@rustup target list --installed | grep -qx wasm32-wasip2 || rustup target add wasm32-wasip2
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
-	  apt-get install --yes --quiet postgresql >/dev/null || true # the tests name what is missing
+setup: # the compile target of handlers, which a plain rustup lacks
+	@rustup target list --installed | grep -qx wasm32-wasip2 || { \
+	  echo "installing the compile target of handlers: rustup target add wasm32-wasip2"; \
+	  rustup target add wasm32-wasip2; \
+	}
 
 demo: guests ## build, start a host, deploy the samples, run real jobs
 	$(BUILD_UNDER_TEST)
-	@sh tests/demo.sh $(UNDER_TEST) $(GUESTS)
+	@sh tests/scripts/demo.sh $(UNDER_TEST) $(GUESTS)
 
 demo-cluster: guests ## two hosts on PostgreSQL, one killed while jobs run; needs PostgreSQL and curl
 	$(BUILD_UNDER_TEST)
-	@sh tests/demo-cluster.sh $(UNDER_TEST) $(GUESTS)
+	@sh tests/scripts/demo-cluster.sh $(UNDER_TEST) $(GUESTS)
 
-# In this order: the compilers find mistakes before the tests do.
-TESTS := setup check docs unit sdks console traces monitoring
-test: ## formatting, lints, docs and every test, with the seconds of each step
-	@for step in $(TESTS); do \
+# The crates whose tests need neither wasmtime nor SQLite nor axum. Without optimisation `core` and its tests compile
+# in 25 instead of 105 s of processor time; in the other builds a host runs with `core`.
+QUICK := wire core control client commands logs
+quick: format ## formatting and the tests of pure logic: minutes in a new clone, seconds later
+	$(CARGO) test $(LOCKED) --lib --config 'profile.dev.package.gristmill-core.opt-level=0' $(QUICK:%=-p gristmill-%)
+
+# The lints begin when the tests are compiled: cargo locks its directory while it compiles, and not while tests run.
+test: format compiled ## all tests in Rust but the faults (crates, contract, end to end, command line), and lints beside them
+	@$(MAKE) --no-print-directory --jobs 2 --assume-old compiled unit lints
+
+FULL := faults sdks console traces monitoring
+full: ## the suites beyond `make test`, with the seconds of each: faults, SDKs, console, traces, monitoring
+	@for step in $(FULL); do \
 	  begin=$$(date +%s); $(MAKE) --no-print-directory $$step || exit 1; \
 	  echo "make $$step: $$(($$(date +%s) - begin)) s"; \
 	done
 
-check: ## formatting and lints, host and handlers
+format: ## formatting, host and handlers
 	$(CARGO) fmt --all --check
 	cd handlers && $(CARGO) fmt --check
 	cd tests/faults/fuzz && $(CARGO) fmt --check
 	cd guest-sdk/bindings && $(CARGO) fmt --check
-	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
-	cd handlers && $(CARGO) clippy $(LOCKED) --all-targets -- -D warnings
-	$(CARGO) check $(LOCKED) --package gristmill-commands --bins # alone, with the features that it names itself
 
-docs: ## the API docs of every crate, warnings denied
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(LOCKED) --workspace --no-deps --document-private-items
+# `make test` runs two targets at a time. Without MAKEFLAGS each of them may use all processors.
+ALL_CORES := env -u MAKEFLAGS
+# Beside tests, which wait for a host most of the time, lints have what is left of the processors.
+BESIDE := $(ALL_CORES) CARGO_TERM_QUIET=true nice -n 19 $(CARGO)
+lints: setup ## lints of host and handlers, and the API docs of every crate, with all warnings denied
+	cd handlers && $(BESIDE) clippy $(LOCKED) --all-targets -- -D warnings
+	$(BESIDE) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+	$(BESIDE) check $(LOCKED) --package gristmill-commands --bins # alone, with the features that it names itself
+	RUSTDOCFLAGS="-D warnings" $(BESIDE) doc $(LOCKED) --workspace --no-deps --document-private-items
+
+UNIT := --workspace --exclude gristmill-faults
+compiled: guests # all programs that `unit` runs
+	$(CARGO) test $(LOCKED) $(UNIT) --no-run
 
 # Most containers permit no network and no mount of a process's own, which some tests need.
 ifeq ($(shell unshare --net --mount -- sh -c 'ip link set lo up && mount -t tmpfs none /mnt' 2>/dev/null && echo yes),)
-unit: export GRISTMILL_WITHOUT_NAMESPACES ?= 1
+unit faults: export GRISTMILL_WITHOUT_NAMESPACES ?= 1
+endif
+ifeq ($(shell ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null || command -v initdb),)
+unit faults: export GRISTMILL_WITHOUT_POSTGRES ?= 1
 endif
 # Most tests wait for a host for most of their time: with one test for each core, two cores were idle for 45 % of it.
-unit: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
-unit: guests ## all tests in Rust: crates, handlers, and the whole system through the real binary
+unit faults: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+# A line for each variable that skips tests.
+define SKIPPED
 	@test -z "$$GRISTMILL_WITHOUT_NAMESPACES" || \
 	  echo "skipped: tests that need a network or a mount of their own, as far as this machine does not permit them"
-	cd handlers && $(CARGO) test $(LOCKED)
-	$(CARGO) test $(LOCKED) --workspace
-	$(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --ignored capacity
-	$(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --ignored --skip capacity
+	@test -z "$$GRISTMILL_WITHOUT_POSTGRES" || echo "skipped: tests on PostgreSQL, which is not installed (apt install postgresql)"
+endef
+
+unit: compiled ## the tests in Rust but the faults: crates, handlers, and the whole system through the real binary
+	$(SKIPPED)
+	$(ALL_CORES) $(CARGO) test $(LOCKED) $(UNIT)
+	cd handlers && $(ALL_CORES) $(CARGO) test $(LOCKED)
+
+faults: guests ## crashes, disks, several hosts (on PostgreSQL) and fuzz targets; then, alone, more load than a host can handle
+	$(SKIPPED)
+	$(CARGO) test $(LOCKED) -p gristmill-faults
+	$(CARGO) test $(LOCKED) -p gristmill-faults --test overload -- --ignored capacity
+	$(CARGO) test $(LOCKED) -p gristmill-faults --test overload -- --ignored --skip capacity
 
 crash: N ?= 100
 crash: guests ## kill -9 a host under load N times, and check that nothing acknowledged is lost; N=1000 takes some ten minutes, SEED repeats the choices of a run
-	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test crash -- --nocapture nothing_acknowledged management
+	GRISTMILL_CRASH_KILLS=$(N) GRISTMILL_CRASH_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-faults --test crash -- --nocapture nothing_acknowledged management
 
 cluster-faults: N ?= 100
 cluster-faults: guests ## three hosts on PostgreSQL under load, and N faults one after the other; some seconds for each, SEED repeats the choices of a run
-	GRISTMILL_TORTURE_FAULTS=$(N) GRISTMILL_TORTURE_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-tests --test cluster -- --nocapture torture
+	GRISTMILL_TORTURE_FAULTS=$(N) GRISTMILL_TORTURE_SEED=$(SEED) $(CARGO) test $(LOCKED) -p gristmill-faults --test cluster -- --nocapture torture
 
 rolling-upgrade: guests ## hosts of another version, EARLIER=PATH of its `gristmill`, are replaced by this one and back while jobs run
 	@test -x "$(EARLIER)" || { echo "make rolling-upgrade EARLIER=PATH: the program of the other version" >&2; exit 2; }
-	GRISTMILL_EARLIER=$(abspath $(EARLIER)) $(CARGO) test $(LOCKED) -p gristmill-tests --test cluster -- --nocapture hosts_are_replaced
+	GRISTMILL_EARLIER=$(abspath $(EARLIER)) $(CARGO) test $(LOCKED) -p gristmill-faults --test cluster -- --nocapture hosts_are_replaced
 
 overload: SECONDS ?= 300
 overload: guests ## far more load than the host can handle, for SECONDS=300 at full size; some fifteen minutes
-	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-tests --test overload -- --nocapture --ignored --test-threads 1
+	OVERLOAD_SECONDS=$(SECONDS) $(CARGO) test $(LOCKED) -p gristmill-faults --test overload -- --nocapture --ignored --test-threads 1
 
 hostile: CALLS ?= 200
 hostile: guests ## the times of calls beside each attack of a hostile handler, CALLS=200 for each; some ten minutes

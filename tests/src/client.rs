@@ -1,5 +1,7 @@
 //! A thin client of both APIs: one method for each operation, without assertions.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use reqwest::header::AUTHORIZATION;
@@ -12,6 +14,19 @@ use crate::wait::eventually;
 /// Longer than any call of the tests may take, including the upload of a compile bomb on a busy
 /// machine.
 const CALL_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Fields of a deployment that belong to its template; all others are the endpoint's.
+const TEMPLATE_FIELDS: [&str; 9] = [
+    "containerDiskInGb",
+    "dockerEntrypoint",
+    "dockerStartCmd",
+    "isPublic",
+    "ports",
+    "readme",
+    "templateEnv",
+    "volumeInGb",
+    "volumeMountPath",
+];
 
 /// Calls one host with one key. Belongs to the tokio runtime, and so to the test, that made it.
 #[derive(Debug, Clone)]
@@ -128,6 +143,30 @@ impl Client {
         self.send(request.header("content-type", "application/wasm").body(component.into())).await
     }
 
+    /// Deploys a handler of the key's owner, like [`TestHost::deploy`](crate::TestHost::deploy).
+    pub async fn deploy(&self, component: &Path, name: &str, settings: Value) -> String {
+        let image = format!("{}:latest", component.file_stem().unwrap().to_str().unwrap());
+        self.upload(&image, fs::read(component).unwrap()).await.ok();
+        self.deploy_image(&image, name, settings).await
+    }
+
+    /// The same with an uploaded handler.
+    pub async fn deploy_image(&self, image: &str, name: &str, settings: Value) -> String {
+        let mut template = json!({ "id": name, "name": name, "imageName": image });
+        let mut endpoint = json!({ "id": name, "templateId": name });
+        for (field, value) in settings.as_object().unwrap() {
+            if TEMPLATE_FIELDS.contains(&field.as_str()) {
+                let field = if field == "templateEnv" { "env" } else { field };
+                template[field] = value.clone();
+            } else {
+                endpoint[field] = value.clone();
+            }
+        }
+        self.post("/v1/templates", &template).await.ok();
+        self.post("/v1/endpoints", &endpoint).await.ok();
+        name.to_owned()
+    }
+
     /// `DELETE path`.
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(self.request(Method::DELETE, path)).await
@@ -143,11 +182,15 @@ impl Client {
         self.post(&self.path(endpoint, "run"), &json!({ "input": input })).await
     }
 
+    /// `/run` with this body; returns the job's id.
+    pub async fn submit_body(&self, endpoint: &str, body: &Value) -> String {
+        let answer = self.post(&self.path(endpoint, "run"), body).await.ok();
+        answer["id"].as_str().unwrap().to_owned()
+    }
+
     /// `/run` with this input and policy; returns the job's id.
     pub async fn submit_with(&self, endpoint: &str, input: Value, policy: Value) -> String {
-        let body = json!({ "input": input, "policy": policy });
-        let answer = self.post(&self.path(endpoint, "run"), &body).await.ok();
-        answer["id"].as_str().unwrap().to_owned()
+        self.submit_body(endpoint, &json!({ "input": input, "policy": policy })).await
     }
 
     /// `/run` with this input; returns the job's id.

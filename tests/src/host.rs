@@ -14,22 +14,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use crate::process::{HostProcess, Start, binary, spawn};
+use crate::built::binary;
+use crate::process::{HostProcess, Start, spawn};
 use crate::wait::PATIENCE;
 use crate::{Answer, Client};
-
-/// Fields of a deployment that belong to its template; all others are the endpoint's.
-const TEMPLATE_FIELDS: [&str; 9] = [
-    "containerDiskInGb",
-    "dockerEntrypoint",
-    "dockerStartCmd",
-    "isPublic",
-    "ports",
-    "readme",
-    "templateEnv",
-    "volumeInGb",
-    "volumeMountPath",
-];
 
 /// The process of a host.
 #[derive(Debug)]
@@ -376,20 +364,7 @@ impl TestHost {
 
     /// The same with an uploaded handler.
     pub async fn deploy_image(&self, image: &str, name: &str, settings: Value) -> String {
-        let mut template = json!({ "id": name, "name": name, "imageName": image });
-        let mut endpoint = json!({ "id": name, "templateId": name });
-        for (field, value) in settings.as_object().unwrap() {
-            if TEMPLATE_FIELDS.contains(&field.as_str()) {
-                let field = if field == "templateEnv" { "env" } else { field };
-                template[field] = value.clone();
-            } else {
-                endpoint[field] = value.clone();
-            }
-        }
-        let client = self.client();
-        client.post("/v1/templates", &template).await.ok();
-        client.post("/v1/endpoints", &endpoint).await.ok();
-        name.to_owned()
+        self.client().deploy_image(image, name, settings).await
     }
 
     fn show_log_when_panicking(&self) {

@@ -14,6 +14,7 @@
 )]
 
 mod answer;
+mod built;
 mod client;
 mod files;
 pub mod guests;
@@ -25,21 +26,22 @@ mod process;
 mod receiver;
 pub mod recorded;
 mod scripted_server;
-mod shim;
 mod sse;
 mod wait;
+mod wall_clock;
 mod wire;
 
 pub use answer::Answer;
+pub use built::{binary, disk_shim};
 pub use client::Client;
 pub use files::files_without_keys;
 pub use host::{Clocked, Shared, TestHost, clocked_host, shared_host};
 pub use local_server::LocalServer;
 pub use own_network::{ip, run_in_own_network, skip_without_namespaces};
-pub use process::{binary, command};
+pub use process::command;
 pub use receiver::{ReceivedCall, Receiver, machine_name};
 pub use scripted_server::{Reply, ScriptedServer};
-pub use shim::{disk_shim, set_clock_lead};
 pub use sse::parse_events;
 pub use wait::{PATIENCE, eventually, percentile};
+pub use wall_clock::set_clock_lead;
 pub use wire::{Wire, WireAnswer, next_answer};

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -12,21 +12,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::built::binary;
+
 /// A start compiles nothing and reads a small store.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
 /// Moving a clock takes no time; a host without a manual clock never answers.
 const CLOCK_WAIT: Duration = Duration::from_secs(60);
-
-/// The binary under test.
-pub fn binary() -> PathBuf {
-    // Test binaries are in `deps/`, below the directory of the binary.
-    let name = format!("gristmill-under-test{}", std::env::consts::EXE_SUFFIX);
-    let test = std::env::current_exe().unwrap();
-    let found = test.ancestors().skip(1).map(|folder| folder.join(&name)).find(|p| p.is_file());
-    found
-        .unwrap_or_else(|| panic!("no {name} near {}; build gristmill-tests first", test.display()))
-}
 
 /// A command of the binary, without settings inherited from this process, and with the tests' own
 /// cache.

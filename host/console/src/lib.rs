@@ -1,10 +1,8 @@
 //! The files of the web console. The binary contains them as they are in the repository: there is no
-//! build step, and a host needs no file beside its binary. Only the comments of scripts are not served.
+//! build step, and a host needs no file beside its binary.
 //!
 //! **Promise.** A path names a file of this crate or nothing; no path reaches the file system.
 //! **Bounds.** The files are constants. Only files with a [known kind](KINDS) are served.
-
-mod comments;
 
 use std::borrow::Cow;
 
@@ -48,12 +46,7 @@ pub fn find(path: &str) -> Option<Asset> {
     let file = Assets::get(path)?;
     let hash = file.metadata.sha256_hash();
     let etag = format!("\"{}\"", HEXLOWER.encode(hash.get(..16).unwrap_or(&hash)));
-    let is_own_script = extension == "js" && !path.starts_with("vendor/");
-    let content = match str::from_utf8(&file.data) {
-        Ok(script) if is_own_script => comments::without_comments(script).into_bytes().into(),
-        _ => file.data,
-    };
-    Some(Asset { content, content_type, etag })
+    Some(Asset { content: file.data, content_type, etag })
 }
 
 /// The paths of all files.

@@ -12,7 +12,7 @@ fn the_demo_loses_no_job() {
     if !is_installed() {
         return;
     }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo-cluster.sh");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/demo-cluster.sh");
     let components = guests::playground();
     let mut demo = Command::new("sh");
     demo.arg(script).arg(binary()).arg(components.parent().unwrap());

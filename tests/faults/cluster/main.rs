@@ -4,14 +4,8 @@
 //! Each test drives the real binary on a real server. Without PostgreSQL, `GRISTMILL_WITHOUT_POSTGRES=1`
 //! skips them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "all of this is test code: a broken assumption must stop the test"
-)]
+#![cfg(test)]
+#![allow(clippy::disallowed_methods, reason = "variables have the size of a run")]
 
 mod demo;
 mod encryption;

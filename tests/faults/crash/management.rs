@@ -2,7 +2,7 @@
 //! created, changed and deleted, with their secrets, which still work. An interrupted change is
 //! made completely or not at all.
 //!
-//! `make test` kills once after each change; `GRISTMILL_CRASH_KILLS` (`make crash`) sets the number
+//! `make full` kills once after each change; `GRISTMILL_CRASH_KILLS` (`make crash`) sets the number
 //! of kills.
 
 use std::collections::BTreeMap;

@@ -4,14 +4,8 @@
 //! every sync, from which tests compute the possible contents of a disk after a loss of power
 //! ([`simulated`]), or makes calls fail. The host itself is unchanged.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "all of this is test code: a broken assumption must stop the test"
-)]
+#![cfg(test)]
+#![allow(clippy::disallowed_methods, reason = "variables have the size of a run")]
 
 mod clock;
 mod faults;

@@ -51,7 +51,7 @@ struct Observed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
+#[ignore = "needs the machine for itself: `make faults` runs it after the other tests, `make overload` at full size"]
 async fn ten_times_the_capacity() {
     let scale = Scale::of_this_run();
     let folder = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ fn affordable() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
+#[ignore = "needs the machine for itself: `make faults` runs it after the other tests, `make overload` at full size"]
 async fn idle_connections() {
     let scale = Scale::of_this_run();
     let connections = affordable();

@@ -86,7 +86,7 @@ async fn taken(calls: Vec<JoinHandle<WireAnswer>>) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
+#[ignore = "needs the machine for itself: `make faults` runs it after the other tests, `make overload` at full size"]
 async fn large_bodies_at_once() {
     let scale = Scale::of_this_run();
     let host = Arc::new(TestHost::start());
@@ -128,7 +128,7 @@ async fn large_bodies_at_once() {
 
 /// Calls that announce a body and send nearly nothing delay no other call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
+#[ignore = "needs the machine for itself: `make faults` runs it after the other tests, `make overload` at full size"]
 async fn bodies_that_were_only_announced_hold_nothing() {
     let host = TestHost::start();
     let endpoint = host.deploy(&guests::playground(), "mill", json!({})).await;

@@ -45,7 +45,7 @@ async fn begin_to_read(host: &TestHost, path: &str, headers: &str) -> Option<Wir
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
+#[ignore = "needs the machine for itself: `make faults` runs it after the other tests, `make overload` at full size"]
 async fn answers_that_are_read_slowly() {
     let scale = Scale::of_this_run();
     let host = Arc::new(TestHost::start());

@@ -45,7 +45,7 @@ async fn trickle(host: &TestHost, path: &str, length: usize, pause: Option<Durat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs the machine for itself: `make unit` runs it after the other tests, `make overload` at full size"]
+#[ignore = "needs the machine for itself: `make faults` runs it after the other tests, `make overload` at full size"]
 async fn bodies_that_come_slowly() {
     let scale = Scale::of_this_run();
     let host = std::sync::Arc::new(TestHost::start());

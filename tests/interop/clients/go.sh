@@ -8,13 +8,13 @@ gristmill=$1
 guests=$2
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../../.." && pwd)
 
-. "$root/tests/go.sh"
+. "$root/tests/scripts/go.sh"
 need_go 19 golang-1.19-go golang-1.19-src
 (cd "$root/tests/interop/clients/go" && GO111MODULE=off GOCACHE="$root/target/go-cache" "$go" build -o "$root/target/early_answers" early_answers.go)
 
 temp=$(mktemp -d)
 host_log=$temp/host.log
-. "$root/tests/host.sh"
+. "$root/tests/scripts/host.sh"
 trap 'stop_host; rm -rf "$temp"' EXIT
 trap 'exit 130' INT TERM
 start_host "$temp/data" 127.0.0.1:0

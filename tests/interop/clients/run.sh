@@ -9,7 +9,7 @@ guests=$2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 tests=client
-. "$here/../../suites.sh"
+. "$here/../../scripts/suites.sh"
 . "$here/sdks.sh"
 . "$here/generated.sh"
 need_clients

@@ -10,9 +10,9 @@ guests=$2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 tests=cluster
-. "$here/../../suites.sh"
+. "$here/../../scripts/suites.sh"
 . "$here/../clients/sdks.sh"
-. "$here/../../cluster.sh"
+. "$here/../../scripts/cluster.sh"
 need haproxy "2.4 or newer" haproxy -v
 need_clients
 install_clients

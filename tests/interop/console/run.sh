@@ -9,7 +9,7 @@ guests=$2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 tests=console
-. "$here/../../suites.sh"
+. "$here/../../scripts/suites.sh"
 need_languages 10
 
 if ! cmp -s "$here/package-lock.json" "$here/node_modules/installed"; then

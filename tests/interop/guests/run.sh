@@ -12,7 +12,7 @@ sdk=$root/guest-sdk
 built=$here/built
 
 tests=guest
-. "$here/../../suites.sh"
+. "$here/../../scripts/suites.sh"
 need_languages 11
 
 # digest PATH...: the digest of all source files below these paths.

@@ -9,7 +9,7 @@ guests=$2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 
 tests=monitoring
-. "$here/../../suites.sh"
+. "$here/../../scripts/suites.sh"
 need python3 "3.10 or newer" python3 -c "import sys; sys.exit(sys.version_info < (3, 10))"
 [ -z "$missing" ] || exit 1
 

@@ -12,7 +12,7 @@ folder=$root/target/oci-conformance
 suite=${OCI_SUITE:-$folder/suite-$commit}
 
 if [ ! -x "$suite" ]; then
-  . "$root/tests/go.sh"
+  . "$root/tests/scripts/go.sh"
   need_go 21
   mkdir -p "$folder"
   [ -d "$folder/source" ] || git init --quiet "$folder/source"
@@ -23,7 +23,7 @@ fi
 
 temp=$(mktemp -d)
 host_log=$temp/host.log
-. "$root/tests/host.sh"
+. "$root/tests/scripts/host.sh"
 trap 'stop_host; rm -rf "$temp"' EXIT
 trap 'exit 130' INT TERM
 start_host "$temp/data" 127.0.0.1:0

@@ -5,13 +5,7 @@
 //! Tests of timing use a host whose clock they move; only executionTimeout, the waiting time of a
 //! call, and the limit of unauthenticated calls use real time.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "all of this is test code: a broken assumption must stop the test"
-)]
+#![cfg(test)]
 
 mod raw;
 mod routes;

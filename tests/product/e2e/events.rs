@@ -139,9 +139,7 @@ async fn an_endpoint_and_a_job_are_followed_by_one_stream() {
 async fn events_are_only_about_what_the_key_sees() {
     let host = TestHost::start();
     let [a, b] = [host.client_of("a").await, host.client_of("b").await];
-    a.upload("mill:v1", std::fs::read(guests::echo()).unwrap()).await.ok();
-    a.post("/v1/templates", &json!({ "id": "t", "name": "t", "imageName": "mill:v1" })).await.ok();
-    a.post("/v1/endpoints", &json!({ "id": "secret", "templateId": "t" })).await.ok();
+    a.deploy(&guests::echo(), "secret", json!({})).await;
     let job = a.submit("secret", json!({})).await;
     let (_, first) = Events::open(&b, "overview").await.next().await;
     assert_eq!(first["endpoints"], json!({}));

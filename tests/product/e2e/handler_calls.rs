@@ -71,12 +71,8 @@ async fn a_handler_calls_the_endpoints_that_its_own_endpoint_lists() {
 async fn an_endpoint_of_another_owner_does_not_exist_for_a_handler() {
     let host = TestHost::start();
     let other = host.client_of("other").await;
-    let playground = std::fs::read(guests::playground()).unwrap();
-    other.upload("playground:latest", playground).await.ok();
-    let template = json!({ "id": "t", "name": "t", "imageName": "playground:latest" });
-    other.post("/v1/templates", &template).await.ok();
-    let endpoint = json!({ "id": "intruder", "templateId": "t", "callEndpoints": ["mill"] });
-    other.post("/v1/endpoints", &endpoint).await.ok();
+    let settings = json!({ "callEndpoints": ["mill"] });
+    other.deploy(&guests::playground(), "intruder", settings).await;
     let mill = host.deploy(&guests::playground(), "mill", json!({})).await;
     let sentence = error(&other, "intruder", call(&mill, &json!({ "op": "echo" }))).await;
     assert!(sentence.contains("endpoint `mill` does not exist"), "{sentence}");

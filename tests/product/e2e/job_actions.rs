@@ -124,11 +124,7 @@ async fn a_mistake_in_an_action_is_named_and_owners_stay_apart() {
     let host = TestHost::start();
     let [a, b] = [host.client_of("a").await, host.client_of("b").await];
     for (client, name) in [(&a, "a-e"), (&b, "b-e")] {
-        client.upload("playground:1", std::fs::read(guests::playground()).unwrap()).await.ok();
-        let template = json!({ "id": name, "name": name, "imageName": "playground:1" });
-        client.post("/v1/templates", &template).await.ok();
-        let endpoint = json!({ "id": name, "templateId": name, "workersMax": 0 });
-        client.post("/v1/endpoints", &endpoint).await.ok();
+        client.deploy(&guests::playground(), name, json!({ "workersMax": 0 })).await;
         client.submit(name, json!({ "op": "echo" })).await;
     }
     for (body, sentence) in [

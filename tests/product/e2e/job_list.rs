@@ -4,9 +4,7 @@ use gristmill_tests::{Client, PATIENCE, TestHost, guests};
 use serde_json::{Value, json};
 
 async fn submit(client: &Client, endpoint: &str, input: Value, tags: Value) -> String {
-    let body = json!({ "input": input, "tags": tags });
-    let answer = client.post(&client.path(endpoint, "run"), &body).await.ok();
-    answer["id"].as_str().unwrap().to_owned()
+    client.submit_body(endpoint, &json!({ "input": input, "tags": tags })).await
 }
 
 /// The ids of all jobs that a query selects, page by page.
@@ -23,21 +21,13 @@ async fn listed(client: &Client, query: &str) -> Vec<String> {
     }
 }
 
-async fn deploy(client: &Client, names: &[&str]) {
-    client.upload("playground:1", std::fs::read(guests::playground()).unwrap()).await.ok();
-    for name in names {
-        let template = json!({ "id": name, "name": name, "imageName": "playground:1" });
-        client.post("/v1/templates", &template).await.ok();
-        client.post("/v1/endpoints", &json!({ "id": name, "templateId": name })).await.ok();
-    }
-}
-
 #[tokio::test]
 async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
     let mut host = TestHost::start_with(&["--archive-after", "0"]);
     let [a, b] = [host.client_of("a").await, host.client_of("b").await];
-    deploy(&a, &["a-one", "a-two"]).await;
-    deploy(&b, &["b-one"]).await;
+    for (client, name) in [(&a, "a-one"), (&a, "a-two"), (&b, "b-one")] {
+        client.deploy(&guests::playground(), name, json!({})).await;
+    }
     let prod = json!({ "env": "prod", "n": "1" });
     let failing =
         json!({ "op": "fail", "message": format!("{} 100%_ needle", "no grain ".repeat(99)) });
@@ -107,7 +97,7 @@ async fn jobs_are_found_across_endpoints_and_owners_stay_apart() {
 async fn a_key_needs_the_scope_read_and_all_endpoints() {
     let host = TestHost::start();
     let admin = host.client();
-    deploy(&admin, &["e"]).await;
+    admin.deploy(&guests::playground(), "e", json!({})).await;
     for (new, status) in [
         (json!({ "name": "k", "scopes": ["read"] }), 200),
         (json!({ "name": "k", "scopes": ["submit"] }), 200),
@@ -134,7 +124,7 @@ async fn a_key_needs_the_scope_read_and_all_endpoints() {
 async fn a_page_of_jobs_ends_after_a_mib_and_the_next_one_follows() {
     let host = TestHost::start();
     let client = host.client();
-    deploy(&client, &["tagged"]).await;
+    client.deploy(&guests::playground(), "tagged", json!({})).await;
     client.patch("/v1/endpoints/tagged", &json!({ "workersMax": 0 })).await.ok();
     let tags: serde_json::Map<_, _> =
         (0..8).map(|n| (n.to_string(), "\"".repeat(250).into())).collect();

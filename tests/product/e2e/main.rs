@@ -1,14 +1,8 @@
 //! The platform's behaviour for clients beyond the rows of the contract (those are in
 //! `conformance`), through the real binary and over HTTP. Each name states the rule that it checks.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "all of this is test code: a broken assumption must stop the test"
-)]
+#![cfg(test)]
+#![allow(clippy::disallowed_methods, reason = "variables have the size of a run")]
 
 mod abandoned_calls;
 mod abandoned_uploads;

@@ -3,17 +3,6 @@
 use gristmill_tests::{Client, TestHost, eventually, guests};
 use serde_json::{Value, json};
 
-/// Gives the owner an endpoint of this name on the playground.
-async fn deploy(client: &Client, name: &str, settings: Value) {
-    let playground = std::fs::read(guests::playground()).unwrap();
-    client.upload("playground:latest", playground).await.ok();
-    let template = json!({ "id": name, "name": name, "imageName": "playground:latest" });
-    client.post("/v1/templates", &template).await.ok();
-    let mut endpoint = json!({ "id": name, "templateId": name });
-    endpoint.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
-    client.post("/v1/endpoints", &endpoint).await.ok();
-}
-
 /// Submits a job that runs for seven days.
 async fn park(client: &Client, endpoint: &str) -> String {
     let policy = json!({ "executionTimeout": 604_800_000 });
@@ -41,7 +30,7 @@ async fn reason(client: &Client, endpoint: &str, job: &str) -> String {
 async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
     let host = TestHost::start_with(&["--max-running-jobs", "4"]);
     let first = host.client();
-    deploy(&first, "parks", json!({ "workersMax": 6, "memoryMib": 16 })).await;
+    first.deploy(&guests::playground(), "parks", json!({ "workersMax": 6, "memoryMib": 16 })).await;
     let mut parked = vec![];
     for _ in 0..4 {
         let job = park(&first, "parks").await;
@@ -55,7 +44,9 @@ async fn jobs_that_run_for_a_week_leave_sandboxes_for_other_owners() {
     // A second owner comes while the first one holds everything: the next free sandbox is the
     // second owner's.
     let second = host.client_of("second").await;
-    deploy(&second, "works", json!({ "workersMax": 1, "memoryMib": 16 })).await;
+    second
+        .deploy(&guests::playground(), "works", json!({ "workersMax": 1, "memoryMib": 16 }))
+        .await;
     let job = second.submit("works", json!({ "op": "echo" })).await;
     until_workers(&second, "works", 0, 1).await;
     assert!(reason(&second, "works", &job).await.contains("every sandbox of the host is taken"));

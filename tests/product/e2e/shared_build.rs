@@ -1,5 +1,5 @@
 //! The binary of `make demo` and the tests are one build: `make test` compiles no crate of the demo
-//! a second time.
+//! a second time, and `make full` none of `make test`.
 //!
 //! Cargo selects the features of a crate from all selected packages. A library that only tests use can so
 //! select a further feature of, say, `tracing`, and every crate above it, wasmtime included, is compiled
@@ -57,16 +57,43 @@ fn digest(units: &[Value], index: usize, digests: &mut [Option<u64>]) -> u64 {
     *digests[index].insert(hasher.finish())
 }
 
+/// The programs of `make test`.
+const TESTS: [&str; 4] = ["test", "--workspace", "--exclude", "gristmill-faults"];
+
 #[test]
 fn make_test_compiles_nothing_of_the_demo_a_second_time() {
     let demo = units(&["build", "-p", "gristmill-tests", "--bin", "gristmill-under-test"]);
-    let tests = units(&["test", "--workspace"]);
+    let tests = units(&TESTS);
     assert!(demo.len() > 400 && tests.len() > demo.len(), "{} and {}", demo.len(), tests.len());
-    let twice: Vec<_> = demo
-        .iter()
-        .filter(|(digest, _)| !tests.contains_key(digest))
-        .map(|(_, name)| name)
-        .collect();
+    assert_shared(&demo, &tests);
+}
+
+#[test]
+fn make_full_compiles_nothing_of_make_test_a_second_time() {
+    let mut faults = units(&["test", "-p", "gristmill-faults"]);
+    let suites = faults.len();
+    faults.retain(|_, name| !name.contains("#gristmill-faults@"));
+    assert!(faults.len() > 400 && faults.len() < suites, "{} of {suites}", faults.len());
+    assert_shared(&faults, &units(&TESTS));
+}
+
+#[test]
+fn make_quick_compiles_neither_the_engine_nor_the_database_nor_the_web_framework() {
+    let makefile = include_str!("../../../Makefile");
+    let crates = makefile.lines().find_map(|line| line.strip_prefix("QUICK := ")).unwrap();
+    let packages: Vec<_> = crates.split(' ').map(|name| format!("-pgristmill-{name}")).collect();
+    let arguments = ["test", "--lib"].into_iter().chain(packages.iter().map(String::as_str));
+    let quick = units(&arguments.collect::<Vec<_>>());
+    assert!(quick.len() > 100, "{}", quick.len());
+    for name in ["#wasmtime@", "#libsqlite3-sys@", "#axum@"] {
+        let found: Vec<_> = quick.values().filter(|unit| unit.contains(name)).collect();
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+fn assert_shared(wanted: &BTreeMap<u64, String>, built: &BTreeMap<u64, String>) {
+    let missing = wanted.iter().filter(|(digest, _)| !built.contains_key(digest));
+    let twice: Vec<_> = missing.map(|(_, name)| name).collect();
     assert!(
         twice.is_empty(),
         "select the features of these crates in tests/Cargo.toml: {twice:#?}"

@@ -29,8 +29,7 @@ async fn a_timeline_has_each_attempt_and_each_call_of_the_webhook() {
     let endpoint = host.deploy(&guests::playground(), "told", json!({})).await;
     let body =
         json!({ "input": { "op": "fail", "message": "no luck" }, "webhook": receiver.url("/") });
-    let answer = client.post(&client.path(&endpoint, "run"), &body).await.ok();
-    let job = answer["id"].as_str().unwrap().to_owned();
+    let job = client.submit_body(&endpoint, &body).await;
     let shown = async |count: usize| {
         eventually(&format!("{count} events"), async || {
             let timeline = timeline(&client, &endpoint, &job).await;

