@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::raw::{self, head};
-use crate::routes::{management_routes, queue_routes, routes_that_read};
+use crate::routes::{management_routes, openai_routes, queue_routes, routes_that_read};
 use crate::support::{UNKNOWN_JOB, echo, shared};
 
 /// Header sections larger than the host reads, in one field and in many.
@@ -42,6 +42,22 @@ async fn bad_percent_encoding() {
             let bytes = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
             raw::send(&endpoint.host, bytes).await.assert_4xx(&path);
         }
+    }
+}
+
+/// Escapes in the query that are not UTF-8, also in a parameter that the route would ignore.
+#[tokio::test]
+async fn query_that_is_not_utf8() {
+    let endpoint = shared("http-query", json!({})).await;
+    let mut routes = queue_routes(&endpoint.id, UNKNOWN_JOB);
+    routes.extend(openai_routes(&endpoint.id));
+    routes.extend(management_routes());
+    for route in routes {
+        let path = format!("{}?a=1&idPart=%ff", route.path);
+        let request = endpoint.client.request(route.method.clone(), &path);
+        let answer = endpoint.client.send(request).await;
+        assert_eq!(answer.status, 400, "{route:?}: {answer:?}");
+        assert!(answer.text.contains("query `idPart` must be"), "{route:?}: {answer:?}");
     }
 }
 
