@@ -49,7 +49,8 @@ fn weight_of(parameters: &str) -> f32 {
     weight.filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(1.0)
 }
 
-/// The id of the last event that a returning reader has seen, as `parse` reads it.
+/// The id of the last event that a returning reader has seen, as `parse` reads it. An empty header
+/// counts as absent: it is the last id of a reader that has seen no event.
 ///
 /// # Errors
 /// 400 when `parse` returns `None`; `what` says what the header must be.
@@ -58,7 +59,8 @@ pub(crate) fn last_event_id<T>(
     what: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, ApiError> {
-    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let value = headers.get("last-event-id").filter(|value| !value.is_empty());
+    let Some(value) = value else { return Ok(None) };
     let id = value.to_str().ok().and_then(|text| parse(text.trim()));
     id.map(Some)
         .ok_or_else(|| ApiError::bad_request(format!("the header Last-Event-ID must be {what}")))

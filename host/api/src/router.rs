@@ -33,7 +33,7 @@ use crate::limits::rate_limit::Operation;
 use crate::openapi::{StreamShape, docs_page};
 use crate::queue::dto;
 use crate::request::known_query::KnownQuery;
-use crate::request::{head, paths};
+use crate::request::{head, paths, query};
 use crate::state::ApiState;
 use crate::{console, management, metrics, openapi, probes, queue, registry};
 
@@ -112,6 +112,7 @@ impl Api {
     {
         let (http, route, begun) = (self.http, route_of(request.uri().path()), Instant::now());
         let refused = head::check(&request)
+            .and_then(|()| query::check_utf8(request.uri().query().unwrap_or_default()))
             .and_then(|()| access::check(self.keys.access(), &request))
             .and_then(|()| match self.callers {
                 Callers::Clients => Ok(()),

@@ -122,9 +122,7 @@ async fn wrong_keys_on_every_route() {
         ("a revoked key", Some(format!("Bearer {revoked}"))),
         ("an expired key", Some(format!("Bearer {expired}"))),
     ];
-    let all = Routes::of(&endpoint.client).await;
-    let mut routes = all.of_both(&endpoint.id, UNKNOWN_JOB);
-    routes.extend(all.in_part(Part::OpenAi, &endpoint.id, UNKNOWN_JOB));
+    let routes = Routes::of(&endpoint.client).await.of_all(&endpoint.id, UNKNOWN_JOB);
     for scope in ["admin", "manage", "metrics", "submit", "read"] {
         let lacking = json!({ "name": "l", "scopes": all_scopes_but(scope) });
         let elsewhere = json!({ "name": "o", "scopes": [scope], "endpoints": [other] });

@@ -44,6 +44,19 @@ async fn bad_percent_encoding() {
     }
 }
 
+/// Escapes in the query that are not UTF-8, also in a parameter that the route would ignore.
+#[tokio::test]
+async fn query_that_is_not_utf8() {
+    let endpoint = shared("http-query", json!({})).await;
+    for route in Routes::of(&endpoint.client).await.of_all(&endpoint.id, UNKNOWN_JOB) {
+        let path = format!("{}?a=1&idPart=%ff", route.path);
+        let request = endpoint.client.request(route.method.clone(), &path);
+        let answer = endpoint.client.send(request).await;
+        assert_eq!(answer.status, 400, "{route:?}: {answer:?}");
+        assert!(answer.text.contains("query `idPart` must be"), "{route:?}: {answer:?}");
+    }
+}
+
 /// A Content-Length that is invalid, duplicate, or too long.
 #[tokio::test]
 async fn odd_content_length() {

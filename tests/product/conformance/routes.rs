@@ -85,7 +85,14 @@ impl Routes {
             .collect()
     }
 
-    /// Those of them that require a JSON body.
+    /// These and the routes of OpenAI's clients.
+    pub(crate) fn of_all(&self, endpoint: &str, job: &str) -> Vec<Route> {
+        let mut routes = self.of_both(endpoint, job);
+        routes.extend(self.in_part(Part::OpenAi, endpoint, job));
+        routes
+    }
+
+    /// Those of the queue and of the management API that require a JSON body.
     pub(crate) fn with_body(&self, endpoint: &str) -> Vec<Route> {
         let mut routes = self.of_both(endpoint, crate::support::UNKNOWN_JOB);
         routes.retain(|route| route.body.is_some());

@@ -540,6 +540,7 @@ async fn logins_that_fail_are_counted_and_show_nothing() {
     let config = folder.path().join("config.toml");
     std::fs::write(&config, "[rate-limits.unauthenticated]\ncalls-per-10s = 40\n").unwrap();
     let host = TestHost::start_with(&["--config", config.to_str().unwrap()]);
+    let session = Page::login_with(&host, &json!({ "key": host.admin_key() })).await;
     let mut page = Page::open(&host);
     let (id, _) = host.admin_key().rsplit_once('_').unwrap();
     let guess = format!("{id}_{}", "x".repeat(43));
@@ -554,6 +555,12 @@ async fn logins_that_fail_are_counted_and_show_nothing() {
         statuses.push(page.login(&json!({ "key": guess })).await.status);
     }
     assert_eq!(statuses.last(), Some(&429), "{statuses:?}");
+    let link = json!({ "link": "x" });
+    page.call(Method::POST, "/console/links/preview", Some(&link)).await.refused(429);
+    // A session on the same address is not kept from its logout.
+    session.get("/console/session").await.ok();
+    let ended = session.call(Method::DELETE, "/console/session", None).await;
+    assert_eq!(ended.status, 204, "{ended:?}");
     host.client().get("/v1/keys").await.ok();
 }
 

@@ -49,6 +49,9 @@ async fn a_handler_calls_the_endpoints_that_its_own_endpoint_lists() {
     let failing = call(&called, &json!({ "op": "fail", "message": "no flour" }));
     let sentence = error(client, &caller, failing).await;
     assert!(sentence.contains("is FAILED: no flour"), "{sentence}");
+    let long = json!({ "op": "chunk", "bytes": 1 << 20, "count": 21 });
+    let sentence = error(client, &caller, call(&called, &long)).await;
+    assert!(sentence.contains("the list of its chunks has more than 20971520 bytes"), "{sentence}");
 
     let echo = json!({ "op": "echo" });
     for (input, expected) in [

@@ -53,6 +53,8 @@ async fn lines_are_read_and_followed() {
     let request = host.client.request(Method::GET, &path);
     let request = request.header("last-event-id", all[1]["number"].to_string());
     assert_eq!(lines(&host.client.send(request).await.ok()), ["three"]);
+    let request = host.client.request(Method::GET, &path).header("last-event-id", "");
+    assert_eq!(lines(&host.client.send(request).await.ok()).last(), Some(&"three"));
 
     for query in ["tail=10001", "tail=-1", "job=no%20id"] {
         host.client.get(&format!("{path}?{query}")).await.refused(400);

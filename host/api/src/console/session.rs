@@ -76,7 +76,8 @@ pub(super) async fn show(visitor: Visitor, request: Request) -> Answer<SessionDo
     }
     let (head, _) = request.into_parts();
     let none = || ApiError::new(ErrorCode::Unauthorized, "there is no session; log in with a key");
-    let session = session_cookie::session(&head, visitor.sessions())?.ok_or_else(none)?;
+    let token = session_cookie::token(&head)?.ok_or_else(none)?;
+    let session = session_cookie::session(&head, token, visitor.sessions())?;
     Ok((not_stored(), Json(document(&session.key, Some(&session)))))
 }
 
@@ -98,7 +99,7 @@ pub(super) async fn begin(visitor: Visitor, request: Request) -> Answer<SessionD
     };
     // A page has lost the mark, or the cookie is not its own: that session is not the caller's to end.
     if let Some(earlier) = earlier
-        && session_cookie::session(&head, visitor.sessions()).is_ok()
+        && session_cookie::session(&head, earlier, visitor.sessions()).is_ok()
     {
         visitor.sessions().end(earlier);
     }
@@ -118,7 +119,7 @@ pub(super) async fn end(
     if let Some(token) = session_cookie::token(&head)?
         && visitor.sessions().find(token).is_some()
     {
-        session_cookie::session(&head, visitor.sessions())?;
+        session_cookie::session(&head, token, visitor.sessions())?;
         visitor.sessions().end(token);
     }
     let mut headers = not_stored();

@@ -10,6 +10,7 @@
 
 use std::net::IpAddr;
 
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, header};
 use gristmill_control::Access;
 
@@ -51,23 +52,33 @@ pub(crate) fn check<B>(access: &Access, request: &Request<B>) -> Result<(), ApiE
 
 /// Refuses a call that a website may have made a browser send to the listener for collectors.
 ///
-/// A listener on a loopback address is reached by browsers of this machine, so that a website whose
-/// name resolves to it must not be answered. No website has an IP address or a name without a dot
-/// as its name, and collectors may use both, or no `Host` at all. On another address a collector
-/// uses any name, and the network decides who reaches it.
+/// A website whose name resolves to the listener must not be answered, and only an IP address and
+/// `localhost` can be no website's name. Collectors use other names too, so a call by such a name
+/// is refused if it has `Accept-Language`: browsers add it to every call of a page, which may
+/// change its value and cannot remove it, and collectors send none. On a loopback address a name
+/// with a dot is refused in any case; on others the network decides which programs reach it.
 ///
 /// # Errors
 /// 401 with the reason and the remedy.
 pub(crate) fn check_collector<B>(is_loopback: bool, request: &Request<B>) -> Result<(), ApiError> {
     let refuse = |sentence| Err(ApiError::new(ErrorCode::Unauthorized, sentence));
-    let named = head::host(request.uri(), request.headers());
-    if is_loopback && named.is_some_and(|named| may_be_a_website(named.host())) {
-        return refuse(
-            "this address answers only calls to localhost, an IP address or a name without a dot; a proxy must \
-             send such a `Host`",
-        );
+    let headers = request.headers();
+    let named = head::host(request.uri(), headers);
+    if let Some(name) = named.as_ref().map(Authority::host).filter(|host| may_be_a_website(host)) {
+        if is_loopback && name.trim_end_matches('.').contains('.') {
+            return refuse(
+                "this address answers only calls to localhost, an IP address or a name without a dot; a proxy must \
+                 send such a `Host`",
+            );
+        }
+        if headers.contains_key(header::ACCEPT_LANGUAGE) {
+            return refuse(
+                "this address answers browsers, which send `Accept-Language`, only by its IP address or as \
+                 localhost",
+            );
+        }
     }
-    match is_of_other_site(request.headers()) {
+    match is_of_other_site(headers) {
         true => refuse("this address answers no calls of other sites (Sec-Fetch-Site)"),
         false => Ok(()),
     }
@@ -81,7 +92,7 @@ fn is_of_other_site(headers: &HeaderMap) -> bool {
 
 fn may_be_a_website(host: &str) -> bool {
     let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
-    !is_address && !is_this_machine(host) && host.trim_end_matches('.').contains('.')
+    !is_address && !is_this_machine(host)
 }
 
 fn is_this_machine(host: &str) -> bool {
@@ -160,22 +171,31 @@ mod tests {
                 headers.iter().fold(request, |it, (name, value)| it.header(*name, *value));
             check_collector(is_loopback, &request.body(()).unwrap()).is_ok()
         };
+        // Whether collectors are answered on a loopback address, and browsers on any.
         let hosts = [
-            ("localhost:9090", true),
-            ("mill.localhost", true),
-            ("127.0.0.1:9090", true),
-            ("10.0.0.1:9090", true),
-            ("[::1]:9090", true),
-            ("gristmill:9090", true),
-            ("example.com:9090", false),
-            ("example.com.", false),
-            ("localhost.example.com", false),
-            ("127.0.0.1.example.com", false),
+            ("localhost:9090", true, true),
+            ("mill.localhost", true, true),
+            ("127.0.0.1:9090", true, true),
+            ("10.0.0.1:9090", true, true),
+            ("[::1]:9090", true, true),
+            ("gristmill:9090", true, false),
+            ("com", true, false),
+            ("com.", true, false),
+            ("example.com:9090", false, false),
+            ("example.com.", false, false),
+            ("localhost.example.com", false, false),
+            ("127.0.0.1.example.com", false, false),
         ];
-        for (host, expected) in hosts {
+        for (host, by_collectors, by_browsers) in hosts {
             let headers = [(&header::HOST, host)];
-            assert_eq!(is_admitted(true, &headers), expected, "{host}");
+            assert_eq!(is_admitted(true, &headers), by_collectors, "{host}");
             assert!(is_admitted(false, &headers), "{host} on an address of the network");
+            for language in ["en-US,en;q=0.9", "*", ""] {
+                let headers = [(&header::HOST, host), (&header::ACCEPT_LANGUAGE, language)];
+                for is_loopback in [true, false] {
+                    assert_eq!(is_admitted(is_loopback, &headers), by_browsers, "{host}");
+                }
+            }
         }
         assert!(is_admitted(true, &[]), "a probe by HTTP/1.0");
         for is_loopback in [true, false] {

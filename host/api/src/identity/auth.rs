@@ -254,11 +254,10 @@ fn key_of_session(call: &Parts, state: &ApiState, form: Form) -> Result<Identity
     let none = || unauthorized("no API key: send the header `Authorization: Bearer <API key>`");
     // The registry is for programs.
     let is_for_programs = form == Form::BasicOrBearer;
-    if is_for_programs || session_cookie::token(call)?.is_none() {
-        return Err(none());
-    }
+    let token = if is_for_programs { None } else { session_cookie::token(call)? };
+    let token = token.ok_or_else(none)?;
     session_cookie::check_site(call, form == Form::Bearer)?;
-    let found = session_cookie::session(call, &state.control.sessions)?.ok_or_else(none)?;
+    let found = session_cookie::session(call, token, &state.control.sessions)?;
     Ok(Identity { key: found.key, session: Some(found.id) })
 }
 

@@ -192,8 +192,8 @@ impl FromRequestParts<Guarded> for KeyHolder {
     }
 }
 
-/// A caller of the console's login: a page of this host, with or without a session. Each call counts for its
-/// address as one without a key.
+/// A caller of the console's login: a page of this host, with or without a session. It is counted
+/// as [`Anyone`] is, so that strangers on its address do not keep a session from its logout.
 #[derive(Debug)]
 pub(crate) struct Visitor(ApiState);
 
@@ -204,7 +204,9 @@ impl FromRequestParts<Guarded> for Visitor {
         parts: &mut Parts,
         Guarded(state): &Guarded,
     ) -> Result<Self, ApiError> {
-        state.unauthenticated.admit(&parts.extensions)?;
+        if let Some(key) = auth::count_unauthenticated(parts, state)? {
+            state.limiter.count_other(&key)?;
+        }
         session_cookie::check_site(parts, false)?;
         Ok(Self(state.clone()))
     }

@@ -34,12 +34,11 @@ const MAX_AGE_S: u32 = 7 * 24 * 3_600;
 /// Before the name of a cookie that only a page of this very host may set, over TLS and for all paths.
 const HOST_PREFIX: &str = "__Host-";
 
-/// The session of a call, if it has a cookie. [`check_site`] comes before.
+/// The session of a call whose cookie has this [`token`]. [`check_site`] comes before.
 ///
 /// # Errors
-/// 401 if the session has ended, if the header has not its mark, and for two cookies.
-pub(crate) fn session(call: &Parts, sessions: &Sessions) -> Result<Option<Session>, ApiError> {
-    let Some(token) = token(call)? else { return Ok(None) };
+/// 401 if the session has ended, and if the header has not its mark.
+pub(crate) fn session(call: &Parts, token: &str, sessions: &Sessions) -> Result<Session, ApiError> {
     let session = sessions.find(token).ok_or_else(session_ended)?;
     let is_of_page = |mark: &HeaderValue| mark.to_str().is_ok_and(|mark| session.has_mark(mark));
     match call.headers.get(CONSOLE_CALL) {
@@ -48,7 +47,7 @@ pub(crate) fn session(call: &Parts, sessions: &Sessions) -> Result<Option<Sessio
              service on this host's name has set; log in again",
         )),
         // Without the header it is a download.
-        Some(_) | None => Ok(Some(session)),
+        Some(_) | None => Ok(session),
     }
 }
 

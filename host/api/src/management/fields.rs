@@ -84,16 +84,23 @@ impl Body for NetworkVolumeInput {
     }
 }
 
-/// Whether a value of a [GPU field](Unused::Gpu) requests one. Clients also send the empty values of
-/// their types, and `computeType` as an answer has it.
-fn requests_gpu(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Bool(is_wanted) => *is_wanted,
-        Value::Number(count) => count.as_f64() != Some(0.0),
-        Value::String(text) => !text.is_empty() && text != "CPU",
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(fields) => !fields.is_empty(),
+/// Whether the value of a [GPU field](Unused::Gpu) requests one. Clients also send the empty values
+/// of their types, and `computeType` as an answer has it.
+///
+/// # Errors
+/// The values that the field may have.
+fn requests_gpu(name: &str, value: &Value) -> Result<bool, &'static str> {
+    match (name, value) {
+        (_, Value::Null) => Ok(false),
+        ("computeType", Value::String(text)) if text.is_empty() || text == "CPU" => Ok(false),
+        ("computeType", Value::String(text)) if text == "GPU" => Ok(true),
+        ("computeType", _) => Err("`CPU` or `GPU`"),
+        ("gpuCount", Value::Number(count)) => Ok(count.as_f64() != Some(0.0)),
+        ("gpuCount", _) => Err("a number"),
+        ("minCudaVersion", Value::String(text)) => Ok(!text.is_empty()),
+        ("minCudaVersion", _) => Err("a string"),
+        (_, Value::Array(list)) => Ok(!list.is_empty()),
+        (_, _) => Err("a list"),
     }
 }
 
@@ -154,14 +161,19 @@ impl<'de, A: MapAccess<'de>, F: Fn(&str) -> Option<Unused>> MapAccess<'de> for U
             match (self.unused)(&name) {
                 None => return seed.deserialize(name.into_deserializer()).map(Some),
                 Some(Unused::Always) => drop(self.fields.next_value::<IgnoredAny>()?),
-                Some(Unused::Gpu) if !requests_gpu(&self.fields.next_value()?) => {}
-                Some(Unused::Gpu) if self.ignores_gpu => self.ignored.push(name),
-                Some(Unused::Gpu) => {
-                    return Err(A::Error::custom(format!(
-                        "`{name}` requests a GPU, and this host runs handlers on its CPU only; \
-                         leave the field out, or start the host with `--ignore-gpu-fields`"
-                    )));
-                }
+                Some(Unused::Gpu) => match requests_gpu(&name, &self.fields.next_value()?) {
+                    Ok(false) => {}
+                    Ok(true) if self.ignores_gpu => self.ignored.push(name),
+                    Ok(true) => {
+                        return Err(A::Error::custom(format!(
+                            "`{name}` requests a GPU, and this host runs handlers on its CPU only; \
+                             leave the field out, or start the host with `--ignore-gpu-fields`"
+                        )));
+                    }
+                    Err(allowed) => {
+                        return Err(A::Error::custom(format!("`{name}` must be {allowed}")));
+                    }
+                },
             }
         }
         Ok(None)

@@ -190,7 +190,6 @@ mod tests {
     fn a_request_of_a_gpu_is_refused_or_named_as_ignored() {
         let requests = [
             ("gpuCount", json!(8)),
-            ("gpuCount", json!("8")),
             ("gpuTypeIds", json!(["NVIDIA H100"])),
             ("computeType", json!("GPU")),
             ("minCudaVersion", json!("12.4")),
@@ -204,6 +203,22 @@ mod tests {
             let Parsed { body, ignored } = read::<EndpointInput>(&body, true).unwrap();
             assert_eq!(body, EndpointInput { workers_max: Some(3), ..EndpointInput::default() });
             assert_eq!(ignored, [name]);
+        }
+        let wrong = [
+            ("gpuCount", json!("8"), "a number"),
+            ("gpuCount", json!(false), "a number"),
+            ("gpuTypeIds", json!("NVIDIA H100"), "a list"),
+            ("computeType", json!("cpu"), "`CPU` or `GPU`"),
+            ("computeType", json!(0), "`CPU` or `GPU`"),
+            ("minCudaVersion", json!(12.4), "a string"),
+            ("allowedCudaVersions", json!({}), "a list"),
+        ];
+        for (name, value, allowed) in wrong {
+            for ignores_gpu in [false, true] {
+                let refused = read::<EndpointInput>(&json!({ name: value }), ignores_gpu);
+                let said = format!("{:?}", refused.unwrap_err());
+                assert!(said.contains(&format!("`{name}` must be {allowed}")), "{said}");
+            }
         }
         let none = json!({
             "gpuCount": 0, "gpuTypeIds": [], "computeType": "CPU", "minCudaVersion": "",

@@ -13,9 +13,7 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterIn, Paths};
 
 use crate::answer::error::ApiError;
 use crate::request::brand::{NEUTRAL, PLATFORM_FLAG, branded_flag};
-
-/// Most characters of an unknown name that a refusal shows.
-const SHOWN_CHARS_MAX: usize = 100;
+use crate::request::query::shown_name;
 
 /// The query parameters of the methods of one path, as an extension of its requests.
 #[derive(Debug, Clone)]
@@ -61,7 +59,7 @@ impl KnownQuery {
         let unknown = url::form_urlencoded::parse(query.as_bytes())
             .find_map(|(name, _)| is_unknown(&name).then_some(name));
         let Some(unknown) = unknown else { return Ok(()) };
-        let unknown: String = unknown.chars().take(SHOWN_CHARS_MAX).collect();
+        let unknown = shown_name(&unknown);
         let allowed = match known {
             [] => "this call has no query parameters".to_owned(),
             names => {

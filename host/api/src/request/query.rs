@@ -4,8 +4,29 @@ use std::time::Duration;
 
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::limits::Bounds;
+use percent_encoding::percent_decode_str;
 
 use crate::answer::error::ApiError;
+
+/// Most characters of the name of a parameter that a refusal shows.
+const NAME_CHARS_MAX: usize = 100;
+
+/// Refuses a query whose escapes are not UTF-8: each of its texts would be read as another one.
+///
+/// # Errors
+/// 400 that names the parameter.
+pub(crate) fn check_utf8(query: &str) -> Result<(), ApiError> {
+    let is_utf8 = |pair: &str| percent_decode_str(pair).decode_utf8().is_ok();
+    let Some(wrong) = query.split('&').find(|pair| !is_utf8(pair)) else { return Ok(()) };
+    let (name, _) = wrong.split_once('=').unwrap_or((wrong, ""));
+    let name = shown_name(&percent_decode_str(name).decode_utf8_lossy());
+    Err(ApiError::bad_request(format!("query `{name}` must be percent-encoded UTF-8")))
+}
+
+/// The start of a parameter's name, for a refusal.
+pub(crate) fn shown_name(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
+}
 
 /// The query of a call, unparsed.
 #[derive(Debug, Clone, Copy)]
@@ -167,6 +188,27 @@ mod tests {
             let wait = Query(query).wait(STREAM_WAIT_MS).ok();
             assert_eq!(wait, expected.map(Duration::from_millis), "of a stream: {query}");
         }
+    }
+
+    #[test]
+    fn escapes_that_are_not_utf8_are_refused_by_name() {
+        for query in ["", "a=1&b", "a=%C3%A9&%c3%a9=%EF%BF%BD", "a=%zz%", "a=+%2B", "&&=", "a=é"] {
+            assert!(check_utf8(query).is_ok(), "{query}");
+        }
+        let wrong = [
+            ("a=%ff", "`a`"),
+            ("a=1&b=x%C3&c=%A9", "`b`"),
+            ("a%20b=%c0%80", "`a b`"),
+            ("a=%ED%A0%80", "`a`"),
+            ("%ff=1", "`\u{fffd}`"),
+            ("%ff", "`\u{fffd}`"),
+        ];
+        for (query, name) in wrong {
+            let said = format!("{:?}", check_utf8(query).expect_err(query));
+            assert!(said.contains(&format!("query {name} must be")), "{query}: {said}");
+        }
+        let long = check_utf8(&format!("{}=%ff", "x".repeat(1_000))).unwrap_err();
+        assert!(format!("{long:?}").len() < 300);
     }
 
     #[test]

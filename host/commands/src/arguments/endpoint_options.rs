@@ -2,7 +2,7 @@
 
 use clap::Args;
 use gristmill_client::wire::bounds::{
-    EXECUTION_TIMEOUT_MS, FUEL, IDLE_TIMEOUT_S, MEMORY_MIB, REUSE_IDLE_S, REUSE_JOBS, WORKERS,
+    EXECUTION_TIMEOUT_MS, IDLE_TIMEOUT_S, MEMORY_MIB, REUSE_IDLE_S, REUSE_JOBS, WORKERS,
 };
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::management::{EndpointInput, ReuseInput, ScalerType};
@@ -41,8 +41,8 @@ pub struct EndpointOptions {
     /// Memory of one job, in MiB [default: 256].
     #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(MEMORY_MIB))]
     memory_mib: Option<u64>,
-    /// Fuel of one job [default: derived from its timeout].
-    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(FUEL))]
+    /// Most fuel of one job; 0 removes the bound [default: fuel is counted and not bounded].
+    #[arg(long, value_name = "N")]
     max_fuel: Option<u64>,
     /// How computing is metered [default: fuel].
     #[arg(long, value_parser = parse::metering())]

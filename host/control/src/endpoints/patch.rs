@@ -138,6 +138,7 @@ impl EndpointPatch {
             fuel_max: self.fuel_max.or(current.limits.fuel_max).filter(|fuel| *fuel > 0),
             metering: self.metering.unwrap_or(current.limits.metering),
         };
+        check_fuel(limits)?;
         Ok(Endpoint {
             id: current.id,
             name,
@@ -185,6 +186,17 @@ impl EndpointPatch {
             incarnation: current.incarnation,
         })
     }
+}
+
+/// Refuses a bound of fuel where none is counted: it would never end a job.
+fn check_fuel(limits: SandboxLimits) -> Result<(), ControlError> {
+    if limits.fuel_max.is_some() && limits.metering == Metering::Epoch {
+        return Err(ControlError::invalid(
+            "`maxFuel` has no effect with `metering` `epoch`, which counts no fuel; set `metering` to \
+             `fuel`, or `maxFuel` to 0",
+        ));
+    }
+    Ok(())
 }
 
 /// The id of the network volume that a change names, empty for none, and the field with it; `None`:

@@ -97,6 +97,7 @@ impl TemplatePatch {
             id: current.id,
             owner: current.owner,
             revision: current.revision,
+            hidden_changes: current.hidden_changes,
             releases: current.releases,
         };
         check_name(&template.name)?;

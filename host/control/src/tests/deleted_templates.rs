@@ -83,19 +83,6 @@ async fn a_deleted_template_that_its_owner_makes_again_takes_its_place() {
 }
 
 #[tokio::test]
-async fn the_record_of_an_older_host_does_not_know_the_owner_of_the_deleted_template() {
-    let (bench, key) = without_template().await;
-    let endpoint = bench.control.endpoints.get(&key, &endpoint_id("e")).unwrap();
-    assert_eq!(endpoint.deleted_template_owner, Some(owner_id("a")));
-    let old = Endpoint { deleted_template_owner: None, ..Endpoint::clone(&endpoint) };
-    bench.put([CatalogEntry::Endpoint(old)]).await;
-    bench.template("a", "t", "i", true).await;
-    assert!(send_back(&bench, &key, "t", 2).await.template_is_deleted);
-    bench.template("b", "t", "i", false).await;
-    assert!(!send_back(&bench, &key, "t", 3).await.template_is_deleted);
-}
-
-#[tokio::test]
 async fn lists_and_lookups_show_the_same_templates() {
     let (bench, key) = without_template().await;
     // The endpoint `e` does not use this template, although it names the id.

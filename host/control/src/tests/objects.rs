@@ -2,6 +2,7 @@
 
 use gristmill_core::access::key::Scope;
 use gristmill_core::billing::usage::{Hour, UsageFilter};
+use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::sharing::rate::OperationLimit;
 
@@ -87,6 +88,28 @@ async fn a_change_sets_the_given_properties_only() {
         bench.control.endpoints.rotate_webhook_secret(&key, endpoint_id("e")).await.unwrap();
     let secret = |endpoint: &Endpoint| endpoint.webhook_secrets.current().reveal();
     assert_ne!(secret(&rotated), secret(&changed));
+}
+
+#[tokio::test]
+async fn a_bound_of_fuel_needs_metering_that_counts_it() {
+    let bench = Bench::new().await;
+    let key = bench.key("a", Scope::Manage).await;
+    bench.template("a", "t", "i", false).await;
+    bench.endpoint(&key, "e", "t").await.unwrap();
+    let update = async |fuel_max, metering| {
+        let patch = EndpointPatch { fuel_max, metering, ..EndpointPatch::default() };
+        let endpoints = &bench.control.endpoints;
+        let changed = endpoints.update(&key, endpoint_id("e"), patch, Extent::Whole).await;
+        changed.map(|it| it.limits.fuel_max).map_err(|refused| refused.to_string())
+    };
+    let (fuel, epoch) = (Some(Metering::Fuel), Some(Metering::Epoch));
+    let refused = update(Some(9), epoch).await.unwrap_err();
+    assert!(refused.contains("set `metering` to `fuel`, or `maxFuel` to 0"), "{refused}");
+    assert_eq!(update(Some(9), None).await, Ok(Some(9)));
+    assert_eq!(update(None, epoch).await, Err(refused.clone()), "it has a bound");
+    assert_eq!(update(Some(0), epoch).await, Ok(None));
+    assert_eq!(update(Some(9), None).await, Err(refused), "it counts no fuel");
+    assert_eq!(update(Some(9), fuel).await, Ok(Some(9)));
 }
 
 #[tokio::test]

@@ -125,12 +125,14 @@ impl Step {
         let earlier = before.templates.get(id);
         let mut template = Template::clone(put);
         // A caller's copy of the counts may be old.
-        (template.revision, template.releases) =
-            earlier.map_or_else(Default::default, |t| (t.revision, t.releases.clone()));
+        (template.revision, template.hidden_changes, template.releases) = earlier
+            .map_or_else(Default::default, |t| (t.revision, t.hidden_changes, t.releases.clone()));
         let component = self.view.component_of(&template);
         let ran = earlier.and_then(|earlier| before.component_of(earlier));
         if earlier.is_none_or(|earlier| **earlier != template) || component != ran {
             template.revision = template.revision.saturating_add(1);
+            let is_hidden = !template.is_shared() && earlier.is_none_or(|t| !t.is_shared());
+            template.hidden_changes = template.hidden_changes.saturating_add(is_hidden.into());
         }
         if let Some(component) = component.filter(|_| component != ran) {
             let (version, image) = (template.revision, template.image.as_str().into());
@@ -157,7 +159,8 @@ impl Step {
         if earlier != Some(&endpoint) {
             let template = self.view.template_of(&endpoint);
             endpoint.version = endpoint.version.saturating_add(1);
-            endpoint.template_revision = template.map_or(0, |template| template.revision);
+            endpoint.template_revision =
+                template.map_or(0, |template| template.revision_for(&endpoint.owner));
             // While it keeps another owner's template, its record does not grow with that owner's changes.
             let is_listed = |template: &Template| {
                 template.owner == endpoint.owner

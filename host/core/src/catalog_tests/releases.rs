@@ -76,6 +76,32 @@ async fn a_change_of_a_template_writes_one_row_however_many_endpoints_run_it() {
 }
 
 #[tokio::test]
+async fn other_owners_do_not_see_how_often_a_private_template_changes() {
+    let t = Fixture::new().await;
+    t.upload("a", b"0").await.unwrap();
+    t.put([public("a", "t", "mill")]).await;
+    t.put([endpoint("a", "ea", "t"), endpoint("b", "eb", "t")]).await;
+    let versions = |t: &Fixture| ["ea", "eb"].map(|id| t.endpoint(id).version);
+    let private = |readme: &str| {
+        let readme = readme.to_owned();
+        CatalogEntry::Template(Template { readme, ..template("a", "t", "mill") })
+    };
+    t.put([private("")]).await;
+    assert_eq!(versions(&t), [2, 2], "it has lost its template");
+    for number in 1..=3 {
+        t.put([private(&number.to_string())]).await;
+        t.upload("a", &[number]).await.unwrap();
+    }
+    assert_eq!(versions(&t), [8, 2]);
+    t.put([public("a", "t", "mill")]).await;
+    assert_eq!(versions(&t), [9, 3], "it has another template now");
+    t.upload("a", &[9]).await.unwrap();
+    assert_eq!(versions(&t), [10, 4]);
+    let next = Fixture::on(t.rows.clone()).await;
+    assert_eq!(versions(&next), versions(&t));
+}
+
+#[tokio::test]
 async fn releases_count_for_the_owner_of_the_template_that_ran_them() {
     let bounds = OwnerBounds { record_bytes_max: 40_000, ..OwnerBounds::default() };
     let t = Fixture::new().await.bounded(bounds);

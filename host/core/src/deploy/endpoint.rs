@@ -57,8 +57,9 @@ pub struct Endpoint {
     /// Number of changes of this record, its template and its handler, counted by the catalog. The
     /// first version is 1. A stored record has the version of its own last change.
     pub version: u32,
-    /// The revision of the template that `version` and `releases` include; later revisions are added
-    /// when the endpoint is joined with its template.
+    /// The changes of the template that `version` and `releases` include, as the template counts
+    /// them [for the owner](Template::revision_for); later ones are added when the endpoint is
+    /// joined with its template.
     pub template_revision: u32,
     /// The handlers that it has run. Of another owner's template, only the one that it ran first.
     pub releases: Releases,
@@ -104,7 +105,8 @@ impl Endpoint {
     /// Adds the revisions of its template that the endpoint has not counted yet.
     pub(crate) fn follow(endpoint: &mut Arc<Self>, template: &Template) {
         let counted = endpoint.template_revision;
-        let Some(newer) = template.revision.checked_sub(counted).filter(|newer| *newer > 0) else {
+        let revision = template.revision_for(&endpoint.owner);
+        let Some(newer) = revision.checked_sub(counted).filter(|newer| *newer > 0) else {
             return;
         };
         let endpoint = Arc::make_mut(endpoint);
@@ -116,7 +118,7 @@ impl Endpoint {
             }
         }
         endpoint.version = endpoint.version.saturating_add(newer);
-        endpoint.template_revision = template.revision;
+        endpoint.template_revision = revision;
     }
 
     /// Its present settings, with fingerprints in place of the values of its environment.

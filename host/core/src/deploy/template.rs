@@ -20,6 +20,10 @@ pub struct Template {
     /// Number of changes of this record and of the component that its image names, counted by the
     /// catalog. Endpoints add it to their versions.
     pub revision: u32,
+    /// Those of its changes before and after which no other owner could use it. Endpoints of other
+    /// owners do not count them.
+    #[serde(default)]
+    pub hidden_changes: u32,
     /// The components that its image has named, by its revisions. Endpoints of the same owner add them
     /// to their releases. Absent before the first one.
     #[serde(default, skip_serializing_if = "Releases::is_empty")]
@@ -78,6 +82,7 @@ impl Template {
             id,
             owner,
             revision: 0,
+            hidden_changes: 0,
             releases: Releases::default(),
             image: image.to_owned(),
             fetched: None,
@@ -115,7 +120,20 @@ impl Template {
 
     /// Whether endpoints of this owner may run the template.
     pub fn is_usable_by(&self, owner: &OwnerId) -> bool {
-        self.owner == *owner || self.is_public || self.is_platform
+        self.owner == *owner || self.is_shared()
+    }
+
+    /// Whether endpoints of all owners may run the template.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_public || self.is_platform
+    }
+
+    /// The number of its changes that endpoints of this owner count.
+    pub(crate) fn revision_for(&self, owner: &OwnerId) -> u32 {
+        match self.owner == *owner {
+            true => self.revision,
+            false => self.revision.saturating_sub(self.hidden_changes),
+        }
     }
 }
 

@@ -23,7 +23,9 @@ use crate::job::record::{JobRecord, TIMED_OUT_ERROR};
 use crate::job::state::JobStatus;
 use crate::jobs::stream::output_of;
 use crate::jobs::submissions::{SubmitError, SubmitMode, SubmitRequest, submit};
-use crate::limits::{HANDLER_CALL_MARGIN_MS, IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
+use crate::limits::{
+    HANDLER_CALL_MARGIN_MS, IDEMPOTENCY_KEY_CHARS_MAX, OUTPUT_BYTES_MAX, is_idempotency_key,
+};
 use crate::signals::Signals;
 use crate::store::{JobStore, StoreError};
 use crate::trace::TraceContext;
@@ -154,8 +156,11 @@ impl HandlerCalls {
         let (id, status) = (record.id, record.status);
         let error = match status {
             JobStatus::Completed => {
-                let output = output_of(&*self.store, &record).await.map_err(not_stored)?;
-                return output.ok_or_else(|| removed(id));
+                if let Some(output) = output_of(&*self.store, &record).await.map_err(not_stored)? {
+                    return Ok(output);
+                }
+                let kept = self.store.job(&record.endpoint, id).await.map_err(not_stored)?;
+                return Err(if kept.is_some() { list_too_long(id) } else { removed(id) });
             }
             JobStatus::TimedOut => record.error.unwrap_or_else(|| TIMED_OUT_ERROR.to_owned()),
             JobStatus::Cancelled => "it was cancelled".to_owned(),
@@ -192,6 +197,13 @@ fn not_stored(error: StoreError) -> CallError {
 fn removed(id: JobId) -> CallError {
     CallError::Other(format!(
         "job `{id}` has no output any more: it was removed by purge-queue, or its ttl or retention is over"
+    ))
+}
+
+fn list_too_long(id: JobId) -> CallError {
+    CallError::Other(format!(
+        "job `{id}` is COMPLETED without an output: its handler returned nothing, and the list of its chunks \
+         has more than {OUTPUT_BYTES_MAX} bytes; `/stream` has the chunks"
     ))
 }
 

@@ -71,7 +71,7 @@ impl Bench {
                 .with_context(|| format!("cannot use the volume {name}"))?;
         }
         let timeout_ms = settings.timeout_ms();
-        let spinner = progress::spinner("compiling");
+        let spinner = progress::spinner("preparing the component");
         let compiled = async {
             let added = runtime.add_component(component).await?;
             let (digest, schema) = (added.component.digest, added.component.input_schema.clone());
@@ -81,7 +81,8 @@ impl Bench {
             runtime.prepare(&deployment).await?;
             anyhow::Ok(deployment)
         };
-        let compiled = progress::noted("compiling the component, once", compiled);
+        let compiled =
+            progress::noted("preparing the component; the first run compiles it", compiled);
         let deployment = tokio::select! {
             compiled = compiled => compiled,
             () = stop.cancelled() => Err(anyhow!("interrupted")),
