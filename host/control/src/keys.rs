@@ -7,9 +7,9 @@ use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
 use gristmill_core::id::{EndpointId, KeyId, OwnerId};
 use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFETIME_S};
 use gristmill_core::time::Timestamp;
+use gristmill_wire::settings::{check_count, check_name, number};
 
 use crate::access::Access;
-use crate::bounds::{bounded, check_count, check_name};
 use crate::deployed::Deployed;
 use crate::error::ControlError;
 
@@ -83,7 +83,7 @@ impl Keys {
         caller: &ApiKey,
         request: KeyRequest,
     ) -> Result<(ApiKey, KeyText), ControlError> {
-        check_name(&request.name)?;
+        check_name("name", &request.name)?;
         if request.scopes.is_empty() {
             return Err(ControlError::invalid(
                 "`scopes` must have at least one of admin, manage, submit, read, metrics",
@@ -106,7 +106,7 @@ impl Keys {
         let now = self.0.now();
         let expires_at = match request.expires_in_s {
             Some(seconds) => {
-                let seconds = bounded("expiresInSeconds", KEY_LIFETIME_S, seconds)?;
+                let seconds: u64 = number("expiresInSeconds", seconds, KEY_LIFETIME_S)?;
                 Some(now.plus_millis(seconds * 1_000))
             }
             None => None,

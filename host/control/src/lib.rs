@@ -13,7 +13,6 @@
 mod access;
 mod backup;
 mod billing;
-mod bounds;
 mod charts;
 mod complete;
 mod control;
@@ -37,17 +36,13 @@ mod volumes;
 pub use access::Access;
 pub use backup::{Backup, Backups};
 pub use billing::{Billing, BucketSize, Buckets, Grouping, Record, Report, TemplateUsage};
-pub use bounds::check_text;
 pub use charts::{
     Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
 };
 pub use complete::complete;
 pub use control::{Control, Parts};
 pub use deployed::Extent;
-pub use endpoints::{
-    EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch,
-    RollbackTarget, ScalerKind,
-};
+pub use endpoints::{EndpointLogs, Endpoints, RollbackTarget};
 pub use error::ControlError;
 pub use host::{Host, HostCounters};
 pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
@@ -57,6 +52,6 @@ pub use live::{DELETED_VERSIONS, Live, LiveValue, LiveValues, OwnerValues};
 pub use owned::{Listed, Owned};
 pub use registry_auths::{NewRegistryAuth, RegistryAuths};
 pub use sessions::{SecretText, Session, SessionId, Sessions};
-pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
+pub use templates::{TemplateList, Templates};
 pub use volume_files::{FileUpload, file_path};
 pub use volumes::{NewVolume, VolumePatch, Volumes};

@@ -9,8 +9,8 @@ use gristmill_core::deploy::image::{RegistryHost, RemoteImage};
 use gristmill_core::deploy::registry_auth::RegistryAuth;
 use gristmill_core::id::{OwnerId, RegistryAuthId};
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
+use gristmill_wire::settings::check_name;
 
-use crate::bounds::check_name;
 use crate::deployed::Deployed;
 use crate::error::ControlError;
 use crate::owned::{Listed, find_owned, random_id};
@@ -73,7 +73,7 @@ impl RegistryAuths {
         let registry = registry.as_deref().unwrap_or(RegistryHost::DEFAULT).parse();
         let registry: RegistryHost =
             registry.map_err(|error| ControlError::invalid(format!("`registry`: {error}")))?;
-        check_name(&name)?;
+        check_name("name", &name)?;
         check_secret("username", &username)?;
         check_secret("password", &password)?;
         if username.contains(':') {

@@ -9,7 +9,8 @@ use gristmill_core::id::{InvalidId, OwnerId, VolumeId};
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
 use gristmill_core::runtime::VolumeDirectories;
 
-use crate::bounds::{bounded_u32, check_name, check_text};
+use gristmill_wire::settings::{check_name, check_text, number};
+
 use crate::complete::complete;
 use crate::deployed::Deployed;
 use crate::error::ControlError;
@@ -65,13 +66,13 @@ impl Volumes {
     /// # Errors
     /// [`ControlError::Invalid`] for values out of bounds, and those of every change.
     pub async fn create(&self, caller: &ApiKey, new: NewVolume) -> Result<Volume, ControlError> {
-        check_name(&new.name)?;
+        check_name("name", &new.name)?;
         check_text("dataCenterId", new.data_center.as_deref().unwrap_or_default(), NAME_CHARS_MAX)?;
         let volume = Volume {
             id: random_id(),
             owner: caller.owner.clone(),
             name: new.name,
-            size_gb: bounded_u32("size", Volume::SIZE_GB, new.size_gb)?,
+            size_gb: number("size", new.size_gb, Volume::SIZE_GB)?,
             created_at: self.deployed.now(),
         };
         let change = put(&volume);
@@ -140,13 +141,13 @@ impl Volumes {
 impl VolumePatch {
     fn apply(self, mut volume: Volume) -> Result<Volume, ControlError> {
         if let Some(name) = self.name {
-            check_name(&name)?;
+            check_name("name", &name)?;
             volume.name = name;
         }
         if let Some(size) = self.size_gb {
             // The size can only grow, so that the content stays within its bound.
             let bounds = Bounds { min: volume.size_gb.into(), ..Volume::SIZE_GB };
-            volume.size_gb = bounded_u32("size", bounds, size)?;
+            volume.size_gb = number("size", size, bounds)?;
         }
         Ok(volume)
     }

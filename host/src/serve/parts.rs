@@ -10,7 +10,6 @@ use gristmill_cluster::{ClusterRuntime, Runners};
 use gristmill_control::{Access, Control};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::depot::Depot;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::operations::Jobs;
@@ -107,7 +106,7 @@ impl Foundation<'_> {
             tracer: tracer.clone(),
             guests: self.runtime_parts.guests.normal.handle().clone(),
         });
-        let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
+        let webhook_allow = settings.webhook_allow.clone();
         let sender = Arc::new(HttpSender::new(webhook_allow, addresses.clone()));
         let deliverer = Deliverer::start(DeliveryParts {
             store: store.clone(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::depot::Depot;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
@@ -47,7 +46,7 @@ impl RuntimeParts<'_> {
             running_jobs_max: settings.max_running_jobs.as_u32(),
             memory_bytes_max: memory_bytes_max(settings),
             low_priority_threads: Some(guests.low_priority.handle().clone()),
-            private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
+            private_hosts: settings.handler_allow.clone(),
             explains_traps: self.is_watched,
             tenancy: self.tenancy.clone(),
             disk_space: self.disk_space.clone(),

@@ -70,9 +70,9 @@ async fn a_network_volume_is_marked_before_its_record_is_deleted() {
 
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
-    let with = |network_volume: &str| EndpointPatch {
-        network_volume: Some(network_volume.to_owned()),
-        ..EndpointPatch::default()
+    let with = |network_volume: &str| EndpointInput {
+        network_volume_id: Some(network_volume.to_owned()),
+        ..EndpointInput::default()
     };
     let endpoints = &bench.control.endpoints;
     endpoints.update(&key, endpoint_id("e"), with(id.as_str()), Extent::Whole).await.unwrap();

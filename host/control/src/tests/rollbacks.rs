@@ -1,9 +1,10 @@
 //! Repeated rollbacks.
 
 use gristmill_core::access::key::Scope;
+use gristmill_wire::management::TemplateInput;
 
 use super::*;
-use crate::{RollbackTarget, TemplatePatch};
+use crate::RollbackTarget;
 
 #[tokio::test]
 async fn a_rollback_that_names_its_version_or_the_one_that_was_seen_can_be_repeated() {
@@ -13,7 +14,7 @@ async fn a_rollback_that_names_its_version_or_the_one_that_was_seen_can_be_repea
     let second = bench.image("a", "j", "2").await;
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
-    let patch = TemplatePatch { image: Some("j".to_owned()), ..TemplatePatch::default() };
+    let patch = TemplateInput { image_name: Some("j".to_owned()), ..TemplateInput::default() };
     bench.control.templates.update(&key, template_id("t"), patch, Extent::Whole).await.unwrap();
     let endpoints = &bench.control.endpoints;
     let version = || endpoints.get(&key, &endpoint_id("e")).unwrap().version;
