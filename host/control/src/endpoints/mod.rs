@@ -15,9 +15,8 @@ use gristmill_core::job::timeline::Timeline;
 use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
 use gristmill_core::webhook::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
 use gristmill_core::workers::Worker;
-use gristmill_wire::management::EndpointInput;
+use gristmill_wire::management::{EndpointInput, Rollback};
 
-pub use self::rollback::RollbackTarget;
 use crate::complete::complete;
 use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
@@ -228,7 +227,7 @@ impl Endpoints {
         &self,
         caller: &Arc<ApiKey>,
         id: EndpointId,
-        to: RollbackTarget,
+        to: Rollback,
     ) -> Result<Release, ControlError> {
         let (deployed, caller) = (self.deployed.clone(), caller.clone());
         complete(async move {

@@ -3,10 +3,10 @@
 use gristmill_core::access::key::Scope;
 use gristmill_core::billing::usage::{Hour, UsageFilter};
 use gristmill_core::deploy::template::TemplateFilter;
-use gristmill_wire::management::{RateLimit, TemplateInput};
+use gristmill_wire::management::{RateLimit, Rollback, TemplateInput};
 
 use super::*;
-use crate::{BucketSize, Grouping, Report, RollbackTarget};
+use crate::{BucketSize, Grouping, Report};
 
 #[tokio::test]
 async fn an_endpoint_takes_only_a_template_that_its_owner_may_see() {
@@ -43,7 +43,7 @@ async fn objects_of_another_owner_do_not_exist() {
     assert!(is_missing(endpoints.logs(&other, &e).map(drop)));
     assert!(is_missing(endpoints.releases(&other, &e).map(drop)));
     assert!(is_missing(endpoints.deliveries(&other, &e).await.map(drop)));
-    let (patch, target) = (EndpointInput::default(), RollbackTarget::default());
+    let (patch, target) = (EndpointInput::default(), Rollback::default());
     assert!(is_missing(endpoints.update(&other, e.clone(), patch, Extent::Whole).await.map(drop)));
     assert!(is_missing(endpoints.rotate_webhook_secret(&other, e.clone()).await.map(drop)));
     assert!(is_missing(endpoints.roll_back(&other, e.clone(), target).await.map(drop)));
@@ -98,7 +98,7 @@ async fn an_endpoint_returns_to_an_earlier_handler_of_its_own_template() {
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
     let (endpoints, e) = (&bench.control.endpoints, || endpoint_id("e"));
-    let before = RollbackTarget::default();
+    let before = Rollback::default();
     let nowhere = endpoints.roll_back(&key, e(), before).await;
     assert!(matches!(nowhere, Err(ControlError::Conflict(_))), "{nowhere:?}");
     let patch = TemplateInput { image_name: Some("j".to_owned()), ..TemplateInput::default() };
@@ -108,7 +108,7 @@ async fn an_endpoint_returns_to_an_earlier_handler_of_its_own_template() {
     bench.workers.take();
     assert_eq!(endpoints.roll_back(&key, e(), before).await.unwrap().component, first);
     assert_eq!((running(), bench.workers.take()), (Some(first), vec![e()]));
-    let unknown = RollbackTarget { version: Some(99), ..before };
+    let unknown = Rollback { version: Some(99), ..before };
     let unknown = endpoints.roll_back(&key, e(), unknown).await;
     assert!(matches!(unknown, Err(ControlError::Invalid(_))), "{unknown:?}");
 }

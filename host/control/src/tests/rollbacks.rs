@@ -1,10 +1,9 @@
 //! Repeated rollbacks.
 
 use gristmill_core::access::key::Scope;
-use gristmill_wire::management::TemplateInput;
+use gristmill_wire::management::{Rollback, TemplateInput};
 
 use super::*;
-use crate::RollbackTarget;
 
 #[tokio::test]
 async fn a_rollback_that_names_its_version_or_the_one_that_was_seen_can_be_repeated() {
@@ -22,7 +21,7 @@ async fn a_rollback_that_names_its_version_or_the_one_that_was_seen_can_be_repea
     let roll_back = |to| endpoints.roll_back(&key, endpoint_id("e"), to);
     assert_eq!((version(), running()), (2, Some(second)));
 
-    let to = RollbackTarget { version: None, from: Some(2) };
+    let to = Rollback { version: None, from: Some(2) };
     assert_eq!(roll_back(to).await.unwrap().component, first);
     let refused = roll_back(to).await.unwrap_err();
     assert!(matches!(refused, ControlError::Conflict(_)), "{refused:?}");
@@ -30,13 +29,13 @@ async fn a_rollback_that_names_its_version_or_the_one_that_was_seen_can_be_repea
     assert!(refused.to_string().starts_with(sentence), "{refused}");
     assert_eq!((version(), running()), (3, Some(first)));
 
-    let to = RollbackTarget { version: Some(2), from: None };
+    let to = Rollback { version: Some(2), from: None };
     for _ in 0..2 {
         assert_eq!(roll_back(to).await.unwrap().component, second);
         assert_eq!((version(), running()), (4, Some(second)));
     }
-    let both = RollbackTarget { version: Some(1), from: Some(4) };
+    let both = Rollback { version: Some(1), from: Some(4) };
     assert_eq!(roll_back(both).await.unwrap().component, first);
     // The short form returns to the handler that the call before it replaced.
-    assert_eq!(roll_back(RollbackTarget::default()).await.unwrap().component, second);
+    assert_eq!(roll_back(Rollback::default()).await.unwrap().component, second);
 }
