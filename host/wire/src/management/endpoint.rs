@@ -104,7 +104,7 @@ impl EndpointSettings {
     /// # Errors
     /// For the first field that an endpoint cannot have; the settings are useless then.
     pub fn change(&mut self, given: EndpointInput) -> Result<(), InvalidField> {
-        let workers_max = given.workers_max.unwrap_or(self.workers_max.into());
+        let workers_max = given.workers_max.unwrap_or_else(|| self.workers_max.into());
         if let Some(workers) = given.workers_min.filter(|workers| *workers > workers_max) {
             let fault = format!("must be 0 to {workers_max}, which is `workersMax`, not {workers}");
             return Err(InvalidField::new("workersMin", fault));
