@@ -116,7 +116,7 @@ mod tests {
         let file =
             LimitOptions { memory_mib: Some(9), scratch_gb: Some(2), ..LimitOptions::default() };
         let limits = flags.over(file);
-        assert_eq!(limits.sandbox().memory_bytes_max, 8 << 20);
+        assert_eq!(limits.settings().memory_mib, 8);
         assert_eq!((limits.scratch_gb(), limits.timeout_ms()), (2, 600_000));
     }
 

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scripted::Scripted;
 use crate::sink::Sink;
-use crate::{MIB, PATIENCE, eventually, job_id};
+use crate::{PATIENCE, eventually, job_id};
 
 /// The sandboxes of a runner.
 #[derive(Debug)]
