@@ -114,8 +114,8 @@ mod tests {
     use futures::stream;
     use gristmill_core::access::key::{ApiKey, NewKey, Scope};
     use gristmill_core::id::OwnerId;
-    use gristmill_core::sharing::rate::OperationLimit;
     use gristmill_core::time::{ManualClock, Timestamp};
+    use gristmill_wire::management::RateLimit;
     use tokio::time::Instant;
 
     use super::*;
@@ -123,7 +123,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_without_an_end_ends_after_an_hour_and_counts_until_then() {
-        let events = OperationLimit { calls_per_10s: 10, concurrent: Some(1), calls_per_worker: 0 };
+        let events = RateLimit { calls_per_10s: 10, concurrent: Some(1), calls_per_worker: 0 };
         let limits = RateLimits { events, ..RateLimits::default() };
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
         let limiter = RateLimiter::new(limits, 100, clock);

@@ -7,6 +7,7 @@ use gristmill_core::deploy::volume_files::VolumeFileError;
 use gristmill_core::registries::FetchError;
 use gristmill_core::runtime::{AddComponentError, StageError};
 use gristmill_core::store::StoreError;
+use gristmill_wire::settings::InvalidField;
 
 /// Why an operation was not carried out. Each variant is another situation for the caller; its text
 /// is one sentence for a person.
@@ -67,6 +68,12 @@ pub enum ControlError {
     /// The host stops.
     #[error("the host is stopping")]
     Stopping,
+}
+
+impl From<InvalidField> for ControlError {
+    fn from(error: InvalidField) -> Self {
+        Self::Invalid(error.to_string())
+    }
 }
 
 impl ControlError {

@@ -483,7 +483,7 @@ impl Inner {
         let Some(deployment) = deployment.filter(|_| can_run_again) else {
             return Ok(Change::Skipped);
         };
-        let max = deployment.endpoint.waiting_jobs_max;
+        let max = deployment.endpoint.settings.max_waiting_jobs;
         let retried = self.deployed.store.retry(&job.endpoint, job.id, max).await;
         if retried == Ok(RetryAnswer::Queued) {
             deployment.incarnation.metrics().requeued();

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use gristmill_core::access::key::{ApiKey, KeyText, NewKey, Scope};
 use gristmill_core::catalog::{CatalogChange, CatalogEntry, CatalogKey, View};
-use gristmill_core::id::{EndpointId, KeyId, OwnerId};
+use gristmill_core::id::{KeyId, OwnerId};
 use gristmill_core::limits::{KEY_ENDPOINTS_MAX, KEY_LIFETIME_S};
 use gristmill_core::time::Timestamp;
+use gristmill_wire::management as wire;
+use gristmill_wire::settings::{check_count, check_name, number};
 
 use crate::access::Access;
-use crate::bounds::{bounded, check_count, check_name};
 use crate::deployed::Deployed;
 use crate::error::ControlError;
 
@@ -22,21 +23,6 @@ const EXPIRED_REMOVED_MAX: usize = 1_000;
 /// The service for API keys.
 #[derive(Debug, Clone)]
 pub struct Keys(Arc<Deployed>);
-
-/// The wanted properties of a new key.
-#[derive(Debug)]
-pub struct KeyRequest {
-    /// A display name.
-    pub name: String,
-    /// Its permissions.
-    pub scopes: Vec<Scope>,
-    /// Its owner; by default that of the caller.
-    pub owner: Option<OwnerId>,
-    /// The endpoints that it is for; by default all of its owner.
-    pub endpoints: Option<Vec<EndpointId>>,
-    /// Its lifetime; by default it does not expire.
-    pub expires_in_s: Option<u64>,
-}
 
 impl Keys {
     pub(crate) fn new(deployed: Arc<Deployed>) -> Self {
@@ -81,9 +67,9 @@ impl Keys {
     pub async fn create(
         &self,
         caller: &ApiKey,
-        request: KeyRequest,
+        request: wire::NewKey,
     ) -> Result<(ApiKey, KeyText), ControlError> {
-        check_name(&request.name)?;
+        check_name("name", &request.name)?;
         if request.scopes.is_empty() {
             return Err(ControlError::invalid(
                 "`scopes` must have at least one of admin, manage, submit, read, metrics",
@@ -104,9 +90,9 @@ impl Keys {
             )));
         }
         let now = self.0.now();
-        let expires_at = match request.expires_in_s {
+        let expires_at = match request.expires_in_seconds {
             Some(seconds) => {
-                let seconds = bounded("expiresInSeconds", KEY_LIFETIME_S, seconds)?;
+                let seconds: u64 = number("expiresInSeconds", seconds, KEY_LIFETIME_S)?;
                 Some(now.plus_millis(seconds * 1_000))
             }
             None => None,
@@ -177,6 +163,8 @@ fn check_replaced(view: &View, key: &ApiKey, now: Timestamp) -> Result<(), Contr
 
 #[cfg(test)]
 mod tests {
+    use gristmill_core::id::EndpointId;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);

@@ -14,7 +14,6 @@ mod access;
 mod backup;
 mod billing;
 mod blob_uploads;
-mod bounds;
 mod charts;
 mod complete;
 mod control;
@@ -43,27 +42,23 @@ pub use blob_uploads::{
     BlobClaim, BlobUploadId, BlobUploadInUse, BlobUploads, ClaimedBlobs, TooManyUploads,
     UploadNotTaken,
 };
-pub use bounds::check_text;
 pub use charts::{
     Chart, Charts, ChartsDamaged, MostWorkers, Point, Quantiles, SAMPLE_INTERVAL, Window,
 };
 pub use complete::complete;
 pub use control::{Control, ControlParts};
 pub use deployed::Extent;
-pub use endpoints::{
-    EndpointLogs, EndpointPatch, Endpoints, NewEndpoint, RetentionPatch, ReusePatch,
-    RollbackTarget, ScalerKind,
-};
+pub use endpoints::{EndpointLogs, Endpoints};
 pub use error::ControlError;
 pub use host::{Host, HostCounters};
 pub use images::{ImageName, Images, NamedComponent, NamedImages, is_image_part};
 pub use job_actions::{JobActions, NewJobAction};
-pub use keys::{KeyRequest, Keys};
+pub use keys::Keys;
 pub use live::{DELETED_VERSIONS, Live, LiveValue, LiveValues, OwnerValues};
 pub use metric_series::{EndpointNow, MetricSeries, SeriesValues};
 pub use owned::{Listed, Owned};
-pub use registry_auths::{NewRegistryAuth, RegistryAuths};
+pub use registry_auths::RegistryAuths;
 pub use sessions::{SecretText, Session, SessionId, Sessions};
-pub use templates::{NewTemplate, TemplateList, TemplatePatch, Templates};
+pub use templates::{TemplateList, Templates};
 pub use volume_files::{FileUpload, file_path};
-pub use volumes::{NewVolume, VolumePatch, Volumes};
+pub use volumes::Volumes;

@@ -1,6 +1,5 @@
 //! Credentials for fetching images from registries.
 
-use std::fmt;
 use std::sync::Arc;
 
 use gristmill_core::access::key::ApiKey;
@@ -9,8 +8,9 @@ use gristmill_core::deploy::image::{RegistryHost, RemoteImage};
 use gristmill_core::deploy::registry_auth::RegistryAuth;
 use gristmill_core::id::{OwnerId, RegistryAuthId};
 use gristmill_core::limits::REGISTRY_SECRET_BYTES_MAX;
+use gristmill_wire::management::NewRegistryAuth;
+use gristmill_wire::settings::check_name;
 
-use crate::bounds::check_name;
 use crate::deployed::Deployed;
 use crate::error::ControlError;
 use crate::owned::{Listed, find_owned, random_id};
@@ -18,24 +18,6 @@ use crate::owned::{Listed, find_owned, random_id};
 /// The service for credentials of registries.
 #[derive(Debug, Clone)]
 pub struct RegistryAuths(Arc<Deployed>);
-
-/// Credentials to store.
-pub struct NewRegistryAuth {
-    /// Unique among the owner's credentials.
-    pub name: String,
-    /// The only registry that they are sent to; a default one if it is left out.
-    pub registry: Option<String>,
-    /// The user at the registry.
-    pub username: String,
-    /// The password, or a token used as one.
-    pub password: String,
-}
-
-impl fmt::Debug for NewRegistryAuth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewRegistryAuth").field("name", &self.name).finish_non_exhaustive()
-    }
-}
 
 impl RegistryAuths {
     pub(crate) fn new(deployed: Arc<Deployed>) -> Self {
@@ -73,7 +55,7 @@ impl RegistryAuths {
         let registry = registry.as_deref().unwrap_or(RegistryHost::DEFAULT).parse();
         let registry: RegistryHost =
             registry.map_err(|error| ControlError::invalid(format!("`registry`: {error}")))?;
-        check_name(&name)?;
+        check_name("name", &name)?;
         check_secret("username", &username)?;
         check_secret("password", &password)?;
         if username.contains(':') {

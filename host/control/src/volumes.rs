@@ -9,7 +9,9 @@ use gristmill_core::id::{InvalidId, OwnerId, VolumeId};
 use gristmill_core::limits::{Bounds, NAME_CHARS_MAX};
 use gristmill_core::runtime::VolumeDirectories;
 
-use crate::bounds::{bounded_u32, check_name, check_text};
+use gristmill_wire::management::{NetworkVolumeInput, NewNetworkVolume};
+use gristmill_wire::settings::{check_name, check_text, number};
+
 use crate::complete::complete;
 use crate::deployed::Deployed;
 use crate::error::ControlError;
@@ -20,26 +22,6 @@ use crate::owned::{Listed, find_owned, of_owner, random_id};
 pub struct Volumes {
     pub(crate) deployed: Arc<Deployed>,
     pub(crate) files: Arc<dyn VolumeDirectories>,
-}
-
-/// A network volume to create.
-#[derive(Debug)]
-pub struct NewVolume {
-    /// A display name.
-    pub name: String,
-    /// Its size limit.
-    pub size_gb: u64,
-    /// Any short text, without effect: there is only one data center.
-    pub data_center: Option<String>,
-}
-
-/// The properties of a network volume to set.
-#[derive(Debug, Default)]
-pub struct VolumePatch {
-    /// A display name.
-    pub name: Option<String>,
-    /// Its size limit, at least the current one.
-    pub size_gb: Option<u64>,
 }
 
 impl Volumes {
@@ -64,14 +46,22 @@ impl Volumes {
     ///
     /// # Errors
     /// [`ControlError::Invalid`] for values out of bounds, and those of every change.
-    pub async fn create(&self, caller: &ApiKey, new: NewVolume) -> Result<Volume, ControlError> {
-        check_name(&new.name)?;
-        check_text("dataCenterId", new.data_center.as_deref().unwrap_or_default(), NAME_CHARS_MAX)?;
+    pub async fn create(
+        &self,
+        caller: &ApiKey,
+        new: NewNetworkVolume,
+    ) -> Result<Volume, ControlError> {
+        check_name("name", &new.name)?;
+        check_text(
+            "dataCenterId",
+            new.data_center_id.as_deref().unwrap_or_default(),
+            NAME_CHARS_MAX,
+        )?;
         let volume = Volume {
             id: random_id(),
             owner: caller.owner.clone(),
             name: new.name,
-            size_gb: bounded_u32("size", Volume::SIZE_GB, new.size_gb)?,
+            size_gb: number("size", new.size, Volume::SIZE_GB)?,
             created_at: self.deployed.now(),
         };
         let change = put(&volume);
@@ -87,11 +77,11 @@ impl Volumes {
         &self,
         caller: &ApiKey,
         id: &VolumeId,
-        patch: VolumePatch,
+        given: NetworkVolumeInput,
     ) -> Result<Volume, ControlError> {
         let update = |view: &View| {
             let current: &Arc<Volume> = find_owned(view, caller, id)?;
-            let volume = patch.apply(Volume::clone(current))?;
+            let volume = changed(Volume::clone(current), given)?;
             Ok((put(&volume), volume))
         };
         self.deployed.change(caller, update).await
@@ -137,19 +127,17 @@ impl Volumes {
     }
 }
 
-impl VolumePatch {
-    fn apply(self, mut volume: Volume) -> Result<Volume, ControlError> {
-        if let Some(name) = self.name {
-            check_name(&name)?;
-            volume.name = name;
-        }
-        if let Some(size) = self.size_gb {
-            // The size can only grow, so that the content stays within its bound.
-            let bounds = Bounds { min: volume.size_gb.into(), ..Volume::SIZE_GB };
-            volume.size_gb = bounded_u32("size", bounds, size)?;
-        }
-        Ok(volume)
+fn changed(mut volume: Volume, given: NetworkVolumeInput) -> Result<Volume, ControlError> {
+    if let Some(name) = given.name {
+        check_name("name", &name)?;
+        volume.name = name;
     }
+    if let Some(size) = given.size {
+        // The size can only grow, so that the content stays within its bound.
+        let bounds = Bounds { min: volume.size_gb.into(), ..Volume::SIZE_GB };
+        volume.size_gb = number("size", size, bounds)?;
+    }
+    Ok(volume)
 }
 
 /// Refuses a volume that the caller does not have, or that an endpoint uses.

@@ -361,7 +361,7 @@ async fn the_workers_that_an_owner_keeps_are_bounded() {
         let CatalogEntry::Endpoint(mut endpoint) = endpoint(owner, id, template) else {
             panic!("it is an endpoint")
         };
-        endpoint.scaling.workers_min = min;
+        endpoint.settings.workers_min = min;
         let change = vec![CatalogChange::Put(CatalogEntry::Endpoint(endpoint))];
         catalog.change(|_| Ok::<_, StoreError>((change, ()))).await.map_err(|e| e.to_string())
     };

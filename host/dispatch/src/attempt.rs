@@ -52,7 +52,8 @@ pub(crate) async fn run(
     deployment.incarnation.metrics().started(waited_us);
     let remaining_ms = job.ttl_at.millis_since(began);
     let ttl_at = job.ttl_at;
-    let timeout_ms = job.execution_timeout_ms.unwrap_or(deployment.endpoint.execution_timeout_ms);
+    let timeout_ms =
+        job.execution_timeout_ms.unwrap_or(deployment.endpoint.settings.execution_timeout_ms);
     let is_ttl_first = remaining_ms < timeout_ms;
     let timeout_ms = timeout_ms.min(remaining_ms);
     let spans = AttemptSpans::open(&shared.tracer, job.trace.as_ref());

@@ -131,7 +131,7 @@ impl ReadyListener for Dispatcher {
         }
         let Some(deployment) = shared.catalog.deployment(endpoint) else { return };
         let set = self.set(endpoint);
-        match set.job_ready(deployment.endpoint.scaling.in_effect(), may_start_worker) {
+        match set.job_ready(deployment.endpoint.scaling().in_effect(), may_start_worker) {
             Demand::StartWorker => self.starter.start(endpoint, &set),
             Demand::Watch => {
                 let watching = scaler::watch(self.starter.clone(), endpoint.clone(), set);
@@ -173,7 +173,7 @@ impl Workers for Dispatcher {
             let demand = starter.shared.store.demand(&endpoint).await.unwrap_or_default();
             // The present deployment, which may be newer.
             let Some(deployment) = starter.shared.catalog.deployment(&endpoint) else { return };
-            let scaling = deployment.endpoint.scaling.in_effect();
+            let scaling = deployment.endpoint.scaling().in_effect();
             let missing = set.refresh(scaling, demand.jobs, demand.claimable);
             starter.start_all(&endpoint, &set, missing);
             let may_need_more = demand.jobs > u64::from(missing);
@@ -188,7 +188,7 @@ impl Workers for Dispatcher {
             return WorkerCounts::default();
         };
         let set = self.sets.read().get(endpoint).cloned();
-        set.map(|set| set.counts(deployment.endpoint.scaling.in_effect())).unwrap_or_default()
+        set.map(|set| set.counts(deployment.endpoint.scaling().in_effect())).unwrap_or_default()
     }
 
     fn list(&self, endpoint: &EndpointId) -> Vec<Worker> {
@@ -202,7 +202,7 @@ impl Workers for Dispatcher {
             return Some("the host is shutting down; the job runs after its next start".into());
         }
         let deployment = shared.catalog.deployment(endpoint)?;
-        let scaling = deployment.endpoint.scaling;
+        let scaling = deployment.endpoint.scaling();
         if scaling.paused {
             return Some("the endpoint is paused".into());
         }

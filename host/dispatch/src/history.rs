@@ -24,8 +24,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let view = shared.catalog.view();
         let endpoints = view.deployments.values().map(|deployment| &deployment.endpoint);
         let bounded: Vec<(_, HistoryMax)> = endpoints
-            .filter(|endpoint| !endpoint.history_max.is_none())
-            .map(|endpoint| (endpoint.id.clone(), endpoint.history_max))
+            .map(|endpoint| (endpoint.id.clone(), endpoint.history_max()))
+            .filter(|(_, max)| !max.is_none())
             .collect();
         drop(view);
         let trimmed: Vec<_> = stream::iter(bounded)

@@ -35,7 +35,7 @@ pub(crate) async fn watch(starter: Starter, endpoint: EndpointId, set: Arc<Worke
         {
             return;
         }
-        let scaling = deployment.endpoint.scaling.in_effect();
+        let scaling = deployment.endpoint.scaling().in_effect();
         let Ok(demand) = shared.store.demand(&endpoint).await else { return };
         let Some(since) = demand.since else { return };
         if shared.is_draining() {

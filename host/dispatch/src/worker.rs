@@ -66,7 +66,7 @@ impl Starter {
         let Some(now) = self.shared.catalog.deployment(endpoint) else { return };
         // An endpoint that was deleted and created again has another set.
         if now.incarnation == deployment.incarnation {
-            let scaling = now.endpoint.scaling.in_effect();
+            let scaling = now.endpoint.scaling().in_effect();
             let missing = set.missing(scaling, demand.jobs, demand.claimable, 1);
             self.start_all(endpoint, set, missing);
         }
@@ -114,7 +114,7 @@ async fn step(
         return Next::End;
     };
     worker.set_deployment(shared, endpoint, Some(&deployment));
-    let scaling = deployment.endpoint.scaling.in_effect();
+    let scaling = deployment.endpoint.scaling().in_effect();
     if set.retire_surplus(scaling) == Retire::Yes {
         return Next::End;
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
@@ -373,7 +372,7 @@ async fn names_that_hang_take_no_attempt_from_a_receiver_that_answers() {
             let _ = socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
         }
     });
-    let allowed = AllowedHosts::new(vec![format!("answers.test:{port}").parse().unwrap()]);
+    let allowed = vec![format!("answers.test:{port}").parse().unwrap()];
     let clients = Clients::with_names(AddressPolicy::default(), ask);
     let sender = HttpSender::with_clients(allowed, clients);
     let t = Fixture::start_with(Arc::new(sender), Arc::default()).await;

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogKey};
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, Scaler, Scaling};
+use gristmill_core::deploy::endpoint::{
+    Deployment, Endpoint, EndpointSettings, Scaler, ScalerType, Scaling,
+};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::job::payload::Json;
@@ -218,14 +220,24 @@ impl Bench {
 async fn deploy(catalog: &Catalog, scaling: Scaling) {
     let template =
         Template::new(TemplateId::new("t").unwrap(), OwnerId::new("o").unwrap(), "i:latest");
-    let endpoint = Endpoint {
-        scaling,
-        ..Endpoint::new(
-            EndpointId::new("e").unwrap(),
-            OwnerId::new("o").unwrap(),
-            template.id.clone(),
-            Timestamp::from_millis(0),
-        )
+    let mut endpoint = Endpoint::new(
+        EndpointId::new("e").unwrap(),
+        OwnerId::new("o").unwrap(),
+        template.id.clone(),
+        Timestamp::from_millis(0),
+    );
+    let (scaler_type, scaler_value) = match scaling.scaler {
+        Scaler::QueueDelay(seconds) => (ScalerType::QueueDelay, seconds),
+        Scaler::RequestCount(jobs) => (ScalerType::RequestCount, jobs),
+    };
+    endpoint.settings = EndpointSettings {
+        workers_min: scaling.workers_min,
+        workers_max: scaling.workers_max,
+        paused: scaling.paused,
+        idle_timeout: scaling.idle_timeout_s,
+        scaler_type,
+        scaler_value,
+        ..EndpointSettings::default()
     };
     let changes = [CatalogEntry::Template(template), CatalogEntry::Endpoint(endpoint)];
     catalog

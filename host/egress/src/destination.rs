@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gristmill_core::deploy::egress::{AllowedHosts, Permission};
+use gristmill_core::deploy::egress::{HostPattern, Permission, permission};
 use url::{Host, Url};
 
 /// The host and port that a URL names.
@@ -56,8 +56,8 @@ impl Destination {
     }
 
     /// The list's decision about it.
-    pub fn permission(&self, allowed: &AllowedHosts) -> Permission {
-        allowed.permission(&self.host, self.port, self.default_port)
+    pub fn permission(&self, allowed: &[HostPattern]) -> Permission {
+        permission(allowed, &self.host, self.port, self.default_port)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use gristmill_core::deploy::egress::{AllowedHosts, HostPattern, Permission};
+use gristmill_core::deploy::egress::{HostPattern, Permission};
 use gristmill_core::deploy::image::RegistryHost;
 use gristmill_egress::{AddressScope, Clients, Destination};
 use serde::Deserialize;
@@ -53,8 +53,8 @@ impl TryFrom<String> for RegistryPattern {
 /// The registries that the operator allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegistryHosts {
-    secure: AllowedHosts,
-    plain: AllowedHosts,
+    secure: Vec<HostPattern>,
+    plain: Vec<HostPattern>,
 }
 
 impl RegistryHosts {
@@ -62,10 +62,8 @@ impl RegistryHosts {
     pub fn new(patterns: &[RegistryPattern]) -> Self {
         let plain = patterns.iter().filter(|pattern| pattern.is_plain);
         Self {
-            secure: AllowedHosts::new(
-                patterns.iter().map(|pattern| pattern.host.clone()).collect(),
-            ),
-            plain: AllowedHosts::new(plain.map(|pattern| pattern.host.clone()).collect()),
+            secure: patterns.iter().map(|pattern| pattern.host.clone()).collect(),
+            plain: plain.map(|pattern| pattern.host.clone()).collect(),
         }
     }
 

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::deploy::endpoint::SandboxLimits;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint, Metering};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointSettings, Metering};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, TemplateId};
 use gristmill_core::incarnation::EndpointIncarnation;
@@ -156,8 +155,11 @@ fn attempt(deployment: &Arc<Deployment>, input: &Json) -> Attempt {
 
 fn deployment(component: ComponentDigest, metering: Metering) -> Deployment {
     let endpoint = Endpoint {
-        execution_timeout_ms: 60_000,
-        limits: SandboxLimits { metering, ..SandboxLimits::default() },
+        settings: EndpointSettings {
+            execution_timeout_ms: 60_000,
+            metering,
+            ..EndpointSettings::default()
+        },
         ..Endpoint::new(
             EndpointId::new("bench").unwrap(),
             OwnerId::new("bench").unwrap(),

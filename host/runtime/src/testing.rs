@@ -352,15 +352,14 @@ impl Run {
 }
 
 pub(crate) fn endpoint() -> Endpoint {
-    Endpoint {
-        execution_timeout_ms: 60_000,
-        ..Endpoint::new(
-            EndpointId::new("e").unwrap(),
-            OwnerId::new("o").unwrap(),
-            TemplateId::new("t").unwrap(),
-            Timestamp::from_millis(0),
-        )
-    }
+    let mut endpoint = Endpoint::new(
+        EndpointId::new("e").unwrap(),
+        OwnerId::new("o").unwrap(),
+        TemplateId::new("t").unwrap(),
+        Timestamp::from_millis(0),
+    );
+    endpoint.settings.execution_timeout_ms = 60_000;
+    endpoint
 }
 
 fn deployment(endpoint: &Endpoint, component: &Component) -> Deployment {

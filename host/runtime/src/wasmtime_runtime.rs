@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::depot::Depot;
@@ -75,7 +75,7 @@ pub struct RuntimeSettings {
     pub addresses: AddressPolicy,
     /// Hosts with private addresses that the handlers of every owner may reach, if their endpoint
     /// lists them. Endpoints of the operator need no entry here.
-    pub private_hosts: AllowedHosts,
+    pub private_hosts: Vec<HostPattern>,
     /// Makes the spans of requests.
     pub tracer: Tracer,
     /// Whether sinks receive the handler's stack when it traps, with source lines if the component
@@ -104,7 +104,7 @@ impl RuntimeSettings {
             pool,
             low_priority_threads: None,
             addresses: AddressPolicy::default(),
-            private_hosts: AllowedHosts::default(),
+            private_hosts: Vec::new(),
             tracer: Tracer::default(),
             explains_traps: false,
             disk_space: Arc::default(),
@@ -314,13 +314,16 @@ impl WasmtimeRuntime {
         let Some(digest) = deployment.component else {
             return Err(deployment.missing_component());
         };
-        let Endpoint { limits, owner, .. } = &*deployment.endpoint;
-        self.artifacts.load(digest, limits.metering, owner).await.map_err(|error| error.to_string())
+        let Endpoint { settings, owner, .. } = &*deployment.endpoint;
+        self.artifacts
+            .load(digest, settings.metering, owner)
+            .await
+            .map_err(|error| error.to_string())
     }
 
     /// Refuses a deployment whose jobs could never get their memory.
     fn check_memory(&self, deployment: &Deployment) -> Result<(), String> {
-        let wanted = deployment.endpoint.limits.memory_bytes_max;
+        let wanted = deployment.endpoint.memory_bytes_max();
         if wanted <= self.permits.bytes_of_owner_max() {
             return Ok(());
         }
@@ -358,16 +361,20 @@ impl Runtime for WasmtimeRuntime {
         if let Some(reserved) = self.taken.reserve(&self.idle, deployment) {
             return Some(Reservation::new(reserved));
         }
-        let Endpoint { owner, limits, .. } = &*deployment.endpoint;
-        Some(self.reserved_permit(self.permits.try_take(owner, limits.memory_bytes_max)?))
+        let endpoint = &deployment.endpoint;
+        Some(
+            self.reserved_permit(
+                self.permits.try_take(&endpoint.owner, endpoint.memory_bytes_max())?,
+            ),
+        )
     }
 
     async fn reserve(&self, deployment: &Arc<Deployment>) -> Reservation {
         if let Some(reservation) = self.try_reserve(deployment) {
             return reservation;
         }
-        let Endpoint { id, owner, limits, .. } = &*deployment.endpoint;
-        let permit = self.permits.queue(owner, id, limits.memory_bytes_max);
+        let endpoint = &deployment.endpoint;
+        let permit = self.permits.queue(&endpoint.owner, &endpoint.id, endpoint.memory_bytes_max());
         self.idle.make_room();
         self.reserved_permit(permit.await)
     }
@@ -379,8 +386,8 @@ impl Runtime for WasmtimeRuntime {
     }
 
     fn shortage(&self, deployment: &Deployment) -> SandboxShortage {
-        let Endpoint { owner, limits, .. } = &*deployment.endpoint;
-        match self.permits.is_at_share(owner, limits.memory_bytes_max) {
+        let endpoint = &deployment.endpoint;
+        match self.permits.is_at_share(&endpoint.owner, endpoint.memory_bytes_max()) {
             true => SandboxShortage::OfOwner,
             false => SandboxShortage::OfHost,
         }

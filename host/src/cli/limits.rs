@@ -2,9 +2,8 @@
 //! `[limits]` of a [project file](super::project), with the same names and bounds.
 
 use clap::Args;
-use gristmill_client::wire::bounds::FUEL;
 use gristmill_client::wire::management::EndpointInput;
-use gristmill_core::deploy::endpoint::{Metering, SandboxLimits};
+use gristmill_core::deploy::endpoint::{EndpointSettings, Metering};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use serde::Deserialize;
 
@@ -21,13 +20,13 @@ pub(crate) const TIMEOUT_MS: Bounds =
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitOptions {
     /// Memory of a job, in MiB [default: 256].
-    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(SandboxLimits::MEMORY_MIB))]
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(EndpointSettings::MEMORY_MIB))]
     memory_mib: Option<u64>,
     /// How long a job may run, in milliseconds [default: 600000].
     #[arg(long, value_name = "MS", value_parser = parse::bounded::<u64>(TIMEOUT_MS))]
     timeout_ms: Option<u64>,
     /// Most fuel of a job [default: fuel is counted and not bounded].
-    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(FUEL))]
+    #[arg(long, value_name = "N", value_parser = parse::bounded::<u64>(EndpointSettings::FUEL))]
     max_fuel: Option<u64>,
     /// How computing is metered [default: fuel].
     #[arg(long, value_parser = parse::metering())]
@@ -44,9 +43,9 @@ impl LimitOptions {
     /// One sentence that names the limit and its bounds.
     pub(crate) fn check(&self) -> Result<(), String> {
         let numbers = [
-            ("memory-mib", self.memory_mib, SandboxLimits::MEMORY_MIB),
+            ("memory-mib", self.memory_mib, EndpointSettings::MEMORY_MIB),
             ("timeout-ms", self.timeout_ms, TIMEOUT_MS),
-            ("max-fuel", self.max_fuel, FUEL),
+            ("max-fuel", self.max_fuel, EndpointSettings::FUEL),
         ];
         for (name, number, bounds) in numbers {
             if let Some(number) = number.filter(|number| !bounds.contains(*number)) {
@@ -69,11 +68,14 @@ impl LimitOptions {
     }
 
     /// The limits as a sandbox takes them.
-    pub(crate) fn sandbox(&self) -> SandboxLimits {
-        SandboxLimits {
-            memory_bytes_max: self.memory_mib.unwrap_or(SandboxLimits::MEMORY_MIB.default) << 20,
-            fuel_max: self.max_fuel,
-            metering: self.metering.unwrap_or_default(),
+    pub(crate) fn settings(&self) -> EndpointSettings {
+        let default = EndpointSettings::default();
+        EndpointSettings {
+            execution_timeout_ms: self.timeout_ms(),
+            memory_mib: self.memory_mib.unwrap_or(default.memory_mib),
+            max_fuel: self.max_fuel,
+            metering: self.metering.unwrap_or(default.metering),
+            ..default
         }
     }
 
@@ -114,13 +116,13 @@ mod tests {
         let file =
             LimitOptions { memory_mib: Some(9), scratch_gb: Some(2), ..LimitOptions::default() };
         let limits = flags.over(file);
-        assert_eq!(limits.sandbox().memory_bytes_max, 8 << 20);
+        assert_eq!(limits.settings().memory_mib, 8);
         assert_eq!((limits.scratch_gb(), limits.timeout_ms()), (2, 600_000));
     }
 
     #[test]
     fn the_help_names_the_true_defaults() {
-        assert_eq!((SandboxLimits::MEMORY_MIB.default, TIMEOUT_MS.default), (256, 600_000));
+        assert_eq!((EndpointSettings::MEMORY_MIB.default, TIMEOUT_MS.default), (256, 600_000));
         assert_eq!(Metering::default().as_str(), "fuel");
     }
 }

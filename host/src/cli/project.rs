@@ -195,7 +195,7 @@ mod tests {
         let all = parse(all).unwrap();
         assert_eq!(all.component_path(), Path::new("dir/g.wasm"));
         assert_eq!((all.limits.timeout_ms(), all.limits.scratch_gb()), (1, 1));
-        assert_eq!(all.limits.sandbox().memory_bytes_max, 4_096 << 20);
+        assert_eq!(all.limits.settings().memory_mib, 4_096);
         let env = all.env.unwrap();
         assert_eq!((env["A"].as_str(), all.allowed_hosts.unwrap().len()), ("b=c", 1));
         assert!(Project::find(Path::new("/nonexistent")).unwrap().is_none());

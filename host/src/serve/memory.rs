@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gristmill_core::deploy::endpoint::SandboxLimits;
+use gristmill_core::deploy::endpoint::EndpointSettings;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
 
 /// A number of jobs that a part of the machine's memory has room for.
@@ -45,9 +45,9 @@ pub(super) fn default_budget() -> u64 {
 }
 
 fn budget_of(available: Option<u64>) -> u64 {
-    let one_job = SandboxLimits::MEMORY_MIB.default << 20;
+    let one_job = EndpointSettings::MEMORY_MIB.default << 20;
     // Unknown: the most that one job may have, so that every endpoint can run.
-    let budget = available.map_or(SandboxLimits::MEMORY_MIB.max << 20, |bytes| bytes / 8 * 5);
+    let budget = available.map_or(EndpointSettings::MEMORY_MIB.max << 20, |bytes| bytes / 8 * 5);
     budget.max(one_job)
 }
 

@@ -10,7 +10,6 @@ use gristmill_api::{ApiParts, ApiState, Compatibility, HostFacts};
 use gristmill_cluster::{ClusterRuntime, Runners};
 use gristmill_control::{Access, Control, ControlParts};
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::id::OwnerId;
 use gristmill_core::jobs::operations::Jobs;
 use gristmill_core::runtime::Runtime;
@@ -89,7 +88,7 @@ impl RunningHost {
             tracer: tracer.clone(),
             guests: process.guests.normal.handle().clone(),
         });
-        let webhook_allow = AllowedHosts::new(settings.webhook_allow.clone());
+        let webhook_allow = settings.webhook_allow.clone();
         let sender = Arc::new(HttpSender::new(webhook_allow, address_policy.clone()));
         let deliverer = Deliverer::start(DeliveryParts {
             store: store.clone(),

@@ -1,6 +1,5 @@
 //! The settings of the runtime that runs handlers on this host.
 
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_egress::AddressPolicy;
 use gristmill_runtime::RuntimeSettings;
 use tracing::warn;
@@ -21,7 +20,7 @@ pub(super) fn of(process: &Process<'_>) -> anyhow::Result<RuntimeSettings> {
         running_jobs_max: settings.max_running_jobs.as_u32(),
         memory_bytes_max: memory_bytes_max(settings),
         low_priority_threads: Some(guests.low_priority.handle().clone()),
-        private_hosts: AllowedHosts::new(settings.handler_allow.clone()),
+        private_hosts: settings.handler_allow.clone(),
         explains_traps: is_watched,
         tenancy: process.tenancy.clone(),
         disk_space: process.disk_space.clone(),

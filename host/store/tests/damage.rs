@@ -468,7 +468,7 @@ async fn a_lost_template_is_damage_that_deletes_nothing_and_a_repair_adds_a_plac
     assert!(losses[0].contains(expected) && losses[0].contains("`mill`"), "{losses:?}");
     assert_eq!(check(new.path(), None).unwrap().damage, []);
     let deployment = deployment_with(waiting, new.path()).await;
-    assert!(deployment.endpoint.scaling.paused, "its jobs wait for the operator");
+    assert!(deployment.endpoint.settings.paused, "its jobs wait for the operator");
     assert_eq!(deployment.component, Some(ComponentDigest::of(b"mill")));
 }
 
@@ -507,7 +507,7 @@ async fn a_damaged_record_of_the_catalog_is_named_and_a_repair_keeps_the_jobs() 
         assert!(losses[0].contains(&expected), "{losses:?}");
         assert_eq!(check(new.path(), None).unwrap().damage, []);
         let deployment = deployment_with(waiting, new.path()).await;
-        assert!(deployment.endpoint.scaling.paused, "its jobs wait for the operator");
+        assert!(deployment.endpoint.settings.paused, "its jobs wait for the operator");
     }
 }
 

@@ -140,7 +140,7 @@ async fn a_lost_endpoint_with_the_longest_name_gets_a_placeholder_and_keeps_its_
         assert!(said.iter().any(|said| said.contains("has a placeholder")), "{said:?}");
         let saved = entries(new.path()).await;
         let placeholder = endpoint_of(&saved, &name);
-        assert!(placeholder.scaling.paused, "its jobs wait for the operator");
+        assert!(placeholder.settings.paused, "its jobs wait for the operator");
         assert_eq!(placeholder.owner, owner("owner"), "who submitted its job");
         assert_eq!(template_of(&saved, &placeholder.template).owner, owner("owner"));
         let store = open(new.path());
@@ -200,7 +200,7 @@ async fn a_placeholder_is_not_taken_for_a_lost_template_of_its_id() {
     let saved = entries(new.path()).await;
     let of_b = endpoint_of(&saved, "of-b");
     assert_eq!(template_of(&saved, &of_b.template).owner, owner("b"));
-    assert!(of_b.scaling.paused);
+    assert!(of_b.settings.paused);
     assert_eq!(endpoint_of(&saved, "e").template, template_id("lost-e-2"));
 }
 

@@ -1,5 +1,7 @@
 //! The bounds of the HTTP APIs: each with its unit and the host's behaviour at the bound. The host
-//! checks these constants; the bounds that no client sees are in its own crates.
+//! checks these constants; the bounds that no client sees are in its own crates. Bounds of one
+//! setting of an endpoint stand beside the setting
+//! ([`EndpointSettings`](crate::management::EndpointSettings)).
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -144,15 +146,6 @@ pub const RETENTION_SYNC_MS_MIN: u64 = 60_000;
 pub const RETENTION_MS: Bounds =
     Bounds { min: 60_000, default: RETENTION_ASYNC_MS, max: 2_592_000_000 };
 
-/// Most ended jobs that an endpoint keeps.
-pub const HISTORY_JOBS: Bounds = Bounds { min: 1, default: 1, max: 100_000_000 };
-
-/// Most MiB of results, and of inputs of failed jobs, that an endpoint keeps (up to 16 TiB).
-pub const HISTORY_MIB: Bounds = Bounds { min: 1, default: 1, max: 16_777_216 };
-
-/// Fuel of one attempt; without a number it is counted and not bounded.
-pub const FUEL: Bounds = Bounds { min: 1, default: u64::MAX, max: u64::MAX };
-
 /// Lifetime of a key with an expiry, in seconds (at most 10 years).
 pub const KEY_LIFETIME_S: Bounds = Bounds { min: 1, default: 0, max: 315_360_000 };
 
@@ -167,27 +160,6 @@ pub fn is_idempotency_key(text: &[u8]) -> bool {
 
 /// Longest `volumeMountPath` of a template, in bytes: 400.
 pub const MOUNT_PATH_BYTES_MAX: usize = 256;
-
-/// Most workers of an endpoint. A number outside is refused with 400, here and in the bounds below.
-pub const WORKERS: Bounds = Bounds { min: 0, default: 16, max: 1_000 };
-
-/// Seconds for which a worker beyond `workersMin` waits for work.
-pub const IDLE_TIMEOUT_S: Bounds = Bounds { min: 1, default: 5, max: 3_600 };
-
-/// The seconds or jobs of an endpoint's `scalerValue`.
-pub const SCALER_VALUE: Bounds = Bounds { min: 1, default: 1, max: 3_600 };
-
-/// Most jobs that may wait on an endpoint, if it has a bound of its own.
-pub const WAITING_JOBS: Bounds = Bounds { min: 1, default: 1, max: 10_000_000 };
-
-/// Memory of one attempt, in MiB.
-pub const MEMORY_MIB: Bounds = Bounds { min: 1, default: 256, max: 4_096 };
-
-/// Most jobs of one instance.
-pub const REUSE_JOBS: Bounds = Bounds { min: 1, default: 1, max: 1_000_000 };
-
-/// Seconds for which an instance waits for its next job.
-pub const REUSE_IDLE_S: Bounds = Bounds { min: 1, default: 60, max: 3_600 };
 
 /// Size of a network volume, in gigabytes of 2^30 bytes.
 pub const VOLUME_GB: Bounds = Bounds { min: 1, default: 1, max: 4_000 };
@@ -228,6 +200,11 @@ pub struct OutOfBounds {
 }
 
 impl Bounds {
+    /// From 1 to `max`, for a number that can be absent.
+    pub const fn upto(max: u64) -> Self {
+        Self { min: 1, default: 1, max }
+    }
+
     /// The nearest value inside the bounds.
     pub fn clamp(self, value: u64) -> u64 {
         value.clamp(self.min, self.max)

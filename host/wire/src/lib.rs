@@ -5,6 +5,7 @@
 //! * [`management`]: endpoints, templates, handlers, keys, volumes, usage, log lines.
 //! * [`ErrorBody`] and [`ErrorCode`]: every refusal.
 //! * [`bounds`]: the bounds of numbers and texts, with their units.
+//! * [`settings`]: documents of settings, each with its default and its bounds, and the checks of fields.
 //!
 //! **Promises.** A type reads what it has written. It reads answers with fields that it does not
 //! know, so that a client works with a newer host (except in rate limits, which endpoints take and
@@ -30,6 +31,7 @@ mod registry_host;
 #[cfg(feature = "openapi")]
 pub mod schema;
 mod scope;
+pub mod settings;
 pub mod whole_number;
 
 pub use console::ConsoleLink;

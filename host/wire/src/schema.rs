@@ -13,13 +13,12 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::bounds::{
     ACTION_ENDPOINTS_MAX, ALLOWED_HOSTS_MAX, ARGUMENT_CHARS_MAX, ARGUMENTS_MAX, Bounds,
     CALL_ENDPOINTS_MAX, ENV_NAME_CHARS_MAX, ENV_VALUE_CHARS_MAX, ENV_VARIABLES_MAX,
-    EXECUTION_TIMEOUT_MS, FILTER_ERROR_BYTES_MAX, HISTORY_JOBS, HISTORY_MIB,
-    HOST_PATTERN_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDLE_TIMEOUT_S, IMAGE_NAME_CHARS_MAX,
-    KEY_ENDPOINTS_MAX, KEY_LIFETIME_S, MEMORY_MIB, MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX,
-    NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX, RATE_LIMITED_OPERATIONS, README_CHARS_MAX,
-    REGISTRY_SECRET_BYTES_MAX, RETENTION_MS, REUSE_IDLE_S, REUSE_JOBS, S3_FIELD_CHARS_MAX,
-    SCALER_VALUE, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
-    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WAITING_JOBS, WEBHOOK_URL_BYTES_MAX, WORKERS,
+    EXECUTION_TIMEOUT_MS, FILTER_ERROR_BYTES_MAX, HOST_PATTERN_BYTES_MAX,
+    IDEMPOTENCY_KEY_CHARS_MAX, IMAGE_NAME_CHARS_MAX, KEY_ENDPOINTS_MAX, KEY_LIFETIME_S,
+    MOUNT_PATH_BYTES_MAX, NAME_BYTES_MAX, NAME_CHARS_MAX, NETWORK_VOLUMES_MAX, PORTS_MAX,
+    RATE_LIMITED_OPERATIONS, README_CHARS_MAX, REGISTRY_SECRET_BYTES_MAX, RETENTION_MS,
+    S3_FIELD_CHARS_MAX, TAG_KEY_BYTES_MAX, TAG_VALUE_BYTES_MAX, TAGS_MAX, TIME_CHARS_MAX, TTL_MS,
+    VOLUME_GB, VOLUME_PATH_BYTES_MAX, WEBHOOK_URL_BYTES_MAX,
 };
 use crate::grouping::{self, Grouping};
 use crate::{JobStatus, Metering as WireMetering, Scope as KeyScope};
@@ -149,40 +148,44 @@ schemas! {
         integer(TTL_MS).default(Some(TTL_MS.default.into()));
     RetentionTime: "How long such a job is kept after its end, in milliseconds (up to 30 days), also beyond its ttl" =>
         integer(RETENTION_MS);
-    RetentionTimeInput: "How long such a job is kept after its end, in milliseconds (up to 30 days); 0 restores the default" =>
-        OneOfBuilder::new()
-            .item(Schema::from(integer(Bounds { min: 0, max: 0, ..RETENTION_MS })))
-            .item(Schema::from(integer(RETENTION_MS)));
-    HistoryJobs: "Most ended jobs that are kept" => integer(HISTORY_JOBS);
-    HistoryJobsInput: "Most ended jobs that are kept; 0 removes the bound" =>
-        integer(Bounds { min: 0, ..HISTORY_JOBS });
-    HistoryMib: "Most MiB of results, and of inputs of failed jobs, that are kept" =>
-        integer(HISTORY_MIB);
-    HistoryMibInput: "Most MiB of results, and of inputs of failed jobs, that are kept; 0 removes the bound" =>
-        integer(Bounds { min: 0, ..HISTORY_MIB });
-    WorkersMax: "Most workers at one time; 0: its jobs wait. To pause an endpoint, `paused` keeps this number" => integer(WORKERS);
-    WorkersMin: "Workers that are kept even when no job waits; at most `workersMax`" =>
-        integer(WORKERS);
-    ScalerValue: "Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`" =>
-        integer(SCALER_VALUE);
-    WaitingJobs: "Most jobs that may wait; 0 restores the host's bound" =>
-        integer(Bounds { min: 0, ..WAITING_JOBS });
-    IdleTimeout: "Seconds for which a worker beyond `workersMin` waits for work" =>
-        integer(IDLE_TIMEOUT_S);
     VolumeSize: "In gigabytes of 2^30 bytes; can only grow" => integer(VOLUME_GB);
     MountPath: "An absolute path without `.`, `..` and empty parts, and not `/tmp`; empty: `/workspace`" =>
         text().max_length(Some(MOUNT_PATH_BYTES_MAX)).pattern(Some(
             "^$|^(?!/tmp$)(/(\\.{0,2}[!--0-~][!-.0-~]*|\\.{3}[!-.0-~]*))+$",
         ));
-    MemoryMib: "Memory of one attempt, in MiB" => integer(MEMORY_MIB);
-    ReuseJobs: "Most jobs of one instance; 1: every job has its own instance" =>
-        integer(REUSE_JOBS);
-    ReuseIdle: "Seconds for which an instance waits for its next job" => integer(REUSE_IDLE_S);
     KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFETIME_S);
     Gigabytes: "In gigabytes" =>
         integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
-    Fuel: "Most instructions of one attempt; 0 removes the bound" =>
-        integer(Bounds { min: 0, default: 0, max: u64::MAX });
+}
+
+/// A whole number from `MIN` to `MAX`.
+#[derive(Debug)]
+pub struct Whole<const MIN: u64, const MAX: u64>;
+
+impl<const MIN: u64, const MAX: u64> ToSchema for Whole<MIN, MAX> {}
+
+impl<const MIN: u64, const MAX: u64> PartialSchema for Whole<MIN, MAX> {
+    fn schema() -> RefOr<Schema> {
+        Schema::from(integer(Bounds { min: MIN, default: MIN, max: MAX })).into()
+    }
+}
+
+/// The same, or 0.
+#[derive(Debug)]
+pub struct ZeroOr<const MIN: u64, const MAX: u64>;
+
+impl<const MIN: u64, const MAX: u64> ToSchema for ZeroOr<MIN, MAX> {}
+
+impl<const MIN: u64, const MAX: u64> PartialSchema for ZeroOr<MIN, MAX> {
+    fn schema() -> RefOr<Schema> {
+        match MIN {
+            1 => Whole::<0, MAX>::schema(),
+            _ => OneOfBuilder::new()
+                .item(Whole::<0, 0>::schema())
+                .item(Whole::<MIN, MAX>::schema())
+                .into(),
+        }
+    }
 }
 
 fn text() -> ObjectBuilder {

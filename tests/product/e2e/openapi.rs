@@ -330,6 +330,39 @@ async fn the_manual_names_each_route_and_its_scope() {
     assert!(missing.is_empty(), "docs/API.md does not name {missing:#?}");
 }
 
+/// The bounds and defaults of an endpoint's numbers are those of the console's form and of docs/API.md.
+#[tokio::test]
+async fn the_numbers_of_an_endpoint_are_those_of_the_form_and_of_the_documentation() {
+    let document = document(&shared_host()).await;
+    let schemas = &document["components"]["schemas"];
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let form = fs::read_to_string(format!("{root}/host/console/assets/ui/settings_form.js"));
+    let page = fs::read_to_string(format!("{root}/docs/API.md")).unwrap();
+    let (form, table) = (form.unwrap(), page.split("### Fields of an endpoint").nth(1).unwrap());
+    let mut numbers = 0;
+    for (name, field) in schemas["EndpointInput"]["properties"].as_object().unwrap() {
+        let schema = &field["oneOf"][0];
+        // The form has a check of its own for numbers that JavaScript cannot have.
+        if schema["type"] != "integer" || name == "maxFuel" {
+            continue;
+        }
+        numbers += 1;
+        let (min, max) = (&schema["minimum"], &schema["maximum"]);
+        let entry = form.split(&format!("['{name}', ")).nth(1);
+        let entry = entry.and_then(|entry| entry.split_once(']')).map(|(entry, _)| entry);
+        let bounds = format!("[{min}, {max}");
+        assert!(entry.is_some_and(|entry| entry.ends_with(&bounds)), "{name}: {bounds}] {entry:?}");
+        let row = table.lines().find(|line| line.contains(&format!("`{name}`")));
+        let row = row.unwrap_or_else(|| panic!("docs/API.md has no row for {name}"));
+        let default = &schemas["EndpointSettings"]["properties"][name]["default"];
+        let (_, last) = row.trim_end_matches(" |").rsplit_once('|').unwrap();
+        assert!(row.contains(&max.to_string()), "{name}: {max}, but {row}");
+        let is_shown = default.is_null() || last.contains(&default.to_string());
+        assert!(is_shown, "{name}: {default}, but {row}");
+    }
+    assert!(numbers >= 7, "{schemas}");
+}
+
 /// The rows of the table of sizes in docs/API.md.
 fn table_of_sizes() -> String {
     let text = manual();

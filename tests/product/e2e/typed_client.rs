@@ -305,10 +305,12 @@ async fn every_kind_of_object_is_managed() {
     assert!(!made.webhook_secret.is_empty() && !format!("{made:?}").contains(&made.webhook_secret));
     let shown = client.endpoint("mill").await.unwrap().read().unwrap();
     assert_eq!(shown, made.endpoint);
-    assert_eq!((shown.scaler_type, shown.scaler_value), (ScalerType::QueueDelay, 4));
+    let settings = shown.settings;
+    assert_eq!((settings.scaler_type, settings.scaler_value), (ScalerType::QueueDelay, 4));
     let paused = EndpointInput { paused: Some(true), ..EndpointInput::default() };
     let answer = client.update_endpoint("mill", &paused).await.unwrap().read().unwrap();
-    assert_eq!((answer.paused, answer.workers_max), (true, shown.workers_max));
+    let answered = (answer.settings.paused, answer.settings.workers_max);
+    assert_eq!(answered, (true, settings.workers_max));
     let again =
         EndpointInput { paused: Some(false), workers_max: Some(2), ..EndpointInput::default() };
     client.update_endpoint("mill", &again).await.unwrap();

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use gristmill_core::catalog::Component;
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
@@ -107,7 +106,7 @@ pub(crate) struct Run<'a> {
 
 impl Run<'_> {
     pub(crate) fn allow(&mut self, host: &str) {
-        self.endpoint.allowed_hosts = AllowedHosts::new(vec![host.parse().unwrap()]);
+        self.endpoint.settings.allowed_hosts = vec![host.parse().unwrap()];
     }
 
     /// Gives it the volume `id` of this many gigabytes, at `/workspace`.
@@ -244,15 +243,14 @@ impl AttemptSink for Sink {
 }
 
 fn endpoint() -> Endpoint {
-    Endpoint {
-        execution_timeout_ms: 60_000,
-        ..Endpoint::new(
-            EndpointId::new("bench").unwrap(),
-            OwnerId::operator(),
-            TemplateId::new("bench").unwrap(),
-            Timestamp::from_millis(0),
-        )
-    }
+    let mut endpoint = Endpoint::new(
+        EndpointId::new("bench").unwrap(),
+        OwnerId::operator(),
+        TemplateId::new("bench").unwrap(),
+        Timestamp::from_millis(0),
+    );
+    endpoint.settings.execution_timeout_ms = 60_000;
+    endpoint
 }
 
 fn template(endpoint: &Endpoint) -> Template {

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gristmill_core::deploy::endpoint::Reuse;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::deploy::volume_files::VolumeFiles as _;
 use gristmill_core::id::{OwnerId, VolumeId};
@@ -132,7 +131,7 @@ async fn an_instance_that_is_used_again_keeps_its_locks_until_it_ends() {
     let bench = Bench::open(&guests::playground()).await;
     let lock = volume(&bench).join("a.lock");
     let mut run = act(&bench, "lock", "a.lock", "");
-    run.endpoint.reuse = Reuse { jobs_max: 2, ..run.endpoint.reuse };
+    run.endpoint.settings.reuse.max_jobs = 2;
     let deployment = run.deployment();
     run.perform_on(&deployment).await.output();
     assert!(lock.exists(), "the idle instance may have a transaction open");

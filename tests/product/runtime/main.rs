@@ -83,7 +83,7 @@ async fn failed_handlers_are_reported_in_a_sentence() {
 async fn memory_ends_at_the_limit() {
     let bench = Bench::open(&guests::playground()).await;
     let mut run = bench.run(r#"{"op":"alloc","mib":80}"#);
-    run.endpoint.limits.memory_bytes_max = 64 << 20;
+    run.endpoint.settings.memory_mib = 64;
     let report = run.perform().await;
     let error = report.error();
     println!("{error}");
@@ -97,7 +97,7 @@ async fn memory_ends_at_the_limit() {
 async fn lateness(bench: &Bench, input: &str, metering: Metering, by_deadline: bool) -> Duration {
     let after = Duration::from_millis(200);
     let mut run = bench.run(input);
-    run.endpoint.limits.metering = metering;
+    run.endpoint.settings.metering = metering;
     if by_deadline {
         run.timeout = after;
     }
@@ -124,7 +124,7 @@ async fn handlers_that_ignore_a_stop_are_ended_soon() {
     for metering in [Metering::Fuel, Metering::Epoch] {
         // The plain engine's file is compiled at its first use.
         let mut first = bench.run(r#"{"op":"echo"}"#);
-        first.endpoint.limits.metering = metering;
+        first.endpoint.settings.metering = metering;
         first.perform().await.output();
         for input in [r#"{"op":"spin"}"#, r#"{"op":"sleep_forever"}"#] {
             for by_deadline in [false, true] {
@@ -186,7 +186,7 @@ async fn chunks_come_in_order_and_large_ones_in_parts() {
 async fn the_environment_and_the_network_are_the_endpoints() {
     let bench = Bench::open(&guests::playground()).await;
     let mut run = bench.run(r#"{"op":"env","name":"GRAIN"}"#);
-    run.endpoint.env.insert("GRAIN".into(), "rye".into());
+    run.endpoint.settings.env.insert("GRAIN".into(), "rye".into());
     assert_eq!(run.perform().await.output(), r#"{"env":"rye"}"#);
     assert_eq!(
         bench.run(r#"{"op":"env","name":"PATH"}"#).perform().await.output(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use gristmill_core::sharing::rate::WINDOW;
+use gristmill_wire::management::RateLimit;
 
 /// The reached limit, and when the client should try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,9 @@ impl Refusal {
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         let Self { operation, quota, retry_after_s } = self;
         let policy = match quota {
-            Quota::Calls(calls) => format!("\"{operation}\";q={calls};w={}", WINDOW.as_secs()),
+            Quota::Calls(calls) => {
+                format!("\"{operation}\";q={calls};w={}", RateLimit::WINDOW.as_secs())
+            }
             Quota::AtOneTime(cap) => {
                 format!("\"{operation}\";q={cap};qu=\"concurrent-requests\"")
             }

@@ -16,7 +16,7 @@ use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{NotKeyed, StateStore};
 use governor::{Quota, RateLimiter};
-use gristmill_core::sharing::rate::WINDOW;
+use gristmill_wire::management::RateLimit;
 
 /// The calls that count.
 #[derive(Debug, Default)]
@@ -42,9 +42,9 @@ impl CallRate {
         let (Some(calls), Some(burst)) =
             (NonZeroU32::new(limit), NonZeroU32::new(limit.saturating_sub(kept)))
         else {
-            return Err(RetryAfter(WINDOW));
+            return Err(RetryAfter(RateLimit::WINDOW));
         };
-        let each = WINDOW / calls.get();
+        let each = RateLimit::WINDOW / calls.get();
         self.count_for(each, now);
         let quota = Quota::with_period(each)
             .expect("ten seconds over 2^32 is more than a nanosecond")
@@ -130,7 +130,7 @@ mod tests {
         for limit in [1, 2, 3, 7, 10, 100, 2_000] {
             let mut rate = CallRate::default();
             for call in 0..5 * limit {
-                let now = START + WINDOW * call / limit;
+                let now = START + RateLimit::WINDOW * call / limit;
                 // A client's clock has microseconds, and rounds up.
                 let now =
                     Duration::from_micros(u64::try_from(now.as_nanos().div_ceil(1_000)).unwrap());
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(count, 6);
         let count = (0..100).filter(|_| rate.admit(START, 10, 0).is_ok()).count();
         assert_eq!(count, 4);
-        assert_eq!(rate.admit(START, 10, 10), Err(RetryAfter(WINDOW)));
-        assert_eq!(rate.admit(START, 0, 0), Err(RetryAfter(WINDOW)));
+        assert_eq!(rate.admit(START, 10, 10), Err(RetryAfter(RateLimit::WINDOW)));
+        assert_eq!(rate.admit(START, 0, 0), Err(RetryAfter(RateLimit::WINDOW)));
     }
 
     #[test]
@@ -169,9 +169,9 @@ mod tests {
         let mut rate = CallRate::default();
         assert!(rate.is_idle(START));
         assert!(admits(&mut rate, START, 1));
-        assert!(!rate.is_idle(START + WINDOW - Duration::from_nanos(1)));
-        assert!(rate.is_idle(START + WINDOW));
-        assert!(admits(&mut rate, START + WINDOW, u32::MAX), "the greatest limit");
+        assert!(!rate.is_idle(START + RateLimit::WINDOW - Duration::from_nanos(1)));
+        assert!(rate.is_idle(START + RateLimit::WINDOW));
+        assert!(admits(&mut rate, START + RateLimit::WINDOW, u32::MAX), "the greatest limit");
     }
 
     proptest! {
@@ -190,7 +190,7 @@ mod tests {
                 match rate.admit(now, limit, 0) {
                     Ok(()) => times.push(now),
                     Err(RetryAfter(wait)) => {
-                        prop_assert!(wait <= WINDOW);
+                        prop_assert!(wait <= RateLimit::WINDOW);
                         let early = wait.checked_sub(Duration::from_nanos(1)).unwrap();
                         prop_assert!(rate.admit(now + early, limit, 0).is_err());
                         let state = rate.counts_until.get();
@@ -201,7 +201,7 @@ mod tests {
             }
             for (i, start) in times.iter().enumerate() {
                 for (more, end) in times[i..].iter().enumerate() {
-                    let paced = (*end - *start).as_nanos() * u128::from(limit) / WINDOW.as_nanos();
+                    let paced = (*end - *start).as_nanos() * u128::from(limit) / RateLimit::WINDOW.as_nanos();
                     prop_assert!(more as u128 <= u128::from(limit) + paced);
                 }
             }
@@ -216,7 +216,7 @@ mod tests {
                 prop_assert!(admits(&mut rate, START, 200));
             }
             for limit in limits {
-                rate.count_for(WINDOW / limit, START);
+                rate.count_for(RateLimit::WINDOW / limit, START);
             }
             let left = (0..1_000).filter(|_| admits(&mut rate, START, 200)).count();
             prop_assert_eq!(left, 100);

@@ -27,8 +27,8 @@ use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::sharing::fair_share;
 use gristmill_core::sharing::key_shares::{KeyPosition, KeyShares};
-use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_core::time::Clock;
+use gristmill_wire::management::RateLimit;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
@@ -124,27 +124,27 @@ impl Operation {
 #[serde(from = "GivenLimits")]
 pub struct RateLimits {
     /// `/run`.
-    pub run: OperationLimit,
+    pub run: RateLimit,
     /// `/runsync`.
-    pub runsync: OperationLimit,
+    pub runsync: RateLimit,
     /// `/openai/*`.
-    pub openai: OperationLimit,
+    pub openai: RateLimit,
     /// `/status`, `/status-sync` and `/timeline` together.
-    pub status: OperationLimit,
+    pub status: RateLimit,
     /// `/stream`.
-    pub stream: OperationLimit,
+    pub stream: RateLimit,
     /// `/cancel`.
-    pub cancel: OperationLimit,
+    pub cancel: RateLimit,
     /// `/retry`.
-    pub retry: OperationLimit,
+    pub retry: RateLimit,
     /// `/purge-queue`.
-    pub purge_queue: OperationLimit,
+    pub purge_queue: RateLimit,
     /// `/requests`.
-    pub requests: OperationLimit,
+    pub requests: RateLimit,
     /// All calls below `/v1`, and `/metrics`.
-    pub management: OperationLimit,
+    pub management: RateLimit,
     /// Streams of `/v1/events` and of the log lines of endpoints, together.
-    pub events: OperationLimit,
+    pub events: RateLimit,
     /// Calls without a valid key, for each address. Its rate is also that of the calls with a
     /// valid key that count for no operation, for each owner.
     pub unauthenticated: AddressLimit,
@@ -152,7 +152,7 @@ pub struct RateLimits {
 
 impl Default for RateLimits {
     fn default() -> Self {
-        let limit = |calls_per_10s, concurrent, calls_per_worker| OperationLimit {
+        let limit = |calls_per_10s, concurrent, calls_per_worker| RateLimit {
             calls_per_10s,
             concurrent,
             calls_per_worker,
@@ -180,7 +180,7 @@ impl Default for RateLimits {
 
 impl RateLimits {
     /// `None`: the operation has no limit.
-    fn of(&self, operation: Operation) -> Option<&OperationLimit> {
+    fn of(&self, operation: Operation) -> Option<&RateLimit> {
         match operation {
             Operation::Run => Some(&self.run),
             Operation::RunSync => Some(&self.runsync),
@@ -265,8 +265,8 @@ impl<'de> Deserialize<'de> for Cap {
 }
 
 impl GivenLimit {
-    fn over(self, default: OperationLimit) -> OperationLimit {
-        OperationLimit {
+    fn over(self, default: RateLimit) -> RateLimit {
+        RateLimit {
             calls_per_10s: self.calls_per_10s.unwrap_or(default.calls_per_10s),
             concurrent: match self.concurrent {
                 Some(Cap::AtMost(calls)) => Some(calls),
@@ -379,7 +379,7 @@ impl Drop for OperationPermit {
 struct NewCall<'a> {
     /// For the sentence and the headers of a refusal.
     name: &'static str,
-    limit: &'a OperationLimit,
+    limit: &'a RateLimit,
     /// Whether it leaves concurrent calls to calls that do not wait.
     waits: bool,
 }
@@ -409,7 +409,7 @@ impl RateLimiter {
     ) -> Result<Option<ConcurrencyPermit>, ApiError> {
         let Some(limit) = self.limits.of(operation) else { return Ok(None) };
         let name = operation.as_str();
-        let limit = endpoint.rate_limits.get(name).unwrap_or(limit);
+        let limit = endpoint.settings.rate_limits.get(name).unwrap_or(limit);
         let calls = Calls::Queue(endpoint.id.clone(), operation.counted_as());
         let call = NewCall { name, limit, waits: operation == Operation::StatusSync };
         self.count(key, calls, &call, running_workers).map(Some)
@@ -445,7 +445,7 @@ impl RateLimiter {
     /// 429 beyond the rate of callers without a key.
     pub(crate) fn count_other(&self, key: &ApiKey) -> Result<(), ApiError> {
         const NAME: &str = "public, unknown or forbidden routes";
-        let limit = OperationLimit {
+        let limit = RateLimit {
             calls_per_10s: self.limits.unauthenticated.calls_per_10s.get(),
             concurrent: None,
             calls_per_worker: 0,
@@ -641,8 +641,7 @@ mod tests {
     const CALLS_MAX: u64 = 80_000;
 
     fn limiter(calls_per_10s: u32, concurrent: u32) -> RateLimiter {
-        let run =
-            OperationLimit { calls_per_10s, concurrent: Some(concurrent), calls_per_worker: 5 };
+        let run = RateLimit { calls_per_10s, concurrent: Some(concurrent), calls_per_worker: 5 };
         RateLimiter::new(
             RateLimits { run, ..RateLimits::default() },
             CALLS_MAX,
@@ -711,7 +710,7 @@ mod tests {
         assert_eq!(more.len(), 300, "without waits, quick reads have all the permits");
         let limits = RateLimits::default();
         for (cap, waits_max) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 3), (400, 300)] {
-            let status = OperationLimit { concurrent: Some(cap), ..limits.status };
+            let status = RateLimit { concurrent: Some(cap), ..limits.status };
             let limiter = RateLimiter::new(
                 RateLimits { status, ..limits.clone() },
                 CALLS_MAX,
@@ -749,8 +748,7 @@ mod tests {
     /// An owner sets the limits of its endpoints, and may have 10,000 of them.
     #[test]
     fn the_calls_of_an_owner_are_bounded_whatever_its_limits_are() {
-        let runsync =
-            OperationLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
+        let runsync = RateLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
         let limits = RateLimits { runsync, ..RateLimits::default() };
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
         let limiter = RateLimiter::new(limits, 400, clock);
@@ -784,9 +782,9 @@ mod tests {
         assert_eq!(read("{}").unwrap(), default);
         let file = r#"{"run":{"calls-per-10s":7},"retry":{"concurrent":"unlimited"}}"#;
         let limits = read(file).unwrap();
-        assert_eq!(limits.run, OperationLimit { calls_per_10s: 7, ..default.run });
+        assert_eq!(limits.run, RateLimit { calls_per_10s: 7, ..default.run });
         assert_eq!(limits.run.concurrent, Some(200));
-        assert_eq!(limits.retry, OperationLimit { concurrent: None, ..default.retry });
+        assert_eq!(limits.retry, RateLimit { concurrent: None, ..default.retry });
         assert_eq!(limits.status, default.status);
         for wrong in ["\"none\"", "-1", "4294967296", "1.5", "true"] {
             let file = format!("{{\"run\":{{\"concurrent\":{wrong}}}}}");
@@ -819,8 +817,7 @@ mod tests {
 
     #[test]
     fn calls_of_the_management_api_count_for_their_owner() {
-        let management =
-            OperationLimit { calls_per_10s: 3, concurrent: Some(2), calls_per_worker: 0 };
+        let management = RateLimit { calls_per_10s: 3, concurrent: Some(2), calls_per_worker: 0 };
         let limiter = RateLimiter::new(
             RateLimits { management, ..RateLimits::default() },
             CALLS_MAX,

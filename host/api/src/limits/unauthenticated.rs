@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use axum::http::Extensions;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use gristmill_core::sharing::rate::WINDOW;
+use gristmill_wire::management::RateLimit;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ impl UnauthenticatedLimiter {
         // A bucket of size B with R refills in the window admits B + R - 1 calls in the window.
         let refills = NonZeroU32::new(calls.get() / 2).unwrap_or(NonZeroU32::MIN);
         let burst = NonZeroU32::new(calls.get() - refills.get() + 1).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::with_period(WINDOW / refills.get())
+        let quota = Quota::with_period(RateLimit::WINDOW / refills.get())
             .expect("ten seconds over 2^31 is more than a nanosecond");
         let limiter = RateLimiter::keyed(quota.allow_burst(burst));
         let swept_at = Mutex::new(Instant::now());
@@ -102,7 +102,7 @@ impl UnauthenticatedLimiter {
     /// Drops quiet addresses, once in a window, and more often while there is no room.
     fn sweep(&self) {
         let is_full = self.limiter.len() >= self.addresses_max;
-        let interval = if is_full { SWEEP_WHEN_FULL } else { WINDOW };
+        let interval = if is_full { SWEEP_WHEN_FULL } else { RateLimit::WINDOW };
         let mut swept_at = self.swept_at.lock();
         if swept_at.elapsed() >= interval {
             *swept_at = Instant::now();

@@ -112,8 +112,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let Parsed { body, ignored } = input::parsed::<EndpointInput>(&state, &key, request).await?;
-    let new = dto::new_endpoint(body);
-    let endpoint = state.control.endpoints.create(&key, new, dry_run.0).await?;
+    let endpoint = state.control.endpoints.create(&key, body, dry_run.0).await?;
     let make = move || dto::endpoint_with_secret(&endpoint, ignored);
     dry_run.answer(&state, &key, make).await
 }
@@ -139,8 +138,7 @@ pub(crate) async fn update(
     let Parsed { body, ignored } = input::parsed::<EndpointInput>(&state, &key, request).await?;
     let id = named.id()?;
     named.check_kept(body.id.as_ref().map(|id| id.as_str()))?;
-    let patch = dto::endpoint_patch(body);
-    let endpoint = state.control.endpoints.update(&key, id, patch, dry_run.0).await?;
+    let endpoint = state.control.endpoints.update(&key, id, body, dry_run.0).await?;
     dry_run.answer(&state, &key, move || dto::endpoint_of(&endpoint, ignored)).await
 }
 

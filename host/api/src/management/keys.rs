@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use gristmill_control::KeyRequest;
 use gristmill_core::access::key::ApiKey;
 use gristmill_wire::management::{Key, KeyWithText, NewKey};
 
@@ -47,9 +46,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<KeyWithText>, ApiError> {
     let input: NewKey = input::json(&state, &key, request).await?;
-    let NewKey { name, scopes, owner, endpoints, expires_in_seconds: expires_in_s } = input;
-    let request = KeyRequest { name, scopes, owner, endpoints, expires_in_s };
-    let (created, text) = state.control.keys.create(&key, request).await?;
+    let (created, text) = state.control.keys.create(&key, input).await?;
     Ok(Json(dto::key_with_text(&created, &text)))
 }
 

@@ -3,8 +3,7 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use gristmill_control::NewRegistryAuth;
-use gristmill_wire::management::{self as wire, RegistryAuth};
+use gristmill_wire::management::{NewRegistryAuth, RegistryAuth};
 
 use super::dto;
 use super::input::{self, Named};
@@ -50,16 +49,14 @@ pub(crate) async fn get(
 /// Stores credentials; the password is sent only to the registry, and never shown.
 #[utoipa::path(
     post, path = "/containerregistryauth", operation_id = "CreateContainerRegistryAuth",
-    tag = tag::REGISTRY_AUTHS, request_body = wire::NewRegistryAuth,
+    tag = tag::REGISTRY_AUTHS, request_body = NewRegistryAuth,
     responses((status = 200, description = "The new credentials", body = RegistryAuth), BodyRefused),
 )]
 pub(crate) async fn create(
     Caller { state, key, .. }: Caller<Manage>,
     request: Request,
 ) -> Result<Json<RegistryAuth>, ApiError> {
-    let wire::NewRegistryAuth { name, registry, username, password } =
-        input::json(&state, &key, request).await?;
-    let new = NewRegistryAuth { name, registry, username, password };
+    let new = input::json(&state, &key, request).await?;
     let auth = state.control.registry_auths.create(&key, new).await?;
     Ok(Json(dto::registry_auth(&auth)))
 }

@@ -4,7 +4,6 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::response::Response;
-use gristmill_control::RollbackTarget;
 use gristmill_core::deploy::release::Release;
 use gristmill_core::id::EndpointId;
 use gristmill_wire::management::{self as wire, ReleaseWithSettings, Rollback};
@@ -71,8 +70,7 @@ pub(crate) async fn roll_back(
     named: Named,
     request: Request,
 ) -> Result<Json<wire::Release>, ApiError> {
-    let Rollback { version, from } = input::json_or_default(&state, &key, request).await?;
-    let to = RollbackTarget { version, from };
+    let to: Rollback = input::json_or_default(&state, &key, request).await?;
     let release = state.control.endpoints.roll_back(&key, named.id()?, to).await?;
     Ok(Json(dto::release(&release)))
 }

@@ -77,8 +77,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, ApiError> {
     let input: TemplateInput = input::json(&state, &key, request).await?;
-    let new = dto::new_template(input);
-    let template = state.control.templates.create(&key, new, dry_run.0).await?;
+    let template = state.control.templates.create(&key, input, dry_run.0).await?;
     let make = documents(&state).await?;
     dry_run.answer(&state, &key, move || make(&template)).await
 }
@@ -104,8 +103,7 @@ pub(crate) async fn update(
     let id = named.id()?;
     let input: TemplateInput = input::json(&state, &key, request).await?;
     named.check_kept(input.id.as_ref().map(|id| id.as_str()))?;
-    let patch = dto::template_patch(input);
-    let template = state.control.templates.update(&key, id, patch, dry_run.0).await?;
+    let template = state.control.templates.update(&key, id, input, dry_run.0).await?;
     let make = documents(&state).await?;
     dry_run.answer(&state, &key, move || make(&template)).await
 }

@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use gristmill_control::{NewVolume, VolumePatch};
 use gristmill_wire::management::{self as wire, NetworkVolumeInput, NewNetworkVolume};
 
 use super::dto;
@@ -56,9 +55,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let input: NewNetworkVolume = input::json(&state, &key, request).await?;
-    let NewNetworkVolume { name, size: size_gb, data_center_id: data_center } = input;
-    let new = NewVolume { name, size_gb, data_center };
-    let volume = state.control.volumes.create(&key, new).await?;
+    let volume = state.control.volumes.create(&key, input).await?;
     Ok(Json(dto::network_volume(&volume)))
 }
 
@@ -74,8 +71,7 @@ pub(crate) async fn update(
     request: Request,
 ) -> Result<Json<wire::NetworkVolume>, ApiError> {
     let input: NetworkVolumeInput = input::json(&state, &key, request).await?;
-    let patch = VolumePatch { name: input.name, size_gb: input.size };
-    let volume = state.control.volumes.update(&key, &named.id()?, patch).await?;
+    let volume = state.control.volumes.update(&key, &named.id()?, input).await?;
     Ok(Json(dto::network_volume(&volume)))
 }
 

@@ -32,6 +32,7 @@ use utoipa::openapi::{Content, OpenApi, Ref, RefOr, Required};
 
 use gristmill_core::access::key::Scope;
 use gristmill_wire::ErrorBody;
+use gristmill_wire::management::RateLimit;
 use gristmill_wire::queue::{StatusDocument, StreamChunk, StreamPage};
 
 use crate::answer::error::{ApiError, ErrorCode};
@@ -69,7 +70,7 @@ pub(crate) struct Document(Bytes);
 #[openapi(
     info(title = "Gristmill", description = "Queue API of the endpoints, and management API."),
     paths(get, docs_page::page),
-    components(schemas(ErrorBody, StreamPage)),
+    components(schemas(ErrorBody, RateLimit, StreamPage)),
     tags(
         (name = tag::JOBS, description = "Submit, read, stream and stop an endpoint's jobs"),
         (name = tag::HANDLERS, description = "Uploaded components"),
@@ -249,7 +250,7 @@ fn show_closed(document: &mut OpenApi) {
 }
 
 /// Documents that objects without documented fields may have any. Some generators of clients take the
-/// absence of this sentence for an object that is always empty.
+/// absence of this sentence for an object that is always empty. Removes defaults that are null.
 fn show_open(document: &mut OpenApi) {
     let components = document.components.iter_mut().flat_map(|all| all.schemas.values_mut());
     components.for_each(open);
@@ -274,6 +275,8 @@ fn show_open(document: &mut OpenApi) {
 
 fn open(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(object)) = schema else { return };
+    // A number that is absent by default is not null by default.
+    object.default.take_if(|default| default.is_null());
     object.properties.values_mut().for_each(open);
     let is_object = object.schema_type == SchemaType::Type(Type::Object);
     if is_object && object.properties.is_empty() && object.additional_properties.is_none() {

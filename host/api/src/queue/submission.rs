@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gristmill_control::check_text;
+use gristmill_control::ControlError;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::{Json, is_nested_deeper};
@@ -19,6 +19,7 @@ use gristmill_core::limits::{
 };
 use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
+use gristmill_wire::settings::check_text;
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -231,7 +232,7 @@ fn s3_config(raw: Option<&RawValue>) -> Result<Option<S3Config>, ApiError> {
     };
     let text = |raw, field| -> Result<String, ApiError> {
         let text: String = optional(raw, field, "a string")?.unwrap_or_default();
-        check_text(field, &text, S3_FIELD_CHARS_MAX)?;
+        check_text(field, &text, S3_FIELD_CHARS_MAX).map_err(ControlError::from)?;
         Ok(text)
     };
     Ok(Some(S3Config {

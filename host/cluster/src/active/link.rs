@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::endpoint::Deployment;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::RunnerHost;
 use gristmill_core::sharing::permits::{Permit, Permits};
@@ -183,17 +183,17 @@ impl Link {
         site: &Arc<Site>,
         deployment: &Arc<Deployment>,
     ) -> Option<Prepared> {
-        let Endpoint { id, limits, network_volume, .. } = &*deployment.endpoint;
+        let endpoint = &deployment.endpoint;
         if self.is_closed.load(Ordering::Acquire)
-            || network_volume.is_some()
-            || limits.memory_bytes_max > self.permits.bytes_of_owner_max()
+            || endpoint.network_volume.is_some()
+            || endpoint.memory_bytes_max() > self.permits.bytes_of_owner_max()
         {
             return None;
         }
         let component =
             site.settings.catalog.view().components.get(&deployment.component?)?.clone();
         let mut deployments = self.deployments.lock();
-        if let Some(known) = deployments.get(id)
+        if let Some(known) = deployments.get(&endpoint.id)
             && Arc::ptr_eq(&known.deployment, deployment)
         {
             match known.state {
@@ -205,9 +205,9 @@ impl Link {
         }
         let number = self.deployments_made.fetch_add(1, Ordering::Relaxed) + 1;
         let known = Known { deployment: deployment.clone(), number, state: State::InProgress };
-        deployments.insert(id.clone(), known);
+        deployments.insert(endpoint.id.clone(), known);
         let prepare = convert::prepare(number, deployment, &component);
-        let (link, site, id) = (self.clone(), site.clone(), id.clone());
+        let (link, site, id) = (self.clone(), site.clone(), endpoint.id.clone());
         tokio::spawn(async move {
             let prepared = ask::<Failure>(&link.requests, "/prepare", &prepare).await;
             let state = match prepared {
@@ -263,15 +263,19 @@ impl Prepared {
 
     /// A sandbox, if there is room now and no worker waits for it.
     pub(crate) fn try_reserve(&self, deployment: &Deployment) -> Option<Room> {
-        let Endpoint { owner, limits, .. } = &*deployment.endpoint;
-        let permit = self.link.permits.try_take(owner, limits.memory_bytes_max)?;
+        let endpoint = &deployment.endpoint;
+        let permit = self.link.permits.try_take(&endpoint.owner, endpoint.memory_bytes_max())?;
         Some(self.room(permit))
     }
 
     /// Waits for a sandbox.
     pub(crate) async fn reserve(self, deployment: Arc<Deployment>) -> Room {
-        let Endpoint { id, owner, limits, .. } = &*deployment.endpoint;
-        let permit = self.link.permits.queue(owner, id, limits.memory_bytes_max).await;
+        let endpoint = &deployment.endpoint;
+        let permit = self
+            .link
+            .permits
+            .queue(&endpoint.owner, &endpoint.id, endpoint.memory_bytes_max())
+            .await;
         self.room(permit)
     }
 

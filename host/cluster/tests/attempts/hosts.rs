@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scripted::Scripted;
 use crate::sink::Sink;
-use crate::{MIB, PATIENCE, eventually, job_id};
+use crate::{PATIENCE, eventually, job_id};
 
 /// The sandboxes of a runner.
 #[derive(Debug)]
@@ -80,8 +80,8 @@ pub(crate) fn endpoint(id: &str) -> Endpoint {
         template,
         Timestamp::from_millis(0),
     );
-    endpoint.limits.memory_bytes_max = 64 * MIB;
-    endpoint.env.insert("STONE".to_owned(), "granite".to_owned());
+    endpoint.settings.memory_mib = 64;
+    endpoint.settings.env.insert("STONE".to_owned(), "granite".to_owned());
     endpoint
 }
 

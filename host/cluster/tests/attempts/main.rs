@@ -382,7 +382,7 @@ async fn a_changed_endpoint_runs_its_new_deployment_on_runners() {
     let runner = active.connect("runner", 1).await;
     let old = active.deployment("e");
     let mut changed = endpoint("e");
-    changed.env.insert("STONE".to_owned(), "basalt".to_owned());
+    changed.settings.env.insert("STONE".to_owned(), "basalt".to_owned());
     active.change(changed).await;
     let new = active.deployment("e");
     active.runtime.retire(&new.endpoint.id, Some(&new));
@@ -405,7 +405,7 @@ async fn an_endpoint_that_changes_often_runs_its_newest_deployment() {
     let _taken = active.occupy();
     for n in 0..200 {
         let mut changed = endpoint("e");
-        changed.env.insert("STONE".to_owned(), n.to_string());
+        changed.settings.env.insert("STONE".to_owned(), n.to_string());
         active.change(changed).await;
         let new = active.deployment("e");
         active.runtime.retire(&new.endpoint.id, Some(&new));

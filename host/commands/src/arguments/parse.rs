@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::bounds::{
-    Bounds, IDEMPOTENCY_KEY_CHARS_MAX, NAME_BYTES_MAX, OutOfBounds, SCALER_VALUE,
-    is_idempotency_key,
+    Bounds, IDEMPOTENCY_KEY_CHARS_MAX, NAME_BYTES_MAX, OutOfBounds, is_idempotency_key,
 };
-use gristmill_client::wire::management::ScalerType;
+use gristmill_client::wire::management::{EndpointSettings, ScalerType};
 use gristmill_client::wire::{
     InvalidRegistryHost, JobStatus, Metering, RegistryHost, Scope, UnknownStatus,
 };
@@ -54,11 +53,11 @@ pub fn bounded<T: TryFrom<u64>>(
 
 /// `queue-delay:4` or `request-count:1`.
 pub fn scaler(text: &str) -> Result<(ScalerType, u64), String> {
-    let Bounds { min, max, .. } = SCALER_VALUE;
+    let Bounds { min, max, .. } = EndpointSettings::SCALER_VALUE;
     let wrong = || format!("write queue-delay:SECONDS or request-count:JOBS, {min} to {max}");
     let (kind, value) = text.split_once(':').ok_or_else(wrong)?;
     let value: u64 = value.parse::<u32>().map(u64::from).map_err(|_| wrong())?;
-    if !SCALER_VALUE.contains(value) {
+    if !EndpointSettings::SCALER_VALUE.contains(value) {
         return Err(wrong());
     }
     match kind {

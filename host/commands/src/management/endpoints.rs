@@ -164,7 +164,8 @@ async fn get(args: OneArgs) -> anyhow::Result<()> {
 
 fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
     let rows = endpoints.into_iter().map(|endpoint| {
-        let scaler = match endpoint.scaler_type {
+        let settings = &endpoint.settings;
+        let scaler = match settings.scaler_type {
             ScalerType::QueueDelay => "queue-delay",
             ScalerType::RequestCount => "request-count",
         };
@@ -175,11 +176,11 @@ fn table(endpoints: Vec<Endpoint>) -> Vec<String> {
                 false => endpoint.template_id.to_string(),
             },
             endpoint.version.to_string(),
-            match endpoint.paused {
-                true => format!("{}-{} (paused)", endpoint.workers_min, endpoint.workers_max),
-                false => format!("{}-{}", endpoint.workers_min, endpoint.workers_max),
+            match settings.paused {
+                true => format!("{}-{} (paused)", settings.workers_min, settings.workers_max),
+                false => format!("{}-{}", settings.workers_min, settings.workers_max),
             },
-            format!("{scaler}:{}", endpoint.scaler_value),
+            format!("{scaler}:{}", settings.scaler_value),
             endpoint.created_at,
         ]
     });

@@ -78,7 +78,7 @@ pub struct MostWorkers {
 }
 
 impl From<WorkerCounts> for MostWorkers {
-    /// An endpoint has at most [`WORKERS`](gristmill_wire::bounds::WORKERS).
+    /// An endpoint has at most as many as the bound of its setting `workersMax`.
     fn from(counts: WorkerCounts) -> Self {
         let number = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
         let WorkerCounts { idle, initializing, running, throttled, unhealthy } = counts;

@@ -16,9 +16,8 @@ use gristmill_core::jobs::timeline::Timeline;
 use gristmill_core::logs::{Follower, LogAnswer, LogQuery, Logs};
 use gristmill_core::webhook::delivery::{DELIVERY_LOG_MAX, Delivery, DeliveryStore};
 use gristmill_core::workers::Worker;
+use gristmill_wire::management::{EndpointInput, Rollback};
 
-pub use self::patch::{EndpointPatch, RetentionPatch, ReusePatch, ScalerKind};
-pub use self::rollback::RollbackTarget;
 use crate::complete::complete;
 use crate::deployed::{Deployed, Extent};
 use crate::error::ControlError;
@@ -30,15 +29,6 @@ pub struct Endpoints {
     deployed: Arc<Deployed>,
     deliveries: Arc<dyn DeliveryStore>,
     logs: Arc<Logs>,
-}
-
-/// An endpoint to create.
-#[derive(Debug)]
-pub struct NewEndpoint {
-    /// Its id; a random one by default.
-    pub id: Option<EndpointId>,
-    /// Its properties; the template is required.
-    pub properties: EndpointPatch,
 }
 
 impl Endpoints {
@@ -98,8 +88,8 @@ impl Endpoints {
         self.deployed.workers.list(id)
     }
 
-    /// A new endpoint of the caller's owner; it takes jobs at once. Returns it also if it is only
-    /// checked.
+    /// A new endpoint of the caller's owner, with a random id by default; it takes jobs at once.
+    /// Returns it also if it is only checked.
     ///
     /// # Errors
     /// [`ControlError::Conflict`] when the id is taken; [`ControlError::Invalid`] for a template that
@@ -107,14 +97,13 @@ impl Endpoints {
     pub async fn create(
         &self,
         caller: &Arc<ApiKey>,
-        new: NewEndpoint,
+        mut new: EndpointInput,
         extent: Extent,
     ) -> Result<Arc<Endpoint>, ControlError> {
-        let NewEndpoint { id, properties } = new;
-        let template = properties.template.clone().ok_or_else(|| {
+        let template = new.template_id.clone().ok_or_else(|| {
             ControlError::invalid("`templateId` is required; it names the template to run")
         })?;
-        let id = id.unwrap_or_else(random_id);
+        let id = new.id.take().unwrap_or_else(random_id);
         let now = self.deployed.now();
         let blank = Endpoint::new(id.clone(), caller.owner.clone(), template, now);
         self.change_one(caller, id.clone(), extent, move |view, _| {
@@ -122,12 +111,12 @@ impl Endpoints {
                 return Err(taken::<Endpoint>(&id));
             }
             id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
-            properties.apply(view, blank)
+            patch::changed(view, blank, new)
         })
         .await
     }
 
-    /// Changes the given properties. Running jobs continue with the old ones; waiting jobs start with
+    /// Changes the given fields. Running jobs continue with the old ones; waiting jobs start with
     /// the new ones. Returns the changed endpoint also if the change is only checked.
     ///
     /// # Errors
@@ -136,12 +125,12 @@ impl Endpoints {
         &self,
         caller: &Arc<ApiKey>,
         id: EndpointId,
-        patch: EndpointPatch,
+        given: EndpointInput,
         extent: Extent,
     ) -> Result<Arc<Endpoint>, ControlError> {
         self.change_one(caller, id.clone(), extent, move |view, caller| {
             let current: &Arc<Endpoint> = find_owned(view, caller, &id)?;
-            patch.apply(view, Endpoint::clone(current))
+            patch::changed(view, Endpoint::clone(current), given)
         })
         .await
     }
@@ -239,7 +228,7 @@ impl Endpoints {
         &self,
         caller: &Arc<ApiKey>,
         id: EndpointId,
-        to: RollbackTarget,
+        to: Rollback,
     ) -> Result<Release, ControlError> {
         let (deployed, caller) = (self.deployed.clone(), caller.clone());
         complete(async move {

@@ -6,24 +6,15 @@ use gristmill_core::catalog::View;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
 use gristmill_core::deploy::release::Release;
 use gristmill_core::deploy::template::Template;
+use gristmill_wire::management::Rollback;
 
 use crate::error::ControlError;
-
-/// Where a rollback leads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RollbackTarget {
-    /// The version of a release; by default the release before the current one.
-    pub version: Option<u64>,
-    /// The version of the endpoint that the caller saw. The rollback is refused if the endpoint has another
-    /// one, so that a repetition cannot undo it.
-    pub from: Option<u64>,
-}
 
 /// The endpoint's template with the component of an earlier release.
 pub(super) fn rolled_back(
     view: &View,
     endpoint: &Endpoint,
-    to: RollbackTarget,
+    to: Rollback,
 ) -> Result<Template, ControlError> {
     if let Some(seen) = to.from.filter(|seen| *seen != u64::from(endpoint.version)) {
         return Err(ControlError::conflict(format!(

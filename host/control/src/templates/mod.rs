@@ -12,8 +12,8 @@ use gristmill_core::deploy::template::{Template, TemplateFilter};
 use gristmill_core::id::TemplateId;
 use gristmill_core::registries::Registries;
 use gristmill_core::runtime::AddedComponent;
+use gristmill_wire::management::TemplateInput;
 
-pub use self::patch::TemplatePatch;
 use crate::billing::{Billing, TemplateUsage};
 use crate::complete::complete;
 use crate::deployed::{Deployed, Extent};
@@ -27,15 +27,6 @@ pub struct Templates {
     deployed: Arc<Deployed>,
     registries: Arc<dyn Registries>,
     billing: Billing,
-}
-
-/// A template to create.
-#[derive(Debug)]
-pub struct NewTemplate {
-    /// Its id; a random one by default.
-    pub id: Option<TemplateId>,
-    /// Its properties; the name and the image are required.
-    pub properties: TemplatePatch,
 }
 
 impl Templates {
@@ -75,8 +66,8 @@ impl Templates {
         self.billing.of_templates(self.deployed.now()).await
     }
 
-    /// A new template of the caller's owner. An image in a registry is fetched before, unless the
-    /// template is only checked; it is returned in both cases.
+    /// A new template of the caller's owner, with a random id by default. An image in a registry is
+    /// fetched before, unless the template is only checked; it is returned in both cases.
     ///
     /// # Errors
     /// [`ControlError::Conflict`] when the id or the name is taken; [`ControlError::Invalid`] for
@@ -86,12 +77,11 @@ impl Templates {
     pub async fn create(
         &self,
         caller: &Arc<ApiKey>,
-        new: NewTemplate,
+        mut new: TemplateInput,
         extent: Extent,
     ) -> Result<Template, ControlError> {
         let (this, caller) = (self.clone(), caller.clone());
-        let NewTemplate { id, properties } = new;
-        let id = id.unwrap_or_else(random_id);
+        let id = new.id.take().unwrap_or_else(random_id);
         complete(async move {
             let create = |view: &View| {
                 if view.templates.contains_key(&id) {
@@ -100,14 +90,14 @@ impl Templates {
                 id.check_new().map_err(|error| ControlError::invalid(error.to_string()))?;
                 let blank = Template::new(id.clone(), caller.owner.clone(), "");
                 let blank = Template { name: String::new(), ..blank };
-                properties.clone().apply(view, &caller, blank)
+                patch::changed(view, &caller, blank, new.clone())
             };
-            this.put(&caller, create, properties.image.is_some(), extent).await
+            this.put(&caller, create, new.image_name.is_some(), extent).await
         })
         .await?
     }
 
-    /// Changes the given properties. A given image in a registry is fetched, even if its name is
+    /// Changes the given fields. A given image in a registry is fetched, even if its name is
     /// unchanged, but not if the change is only checked. Endpoints with the template run the new
     /// version from their next job on.
     ///
@@ -117,16 +107,16 @@ impl Templates {
         &self,
         caller: &Arc<ApiKey>,
         id: TemplateId,
-        patch: TemplatePatch,
+        given: TemplateInput,
         extent: Extent,
     ) -> Result<Template, ControlError> {
         let (this, caller) = (self.clone(), caller.clone());
         complete(async move {
             let update = |view: &View| {
                 let current: &Arc<Template> = find_owned(view, &caller, &id)?;
-                patch.clone().apply(view, &caller, Template::clone(current))
+                patch::changed(view, &caller, Template::clone(current), given.clone())
             };
-            let template = this.put(&caller, update, patch.image.is_some(), extent).await?;
+            let template = this.put(&caller, update, given.image_name.is_some(), extent).await?;
             if extent == Extent::CheckOnly {
                 return Ok(template);
             }

@@ -24,10 +24,10 @@ async fn send_back(
     template: &str,
     workers_max: u64,
 ) -> Arc<Endpoint> {
-    let patch = EndpointPatch {
-        template: Some(template_id(template)),
+    let patch = EndpointInput {
+        template_id: Some(template_id(template)),
         workers_max: Some(workers_max),
-        ..EndpointPatch::default()
+        ..EndpointInput::default()
     };
     let endpoints = &bench.control.endpoints;
     endpoints.update(caller, endpoint_id("e"), patch, Extent::Whole).await.unwrap()
@@ -42,7 +42,7 @@ async fn a_third_owner_cannot_take_the_id_of_a_deleted_template() {
     bench.template("c", "t", "i", true).await;
     let bench = bench.restarted().await;
     let changed = send_back(&bench, &key, "t", 3).await;
-    assert_eq!((changed.scaling.workers_max, changed.template_is_deleted), (3, true));
+    assert_eq!((changed.settings.workers_max, changed.template_is_deleted), (3, true));
     let deployment = bench.control.endpoints.deployment(&key, &endpoint_id("e")).unwrap();
     assert_eq!(deployment.component, None);
     let reason = deployment.missing_component();
@@ -63,7 +63,7 @@ async fn a_deleted_template_that_its_owner_makes_again_takes_its_place() {
         let (bench, key) = without_template().await;
         let component = bench.image(owner, "i", owner).await;
         bench.template(owner, "t", "i", true).await;
-        let patch = EndpointPatch { workers_max: Some(2), ..EndpointPatch::default() };
+        let patch = EndpointInput { workers_max: Some(2), ..EndpointInput::default() };
         let endpoints = &bench.control.endpoints;
         let changed = endpoints.update(&key, endpoint_id("e"), patch, Extent::Whole).await.unwrap();
         assert!(changed.template_is_deleted, "{owner}: the change does not name the template");

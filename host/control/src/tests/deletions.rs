@@ -4,9 +4,9 @@ use gristmill_core::access::key::Scope;
 use gristmill_core::runtime::LogLevel;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::{Clock as _, Timestamp};
+use gristmill_wire::management::{NetworkVolumeInput, NewNetworkVolume};
 
 use super::*;
-use crate::{NewVolume, VolumePatch};
 
 /// Begins an operation, and stops waiting for it at its first step.
 pub(super) async fn abandon(operation: impl Future) {
@@ -61,18 +61,18 @@ async fn an_endpoint_that_is_created_again_has_nothing_of_the_deleted_one() {
 async fn a_network_volume_is_marked_before_its_record_is_deleted() {
     let bench = Bench::new().await;
     let key = bench.key("a", Scope::Manage).await;
-    let new = || NewVolume { name: "v".to_owned(), size_gb: 2, data_center: None };
+    let new = || NewNetworkVolume { name: "v".to_owned(), size: 2, data_center_id: None };
     let volume = bench.control.volumes.create(&key, new()).await.unwrap();
     let id = &volume.id;
-    let smaller = VolumePatch { size_gb: Some(1), name: None };
+    let smaller = NetworkVolumeInput { size: Some(1), name: None };
     let refused = bench.control.volumes.update(&key, id, smaller).await;
     assert!(matches!(refused, Err(ControlError::Invalid(_))), "{refused:?}");
 
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
-    let with = |network_volume: &str| EndpointPatch {
-        network_volume: Some(network_volume.to_owned()),
-        ..EndpointPatch::default()
+    let with = |network_volume: &str| EndpointInput {
+        network_volume_id: Some(network_volume.to_owned()),
+        ..EndpointInput::default()
     };
     let endpoints = &bench.control.endpoints;
     endpoints.update(&key, endpoint_id("e"), with(id.as_str()), Extent::Whole).await.unwrap();

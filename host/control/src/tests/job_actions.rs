@@ -43,7 +43,7 @@ async fn failed_jobs(bench: &Bench, key: &ApiKey, id: &str, count: usize) -> Vec
 
 /// Permits so many waiting jobs on endpoint `a`.
 async fn let_wait(bench: &Bench, key: &Arc<ApiKey>, jobs: u64) {
-    let patch = EndpointPatch { waiting_jobs_max: Some(jobs), ..EndpointPatch::default() };
+    let patch = EndpointInput { max_waiting_jobs: Some(jobs), ..EndpointInput::default() };
     let id = endpoint_id("a");
     bench.control.endpoints.update(key, id, patch, Extent::Whole).await.unwrap();
 }

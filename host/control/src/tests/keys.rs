@@ -1,17 +1,17 @@
 //! Keys: a key that was revoked, or has expired, changes nothing.
 
 use gristmill_core::access::key::Scope;
+use gristmill_wire::management::NewKey;
 
 use super::*;
-use crate::KeyRequest;
 
-fn request(name: &str, scope: Scope, owner: &str) -> KeyRequest {
-    KeyRequest {
+fn request(name: &str, scope: Scope, owner: &str) -> NewKey {
+    NewKey {
         name: name.to_owned(),
         scopes: vec![scope],
         owner: Some(owner_id(owner)),
         endpoints: None,
-        expires_in_s: Some(60),
+        expires_in_seconds: Some(60),
     }
 }
 

@@ -36,8 +36,9 @@ use gristmill_core::store::StoreError;
 use gristmill_core::time::{Clock as _, ManualClock, Timestamp};
 use gristmill_test_support::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, RecordedFiles, RecordedWorkers};
+use gristmill_wire::management::EndpointInput;
 
-use crate::{Access, Control, ControlError, ControlParts, EndpointPatch, Extent, NewEndpoint};
+use crate::{Access, Control, ControlError, ControlParts, Extent};
 
 /// The services of a host without sandbox and network.
 /// Job actions in the model, as in a database that can be away for the next so many calls.
@@ -199,9 +200,8 @@ impl Bench {
         id: &str,
         template: &str,
     ) -> Result<Arc<Endpoint>, ControlError> {
-        let template = Some(template_id(template));
-        let properties = EndpointPatch { template, ..EndpointPatch::default() };
-        let new = NewEndpoint { id: Some(endpoint_id(id)), properties };
+        let (id, template_id) = (Some(endpoint_id(id)), Some(template_id(template)));
+        let new = EndpointInput { id, template_id, ..EndpointInput::default() };
         self.control.endpoints.create(caller, new, Extent::Whole).await
     }
 

@@ -4,10 +4,10 @@ use gristmill_core::access::key::Scope;
 use gristmill_core::billing::usage::{Hour, UsageFilter};
 use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::deploy::template::TemplateFilter;
-use gristmill_core::sharing::rate::OperationLimit;
+use gristmill_wire::management::{RateLimit, Rollback, TemplateInput};
 
 use super::*;
-use crate::{BucketSize, Grouping, NewTemplate, ReportQuery, RollbackTarget, TemplatePatch};
+use crate::{BucketSize, Grouping, ReportQuery};
 
 #[tokio::test]
 async fn an_endpoint_takes_only_a_template_that_its_owner_may_see() {
@@ -44,7 +44,7 @@ async fn objects_of_another_owner_do_not_exist() {
     assert!(is_missing(endpoints.logs(&other, &e).map(drop)));
     assert!(is_missing(endpoints.releases(&other, &e).map(drop)));
     assert!(is_missing(endpoints.deliveries(&other, &e).await.map(drop)));
-    let (patch, target) = (EndpointPatch::default(), RollbackTarget::default());
+    let (patch, target) = (EndpointInput::default(), Rollback::default());
     assert!(is_missing(endpoints.update(&other, e.clone(), patch, Extent::Whole).await.map(drop)));
     assert!(is_missing(endpoints.rotate_webhook_secret(&other, e.clone()).await.map(drop)));
     assert!(is_missing(endpoints.roll_back(&other, e.clone(), target).await.map(drop)));
@@ -64,24 +64,24 @@ async fn a_change_sets_the_given_properties_only() {
     let created = bench.endpoint(&key, "e", "t").await.unwrap();
     let update =
         |patch| bench.control.endpoints.update(&key, endpoint_id("e"), patch, Extent::Whole);
-    let patch = EndpointPatch { workers_max: Some(7), ..EndpointPatch::default() };
+    let patch = EndpointInput { workers_max: Some(7), ..EndpointInput::default() };
     let changed = update(patch).await.unwrap();
-    assert_eq!(changed.scaling.workers_max, 7);
+    assert_eq!(changed.settings.workers_max, 7);
     assert_eq!(
-        (changed.execution_timeout_ms, &changed.name),
-        (created.execution_timeout_ms, &created.name)
+        (changed.settings.execution_timeout_ms, &changed.name),
+        (created.settings.execution_timeout_ms, &created.name)
     );
-    let paused = |paused| EndpointPatch { paused: Some(paused), ..EndpointPatch::default() };
-    let pausing = update(paused(true)).await.unwrap().scaling;
+    let paused = |paused| EndpointInput { paused: Some(paused), ..EndpointInput::default() };
+    let pausing = update(paused(true)).await.unwrap().scaling();
     assert_eq!((pausing.workers_max, pausing.paused), (7, true), "it keeps the number of workers");
     assert_eq!(pausing.in_effect().workers_max, 0);
-    assert_eq!(update(paused(false)).await.unwrap().scaling, changed.scaling);
-    let patch = EndpointPatch { workers_min: Some(8), ..EndpointPatch::default() };
+    assert_eq!(update(paused(false)).await.unwrap().scaling(), changed.scaling());
+    let patch = EndpointInput { workers_min: Some(8), ..EndpointInput::default() };
     let refused = update(patch).await.unwrap_err();
     assert_eq!(refused.to_string(), "`workersMin` must be 0 to 7, which is `workersMax`, not 8");
-    let limit = OperationLimit { calls_per_10s: 1, concurrent: None, calls_per_worker: 0 };
+    let limit = RateLimit { calls_per_10s: 1, concurrent: None, calls_per_worker: 0 };
     let limits = [("everything".to_owned(), limit)];
-    let patch = EndpointPatch { rate_limits: Some(limits.into()), ..EndpointPatch::default() };
+    let patch = EndpointInput { rate_limits: Some(limits.into()), ..EndpointInput::default() };
     let refused = update(patch).await.unwrap_err();
     assert!(refused.to_string().starts_with("`rateLimits` has `everything`;"), "{refused}");
     let rotated =
@@ -97,10 +97,10 @@ async fn a_bound_of_fuel_needs_metering_that_counts_it() {
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
     let update = async |fuel_max, metering| {
-        let patch = EndpointPatch { fuel_max, metering, ..EndpointPatch::default() };
+        let patch = EndpointInput { max_fuel: fuel_max, metering, ..EndpointInput::default() };
         let endpoints = &bench.control.endpoints;
         let changed = endpoints.update(&key, endpoint_id("e"), patch, Extent::Whole).await;
-        changed.map(|it| it.limits.fuel_max).map_err(|refused| refused.to_string())
+        changed.map(|it| it.settings.max_fuel).map_err(|refused| refused.to_string())
     };
     let (fuel, epoch) = (Some(Metering::Fuel), Some(Metering::Epoch));
     let refused = update(Some(9), epoch).await.unwrap_err();
@@ -121,17 +121,17 @@ async fn an_endpoint_returns_to_an_earlier_handler_of_its_own_template() {
     bench.template("a", "t", "i", false).await;
     bench.endpoint(&key, "e", "t").await.unwrap();
     let (endpoints, e) = (&bench.control.endpoints, || endpoint_id("e"));
-    let before = RollbackTarget::default();
+    let before = Rollback::default();
     let nowhere = endpoints.roll_back(&key, e(), before).await;
     assert!(matches!(nowhere, Err(ControlError::Conflict(_))), "{nowhere:?}");
-    let patch = TemplatePatch { image: Some("j".to_owned()), ..TemplatePatch::default() };
+    let patch = TemplateInput { image_name: Some("j".to_owned()), ..TemplateInput::default() };
     bench.control.templates.update(&key, template_id("t"), patch, Extent::Whole).await.unwrap();
     let running = || endpoints.deployment(&key, &e()).unwrap().component;
     assert_eq!(running(), Some(second));
     bench.workers.take();
     assert_eq!(endpoints.roll_back(&key, e(), before).await.unwrap().component, first);
     assert_eq!((running(), bench.workers.take()), (Some(first), vec![e()]));
-    let unknown = RollbackTarget { version: Some(99), ..before };
+    let unknown = Rollback { version: Some(99), ..before };
     let unknown = endpoints.roll_back(&key, e(), unknown).await;
     assert!(matches!(unknown, Err(ControlError::Invalid(_))), "{unknown:?}");
 }
@@ -141,13 +141,13 @@ async fn a_template_in_use_is_not_deleted() {
     let bench = Bench::new().await;
     let (key, other) = (bench.key("a", Scope::Manage).await, bench.key("b", Scope::Manage).await);
     let templates = &bench.control.templates;
-    let properties = TemplatePatch {
+    let new = |id| TemplateInput {
+        id: Some(template_id(id)),
         name: Some("t".to_owned()),
-        image: Some("i".to_owned()),
+        image_name: Some("i".to_owned()),
         is_public: Some(true),
-        ..TemplatePatch::default()
+        ..TemplateInput::default()
     };
-    let new = |id| NewTemplate { id: Some(template_id(id)), properties: properties.clone() };
     templates.create(&key, new("t"), Extent::Whole).await.unwrap();
     let taken = templates.create(&key, new("u"), Extent::Whole).await;
     assert!(matches!(taken, Err(ControlError::Conflict(_))), "the name is taken: {taken:?}");
@@ -164,13 +164,12 @@ async fn a_platform_template_needs_an_admin_key_and_an_image_its_registry() {
     let bench = Bench::new().await;
     let admin = bench.key("default", Scope::Admin).await;
     let key = bench.key("default", Scope::Manage).await;
-    let properties = |image: &str| TemplatePatch {
+    let new = |image: &str| TemplateInput {
         name: Some("t".to_owned()),
-        image: Some(image.to_owned()),
+        image_name: Some(image.to_owned()),
         is_platform: Some(true),
-        ..TemplatePatch::default()
+        ..TemplateInput::default()
     };
-    let new = |image| NewTemplate { id: None, properties: properties(image) };
     let templates = &bench.control.templates;
     let refused = templates.create(&key, new("i"), Extent::Whole).await;
     assert!(matches!(refused, Err(ControlError::MissingScope(Scope::Admin))), "{refused:?}");

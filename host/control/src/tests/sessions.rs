@@ -1,21 +1,22 @@
 //! Sessions: they last as long as their key and their bounds allow, and no longer.
 
 use gristmill_core::access::key::Scope;
+use gristmill_wire::management::NewKey;
 
 use super::*;
-use crate::{KeyRequest, Sessions};
+use crate::Sessions;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 async fn expiring_key(bench: &Bench, expires_in_s: u64) -> Arc<ApiKey> {
     let admin = bench.key("default", Scope::Admin).await;
-    let request = KeyRequest {
+    let request = NewKey {
         name: "k".to_owned(),
         scopes: vec![Scope::Read],
         owner: Some(owner_id("a")),
         endpoints: None,
-        expires_in_s: Some(expires_in_s),
+        expires_in_seconds: Some(expires_in_s),
     };
     Arc::new(bench.control.keys.create(&admin, request).await.unwrap().0)
 }

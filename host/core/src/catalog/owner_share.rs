@@ -171,7 +171,7 @@ impl Share {
                 // Another owner may change these numbers, so they count as if they were the longest.
                 let missing = [endpoint.version, endpoint.template_revision].map(missing_digits);
                 let bytes = bytes + missing.iter().sum::<u64>();
-                Self { kept_workers: endpoint.scaling.workers_min.into(), ..Self::record(bytes) }
+                Self { kept_workers: endpoint.settings.workers_min.into(), ..Self::record(bytes) }
             }
             EntryRef::Template(_)
             | EntryRef::Image(_)

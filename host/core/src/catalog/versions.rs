@@ -170,7 +170,7 @@ impl Step {
                 && let Some(component) = self.view.component_for(&endpoint, template)
             {
                 let (version, image) = (endpoint.version, template.image.as_str().into());
-                let settings = Some(Arc::new(endpoint.settings()));
+                let settings = Some(Arc::new(endpoint.release_settings()));
                 let release = Release { version, released_at: now, image, component, settings };
                 endpoint.releases.push_new(release);
             }

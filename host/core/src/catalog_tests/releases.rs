@@ -131,7 +131,7 @@ async fn releases_count_for_the_owner_of_the_template_that_ran_them() {
         let CatalogEntry::Endpoint(mut changed) = endpoint("b", &format!("b{number}"), "t") else {
             unreachable!()
         };
-        changed.scaling.workers_max = 99;
+        changed.settings.workers_max = 99;
         let present = t.endpoint(&changed.id.to_string());
         changed.webhook_secrets = present.webhook_secrets.clone();
         changed.incarnation = present.incarnation;
@@ -292,7 +292,7 @@ async fn carry_out(t: &Fixture, op: &Op) {
             else {
                 unreachable!()
             };
-            put.scaling.workers_max = workers;
+            put.settings.workers_max = workers;
             if let Some(current) = view.deployments.get(&put.id) {
                 put.webhook_secrets = current.endpoint.webhook_secrets.clone();
             }
@@ -318,7 +318,7 @@ fn check(before: &View, after: &View) {
         }
         let is_changed = earlier.component != current.component
             || earlier.endpoint.template != current.endpoint.template
-            || earlier.endpoint.scaling != current.endpoint.scaling;
+            || earlier.endpoint.settings != current.endpoint.settings;
         assert!(is >= was && is <= was + 1, "{id}: {was} to {is}");
         assert!(is > was || !is_changed, "{id} has changed in version {was}");
     }

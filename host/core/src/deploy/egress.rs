@@ -4,16 +4,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::{Deserialize, Serialize};
-
 pub use gristmill_wire::{HostPattern, InvalidHostPattern};
 
 use crate::deploy::network::embedded_v4;
-
-/// The hosts that an endpoint's handlers may call. Empty: none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AllowedHosts(Vec<HostPattern>);
 
 /// The decision of a list about one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,31 +19,19 @@ pub enum Permission {
     AnyAddress,
 }
 
-impl AllowedHosts {
-    /// A list of patterns.
-    pub fn new(patterns: Vec<HostPattern>) -> Self {
-        Self(patterns)
-    }
-
-    /// The decision about a destination. `host` is a URL's host: a name, or an address with or
-    /// without brackets; `default_port` is that of the URL's scheme.
-    pub fn permission(&self, host: &str, port: u16, default_port: u16) -> Permission {
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-        let host = host.strip_suffix('.').unwrap_or(&host);
-        let mut permission = Permission::Denied;
-        for pattern in self.0.iter().filter(|p| p.matches(host, port, default_port)) {
-            if pattern.allows_private() {
-                return Permission::AnyAddress;
-            }
-            permission = Permission::Public;
+/// The decision of a list about a destination. `host` is a URL's host: a name, or an address with or
+/// without brackets; `default_port` is that of the URL's scheme.
+pub fn permission(allowed: &[HostPattern], host: &str, port: u16, default_port: u16) -> Permission {
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    let mut permission = Permission::Denied;
+    for pattern in allowed.iter().filter(|p| p.matches(host, port, default_port)) {
+        if pattern.allows_private() {
+            return Permission::AnyAddress;
         }
-        permission
+        permission = Permission::Public;
     }
-
-    /// The patterns.
-    pub fn patterns(&self) -> &[HostPattern] {
-        &self.0
-    }
+    permission
 }
 
 /// Whether an address is reachable from anywhere: not loopback, private, link-local, shared,
@@ -163,8 +144,8 @@ mod tests {
 
     #[test]
     fn patterns_match_names_ports_and_nothing_else() {
-        let list = |patterns: &[&str]| {
-            AllowedHosts::new(patterns.iter().map(|p| p.parse().unwrap()).collect())
+        let list = |patterns: &[&str]| -> Vec<HostPattern> {
+            patterns.iter().map(|p| p.parse().unwrap()).collect()
         };
         let cases = [
             (vec![], "example.com", 443, Permission::Denied),
@@ -185,7 +166,7 @@ mod tests {
         ];
         for (patterns, host, port, expected) in cases {
             assert_eq!(
-                list(&patterns).permission(host, port, 443),
+                permission(&list(&patterns), host, port, 443),
                 expected,
                 "{patterns:?} {host}"
             );

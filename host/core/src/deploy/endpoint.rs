@@ -1,21 +1,18 @@
 //! Endpoints: a deployed handler with its workers, limits and permissions.
 
-use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use gristmill_wire::bounds;
-use gristmill_wire::management::{
-    self as wire, EndpointRetention, RateLimit, ReleaseSettings, ScalerType,
-};
+use gristmill_wire::management::{EndpointRetention, ReleaseSettings};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 pub use gristmill_wire::Metering;
+pub use gristmill_wire::management::{EndpointSettings, RateLimit, ScalerType};
 
 use crate::deploy::digest::ComponentDigest;
-use crate::deploy::egress::AllowedHosts;
 use crate::deploy::input_schema::SchemaText;
 use crate::deploy::release::{Release, Releases};
 use crate::deploy::template::Template;
@@ -23,8 +20,6 @@ use crate::deploy::volume::Volume;
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use crate::incarnation::EndpointIncarnation;
 use crate::job::retention::{ChosenRetention, HistoryMax};
-use crate::limits::{Bounds, EXECUTION_TIMEOUT_MS};
-use crate::sharing::rate::OperationLimit;
 use crate::time::Timestamp;
 use crate::webhook::signature::WebhookSecrets;
 
@@ -65,32 +60,8 @@ pub struct Endpoint {
     pub releases: Releases,
     /// When it was created.
     pub created_at: Timestamp,
-    /// Its number of workers.
-    pub scaling: Scaling,
-    /// Default `executionTimeout` of its jobs, in milliseconds.
-    pub execution_timeout_ms: u64,
-    /// The resources of one attempt.
-    pub limits: SandboxLimits,
-    /// The lifetime of an instance of its handler.
-    pub reuse: Reuse,
-    /// Most waiting jobs; `None`: the host's default.
-    pub waiting_jobs_max: Option<u32>,
-    /// How long its jobs are kept after their end.
-    pub retention: ChosenRetention,
-    /// Most that it keeps of its ended jobs. Absent without a bound.
-    #[serde(default, skip_serializing_if = "HistoryMax::is_none")]
-    pub history_max: HistoryMax,
-    /// Limits of operations, in place of the host's, by the names in [`Endpoint::RATE_LIMITED`].
-    pub rate_limits: BTreeMap<String, OperationLimit>,
-    /// Hosts that its handlers may call.
-    pub allowed_hosts: AllowedHosts,
-    /// Whether its handlers' requests and its webhooks carry the trace of their job.
-    pub propagates_traces: bool,
-    /// The endpoints that its handlers may submit jobs to. Absent without one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub call_endpoints: Vec<EndpointId>,
-    /// Environment variables; they override those of the template.
-    pub env: BTreeMap<String, String>,
+    /// Its settings.
+    pub settings: EndpointSettings,
     /// The network volume that its handlers see. Absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_volume: Option<VolumeId>,
@@ -113,7 +84,7 @@ impl Endpoint {
         if endpoint.owner == template.owner {
             for release in template.releases.iter().filter(|release| release.version > counted) {
                 let version = endpoint.version.saturating_add(release.version - counted);
-                let settings = Some(Arc::new(endpoint.settings()));
+                let settings = Some(Arc::new(endpoint.release_settings()));
                 endpoint.releases.push_new(Release { version, settings, ..release.clone() });
             }
         }
@@ -122,51 +93,15 @@ impl Endpoint {
     }
 
     /// Its present settings, with fingerprints in place of the values of its environment.
-    pub fn settings(&self) -> ReleaseSettings {
-        let env = self.env.iter().take(FINGERPRINTS_MAX);
+    pub fn release_settings(&self) -> ReleaseSettings {
+        let env = self.settings.env.iter().take(FINGERPRINTS_MAX);
         let fingerprint =
             |(name, value): (&String, &String)| (name.clone(), self.fingerprint(name, value));
-        self.settings_with(env.map(fingerprint).collect())
-    }
-
-    /// Its present settings, with this environment in place of its own.
-    pub fn settings_with(&self, env: BTreeMap<String, String>) -> ReleaseSettings {
-        let Scaling { workers_min, workers_max, paused, idle_timeout_s, scaler } = self.scaling;
-        let Reuse { jobs_max, idle_s } = self.reuse;
-        let limits = self.rate_limits.iter().map(|(operation, limit)| {
-            let OperationLimit { calls_per_10s, concurrent, calls_per_worker } = *limit;
-            (operation.clone(), RateLimit { calls_per_10s, concurrent, calls_per_worker })
-        });
+        let env = env.map(fingerprint).collect();
         ReleaseSettings {
             template_id: self.template.clone(),
-            workers_min,
-            workers_max,
-            paused,
-            idle_timeout: idle_timeout_s,
-            scaler_type: match scaler {
-                Scaler::QueueDelay(_) => ScalerType::QueueDelay,
-                Scaler::RequestCount(_) => ScalerType::RequestCount,
-            },
-            scaler_value: scaler.value(),
-            max_waiting_jobs: self.waiting_jobs_max,
-            rate_limits: limits.collect(),
-            execution_timeout_ms: self.execution_timeout_ms,
-            retention: EndpointRetention {
-                completed: self.retention.completed_ms,
-                failed: self.retention.failed_ms,
-                cancelled: self.retention.cancelled_ms,
-                max_jobs: self.history_max.jobs,
-                max_mib: self.history_max.bytes.map(|bytes| bytes >> 20),
-            },
-            memory_mib: self.limits.memory_bytes_max >> 20,
-            metering: self.limits.metering,
-            reuse: wire::Reuse { max_jobs: jobs_max, max_idle: idle_s },
-            allowed_hosts: self.allowed_hosts.patterns().to_vec(),
-            propagate_traces: self.propagates_traces,
-            call_endpoints: self.call_endpoints.clone(),
-            env,
             network_volume_id: self.network_volume.clone(),
-            max_fuel: self.limits.fuel_max,
+            settings: EndpointSettings { env, ..self.settings.clone() },
         }
     }
 
@@ -183,11 +118,33 @@ impl Endpoint {
         EndpointIncarnation::named(self.owner.clone(), self.id.as_str(), self.incarnation)
     }
 
-    /// The operations that have rate limits.
-    pub const RATE_LIMITED: [&str; 9] = bounds::RATE_LIMITED_OPERATIONS;
+    /// The number of its workers.
+    pub fn scaling(&self) -> Scaling {
+        Scaling::of(&self.settings)
+    }
 
-    /// Bounds of `waiting_jobs_max`.
-    pub const WAITING_JOBS_MAX: Bounds = bounds::WAITING_JOBS;
+    /// Most bytes of all memories of an attempt together.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.settings.memory_mib << 20
+    }
+
+    /// How long an instance waits for another job after this many jobs; `None`: it ends at once.
+    pub fn reuse_wait(&self, jobs: u32) -> Option<Duration> {
+        let reuse = self.settings.reuse;
+        (jobs < reuse.max_jobs).then(|| Duration::from_secs(reuse.max_idle.into()))
+    }
+
+    /// How long its jobs are kept after their end.
+    pub fn retention(&self) -> ChosenRetention {
+        let EndpointRetention { completed, failed, cancelled, .. } = self.settings.retention;
+        ChosenRetention { completed_ms: completed, failed_ms: failed, cancelled_ms: cancelled }
+    }
+
+    /// Most that it keeps of its ended jobs.
+    pub fn history_max(&self) -> HistoryMax {
+        let EndpointRetention { max_jobs, max_mib, .. } = self.settings.retention;
+        HistoryMax { jobs: max_jobs, bytes: max_mib.map(|mib| mib << 20) }
+    }
 
     /// The first version of an endpoint, with its id as its name and the default of every setting.
     pub fn new(
@@ -207,18 +164,7 @@ impl Endpoint {
             template_revision: 0,
             releases: Releases::default(),
             created_at,
-            scaling: Scaling::default(),
-            execution_timeout_ms: EXECUTION_TIMEOUT_MS.default,
-            limits: SandboxLimits::default(),
-            reuse: Reuse::default(),
-            waiting_jobs_max: None,
-            retention: ChosenRetention::NONE,
-            history_max: HistoryMax::default(),
-            rate_limits: BTreeMap::new(),
-            allowed_hosts: AllowedHosts::default(),
-            propagates_traces: false,
-            call_endpoints: Vec::new(),
-            env: BTreeMap::new(),
+            settings: EndpointSettings::default(),
             network_volume: None,
             webhook_secrets: WebhookSecrets::generate(),
             incarnation: rand::random(),
@@ -227,15 +173,13 @@ impl Endpoint {
 }
 
 /// The number of workers of an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scaling {
     /// Workers that are kept even when no job waits.
     pub workers_min: u32,
     /// Most workers at one time; 0: its jobs wait.
     pub workers_max: u32,
-    /// Whether it has no workers for now, whatever these numbers are. Absent in the record of an endpoint
-    /// that is not paused.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether it has no workers for now, whatever these numbers are.
     pub paused: bool,
     /// Seconds for which a worker beyond `workers_min` waits for work before it ends.
     pub idle_timeout_s: u32,
@@ -244,25 +188,13 @@ pub struct Scaling {
 }
 
 /// The rule for starting further workers. The first worker starts as soon as a job waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scaler {
     /// One worker when a job has waited for this many seconds, and one more after each further
     /// period.
     QueueDelay(u32),
     /// One worker when there are more than this many jobs, waiting and running, for each worker.
     RequestCount(u32),
-}
-
-impl Scaler {
-    /// Bounds of the seconds, and of the jobs.
-    pub const VALUE: Bounds = bounds::SCALER_VALUE;
-
-    /// The number, in either unit.
-    pub fn value(self) -> u32 {
-        let (Self::QueueDelay(value) | Self::RequestCount(value)) = self;
-        value
-    }
 }
 
 impl Default for Scaler {
@@ -273,6 +205,20 @@ impl Default for Scaler {
 }
 
 impl Scaling {
+    /// That of an endpoint with these settings.
+    pub fn of(settings: &EndpointSettings) -> Self {
+        Self {
+            workers_min: settings.workers_min,
+            workers_max: settings.workers_max,
+            paused: settings.paused,
+            idle_timeout_s: settings.idle_timeout,
+            scaler: match settings.scaler_type {
+                ScalerType::QueueDelay => Scaler::QueueDelay(settings.scaler_value),
+                ScalerType::RequestCount => Scaler::RequestCount(settings.scaler_value),
+            },
+        }
+    }
+
     /// The scaling that counts now: no workers while the endpoint is paused.
     #[must_use]
     pub fn in_effect(self) -> Self {
@@ -281,77 +227,11 @@ impl Scaling {
             false => self,
         }
     }
-
-    /// Bounds and default of `workers_max`. A worker costs nothing while it waits, and a sandbox
-    /// starts in microseconds, so the default is generous.
-    pub const WORKERS_MAX: Bounds = bounds::WORKERS;
-    /// Bounds and default of `idle_timeout_s`.
-    pub const IDLE_TIMEOUT_S: Bounds = bounds::IDLE_TIMEOUT_S;
 }
 
 impl Default for Scaling {
     fn default() -> Self {
-        Self {
-            workers_min: 0,
-            workers_max: 16,
-            paused: false,
-            idle_timeout_s: 5,
-            scaler: Scaler::default(),
-        }
-    }
-}
-
-/// The resources that one attempt may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxLimits {
-    /// Most bytes of all its memories together.
-    pub memory_bytes_max: u64,
-    /// Most fuel; `None` derives it from the attempt's timeout.
-    pub fuel_max: Option<u64>,
-    /// How the handler's computation is metered.
-    pub metering: Metering,
-}
-
-impl SandboxLimits {
-    /// Bounds and default of `memory_bytes_max`, in MiB.
-    pub const MEMORY_MIB: Bounds = bounds::MEMORY_MIB;
-}
-
-impl Default for SandboxLimits {
-    fn default() -> Self {
-        Self {
-            memory_bytes_max: Self::MEMORY_MIB.default << 20,
-            fuel_max: None,
-            metering: Metering::Fuel,
-        }
-    }
-}
-
-/// The lifetime of an instance: one job, or several jobs of its endpoint and version, for handlers
-/// with a costly start. A job finds the memory as the previous job left it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reuse {
-    /// Most jobs of one instance; 1: every job has its own instance.
-    pub jobs_max: u32,
-    /// Seconds for which an instance waits for its next job.
-    pub idle_s: u32,
-}
-
-impl Reuse {
-    /// Bounds and default of `jobs_max`.
-    pub const JOBS_MAX: Bounds = bounds::REUSE_JOBS;
-    /// Bounds and default of `idle_s`.
-    pub const IDLE_S: Bounds = bounds::REUSE_IDLE_S;
-
-    /// How long an instance waits for another job after this many jobs; `None`: it ends at once.
-    pub fn waits_after(self, jobs: u32) -> Option<Duration> {
-        (jobs < self.jobs_max).then(|| Duration::from_secs(self.idle_s.into()))
-    }
-}
-
-impl Default for Reuse {
-    fn default() -> Self {
-        Self { jobs_max: 1, idle_s: 60 }
+        Self::of(&EndpointSettings::default())
     }
 }
 
@@ -404,7 +284,7 @@ impl Deployment {
     /// The component's environment: the template's variables, then the endpoint's, which override
     /// them.
     pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
-        let overridden = &self.endpoint.env;
+        let overridden = &self.endpoint.settings.env;
         self.template
             .env
             .iter()

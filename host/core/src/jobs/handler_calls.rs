@@ -139,7 +139,7 @@ impl HandlerCalls {
             let shown: String = id.chars().take(SHOWN_CHARS_MAX).collect();
             CallError::InvalidRequest(format!("`{shown}` is not the id of an endpoint"))
         })?;
-        if !calling.call_endpoints.contains(&id) {
+        if !calling.settings.call_endpoints.contains(&id) {
             return Err(CallError::Denied(format!(
                 "endpoint `{}` does not allow calls of endpoint `{id}`: add it to its `callEndpoints` \
                  (deploy --call-endpoint {id})",
@@ -209,7 +209,7 @@ fn list_too_long(id: JobId) -> CallError {
 
 fn out_of_time(target: &Deployment, record: &JobRecord) -> String {
     let (id, job) = (&target.endpoint.id, record.id);
-    let Scaling { workers_max, paused, .. } = target.endpoint.scaling;
+    let Scaling { workers_max, paused, .. } = target.endpoint.scaling();
     match record.status {
         JobStatus::InQueue if paused => format!(
             "job `{job}` of endpoint `{id}` still waits, since `{id}` is paused, and this attempt has no \

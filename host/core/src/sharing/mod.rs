@@ -10,6 +10,5 @@ pub mod fair_permits;
 pub mod fair_share;
 pub mod key_shares;
 pub mod permits;
-pub mod rate;
 pub mod round_robin;
 pub mod tenancy;

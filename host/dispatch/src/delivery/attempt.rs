@@ -87,7 +87,7 @@ async fn attempt(
         url: delivery.url.clone(),
         timestamp_s: now.as_millis() / 1_000,
         signature: endpoint.webhook_secrets.sign(&id, now, body.as_bytes()),
-        trace: trace.filter(|_| endpoint.propagates_traces),
+        trace: trace.filter(|_| endpoint.settings.propagate_traces),
         body: body.as_bytes().clone(),
         id,
     };

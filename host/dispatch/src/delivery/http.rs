@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use gristmill_core::deploy::egress::{AllowedHosts, Permission};
+use gristmill_core::deploy::egress::{HostPattern, Permission};
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
 use gristmill_egress::{
     AGENT, AddressPolicy, AddressRefused, AddressScope, Clients, Destination, SendError,
@@ -28,18 +28,18 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct HttpSender {
     clients: Clients,
-    allowed: AllowedHosts,
+    allowed: Vec<HostPattern>,
 }
 
 impl HttpSender {
     /// A sender for receivers whose addresses the policy permits, and for receivers on the list at
     /// any address.
-    pub fn new(allowed: AllowedHosts, addresses: AddressPolicy) -> Self {
+    pub fn new(allowed: Vec<HostPattern>, addresses: AddressPolicy) -> Self {
         Self::with_clients(allowed, Clients::new(addresses))
     }
 
     /// The same, with these clients.
-    pub fn with_clients(allowed: AllowedHosts, clients: Clients) -> Self {
+    pub fn with_clients(allowed: Vec<HostPattern>, clients: Clients) -> Self {
         Self { clients, allowed }
     }
 
@@ -155,7 +155,7 @@ mod tests {
             socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
             socket
         });
-        let allowed = AllowedHosts::new(vec![address.to_string().parse().unwrap()]);
+        let allowed = vec![address.to_string().parse().unwrap()];
         let sender = HttpSender::new(allowed, AddressPolicy::default());
         let call = WebhookCall {
             owner: OwnerId::new("o").unwrap(),
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn only_what_the_operator_names_may_be_inside() {
         let allowed = ["127.0.0.1:9000", "hooks.lan"].map(|host| host.parse().unwrap());
-        let sender = HttpSender::new(AllowedHosts::new(allowed.into()), AddressPolicy::default());
+        let sender = HttpSender::new(allowed.into(), AddressPolicy::default());
         let scope = |url: &str| sender.check(url).map(|(_, _, scope)| scope);
         assert_eq!(scope("http://127.0.0.1:9000/x"), Ok(AddressScope::AnyAddress));
         assert_eq!(scope("https://hooks.lan/"), Ok(AddressScope::AnyAddress));
@@ -200,7 +200,7 @@ mod tests {
             let refused = scope(url).unwrap_err().to_string();
             assert!(refused.contains("not public") && refused.contains(option), "{refused}");
         }
-        let allowed = AllowedHosts::new(vec!["[::1]:80".parse().unwrap()]);
+        let allowed = vec!["[::1]:80".parse().unwrap()];
         let permitting = HttpSender::new(allowed, AddressPolicy::default());
         assert!(permitting.check("http://[::1]/").is_ok(), "the option is as it is written");
         for refused in [

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use gristmill_core::billing::usage::{UsageFilter, UsageStore as _};
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry};
-use gristmill_core::deploy::endpoint::{Endpoint, Scaling};
+use gristmill_core::deploy::endpoint::{Endpoint, EndpointSettings};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId};
 use gristmill_core::job::payload::Json;
@@ -419,11 +419,10 @@ async fn deploy(catalog: &Catalog, workers_max: u32) {
     let template = Template::new(TemplateId::new("t").unwrap(), owner(), "i:latest");
     let began = Timestamp::from_millis(0);
     let endpoint = Endpoint {
-        scaling: Scaling {
-            workers_min: 0,
+        settings: EndpointSettings {
             workers_max,
-            idle_timeout_s: IDLE_S,
-            ..Scaling::default()
+            idle_timeout: IDLE_S,
+            ..EndpointSettings::default()
         },
         ..Endpoint::new(endpoint(), owner(), template.id.clone(), began)
     };

@@ -122,8 +122,8 @@ impl Instance {
         let kept_max = state.limiter.memory_bytes_max() / KEPT_MEMORY_PART;
         let is_fit =
             self.handler.is_some() && !state.retired && state.limiter.memory_bytes() <= kept_max;
-        let reuse = state.attempt.deployment.endpoint.reuse;
-        is_fit.then(|| reuse.waits_after(self.jobs)).flatten()
+        let endpoint = &state.attempt.deployment.endpoint;
+        is_fit.then(|| endpoint.reuse_wait(self.jobs)).flatten()
     }
 
     /// Drops the state of the ended attempt.

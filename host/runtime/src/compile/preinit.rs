@@ -10,7 +10,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gristmill_core::deploy::egress::AllowedHosts;
 use gristmill_core::deploy::endpoint::Metering;
 use gristmill_core::runtime::{Attempt, AttemptSink};
 use gristmill_core::sharing::tenancy::Tenancy;
@@ -89,12 +88,7 @@ pub async fn preinit(
         attempt,
         sink,
         watch.clone(),
-        Egress::new(
-            AddressPolicy::default(),
-            AllowedHosts::default(),
-            Tenancy::default(),
-            Tracer::default(),
-        ),
+        Egress::new(AddressPolicy::default(), Vec::new(), Tenancy::default(), Tracer::default()),
         None,
     );
     let mut store = store(&engine.engine, state).map_err(failed)?;

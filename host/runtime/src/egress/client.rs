@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use gristmill_core::deploy::egress::{AllowedHosts, Permission};
+use gristmill_core::deploy::egress::{HostPattern, Permission};
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::EndpointId;
 use gristmill_core::sharing::tenancy::Tenancy;
@@ -55,7 +55,7 @@ pub(crate) struct Egress {
     /// The share of each endpoint that has open requests.
     shares: Mutex<HashMap<EndpointId, Weak<Semaphore>>>,
     clients: Clients,
-    private_hosts: AllowedHosts,
+    private_hosts: Vec<HostPattern>,
     tracer: Tracer,
 }
 
@@ -64,7 +64,7 @@ impl Egress {
     /// are the hosts with private addresses that handlers of every owner may reach.
     pub(crate) fn new(
         addresses: AddressPolicy,
-        private_hosts: AllowedHosts,
+        private_hosts: Vec<HostPattern>,
         tenancy: Tenancy,
         tracer: Tracer,
     ) -> Arc<Self> {
@@ -86,7 +86,7 @@ impl Egress {
     /// list permits private addresses only to endpoints of the operator, since any owner writes
     /// such lists.
     pub(super) fn permission(&self, endpoint: &Endpoint, destination: &Destination) -> Permission {
-        let listed = destination.permission(&endpoint.allowed_hosts);
+        let listed = destination.permission(&endpoint.settings.allowed_hosts);
         let may_be_private = endpoint.owner.is_operator()
             || destination.permission(&self.private_hosts) != Permission::Denied;
         match listed {

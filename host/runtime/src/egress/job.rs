@@ -161,7 +161,7 @@ impl JobEgress {
         let span = self.egress.tracer().child(self.trace.as_ref(), SpanKind::Client);
         let span = span.map(|span| RequestSpan::new(span, &request.method, &destination));
         let mut headers = without_hop_headers(request.headers);
-        if endpoint.propagates_traces {
+        if endpoint.settings.propagate_traces {
             let own = span.as_ref().map(RequestSpan::context);
             add_trace(&mut headers, own.as_ref().or(self.trace.as_ref()));
         }

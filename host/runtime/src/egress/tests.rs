@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use gristmill_core::deploy::egress::AllowedHosts;
+use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
 use gristmill_core::metrics::endpoint::RequestEnd;
@@ -88,11 +88,11 @@ async fn job(allowed: &[String]) -> State {
 async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> State {
     let runtime = TestRuntime::open();
     let mut run = Run::of(&runtime.add(guest("unreachable")).await);
-    let hosts = |list: &[String]| {
-        AllowedHosts::new(list.iter().map(|host| host.parse().unwrap()).collect())
+    let hosts = |list: &[String]| -> Vec<HostPattern> {
+        list.iter().map(|host| host.parse().unwrap()).collect()
     };
     run.endpoint.owner = owner.clone();
-    run.endpoint.allowed_hosts = hosts(allowed);
+    run.endpoint.settings.allowed_hosts = hosts(allowed);
     let attempt = run.attempt();
     let watch = Arc::new(Watch::new(attempt.deadline, attempt.stop.clone()));
     State::new(
@@ -384,8 +384,7 @@ fn endpoint_of(owner: &str, id: &str) -> Endpoint {
 fn an_owner_has_a_share_of_all_open_requests() {
     let tenancy = Tenancy::default();
     tenancy.set_several_owners(true);
-    let egress =
-        Egress::new(AddressPolicy::default(), AllowedHosts::default(), tenancy, Tracer::default());
+    let egress = Egress::new(AddressPolicy::default(), Vec::new(), tenancy, Tracer::default());
     let open = |owner: &str, endpoint: usize| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         egress.slot(&endpoint_of(owner, &format!("{owner}-{endpoint}")), of_job).now_or_never()
@@ -399,12 +398,8 @@ fn an_owner_has_a_share_of_all_open_requests() {
 
 #[test]
 fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress = Egress::new(
-        AddressPolicy::default(),
-        AllowedHosts::default(),
-        Tenancy::default(),
-        Tracer::default(),
-    );
+    let egress =
+        Egress::new(AddressPolicy::default(), Vec::new(), Tenancy::default(), Tracer::default());
     let [greedy, other] = ["greedy", "other"].map(|id| endpoint_of("owner", id));
     let slot = |endpoint: &Endpoint| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
@@ -674,7 +669,7 @@ async fn a_request_that_the_end_of_its_attempt_ends_is_counted_and_so_are_its_by
     let mut run = Run::of(&handler);
     run.endpoint.owner = OwnerId::operator();
     let allowed = format!("127.0.0.1:{port}").parse().unwrap();
-    run.endpoint.allowed_hosts = AllowedHosts::new(vec![allowed]);
+    run.endpoint.settings.allowed_hosts = vec![allowed];
     run.timeout_ms = 1_000;
     let report = runtime.perform(&run).await;
     assert_eq!(run.sink.requests(), [RequestEnd::TimedOut], "{:?}", report.end);

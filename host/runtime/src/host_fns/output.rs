@@ -66,7 +66,6 @@ fn parse_metrics(text: String) -> Result<Json, EmitError> {
 mod tests {
     use std::sync::Arc;
 
-    use gristmill_core::deploy::egress::AllowedHosts;
     use gristmill_core::sharing::tenancy::Tenancy;
     use gristmill_core::trace::Tracer;
     use gristmill_egress::AddressPolicy;
@@ -88,7 +87,7 @@ mod tests {
             watch,
             Egress::new(
                 AddressPolicy::default(),
-                AllowedHosts::default(),
+                Vec::new(),
                 Tenancy::default(),
                 Tracer::default(),
             ),

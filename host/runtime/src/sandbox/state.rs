@@ -69,7 +69,7 @@ impl State {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
         Self {
-            limiter: Limiter::new(attempt.deployment.endpoint.limits.memory_bytes_max),
+            limiter: Limiter::new(attempt.deployment.endpoint.memory_bytes_max()),
             egress: JobEgress::new(egress, &attempt, sink.clone()),
             files,
             wasi: wasi(&attempt, &log),
@@ -119,7 +119,7 @@ impl State {
     /// The fuel that this attempt may burn. Unless the endpoint bounds it, fuel is only counted: how
     /// much a processor burns in a millisecond differs between machines, and the deadline is a time.
     pub(crate) fn fuel_max(&self) -> u64 {
-        self.attempt.deployment.endpoint.limits.fuel_max.unwrap_or(u64::MAX)
+        self.attempt.deployment.endpoint.settings.max_fuel.unwrap_or(u64::MAX)
     }
 }
 

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use gristmill_core::deploy::endpoint::Reuse;
 use gristmill_core::id::EndpointId;
 use gristmill_core::runtime::AttemptEnd;
 
@@ -19,7 +18,7 @@ const INIT_OK: &str = "(i32.store8 (i32.const 3000) (i32.const 0)) (i32.const 30
 /// A run of an endpoint whose instances run this many jobs.
 async fn reusing(runtime: &TestRuntime, component: Vec<u8>, jobs_max: u32) -> Run {
     let mut run = Run::of(&runtime.add(component).await);
-    run.endpoint.reuse = Reuse { jobs_max, idle_s: 60 };
+    run.endpoint.settings.reuse.max_jobs = jobs_max;
     run
 }
 
@@ -162,7 +161,7 @@ async fn an_instance_that_has_grown_handles_nothing_more() {
     // Six more pages than the first one.
     let body = format!("(drop (memory.grow (i32.const 6))) {COUNT}");
     let mut run = reusing(&runtime, guest(&body), 9).await;
-    run.endpoint.limits.memory_bytes_max = 1 << 20;
+    run.endpoint.settings.memory_mib = 1;
     for expected in ["1", "2", "1"] {
         assert_eq!(next(&runtime, &run).await, expected);
     }
@@ -172,7 +171,7 @@ async fn an_instance_that_has_grown_handles_nothing_more() {
 async fn an_instance_does_not_wait_longer_than_it_may() {
     let runtime = TestRuntime::open();
     let mut run = reusing(&runtime, guest(COUNT), 9).await;
-    run.endpoint.reuse.idle_s = 1;
+    run.endpoint.settings.reuse.max_idle = 1;
     assert_eq!(next(&runtime, &run).await, "1");
     while runtime.runtime.load().idle > 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -41,7 +41,7 @@ async fn a_handler_returns_its_output_and_its_usage() {
     let runtime = TestRuntime::open();
     let mut run = runtime.run(ECHO).await;
     for metering in [Metering::Fuel, Metering::Epoch] {
-        run.endpoint.limits.metering = metering;
+        run.endpoint.settings.metering = metering;
         let report = runtime.perform(&run).await;
         assert_eq!(output(&report), "\"hello\"");
         assert_eq!(report.usage.memory_bytes_peak, 64 << 10);
@@ -127,10 +127,10 @@ async fn limits_and_traps_are_reported_in_a_sentence() {
 async fn the_memory_limit_is_the_endpoints() {
     let runtime = TestRuntime::open();
     let mut run = runtime.run("(drop (memory.grow (i32.const 31))) unreachable").await;
-    run.endpoint.limits.memory_bytes_max = 1 << 20;
+    run.endpoint.settings.memory_mib = 1;
     let report = runtime.perform(&run).await;
     assert_eq!(error(&report), "memory limit of 1 MiB exceeded");
-    run.endpoint.limits.memory_bytes_max = 2 << 20;
+    run.endpoint.settings.memory_mib = 2;
     let report = runtime.perform(&run).await;
     assert_eq!(report.usage.memory_bytes_peak, 2 << 20);
     assert!(error(&report).starts_with("handler aborted"));
@@ -140,7 +140,7 @@ async fn the_memory_limit_is_the_endpoints() {
 async fn a_fuel_budget_ends_the_job() {
     let runtime = TestRuntime::open();
     let mut run = runtime.run(SPIN).await;
-    run.endpoint.limits.fuel_max = Some(100_000);
+    run.endpoint.settings.max_fuel = Some(100_000);
     let report = runtime.perform(&run).await;
     assert_eq!(error(&report), "fuel limit of 100000 exceeded");
     assert_eq!(report.usage.fuel, Some(100_000));
@@ -168,7 +168,7 @@ async fn nothing_outlasts_a_stop_or_a_deadline() {
         ("parked in a host call", EMIT_INPUT, Metering::Fuel),
     ] {
         let mut run = runtime.run(body).await;
-        run.endpoint.limits.metering = metering;
+        run.endpoint.settings.metering = metering;
         run.sink.is_full.store(true, Ordering::Relaxed);
         // The plain engine's file is compiled at its first use, and not in the time of the run.
         runtime.runtime.prepare(&run.deployment()).await.unwrap();
@@ -262,7 +262,7 @@ async fn all_sandboxes_share_one_budget_of_memory() {
     let runtime = TestRuntime::with_memory(300 * MIB);
     let mut run = runtime.run(ECHO).await;
     let mut of = |mib: u64| {
-        run.endpoint.limits.memory_bytes_max = mib * MIB;
+        run.endpoint.settings.memory_mib = mib;
         run.deployment()
     };
     let [large, middle, small, huge] = [256, 128, 44, 301].map(&mut of);
@@ -273,8 +273,8 @@ async fn all_sandboxes_share_one_budget_of_memory() {
     assert!(refused.contains("memoryMib of 301") && refused.contains("300 MiB"), "{refused}");
     drop(held);
     // An idle instance has its memory, until another job needs it.
-    run.endpoint.limits.memory_bytes_max = 256 * MIB;
-    run.endpoint.reuse = gristmill_core::deploy::endpoint::Reuse { jobs_max: 9, idle_s: 60 };
+    run.endpoint.settings.memory_mib = 256;
+    run.endpoint.settings.reuse.max_jobs = 9;
     assert_eq!(output(&runtime.perform(&run).await), "\"hello\"");
     assert_eq!(runtime.runtime.load(), RuntimeLoad { running: 0, idle: 1, waiting: 0 });
     drop(runtime.runtime.reserve(&middle).await);

@@ -94,7 +94,7 @@ impl Bench {
 
     /// Whether jobs report their fuel.
     pub(crate) fn counts_fuel(&self) -> bool {
-        self.deployment.endpoint.limits.metering == Metering::Fuel
+        self.deployment.endpoint.settings.metering == Metering::Fuel
     }
 
     /// How long a job may run.

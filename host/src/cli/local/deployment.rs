@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gristmill_core::deploy::digest::ComponentDigest;
-use gristmill_core::deploy::egress::AllowedHosts;
-use gristmill_core::deploy::endpoint::{Deployment, Endpoint};
+use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointSettings};
 use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
@@ -62,9 +61,10 @@ pub(crate) fn local(
         created_at: now,
     });
     let endpoint = Endpoint {
-        execution_timeout_ms: settings.timeout_ms(),
-        limits: settings.limits.sandbox(),
-        allowed_hosts: AllowedHosts::new(settings.allowed_hosts),
+        settings: EndpointSettings {
+            allowed_hosts: settings.allowed_hosts,
+            ..settings.limits.settings()
+        },
         network_volume: volume.as_ref().map(|volume| volume.id.clone()),
         ..Endpoint::new(
             EndpointId::new(NAME).expect("the name is an id, and not reserved"),
@@ -98,7 +98,8 @@ pub(super) fn with_env(
     if env.is_empty() {
         return deployment.clone();
     }
-    let endpoint = Endpoint { env, ..Endpoint::clone(&deployment.endpoint) };
+    let mut endpoint = Endpoint::clone(&deployment.endpoint);
+    endpoint.settings.env = env;
     Arc::new(Deployment { endpoint: Arc::new(endpoint), ..Deployment::clone(deployment) })
 }
 
@@ -145,9 +146,9 @@ mod tests {
         let deployment = Arc::new(local(line.options.over(None), ComponentDigest::of(b""), None));
         assert_eq!(deployment.arguments().collect::<Vec<_>>(), ["--v"]);
         assert_eq!(deployment.environment().collect::<Vec<_>>(), [("A", "1")]);
-        let limits = deployment.endpoint.limits;
-        assert_eq!((limits.memory_bytes_max, limits.fuel_max), (2 << 20, Some(9)));
-        assert_eq!(deployment.endpoint.execution_timeout_ms, 50);
+        let settings = &deployment.endpoint.settings;
+        assert_eq!((settings.memory_mib, settings.max_fuel), (2, Some(9)));
+        assert_eq!(settings.execution_timeout_ms, 50);
         assert_eq!(deployment.volume.as_ref().unwrap().size_gb, 1);
         assert_eq!(deployment.template.volume_mount_path, "/grain");
 

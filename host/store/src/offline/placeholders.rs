@@ -52,7 +52,7 @@ pub(crate) fn add(to: &Connection, seal: &Seal) -> rusqlite::Result<Vec<String>>
              endpoint's `paused` to false",
             template.image
         ));
-        endpoint.scaling.paused = true;
+        endpoint.settings.paused = true;
         put(to, seal, CatalogEntry::Endpoint(endpoint))?;
     }
     templates
@@ -103,7 +103,7 @@ pub(crate) fn add_endpoints(
         ));
         let mut endpoint =
             Endpoint::new(id, owner.clone(), template.clone(), Timestamp::from_millis(0));
-        endpoint.scaling.paused = true;
+        endpoint.settings.paused = true;
         taken.insert(template.to_string());
         put(to, seal, CatalogEntry::Template(Template::new(template, owner, "lost:latest")))?;
         put(to, seal, CatalogEntry::Endpoint(endpoint))?;

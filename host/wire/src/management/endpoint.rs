@@ -2,149 +2,141 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::compute_type::ComputeType;
 use super::pod::Pod;
 use super::template::Template;
+use crate::bounds::{self, ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, RATE_LIMITED_OPERATIONS};
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 #[cfg(feature = "openapi")]
 use crate::schema;
-use crate::{HostPattern, Metering, json_object, whole_number};
+use crate::settings::{InvalidField, at_most, check_env, number, settings};
+use crate::{HostPattern, Metering, whole_number};
 
-/// An endpoint to create, or the fields of one to change.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct EndpointInput {
-    /// Allowed only for a new endpoint; a random id by default.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::EndpointId>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<EndpointId>,
-    /// A display name; by default the id.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The template with its handler.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Id>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub template_id: Option<TemplateId>,
-    /// Workers that are kept.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::WorkersMin>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub workers_min: Option<u64>,
-    /// Most workers at one time.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::WorkersMax>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub workers_max: Option<u64>,
-    /// Whether it runs no jobs for now. Its numbers of workers stay as they are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-    /// In seconds.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::IdleTimeout>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub idle_timeout: Option<u64>,
-    /// The rule for starting further workers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scaler_type: Option<ScalerType>,
-    /// The number of the rule.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ScalerValue>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub scaler_value: Option<u64>,
-    /// Most jobs that may wait.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::WaitingJobs>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_waiting_jobs: Option<u64>,
-    /// By operation. An operation that is not named has the host's limit.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RateLimits>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_limits: Option<BTreeMap<String, RateLimit>>,
-    /// For submissions that choose none.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ExecutionTimeout>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub execution_timeout_ms: Option<u64>,
-    /// How long its jobs are kept after their end. A submission can choose another time.
-    #[serde(
-        default,
-        deserialize_with = "json_object::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub retention: Option<RetentionInput>,
-    /// Memory of one attempt.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::MemoryMib>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub memory_mib: Option<u64>,
-    /// Most instructions of one attempt.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Fuel>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_fuel: Option<u64>,
-    /// How the computation is metered.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Metering>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metering: Option<Metering>,
-    /// Lets an instance handle several jobs, for handlers with a costly start.
-    #[serde(
-        default,
-        deserialize_with = "json_object::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub reuse: Option<ReuseInput>,
-    /// The hosts that its handlers may call.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::AllowedHosts>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allowed_hosts: Option<Vec<HostPattern>>,
-    /// Adds the `traceparent` and `tracestate` of the job to its handler's requests and to its webhook.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub propagate_traces: Option<bool>,
-    /// The ids of the owner's endpoints that its handlers may submit jobs to.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::CallEndpoints>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call_endpoints: Option<Vec<EndpointId>>,
-    /// The handler's environment; replaces variables of the template with the same name.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Environment>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub env: Option<BTreeMap<String, String>>,
-    /// The network volume of its handlers; an empty string removes it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OptionalId>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network_volume_id: Option<String>,
-    /// The same as a list with its id, or empty.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::NetworkVolumes>))]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network_volume_ids: Option<Vec<String>>,
+settings! {
+    /// The settings of an endpoint.
+    pub struct EndpointSettings;
+
+    /// An endpoint to create, or the fields of one to change.
+    pub struct EndpointInput {
+        /// Allowed only for a new endpoint; a random id by default.
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::EndpointId>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub id: Option<EndpointId>,
+        /// A display name; by default the id.
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub name: Option<String>,
+        /// The template with its handler.
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Id>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub template_id: Option<TemplateId>,
+        /// The network volume of its handlers; an empty string removes it.
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OptionalId>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub network_volume_id: Option<String>,
+        /// The same as a list with its id, or empty.
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::NetworkVolumes>))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub network_volume_ids: Option<Vec<String>>,
+    }
+
+    numbers {
+        /// Workers that are kept even when no job waits; at most `workersMax`.
+        workers_min: u32, WORKERS_MIN = Bounds { min: 0, default: 0, max: 1_000 };
+        /// Most workers at one time; 0: its jobs wait. To pause an endpoint, `paused` keeps this
+        /// number.
+        // A worker costs nothing while it waits, and a sandbox starts in microseconds, so the
+        // default is generous.
+        workers_max: u32, WORKERS_MAX = Bounds { min: 0, default: 16, max: 1_000 };
+        /// Seconds for which a worker beyond `workersMin` waits for work.
+        idle_timeout: u32, IDLE_TIMEOUT_S = Bounds { min: 1, default: 5, max: 3_600 };
+        /// Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`.
+        scaler_value: u32, SCALER_VALUE = Bounds { min: 1, default: 1, max: 3_600 };
+        /// For submissions that choose none, in milliseconds.
+        execution_timeout_ms: u64, EXECUTION_TIMEOUT_MS = bounds::EXECUTION_TIMEOUT_MS;
+        /// Memory of one attempt, in MiB.
+        memory_mib: u64, MEMORY_MIB = Bounds { min: 1, default: 256, max: 4_096 };
+    }
+
+    optional {
+        /// Most jobs that may wait. Absent: the host's limit.
+        max_waiting_jobs: u32, WAITING_JOBS = Bounds::upto(10_000_000);
+        /// Most instructions of one attempt. Absent: fuel is counted and not bounded.
+        max_fuel: u64, FUEL = Bounds::upto(u64::MAX);
+    }
+
+    values {
+        /// Whether it runs no jobs for now: they wait until this is false again. Its numbers of
+        /// workers stay as they are.
+        paused: bool = false;
+        /// The rule for starting further workers.
+        scaler_type: ScalerType = ScalerType::RequestCount;
+        /// By operation. An operation that is not named has the host's limit.
+        rate_limits: BTreeMap<String, RateLimit> as RateLimits = BTreeMap::new(), check_rate_limits;
+        /// How a handler's computation is metered.
+        metering: Metering as Metering = Metering::Fuel;
+        /// The hosts that its handlers may call.
+        allowed_hosts: Vec<HostPattern> as AllowedHosts = Vec::new(), at_most(ALLOWED_HOSTS_MAX);
+        /// Whether its handlers' requests and its webhooks carry the `traceparent` and `tracestate`
+        /// of their job.
+        propagate_traces: bool = false;
+        /// The ids of the owner's endpoints that its handlers may submit jobs to.
+        call_endpoints: Vec<EndpointId> as CallEndpoints = Vec::new(), at_most(CALL_ENDPOINTS_MAX);
+        /// The handler's environment; replaces variables of the template with the same name.
+        env: BTreeMap<String, String> as Environment = BTreeMap::new(), check_env;
+    }
+
+    objects {
+        /// How long its jobs are kept after their end. A submission can choose another time.
+        retention: EndpointRetention, RetentionInput;
+        /// How many jobs an instance handles: several ones for handlers with a costly start.
+        reuse: Reuse, ReuseInput;
+    }
+}
+
+impl EndpointSettings {
+    /// Changes the fields that are given. A lower `workers_max` also lowers `workers_min`.
+    ///
+    /// # Errors
+    /// For the first field that an endpoint cannot have; the settings are useless then.
+    pub fn change(&mut self, given: EndpointInput) -> Result<(), InvalidField> {
+        let workers_max = given.workers_max.unwrap_or_else(|| self.workers_max.into());
+        if let Some(workers) = given.workers_min.filter(|workers| *workers > workers_max) {
+            let fault = format!("must be 0 to {workers_max}, which is `workersMax`, not {workers}");
+            return Err(InvalidField::new("workersMin", fault));
+        }
+        self.take(given)?;
+        self.workers_min = self.workers_min.min(self.workers_max);
+        Ok(())
+    }
+}
+
+/// Checks that each operation has limits and that each permits calls: a limit of 0 would refuse
+/// every call with the advice to try again later.
+fn check_rate_limits(
+    field: &str,
+    limits: &BTreeMap<String, RateLimit>,
+) -> Result<(), InvalidField> {
+    const CALLS: Bounds = Bounds::upto(u32::MAX as u64);
+    for (name, limit) in limits {
+        if !RATE_LIMITED_OPERATIONS.contains(&name.as_str()) {
+            let operations = RATE_LIMITED_OPERATIONS.join(", ");
+            return Err(InvalidField::new(
+                field,
+                format!("has `{name}`; the operations are {operations}"),
+            ));
+        }
+        let calls = limit.calls_per_10s.into();
+        number::<u64>(&format!("{field}.{name}.callsPer10s"), calls, CALLS)?;
+        if let Some(calls) = limit.concurrent {
+            number::<u64>(&format!("{field}.{name}.concurrent"), calls.into(), CALLS)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(feature = "openapi")]
@@ -194,46 +186,9 @@ pub struct Endpoint {
     /// Always empty: all workers have the host's hardware.
     #[serde(default)]
     pub instance_ids: Vec<String>,
-    /// Workers that are kept even when no job waits.
-    pub workers_min: u32,
-    /// Most workers at one time; 0: its jobs wait as if it were paused.
-    pub workers_max: u32,
-    /// Whether it runs no jobs for now: they wait until this is false again.
-    #[serde(default)]
-    pub paused: bool,
-    /// Seconds for which a worker beyond `workersMin` waits for work.
-    pub idle_timeout: u32,
-    /// The rule for starting further workers.
-    pub scaler_type: ScalerType,
-    /// Seconds, or jobs for each worker.
-    pub scaler_value: u32,
-    /// Absent: the host's limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = u32))]
-    pub max_waiting_jobs: Option<u32>,
-    /// By operation. An operation that is not named has the host's limit.
-    pub rate_limits: BTreeMap<String, RateLimit>,
-    /// For submissions that choose none, in milliseconds.
-    pub execution_timeout_ms: u64,
-    /// How long its jobs are kept after their end.
-    pub retention: EndpointRetention,
-    /// Memory of one attempt, in MiB.
-    pub memory_mib: u64,
-    /// How a handler's computation is metered.
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::Metering))]
-    pub metering: Metering,
-    /// How many jobs an instance handles.
-    pub reuse: Reuse,
-    /// The hosts that its handlers may call.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::HostPattern>))]
-    pub allowed_hosts: Vec<HostPattern>,
-    /// Whether its handlers' requests and its webhooks carry the `traceparent` and `tracestate` of their job.
-    pub propagate_traces: bool,
-    /// The ids of the owner's endpoints that its handlers may submit jobs to.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::EndpointId>))]
-    pub call_endpoints: Vec<EndpointId>,
-    /// The handler's environment; replaces variables of the template with the same name.
-    pub env: BTreeMap<String, String>,
+    /// Its settings.
+    #[serde(flatten)]
+    pub settings: EndpointSettings,
     /// Absent: no network volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
@@ -242,10 +197,6 @@ pub struct Endpoint {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::Id>))]
     pub network_volume_ids: Vec<VolumeId>,
-    /// Absent: fuel is counted and not bounded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = u64))]
-    pub max_fuel: Option<u64>,
     /// The JSON Schema of its handler's input, by which the input of each new job is checked. Absent: the
     /// handler has none. Lists of endpoints leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -278,115 +229,53 @@ pub enum ScalerType {
     RequestCount,
 }
 
-/// How long an endpoint's jobs are kept after their end; a field that is left out keeps its value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RetentionInput {
-    /// For jobs that complete.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTimeInput>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub completed: Option<u64>,
-    /// Also for jobs that time out.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTimeInput>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub failed: Option<u64>,
-    /// For jobs that are cancelled.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::RetentionTimeInput>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub cancelled: Option<u64>,
-    /// Most ended jobs. Beyond it the oldest ones are deleted before their retention is over.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::HistoryJobsInput>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_jobs: Option<u64>,
-    /// The same for the MiB of results, and of the inputs of failed jobs.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::HistoryMibInput>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_mib: Option<u64>,
+settings! {
+    /// How long an endpoint's jobs are kept after their end. Absent: 30 minutes, or 1 minute for
+    /// `runsync`, and no longer than the ttl.
+    #[derive(Copy)]
+    pub struct EndpointRetention;
+
+    /// How long an endpoint's jobs are kept after their end; a field that is left out keeps its
+    /// value.
+    #[derive(Copy)]
+    pub struct RetentionInput {}
+
+    numbers {}
+    optional {
+        /// For jobs that complete, in milliseconds (up to 30 days), also beyond their ttl.
+        completed: u64, COMPLETED_MS = bounds::RETENTION_MS;
+        /// For jobs that fail or time out, in milliseconds.
+        failed: u64, FAILED_MS = bounds::RETENTION_MS;
+        /// For jobs that are cancelled, in milliseconds.
+        cancelled: u64, CANCELLED_MS = bounds::RETENTION_MS;
+        /// Most ended jobs. Beyond it the oldest ones are deleted before their retention is over.
+        /// Absent: no bound of the endpoint's own.
+        max_jobs: u64, JOBS = Bounds::upto(100_000_000);
+        /// The same for the MiB of results, and of the inputs of failed jobs.
+        max_mib: u64, MIB = Bounds::upto(16_777_216);
+    }
+    values {}
+    objects {}
 }
 
-/// How long an endpoint's jobs are kept after their end. Absent: 30 minutes, or 1 minute for
-/// `runsync`, and no longer than the ttl.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct EndpointRetention {
-    /// For jobs that complete, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::RetentionTime))]
-    pub completed: Option<u64>,
-    /// For jobs that fail or time out, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::RetentionTime))]
-    pub failed: Option<u64>,
-    /// For jobs that are cancelled, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::RetentionTime))]
-    pub cancelled: Option<u64>,
-    /// Most ended jobs; absent: no bound of the endpoint's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::HistoryJobs))]
-    pub max_jobs: Option<u64>,
-    /// Most MiB of their results, and of the inputs of failed jobs; absent: no bound of the endpoint's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::HistoryMib))]
-    pub max_mib: Option<u64>,
-}
+settings! {
+    /// The bounds of an instance's reuse.
+    #[derive(Copy)]
+    pub struct Reuse;
 
-/// The bounds of an instance's reuse; a field that is left out keeps its value.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReuseInput {
-    /// Most jobs of one instance.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ReuseJobs>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_jobs: Option<u64>,
-    /// In seconds.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ReuseIdle>))]
-    #[serde(
-        default,
-        deserialize_with = "whole_number::optional",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub max_idle: Option<u64>,
-}
+    /// The bounds of an instance's reuse; a field that is left out keeps its value.
+    #[derive(Copy)]
+    pub struct ReuseInput {}
 
-/// The bounds of an instance's reuse.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Reuse {
-    /// Most jobs of one instance.
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::ReuseJobs))]
-    pub max_jobs: u32,
-    /// Seconds for which an instance waits for its next job.
-    #[cfg_attr(feature = "openapi", schema(value_type = schema::ReuseIdle))]
-    pub max_idle: u32,
+    numbers {
+        /// Most jobs of one instance; 1: every job has its own instance.
+        max_jobs: u32, JOBS = Bounds { min: 1, default: 1, max: 1_000_000 };
+        /// Seconds for which an instance waits for its next job.
+        max_idle: u32, IDLE_S = Bounds { min: 1, default: 60, max: 3_600 };
+    }
+    optional {}
+    values {}
+    objects {}
 }
 
 /// The rate limit of one operation, for each owner of keys.
@@ -413,6 +302,17 @@ pub struct RateLimit {
     pub calls_per_worker: u32,
 }
 
+impl RateLimit {
+    /// The time for which a limit names its calls.
+    pub const WINDOW: Duration = Duration::from_secs(10);
+
+    /// The calls in ten seconds that are allowed with `running_workers` running workers.
+    pub fn effective(&self, running_workers: u64) -> u32 {
+        let dynamic = running_workers.saturating_mul(self.calls_per_worker.into());
+        self.calls_per_10s.max(u32::try_from(dynamic).unwrap_or(u32::MAX))
+    }
+}
+
 /// An endpoint with the secret of its webhooks: the answer when the endpoint is created, and when
 /// the secret is rotated.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -436,7 +336,19 @@ impl fmt::Debug for EndpointWithSecret {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    #[cfg(feature = "openapi")]
+    use utoipa::PartialSchema as _;
+
     use super::*;
+
+    #[test]
+    fn the_higher_of_base_and_workers_is_the_limit() {
+        let limit =
+            RateLimit { calls_per_10s: 1_000, concurrent: Some(200), calls_per_worker: 200 };
+        assert_eq!([0, 5, 6].map(|workers| limit.effective(workers)), [1_000, 1_000, 1_200]);
+        assert_eq!(limit.effective(u64::MAX), u32::MAX);
+    }
 
     #[test]
     fn an_input_has_only_the_given_fields() {
@@ -449,5 +361,104 @@ mod tests {
         let text = serde_json::to_string(&input).unwrap();
         assert_eq!(text, r#"{"templateId":"echo","workersMax":4,"metering":"epoch"}"#);
         assert_eq!(serde_json::from_str::<EndpointInput>(&text).unwrap(), input);
+    }
+
+    fn changed(with: serde_json::Value) -> Result<EndpointSettings, String> {
+        let given: EndpointInput = serde_json::from_value(with).unwrap();
+        let mut settings = EndpointSettings::default();
+        settings.change(given).map_err(|error| error.to_string())?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn a_change_takes_the_given_fields_and_0_removes_an_optional_number() {
+        let mut settings = changed(json!({
+            "workersMax": 3.0, "workersMin": 2, "maxFuel": 7, "paused": null,
+            "retention": { "maxJobs": 9 }, "reuse": { "maxJobs": 4 }, "env": { "A": "b" },
+        }))
+        .unwrap();
+        let expected = EndpointSettings {
+            workers_min: 2,
+            workers_max: 3,
+            max_fuel: Some(7),
+            retention: EndpointRetention { max_jobs: Some(9), ..EndpointRetention::default() },
+            reuse: Reuse { max_jobs: 4, max_idle: 60 },
+            env: [("A".to_owned(), "b".to_owned())].into(),
+            ..EndpointSettings::default()
+        };
+        assert_eq!(settings, expected);
+        let less = json!({ "workersMax": 1, "maxFuel": 0, "retention": { "maxJobs": 0 } });
+        settings.change(serde_json::from_value(less).unwrap()).unwrap();
+        let of_all = (settings.workers_min, settings.max_fuel, settings.retention.max_jobs);
+        assert_eq!(of_all, (1, None, None), "no more workers are kept than there may be");
+        assert_eq!((settings.reuse.max_jobs, settings.env.len()), (4, 1), "they were not given");
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_its_bounds() {
+        let cases = [
+            (json!({ "idleTimeout": 0 }), "`idleTimeout` must be 1 to 3600, not 0"),
+            (
+                json!({ "memoryMib": 5_000_000_000_u64 }),
+                "`memoryMib` must be 1 to 4096, not 5000000000",
+            ),
+            (
+                json!({ "workersMin": 5, "workersMax": 4 }),
+                "`workersMin` must be 0 to 4, which is `workersMax`, not 5",
+            ),
+            (
+                json!({ "maxWaitingJobs": 10_000_001 }),
+                "`maxWaitingJobs` must be 1 to 10000000, not 10000001",
+            ),
+            (
+                json!({ "retention": { "failed": 1 } }),
+                "`retention.failed` must be 60000 to 2592000000, not 1",
+            ),
+            (json!({ "reuse": { "maxIdle": 0 } }), "`reuse.maxIdle` must be 1 to 3600, not 0"),
+            (
+                json!({ "rateLimits": { "run": { "callsPer10s": 0 } } }),
+                "`rateLimits.run.callsPer10s` must be 1 to 4294967295, not 0",
+            ),
+            (
+                json!({ "callEndpoints": vec!["e"; 257] }),
+                "`callEndpoints` has 257 entries; at most 256 are allowed",
+            ),
+            (
+                json!({ "env": { "A": "x".repeat(32_769) } }),
+                "`env.A` has more than 32768 characters, the most allowed",
+            ),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(changed(given).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_record_of_an_older_host_gets_the_defaults() {
+        let read: EndpointSettings =
+            serde_json::from_str(r#"{"workersMax":3,"reuse":{"maxJobs":2}}"#).unwrap();
+        let reuse = Reuse { max_jobs: 2, ..Reuse::default() };
+        let expected = EndpointSettings { workers_max: 3, reuse, ..EndpointSettings::default() };
+        assert_eq!(read, expected);
+    }
+
+    #[cfg(feature = "openapi")]
+    #[test]
+    fn the_schemas_show_bounds_and_defaults() {
+        let schema = |of| serde_json::to_value(of).unwrap();
+        let input = schema(EndpointInput::schema());
+        let idle = &input["properties"]["idleTimeout"]["oneOf"][0];
+        assert_eq!((&idle["minimum"], &idle["maximum"]), (&json!(1), &json!(3600)), "{idle}");
+        let jobs = &input["properties"]["maxWaitingJobs"]["oneOf"][0];
+        assert_eq!((&jobs["minimum"], &jobs["maximum"]), (&json!(0), &json!(10_000_000)), "{jobs}");
+        let settings = schema(EndpointSettings::schema());
+        let properties = settings["properties"].as_object().unwrap();
+        assert_eq!(properties["idleTimeout"]["default"], 5, "{settings}");
+        let required = settings["required"].as_array().unwrap();
+        assert_eq!(
+            required.len(),
+            properties.len() - 2,
+            "all but two optional numbers: {settings}"
+        );
     }
 }

@@ -27,8 +27,8 @@ pub use cluster::{Cluster, ClusterHost, HostRole};
 pub use compute_type::ComputeType;
 pub use delivery::{Delivery, DeliveryState};
 pub use endpoint::{
-    Endpoint, EndpointInput, EndpointRetention, EndpointWithSecret, RateLimit, RetentionInput,
-    Reuse, ReuseInput, ScalerType,
+    Endpoint, EndpointInput, EndpointRetention, EndpointSettings, EndpointWithSecret, RateLimit,
+    RetentionInput, Reuse, ReuseInput, ScalerType,
 };
 pub use event::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};

@@ -17,13 +17,12 @@ use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::access::secrets::{RotateError, Rotated, SecretsStore};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::{Catalog, CatalogChange, CatalogEntry, CatalogStore as _};
-use gristmill_core::deploy::endpoint::Endpoint;
+use gristmill_core::deploy::endpoint::{Endpoint, RateLimit};
 use gristmill_core::deploy::template::Template;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, TemplateId, WorkerId};
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::job::record::ClaimedJob;
 use gristmill_core::jobs::operations::Jobs;
-use gristmill_core::sharing::rate::OperationLimit;
 use gristmill_core::signals::Signals;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::time::{ManualClock, Timestamp};
@@ -190,8 +189,8 @@ impl Host {
 
 /// Limits that no run of a fuzzer reaches: an answer of 429 would hide other behaviour.
 fn no_limits() -> RateLimits {
-    const NONE: OperationLimit =
-        OperationLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
+    const NONE: RateLimit =
+        RateLimit { calls_per_10s: u32::MAX, concurrent: None, calls_per_worker: 0 };
     RateLimits {
         run: NONE,
         runsync: NONE,

@@ -17,9 +17,7 @@ mod volume;
 
 pub(crate) use billing::billing_record;
 pub(crate) use delivery::delivery;
-pub(crate) use endpoint::{
-    deployed_endpoint, endpoint, endpoint_of, endpoint_patch, endpoint_with_secret, new_endpoint,
-};
+pub(crate) use endpoint::{deployed_endpoint, endpoint, endpoint_of, endpoint_with_secret};
 pub(crate) use handler::handler;
 pub(crate) use job::job_list;
 pub(crate) use job_action::job_action;
@@ -28,5 +26,5 @@ pub(crate) use log::log_line;
 pub(crate) use pod::pod;
 pub(crate) use registry_auth::registry_auth;
 pub(crate) use release::{release, release_with_settings};
-pub(crate) use template::{new_template, template, template_patch};
+pub(crate) use template::template;
 pub(crate) use volume::{DATA_CENTER, network_volume, volume_file};

@@ -12,7 +12,7 @@ pub(crate) fn pod(of: &Deployment, worker: Worker) -> Pod {
     const MIB_PER_GIB: f64 = 1024.0;
     // The template of another owner who shows it no more looks like one that was deleted.
     let (endpoint, template) = (&of.endpoint, of.uses_template().then_some(&of.template));
-    let memory_mib = u32::try_from(endpoint.limits.memory_bytes_max >> 20).unwrap_or(u32::MAX);
+    let memory_mib = u32::try_from(endpoint.settings.memory_mib).unwrap_or(u32::MAX);
     Pod {
         id: worker.id,
         endpoint_id: endpoint.id.clone(),

@@ -1,38 +1,12 @@
 //! Templates.
 
-use gristmill_control::{NewTemplate, TemplatePatch, TemplateUsage};
+use gristmill_control::TemplateUsage;
 use gristmill_core::billing::price::Prices;
 use gristmill_core::deploy::template;
-use gristmill_wire::management::{Template, TemplateInput};
+use gristmill_wire::management::Template;
 
 use crate::answer::amount::amount;
 use crate::request::brand::{NEUTRAL, branded_field};
-
-/// The template to create.
-pub(crate) fn new_template(mut input: TemplateInput) -> NewTemplate {
-    NewTemplate { id: input.id.take(), properties: template_patch(input) }
-}
-
-/// The fields to change.
-pub(crate) fn template_patch(input: TemplateInput) -> TemplatePatch {
-    TemplatePatch {
-        name: input.name,
-        image: input.image_name,
-        category: input.category,
-        container_disk_gb: input.container_disk_in_gb,
-        volume_gb: input.volume_in_gb,
-        volume_mount_path: input.volume_mount_path,
-        registry_auth: input.container_registry_auth_id,
-        entrypoint: input.docker_entrypoint,
-        start_command: input.docker_start_cmd,
-        env: input.env,
-        ports: input.ports,
-        readme: input.readme,
-        is_public: input.is_public,
-        is_serverless: input.is_serverless,
-        is_platform: input.is_platform,
-    }
-}
 
 /// The answer's form of a template.
 pub(crate) fn template(

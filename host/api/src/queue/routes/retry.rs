@@ -24,7 +24,7 @@ pub(crate) async fn retry(
 ) -> Result<Json<Accepted>, ApiError> {
     let id = call.job()?;
     let endpoint = &call.deployment.endpoint;
-    match state.jobs.retry(&endpoint.id, id, endpoint.waiting_jobs_max).await? {
+    match state.jobs.retry(&endpoint.id, id, endpoint.settings.max_waiting_jobs).await? {
         RetryAnswer::Queued => {
             call.deployment.incarnation.metrics().requeued();
             Ok(dto::accepted(id, JobStatus::InQueue))
