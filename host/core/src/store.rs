@@ -33,7 +33,9 @@ use crate::time::Timestamp;
 ///
 /// **Signals.** After each visible change the store calls
 /// [`Signals::changed`](crate::signals::Signals::changed), and as soon as a job can be claimed
-/// [`Signals::job_ready`](crate::signals::Signals::job_ready).
+/// [`Signals::job_queued`](crate::signals::Signals::job_queued). After each change of an endpoint's queue, soon
+/// but in any order, it calls [`Signals::demand_changed`](crate::signals::Signals::demand_changed) with what
+/// waits then, and the version of that.
 ///
 /// **Time** is the store's: no call takes the current time.
 ///

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::catalog::Catalog;
-use gristmill_core::deploy::endpoint::Scaler;
+use gristmill_core::deploy::endpoint::{Deployment, Scaler};
 use gristmill_core::id::EndpointId;
+use gristmill_core::job::record::Demand;
 use gristmill_core::logs::Logs;
 use gristmill_core::runtime::{Runtime, SandboxShortage};
-use gristmill_core::signals::{EarlyEnd, EarlyEndCause, ReadyListener, Signals};
+use gristmill_core::signals::{EarlyEnd, EarlyEndCause, QueueListener, Signals};
 use gristmill_core::store::JobStore;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
@@ -21,9 +22,8 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::shared::Shared;
-use crate::worker::Starter;
-use crate::worker_set::{Demand, WorkerSet};
-use crate::{attempt_spans, expiry, history, scaler};
+use crate::workers::{EndpointWorkers, Event, Starter};
+use crate::{attempt_spans, expiry, history};
 
 /// Time for the last results, and for the jobs that a drain has stopped, to reach the disk. A database that cannot be
 /// reached takes none, and must not keep a host from stopping.
@@ -55,7 +55,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Dispatcher {
     starter: Starter,
-    sets: RwLock<HashMap<EndpointId, Arc<WorkerSet>>>,
+    sets: RwLock<HashMap<EndpointId, Arc<EndpointWorkers>>>,
 }
 
 /// The result of a drain.
@@ -73,9 +73,9 @@ impl Dispatcher {
         let Parts { store, catalog, runtime, signals, clock, logs, tracer, guests } = parts;
         let shared = Shared::new(store, catalog, runtime, signals.clone(), clock, logs, tracer);
         let shared = Arc::new(shared);
-        let starter = Starter { shared: shared.clone(), guests, workers: TaskTracker::new() };
+        let starter = Starter { shared: shared.clone(), guests, tasks: TaskTracker::new() };
         let dispatcher = Arc::new(Self { starter, sets: RwLock::default() });
-        signals.set_ready_listener(dispatcher.clone());
+        signals.set_queue_listener(dispatcher.clone());
         // Not on the guests' runtime: deletions must not wait for a handler that computes.
         tokio::spawn(expiry::run(shared.clone()));
         tokio::spawn(history::run(shared.clone()));
@@ -89,21 +89,21 @@ impl Dispatcher {
     /// stopped and queued again. Results are on disk when this returns, unless the store took none of them for
     /// [`LAST_RESULTS`].
     pub async fn drain(&self, drain_timeout: Duration) -> Drained {
-        let Starter { shared, workers, .. } = &self.starter;
+        let Starter { shared, tasks, .. } = &self.starter;
         shared.begin_drain();
         for set in self.sets.read().values() {
-            set.wake_all();
+            set.close();
         }
-        workers.close();
-        let drained = if timeout(drain_timeout, workers.wait()).await.is_ok() {
+        tasks.close();
+        let drained = if timeout(drain_timeout, tasks.wait()).await.is_ok() {
             Drained::Finished
         } else {
-            info!("drain: stopping {} workers, their jobs wait again", workers.len());
+            info!("drain: stopping {} workers, their jobs wait again", tasks.len());
             shared.stop_attempts.cancel();
             Drained::Requeued
         };
         let stored = async {
-            workers.wait().await;
+            tasks.wait().await;
             shared.store.flush().await
         };
         match timeout(LAST_RESULTS, stored).await {
@@ -115,29 +115,37 @@ impl Dispatcher {
         drained
     }
 
-    fn set(&self, endpoint: &EndpointId) -> Arc<WorkerSet> {
-        if let Some(set) = self.sets.read().get(endpoint) {
-            return set.clone();
+    /// The workers of the endpoint with the present deployment; `None` when it was deleted, or the host drains.
+    fn workers(&self, endpoint: &EndpointId) -> Option<(Arc<EndpointWorkers>, Arc<Deployment>)> {
+        let shared = &self.starter.shared;
+        if shared.is_draining() {
+            return None;
         }
-        self.sets.write().entry(endpoint.clone()).or_default().clone()
+        let deployment = shared.catalog.deployment(endpoint)?;
+        if let Some(set) = self.sets.read().get(endpoint)
+            && set.are_of(&deployment)
+        {
+            return Some((set.clone(), deployment));
+        }
+        let mut sets = self.sets.write();
+        // Read again under the lock, so that a late call does not replace the workers of a newer incarnation.
+        let deployment = shared.catalog.deployment(endpoint)?;
+        if let Some(set) = sets.get(endpoint) {
+            if set.are_of(&deployment) {
+                return Some((set.clone(), deployment));
+            }
+            set.close();
+        }
+        let set = Arc::new(EndpointWorkers::new(&deployment));
+        sets.insert(endpoint.clone(), set.clone());
+        Some((set, deployment))
     }
 }
 
-impl ReadyListener for Dispatcher {
-    fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
-        let shared = &self.starter.shared;
-        if shared.is_draining() {
-            return;
-        }
-        let Some(deployment) = shared.catalog.deployment(endpoint) else { return };
-        let set = self.set(endpoint);
-        match set.job_ready(deployment.endpoint.scaling().in_effect(), may_start_worker) {
-            Demand::StartWorker => self.starter.start(endpoint, &set),
-            Demand::Watch => {
-                let watching = scaler::watch(self.starter.clone(), endpoint.clone(), set);
-                self.starter.guests.spawn(watching);
-            }
-            Demand::Nothing => {}
+impl QueueListener for Dispatcher {
+    fn demand_changed(&self, endpoint: &EndpointId, demand: Demand) {
+        if let Some((workers, now)) = self.workers(endpoint) {
+            workers.apply(&self.starter, &now, Event::Demand(demand));
         }
     }
 
@@ -158,27 +166,23 @@ impl Workers for Dispatcher {
         let current = shared.catalog.deployment(endpoint);
         shared.runtime.retire(endpoint, current.as_ref());
         if current.is_none() {
-            // Deleted: its workers detect that by themselves.
+            // Deleted.
             if let Some(set) = self.sets.write().remove(endpoint) {
-                set.wake_all();
+                set.close();
             }
             return;
         }
-        if self.starter.shared.is_draining() {
-            return;
-        }
-        let (set, starter) = (self.set(endpoint), self.starter.clone());
-        let endpoint = endpoint.clone();
+        let Some((workers, now)) = self.workers(endpoint) else { return };
+        workers.apply(&self.starter, &now, Event::Changed);
+        // The store tells only changes, and jobs may have waited since an earlier start.
+        let (starter, endpoint) = (self.starter.clone(), endpoint.clone());
         self.starter.guests.spawn(async move {
-            let demand = starter.shared.store.demand(&endpoint).await.unwrap_or_default();
-            // The present deployment, which may be newer.
-            let Some(deployment) = starter.shared.catalog.deployment(&endpoint) else { return };
-            let scaling = deployment.endpoint.scaling().in_effect();
-            let missing = set.refresh(scaling, demand.jobs, demand.claimable);
-            starter.start_all(&endpoint, &set, missing);
-            let may_need_more = demand.jobs > u64::from(missing);
-            if may_need_more && scaling.scaler != Scaler::default() && set.watch() {
-                scaler::watch(starter, endpoint, set).await;
+            let shared = &starter.shared;
+            // A store that returns an error is closing.
+            let Ok(demand) = shared.store.demand(&endpoint).await else { return };
+            let now = shared.catalog.deployment(&endpoint).filter(|now| workers.are_of(now));
+            if let Some(now) = now {
+                workers.apply(&starter, &now, Event::Demand(demand));
             }
         });
     }

@@ -1,8 +1,8 @@
 //! Runs jobs: takes them from the queue, runs their handlers, and stores their results.
 //!
-//! Each endpoint has a [set of workers](worker_set) that grows with its queue, by the endpoint's
-//! [`scaler`], and shrinks when there are no jobs. A [`worker`] claims one job after the other; an
-//! [`attempt`] runs it and stores its result with its claim. Further tasks [delete expired
+//! Each endpoint has [workers] whose number grows with its queue, by the endpoint's scaler, and shrinks when there
+//! are no jobs. A worker claims one job after the other; an [`attempt`] runs it and stores its result with its
+//! claim. Further tasks [delete expired
 //! jobs](expiry), delete jobs beyond the [bounds of a history](history), and [send webhooks](delivery).
 //!
 //! **Invariants.** Only `attempt.rs` finishes a job, and only with its lease. This crate does not
@@ -19,10 +19,8 @@ mod dispatcher;
 mod expiry;
 mod history;
 mod outage_log;
-mod scaler;
 mod shared;
-mod worker;
-mod worker_set;
+mod workers;
 
 pub use delivery::{CallEnd, Deliverer, DeliveryParts, HttpSender, WebhookCall, WebhookSender};
 pub use dispatcher::{Dispatcher, Drained, Parts};

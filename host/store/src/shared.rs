@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gristmill_core::id::{JobId, ShardId};
+use gristmill_core::id::{EndpointId, JobId, ShardId};
+use gristmill_core::job::record::Demand;
 use gristmill_core::metrics::instruments::Durations;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::signals::Signals;
@@ -19,7 +20,7 @@ use crate::settings::Settings;
 use crate::state::batch::Caches;
 use crate::state::caches::ChunkCache;
 use crate::state::caches::PayloadCache;
-use crate::state::index::{Index, Phase, ReadyNotice};
+use crate::state::index::{Index, Phase, QueuedNotice};
 use crate::state::requests::DbRequest;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -146,12 +147,13 @@ impl Shared {
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,
     ) -> Result<T, StoreError> {
-        let (answer, early_ends) = {
+        let (answer, early_ends, demands) = {
             let mut index = self.open_index()?;
             let answer = change(&mut index, self.clock.now());
-            (answer, index.take_early_ends())
+            (answer, index.take_early_ends(), index.take_demands())
         };
         self.wake_writer();
+        self.tell(demands);
         early_ends.iter().for_each(|end| self.signals.ended_early(end));
         Ok(answer)
     }
@@ -165,13 +167,22 @@ impl Shared {
         Ok(read(&index, self.clock.now()))
     }
 
-    /// Runs `change` on state of the open index that is never written.
+    /// Runs `change` on the open index, for a caller that wakes the writer if there is something to write.
     pub(crate) fn change_live<T>(
         &self,
         change: impl FnOnce(&mut Index, Timestamp) -> T,
     ) -> Result<T, StoreError> {
-        let mut index = self.open_index()?;
-        Ok(change(&mut index, self.clock.now()))
+        let (answer, demands) = {
+            let mut index = self.open_index()?;
+            (change(&mut index, self.clock.now()), index.take_demands())
+        };
+        self.tell(demands);
+        Ok(answer)
+    }
+
+    /// Notifies the dispatcher of queues that have changed. The caller does not hold the index.
+    pub(crate) fn tell(&self, demands: impl Iterator<Item = (EndpointId, Demand)>) {
+        demands.for_each(|(endpoint, demand)| self.signals.demand_changed(&endpoint, demand));
     }
 
     pub(crate) fn wake_writer(&self) {
@@ -301,9 +312,9 @@ impl Shared {
         self.operations.fetch_add(operations, Ordering::Relaxed);
     }
 
-    pub(crate) fn notify_ready(&self, notice: Option<ReadyNotice>) {
-        if let Some(ReadyNotice { endpoint, job, may_start_worker }) = notice {
-            self.signals.job_ready(&endpoint, job, may_start_worker);
+    pub(crate) fn notify_queued(&self, notice: Option<QueuedNotice>) {
+        if let Some(QueuedNotice { endpoint, job }) = notice {
+            self.signals.job_queued(&endpoint, job);
         }
     }
 

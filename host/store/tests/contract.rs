@@ -3,7 +3,9 @@
 #[path = "contract/usage.rs"]
 mod usage;
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support;
 use crate::support::fixture::{Fixture, contract};
@@ -18,13 +20,13 @@ use gristmill_core::job::action::{ActionCounts, JobAction, JobActionKind, JobAct
 use gristmill_core::job::filter::JobFilter;
 use gristmill_core::job::listing::Cursor;
 use gristmill_core::job::record::{
-    Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR, host_lost_error,
+    Demand, Lease, NewJob, Outcome, Part, S3Config, StoreEpoch, TIMED_OUT_ERROR, host_lost_error,
 };
 use gristmill_core::job::retention::{ChosenRetention, HistoryMax, Retention};
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
-use gristmill_core::signals::ReadyListener;
+use gristmill_core::signals::QueueListener;
 use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};
@@ -68,7 +70,7 @@ contract!(
     a_deleted_endpoint_is_forgotten,
     the_next_endpoint_of_a_name_shows_nothing_of_a_deleted_one,
     watchers_are_notified,
-    the_dispatcher_is_notified_at_once,
+    each_change_of_a_queue_is_told_with_a_version,
     a_closed_store_refuses,
     the_catalog_keeps_the_last_entry_put,
 );
@@ -966,31 +968,83 @@ async fn watchers_are_notified(t: Fixture) {
     changed.await;
 }
 
+/// The last call for each endpoint, by version, whatever the order of the calls.
 #[derive(Default)]
-struct Listener(Mutex<Vec<(EndpointId, bool)>>);
+struct Demands(Mutex<HashMap<EndpointId, Demand>>);
 
-impl ReadyListener for Listener {
-    fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool) {
-        self.0.lock().push((endpoint.clone(), may_start_worker));
+impl QueueListener for Demands {
+    fn demand_changed(&self, endpoint: &EndpointId, demand: Demand) {
+        let mut newest = self.0.lock();
+        let newest = newest.entry(endpoint.clone()).or_default();
+        assert_ne!(newest.version, demand.version, "each change is told once");
+        if demand.version > newest.version {
+            *newest = demand;
+        }
     }
 }
 
-async fn the_dispatcher_is_notified_at_once(t: Fixture) {
-    let listener = Arc::new(Listener::default());
-    t.signals.set_ready_listener(listener.clone());
-    let received = || std::mem::take(&mut *listener.0.lock());
-    let id = t.submit("a").await;
-    assert_eq!(received(), [(endpoint("a"), true)]);
+/// After each call that changes a queue, the newest notification says what waits: after those that add a job, and
+/// after those that remove one.
+async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
+    let listener = Arc::new(Demands::default());
+    t.signals.set_queue_listener(listener.clone());
+    let (a, store) = (endpoint("a"), t.store.clone());
+    let versions = Mutex::new(vec![0]);
+    let check = async |jobs: u64, claimable: u64| {
+        let newest = eventually_told(&listener, &a, claimable).await;
+        assert_eq!((newest.jobs, newest.claimable), (jobs, claimable));
+        assert_eq!(store.demand(&a).await, Ok(newest), "a read has the same version");
+        let mut versions = versions.lock();
+        assert!(newest.version > *versions.last().unwrap(), "it grows");
+        versions.push(newest.version);
+    };
+    let first = t.submit("a").await;
+    check(1, 1).await;
+    t.submit_job(low_priority(job("a"))).await;
+    check(1, 2).await;
     let lease = t.claim("a").await.lease;
+    check(0, 1).await;
     let _ = t.store.release(lease).await.unwrap();
-    assert_eq!(received(), [(endpoint("a"), true)]);
+    check(1, 2).await;
     let lease = t.claim("a").await.lease;
+    check(0, 1).await;
+    let _ = t.store.host_lost(lease).await.unwrap();
+    check(1, 2).await;
+    let lease = t.claim("a").await.lease;
+    check(0, 1).await;
     let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
-    assert_eq!(received(), []);
-    t.store.retry(&endpoint("a"), id, None).await.unwrap();
-    assert_eq!(received(), [(endpoint("a"), true)]);
-    t.submit_job(low_priority(job("b"))).await;
-    assert_eq!(received(), [(endpoint("b"), false)]);
+    t.store.retry(&a, first, None).await.unwrap();
+    check(1, 2).await;
+    t.store.cancel(&a, first).await.unwrap();
+    check(0, 1).await;
+    t.store.purge(&a).await.unwrap();
+    check(0, 0).await;
+    t.submit("a").await;
+    check(1, 1).await;
+    t.clock.advance(TTL_MS);
+    t.store.expire().await.unwrap();
+    check(0, 0).await;
+    t.submit("a").await;
+    check(1, 1).await;
+    // The next endpoint of the name has a queue of its own, whose versions are greater.
+    t.store.delete_endpoint(&a).await.unwrap();
+    t.submit("a").await;
+    check(1, 1).await;
+    t.store.await_deletion(&a).await.unwrap();
+    assert_eq!(t.store.demand(&a).await.unwrap().claimable, 1);
+    assert_eq!(listener.0.lock().get(&a).map(|demand| demand.claimable), Some(1));
+}
+
+/// The newest demand, once `claimable` jobs wait: the notification may be later than the answer of the call.
+async fn eventually_told(listener: &Demands, endpoint: &EndpointId, claimable: u64) -> Demand {
+    for _ in 0..10_000 {
+        let newest = listener.0.lock().get(endpoint).copied().unwrap_or_default();
+        if newest.claimable == claimable {
+            return newest;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("not told: {:?}", listener.0.lock());
 }
 
 async fn a_closed_store_refuses(t: Fixture) {

@@ -364,6 +364,9 @@ impl JobRecord {
 /// The jobs that wait on an endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
+    /// Grows with each change of the queue, also beyond the deletion of the endpoint: of two values, the one
+    /// with the greater version is newer. 0: no job has ever waited.
+    pub version: u64,
     /// Jobs that may start a worker: those that are not low priority.
     pub jobs: u64,
     /// When the next job to claim was queued.

@@ -15,13 +15,15 @@ use tokio::sync::Notify;
 
 use self::event_notice::{JobEventNotice, JobListener};
 use crate::id::{EndpointId, JobId};
+use crate::job::record::Demand;
 use crate::trace::TraceContext;
 
-/// Receives a notification when a job can be claimed, and when one ended that no worker has claimed. Must be
+/// Receives a notification when a queue has changed, and when a job ended that no worker has claimed. Must be
 /// quick and must not block.
-pub trait ReadyListener: Send + Sync {
-    /// A job waits on the endpoint. `may_start_worker` is false for a low-priority job.
-    fn job_ready(&self, endpoint: &EndpointId, may_start_worker: bool);
+pub trait QueueListener: Send + Sync {
+    /// The queue of the endpoint has changed: a job waits, or one was claimed or removed. Calls may be late,
+    /// and in another order than the changes; the version of `demand` says which of two is newer.
+    fn demand_changed(&self, endpoint: &EndpointId, demand: Demand);
 
     /// A job has ended without a result.
     fn job_ended_early(&self, _end: &EarlyEnd) {}
@@ -68,7 +70,7 @@ impl EarlyEndCause {
 /// The exchange between the store and its listeners.
 #[derive(Default)]
 pub struct Signals {
-    ready: OnceLock<Arc<dyn ReadyListener>>,
+    queues: OnceLock<Arc<dyn QueueListener>>,
     events: OnceLock<Arc<dyn JobListener>>,
     deliveries: Notify,
     // Sharded by job, so that two cores rarely meet at one lock.
@@ -90,9 +92,9 @@ impl std::fmt::Debug for Signals {
 }
 
 impl Signals {
-    /// Sets the receiver of notifications about claimable jobs. Only the first call counts.
-    pub fn set_ready_listener(&self, listener: Arc<dyn ReadyListener>) {
-        let is_first = self.ready.set(listener).is_ok();
+    /// Sets the receiver of notifications about queues. Only the first call counts.
+    pub fn set_queue_listener(&self, listener: Arc<dyn QueueListener>) {
+        let is_first = self.queues.set(listener).is_ok();
         debug_assert!(is_first, "there is one dispatcher");
     }
 
@@ -110,17 +112,21 @@ impl Signals {
     }
 
     /// Called by the store as soon as a job can be claimed.
-    pub fn job_ready(&self, endpoint: &EndpointId, job: JobId, may_start_worker: bool) {
+    pub fn job_queued(&self, endpoint: &EndpointId, job: JobId) {
         self.notify_job_event(endpoint, job, JobEventNotice::Queued);
-        if let Some(listener) = self.ready.get() {
-            listener.job_ready(endpoint, may_start_worker);
+    }
+
+    /// Called by the store after each change of an endpoint's queue, without its lock.
+    pub fn demand_changed(&self, endpoint: &EndpointId, demand: Demand) {
+        if let Some(listener) = self.queues.get() {
+            listener.demand_changed(endpoint, demand);
         }
     }
 
     /// Called by the store for a job that has ended without a result: whenever a ttl is over, and else for
     /// jobs in sampled traces only.
     pub fn ended_early(&self, end: &EarlyEnd) {
-        if let Some(listener) = self.ready.get() {
+        if let Some(listener) = self.queues.get() {
             listener.job_ended_early(end);
         }
     }

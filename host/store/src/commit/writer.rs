@@ -17,7 +17,8 @@ use crate::error::{Failure, OpenError};
 use crate::shared::Shared;
 use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
-use crate::state::index::Phase;
+use crate::state::index::{Index, Phase};
+use crate::sync::MutexGuard;
 use crate::sync::thread::{self, Builder, JoinHandle};
 
 /// Writes the decisions of the index.
@@ -177,17 +178,25 @@ impl Writer {
         BatchMax::new(settings.batch_jobs_max, settings.batch_bytes_max)
     }
 
-    /// Waits for work.
+    /// Waits for work. A slice of a purge is done meanwhile, and changes the queue.
     fn next_work(&self) -> NextStep {
-        let max = self.batch_max();
         let mut index = self.shared.index();
+        let step = self.await_work(&mut index);
+        let demands = index.take_demands();
+        drop(index);
+        self.shared.tell(demands);
+        step
+    }
+
+    fn await_work(&self, index: &mut MutexGuard<'_, Index>) -> NextStep {
+        let max = self.batch_max();
         loop {
             match index.next_batch(max, self.shared.clock.now()) {
                 NextBatch::Commit { batch, jobs_in_flight } => {
                     return NextStep::Commit { batch, jobs_in_flight };
                 }
                 NextBatch::BeginSegment => return NextStep::BeginSegment,
-                NextBatch::Wait(time) => self.shared.wait(&mut index, time),
+                NextBatch::Wait(time) => self.shared.wait(index, time),
                 NextBatch::Drained => {
                     self.shared.wake_medium();
                     return NextStep::End;

@@ -17,7 +17,7 @@ use crate::format::pages::stored_bytes;
 use crate::state::backlog::Ack;
 use crate::state::backlog::{Backlog, Urgency};
 use crate::state::disk_usage::{DiskUsage, ResultsFull};
-use crate::state::index::{Endpoint, Index, ReadyNotice};
+use crate::state::index::{Endpoint, Index, QueuedNotice};
 use crate::state::job::{Change, Job, Lifetime, Pending};
 use crate::state::slab::JobKey;
 
@@ -34,7 +34,7 @@ impl Index {
         key: JobKey,
         event: JobEvent,
         now: Timestamp,
-    ) -> Result<Option<ReadyNotice>, IllegalTransition> {
+    ) -> Result<Option<QueuedNotice>, IllegalTransition> {
         let removed = IllegalTransition { state: JobState::Removed.name(), event: event.name() };
         let Some(job) = self.jobs.get_mut(key) else { return Err(removed) };
         let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) else { return Err(removed) };
@@ -94,6 +94,9 @@ impl Index {
         endpoint.disk_usage.add(disk_usage);
         self.owners.account(job.owner).replace(usage_before.bytes(), disk_usage.bytes());
         self.owners.recount_waiting(job.owner, waited, is_waiting(job));
+        if waited != is_waiting(job) {
+            self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
+        }
         self.expiry.remove(purge_at_before, key);
         if !effects.contains(&Effect::Delete) {
             self.expiry.insert(job.purge_at(), key);
@@ -328,16 +331,14 @@ fn carry_out(
     endpoint: &mut Endpoint,
     ended: Option<RequeueCause>,
     now: Timestamp,
-) -> Option<ReadyNotice> {
+) -> Option<QueuedNotice> {
     let mut notice = None;
     for effect in effects {
         match effect {
             Effect::Enqueue => {
                 job.row.attempt_mut().queued_at = Some(now);
                 endpoint.ready.insert(job.low_priority, job.row.queue_position, key);
-                let may_start_worker = !job.low_priority;
-                let endpoint = endpoint.name.clone();
-                notice = Some(ReadyNotice { endpoint, job: job.id, may_start_worker });
+                notice = Some(QueuedNotice { endpoint: endpoint.name.clone(), job: job.id });
             }
             Effect::Dequeue => endpoint.ready.remove(job.low_priority, job.row.queue_position, key),
             Effect::StartRetention => {

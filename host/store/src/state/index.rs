@@ -44,6 +44,7 @@ use crate::state::meters::Meters;
 use crate::state::order::Order;
 use crate::state::outbox::Outbox;
 use crate::state::owners::{OwnerKey, Owners};
+use crate::state::queue_changes::{QueueChanges, QueueVersion};
 use crate::state::ready::Ready;
 use crate::state::requests::{DbRequest, NewSegment};
 use crate::state::slab::{JobKey, Slab};
@@ -104,6 +105,8 @@ pub(crate) struct Index {
     pub(super) dropped_records: Vec<u64>,
     /// Jobs that have ended without a result, for the notifications after the lock is released.
     pub(super) early_ends: Vec<EarlyEnd>,
+    /// Changed queues, likewise.
+    pub(super) queue_changes: QueueChanges,
     /// Dropped when the store has ended, so that callers that wait for the end are notified.
     pub(super) closers: Vec<Ack>,
     pub(super) last_seq: u64,
@@ -128,6 +131,7 @@ pub(crate) struct Archived {
 pub(crate) struct Endpoint {
     pub(super) name: EndpointId,
     pub(super) ready: Ready,
+    pub(super) queue_version: QueueVersion,
     /// All its jobs in memory, in the order of their submission. About 8 bytes for each.
     pub(super) history: Order,
     /// The counts that clients see.
@@ -151,6 +155,7 @@ impl Endpoint {
         Self {
             name,
             ready,
+            queue_version: QueueVersion::default(),
             history,
             counts,
             is_stored: false,
@@ -173,19 +178,18 @@ pub(crate) struct DeletingEndpoint {
     pub(crate) acks: Vec<Ack>,
 }
 
-/// Calls of the dispatcher that are due once the lock is released.
+/// A notification of a job that waits from now on. It is due once the lock is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
-pub(crate) struct ReadyNotice {
+pub(crate) struct QueuedNotice {
     pub(crate) endpoint: EndpointId,
     pub(crate) job: JobId,
-    pub(crate) may_start_worker: bool,
 }
 
 /// The result of a submission.
 #[derive(Debug)]
 pub(crate) enum Decided {
-    Queued(ReadyNotice),
+    Queued(QueuedNotice),
     /// The submission is a duplicate.
     Repeated(SubmitAnswer),
 }
@@ -215,6 +219,7 @@ impl Index {
             dropped_records_up_to: None,
             dropped_records: Vec::new(),
             early_ends: Vec::new(),
+            queue_changes: QueueChanges::default(),
             closers: Vec::new(),
             last_seq: 0,
             last_queue_position: 0,
@@ -493,7 +498,7 @@ impl Index {
         id: JobId,
         max: EndpointMax,
         now: Timestamp,
-    ) -> Result<(RetryAnswer, Option<ReadyNotice>), StoreError> {
+    ) -> Result<(RetryAnswer, Option<QueuedNotice>), StoreError> {
         let found = self.find_of(endpoint, id, now);
         let Some((key, job, status)) =
             found.and_then(|(key, job)| Some((key, job, job.row.status?)))
@@ -624,9 +629,7 @@ impl Index {
             pending: Some(Box::new(pending)),
         };
         self.enqueue_new(entry, if job.may_linger { Urgency::Deferred } else { Urgency::Now });
-        let notice =
-            ReadyNotice { endpoint: job.endpoint, job: job.id, may_start_worker: !low_priority };
-        Ok(Decided::Queued(notice))
+        Ok(Decided::Queued(QueuedNotice { endpoint: job.endpoint, job: job.id }))
     }
 
     /// Checks that the owner of a new job has room for it, and for its webhook and tags.
@@ -669,16 +672,17 @@ impl Index {
 
     /// Adds the newest job to its queue, to what its owner has, to all indexes, and to the next batch.
     fn enqueue_new(&mut self, job: Job, urgency: Urgency) {
-        let Job { id, seq, owner, low_priority, .. } = job;
+        let Job { id, seq, owner, low_priority, endpoint: endpoint_key, .. } = job;
         let (position, ttl_at) = (job.row.queue_position, job.row.ttl_at);
         let usage = DiskUsage::of(&job);
         self.owners.account(owner).add(usage.bytes());
         self.owners.add_waiting(owner);
         self.owners.add_in_memory(owner);
-        let endpoint = self.endpoints.get_mut(&job.endpoint).expect("its queue has been checked");
+        let endpoint = self.endpoints.get_mut(&endpoint_key).expect("its queue has been checked");
         let key = self.jobs.insert(job);
         endpoint.disk_usage.add(usage);
         endpoint.ready.insert(low_priority, position, key);
+        self.queue_changes.add(endpoint_key, &mut endpoint.queue_version);
         endpoint.history.insert(seq, key);
         self.ids.insert(id, key, &self.jobs);
         self.expiry.insert(ttl_at, key);

@@ -28,6 +28,7 @@ pub(crate) mod outbox;
 pub(crate) mod owners;
 mod pending_bytes;
 pub(crate) mod query;
+mod queue_changes;
 mod ready;
 mod remove_slice;
 pub(crate) mod requests;

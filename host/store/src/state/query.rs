@@ -1,4 +1,4 @@
-//! Reads of the state: what clients see, and what the store's threads look at.
+//! Reads of the state: what clients see, what the dispatcher is told, and what the store's threads look at.
 //!
 //! **Cost.** A call holds the lock for 50 µs at most: a list examines a bounded number of jobs, and continues with
 //! the next call.
@@ -59,7 +59,30 @@ impl Index {
         let first = endpoint.ready.first_normal().and_then(|key| self.jobs.get(key));
         let since = first.map(Job::queued_at);
         let claimable = endpoint.ready.len() as u64;
-        Demand { jobs: endpoint.ready.normal_len() as u64, since, claimable }
+        let jobs = endpoint.ready.normal_len() as u64;
+        Demand { version: endpoint.queue_version.number, jobs, since, claimable }
+    }
+
+    /// The queues that have changed since the last call, for the notifications after the lock is released. A
+    /// deleted endpoint's queue is none of them: the next endpoint of its name has a queue of its own.
+    pub(crate) fn take_demands(&mut self) -> impl Iterator<Item = (EndpointId, Demand)> + use<> {
+        // Usually there is one, which needs no list.
+        let first = self.next_demand();
+        let more: Vec<_> = std::iter::from_fn(|| self.next_demand()).collect();
+        first.into_iter().chain(more)
+    }
+
+    fn next_demand(&mut self) -> Option<(EndpointId, Demand)> {
+        loop {
+            let key = self.queue_changes.pop()?;
+            let Some(endpoint) = self.endpoints.get_mut(&key) else { continue };
+            endpoint.queue_version.told();
+            let name = endpoint.name.clone();
+            if self.names.get(&name) == Some(&key) {
+                let demand = self.demand(&name);
+                return Some((name, demand));
+            }
+        }
     }
 }
 

@@ -110,7 +110,7 @@ impl JobStore for Store {
         let submitted = match decided {
             Decided::Queued(notice) => {
                 reserved.hand_over();
-                shared.notify_ready(Some(notice));
+                shared.notify_queued(Some(notice));
                 SubmitAnswer::Queued
             }
             Decided::Repeated(answer) => answer,
@@ -315,7 +315,7 @@ impl JobStore for Store {
         });
         let (retried, notice) = retried.await??;
         self.shared.wake_writer();
-        self.shared.notify_ready(notice);
+        self.shared.notify_queued(notice);
         answer(on_disk).await?;
         Ok(retried)
     }

@@ -479,7 +479,7 @@ impl Store {
                 Err(_) => (false, None),
             }
         })?;
-        self.shared.notify_ready(notice);
+        self.shared.notify_queued(notice);
         Ok((is_applied, on_disk))
     }
 }

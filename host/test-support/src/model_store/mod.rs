@@ -112,13 +112,19 @@ impl ModelStore {
         change: impl FnOnce(&mut State, Timestamp, &mut Notifications) -> T,
     ) -> Result<T, StoreError> {
         let mut notifications = Notifications::default();
-        let answer = {
+        let (answer, demands) = {
             let mut state = self.state.lock();
             state.check_available()?;
-            change(&mut state, self.clock.now(), &mut notifications)
+            let answer = change(&mut state, self.clock.now(), &mut notifications);
+            let queues = std::mem::take(&mut notifications.queues).into_iter();
+            let demands: Vec<_> = queues.map(|name| (state.demand(&name), name)).collect();
+            (answer, demands)
         };
-        if let Some((endpoint, job, may_start_worker)) = notifications.ready {
-            self.signals.job_ready(&endpoint, job, may_start_worker);
+        for (demand, endpoint) in demands {
+            self.signals.demand_changed(&endpoint, demand);
+        }
+        if let Some((endpoint, job)) = notifications.queued {
+            self.signals.job_queued(&endpoint, job);
         }
         if notifications.has_deliveries {
             self.signals.delivery_added();
@@ -203,10 +209,10 @@ impl JobStore for ModelStore {
                 new,
             };
             let id = job.new.id;
-            notifications.ready =
-                Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
+            notifications.queued = Some((job.new.endpoint.clone(), id));
             notifications.changed.push(id);
             state.ready.insert(job.ready_key(), id);
+            state.change_queue(&job.new.endpoint, notifications);
             let replaced = state.jobs.insert(id, job);
             debug_assert!(replaced.is_none(), "job ids are unique");
             Ok(SubmitAnswer::Queued)
@@ -565,18 +571,7 @@ impl JobStore for ModelStore {
     }
 
     async fn demand(&self, endpoint: &EndpointId) -> Result<Demand, StoreError> {
-        self.read(|state, _| {
-            let waits =
-                |job: &&ModelJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
-            let waiting = || state.jobs.values().filter(waits);
-            let normal = || waiting().filter(|job| !job.new.policy.low_priority);
-            let first = normal().min_by_key(|job| job.queue_position);
-            Demand {
-                jobs: normal().count() as u64,
-                since: first.map(|job| job.queued_at),
-                claimable: waiting().count() as u64,
-            }
-        })
+        self.read(|state, _| state.demand(endpoint))
     }
 
     async fn delete_endpoint(&self, endpoint: &EndpointId) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 //! All jobs are in one ordered map, so a change costs a few searches, and a list examines every
 //! job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use gristmill_core::billing::usage::{Hour, JobUsage, UsageKey, UsageSum};
@@ -13,8 +13,8 @@ use gristmill_core::job::action::JobAction;
 use gristmill_core::job::document::webhook_body;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{
-    Chunk, ChunkPage, ClaimedJob, JobCounts, JobRecord, Lease, NewJob, PastAttempt, RequeueCause,
-    StoreEpoch,
+    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, PastAttempt,
+    RequeueCause, StoreEpoch,
 };
 use gristmill_core::job::state::{Claim, Effect, JobEvent, JobState, JobStatus};
 use gristmill_core::jobs::stream::OutputList;
@@ -38,6 +38,10 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<JobId, ModelJob>,
     /// Waiting jobs: normal before low priority, then by queue position.
     pub(super) ready: BTreeMap<(EndpointId, bool, u64), JobId>,
+    /// Changes of all queues.
+    pub(super) queue_changes: u64,
+    /// The number of the last change of each endpoint's queue.
+    pub(super) queue_versions: BTreeMap<EndpointId, u64>,
     pub(super) last_queue_position: u64,
     pub(super) last_seq: u64,
     pub(super) submissions: Submissions,
@@ -150,8 +154,10 @@ impl ModelJob {
 #[derive(Debug, Default)]
 pub(super) struct Notifications {
     pub(super) changed: Vec<JobId>,
-    pub(super) ready: Option<(EndpointId, JobId, bool)>,
+    pub(super) queued: Option<(EndpointId, JobId)>,
     pub(super) has_deliveries: bool,
+    /// The endpoints whose queues have changed.
+    pub(super) queues: BTreeSet<EndpointId>,
 }
 
 /// The queue positions of an endpoint's jobs that wait.
@@ -165,6 +171,32 @@ impl State {
             (true, _) => Err(StoreError::Closed),
             (false, true) => Err(StoreError::Unavailable),
             (false, false) => Ok(()),
+        }
+    }
+
+    /// Counts a change of an endpoint's queue.
+    pub(super) fn change_queue(
+        &mut self,
+        endpoint: &EndpointId,
+        notifications: &mut Notifications,
+    ) {
+        self.queue_changes += 1;
+        self.queue_versions.insert(endpoint.clone(), self.queue_changes);
+        notifications.queues.insert(endpoint.clone());
+    }
+
+    /// The jobs that wait on an endpoint.
+    pub(super) fn demand(&self, endpoint: &EndpointId) -> Demand {
+        let waits =
+            |job: &&ModelJob| job.new.endpoint == *endpoint && job.state == JobState::InQueue;
+        let waiting = || self.jobs.values().filter(waits);
+        let normal = || waiting().filter(|job| !job.new.policy.low_priority);
+        let first = normal().min_by_key(|job| job.queue_position);
+        Demand {
+            version: self.queue_versions.get(endpoint).copied().unwrap_or_default(),
+            jobs: normal().count() as u64,
+            since: first.map(|job| job.queued_at),
+            claimable: waiting().count() as u64,
         }
     }
 
@@ -210,6 +242,7 @@ impl State {
     ) -> bool {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
         let ended = RequeueCause::of(event, job.state.status());
+        let waited = job.state == JobState::InQueue;
         let Ok((state, effects)) = job.state.apply(event) else { return false };
         self.operations += 1;
         job.state = state;
@@ -239,8 +272,7 @@ impl State {
                 Effect::Enqueue => {
                     job.queued_at = now;
                     self.ready.insert(job.ready_key(), id);
-                    notifications.ready =
-                        Some((job.new.endpoint.clone(), id, !job.new.policy.low_priority));
+                    notifications.queued = Some((job.new.endpoint.clone(), id));
                 }
                 Effect::Dequeue => {
                     self.ready.remove(&job.ready_key());
@@ -280,8 +312,12 @@ impl State {
                 Effect::WakeWaiters => notifications.changed.push(id),
             }
         }
+        let endpoint = (waited != (state == JobState::InQueue)).then(|| job.new.endpoint.clone());
         if is_gone {
             self.jobs.remove(&id);
+        }
+        if let Some(endpoint) = endpoint {
+            self.change_queue(&endpoint, notifications);
         }
         true
     }

@@ -1,0 +1,120 @@
+//! The workers of one endpoint: the [state](state), the threads that bring it [events](events), and the
+//! [tasks](task) of active workers.
+//!
+//! **Locks.** The state's lock is held for a decision, which waits for nothing, and never while the store, the
+//! catalog or the runtime is called.
+
+mod events;
+mod state;
+mod task;
+
+use std::sync::Arc;
+
+use gristmill_core::deploy::endpoint::{Deployment, EndpointIncarnation, Scaling};
+use gristmill_core::id::{EndpointId, WorkerId};
+use gristmill_core::workers::{self, WorkerCounts};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::state::Event;
+use self::state::{State, Worker};
+use crate::shared::Shared;
+
+/// The parts that are needed to start a worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Starter {
+    pub(crate) shared: Arc<Shared>,
+    /// The threads that run handlers.
+    pub(crate) guests: Handle,
+    /// The workers that look for a job or have one.
+    pub(crate) tasks: TaskTracker,
+}
+
+/// The workers of one incarnation of an endpoint.
+#[derive(Debug)]
+pub(crate) struct EndpointWorkers {
+    endpoint: EndpointId,
+    incarnation: EndpointIncarnation,
+    state: Mutex<State>,
+    /// Wakes the workers that wait for a sandbox or for their component.
+    changed: Notify,
+    /// Wakes the timer.
+    earlier: Notify,
+}
+
+impl EndpointWorkers {
+    pub(crate) fn new(deployment: &Deployment) -> Self {
+        Self {
+            endpoint: deployment.endpoint.id.clone(),
+            incarnation: deployment.incarnation.clone(),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            earlier: Notify::new(),
+        }
+    }
+
+    /// Whether the deployment is one of this incarnation.
+    pub(crate) fn are_of(&self, deployment: &Deployment) -> bool {
+        self.incarnation == deployment.incarnation
+    }
+
+    /// The endpoint was deleted, or the host drains.
+    pub(crate) fn close(&self) {
+        self.state.lock().close();
+        self.changed.notify_waiters();
+        self.earlier.notify_one();
+    }
+
+    pub(crate) fn counts(&self, scaling: Scaling) -> WorkerCounts {
+        self.state.lock().counts(scaling)
+    }
+
+    /// Number of workers.
+    pub(crate) fn alive(&self) -> u32 {
+        self.state.lock().alive()
+    }
+
+    /// Why the component cannot be prepared.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.state.lock().fault().map(str::to_owned)
+    }
+
+    /// The workers, in the order in which they were started.
+    pub(crate) fn list(&self) -> Vec<workers::Worker> {
+        let listed = self.state.lock().list();
+        let shown = |worker: Worker| workers::Worker {
+            id: worker.id(),
+            version: worker.version,
+            started_at: worker.started_at,
+        };
+        listed.into_iter().map(shown).collect()
+    }
+
+    /// The present deployment, unless the endpoint was deleted, and perhaps created again: then its workers end.
+    fn deployment(&self, shared: &Shared) -> Option<Arc<Deployment>> {
+        let found = shared.catalog.deployment(&self.endpoint);
+        let found = found.filter(|found| self.are_of(found));
+        if found.is_none() {
+            self.close();
+        }
+        found
+    }
+
+    /// The next change after this call.
+    fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
+    }
+}
+
+impl Worker {
+    /// Its id for clients. It ends with the version of the endpoint that it runs, such as `w3f9c2a017-v12`, so that
+    /// each job shows its version.
+    fn id(self) -> WorkerId {
+        let Self { number, random, version, .. } = self;
+        let id = format!("w{random:08x}{number:x}-v{version}");
+        WorkerId::new(&id).expect("letters, digits and a hyphen are an id")
+    }
+}

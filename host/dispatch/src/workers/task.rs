@@ -1,0 +1,211 @@
+//! The task of a worker while it looks for a job or has one. It prepares the component, reserves a sandbox, claims
+//! a job, runs it, and repeats; it ends when the [state](super::state) decides that the worker is idle.
+//!
+//! **The sandbox comes before the claim.** A job that waits for a sandbox is still in the queue: it
+//! can be purged, a job of higher priority passes it, and its timeouts have not begun. After the
+//! claim the worker checks the catalog once more, so that a job never runs a deployment that is
+//! older than its submission.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use gristmill_core::deploy::endpoint::Deployment;
+use gristmill_core::job::record::ClaimedJob;
+use gristmill_core::runtime::{CannotRun, Reservation};
+use gristmill_core::store::StoreError;
+use tracing::warn;
+
+use super::state::{Event, Next, Step, Worker};
+use super::{EndpointWorkers, Starter};
+use crate::attempt;
+use crate::shared::Shared;
+
+/// Runs a worker until it is idle or ends. It is active already.
+pub(super) async fn run(starter: Starter, workers: Arc<EndpointWorkers>, worker: Worker) {
+    let mut task = Task { starter, workers, worker, deployment: None, is_decided: false };
+    let mut step = Step::Begins;
+    let mut reserved = None;
+    while let Some((next, room)) = task.round(step, reserved.take()).await {
+        (step, reserved) = (next, room);
+    }
+}
+
+struct Task {
+    starter: Starter,
+    workers: Arc<EndpointWorkers>,
+    worker: Worker,
+    /// The deployment of the last round.
+    deployment: Option<Arc<Deployment>>,
+    /// Whether the state has ended the task.
+    is_decided: bool,
+}
+
+/// A reservation, and the deployment that it is for.
+type Reserved = (Arc<Deployment>, Reservation);
+
+/// The end of a wait for a sandbox.
+enum Waited {
+    Reserved(Reservation),
+    /// Another deployment is to be run.
+    Changed,
+    /// The worker ends.
+    Ended,
+}
+
+impl Task {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.starter.shared
+    }
+
+    /// One round: from `step` to the next step, with a reservation that the worker has waited for. `None` ends the
+    /// task.
+    async fn round(
+        &mut self,
+        step: Step,
+        reserved: Option<Reserved>,
+    ) -> Option<(Step, Option<Reserved>)> {
+        let deployment = self.next_deployment()?;
+        let Next::Work { seen } = self.apply(&deployment, step) else { return None };
+        self.worker.version = deployment.endpoint.version;
+        if let Err(CannotRun(reason)) = self.prepare(&deployment).await? {
+            drop(reserved);
+            if self.has_changed(&deployment) {
+                return Some((Step::LeavesLine, None));
+            }
+            self.apply(&deployment, Step::Fails(reason));
+            return None;
+        }
+        // A reservation for another deployment is useless.
+        let reserved = reserved.filter(|(reserved_for, _)| Arc::ptr_eq(reserved_for, &deployment));
+        let reserved = reserved.map(|(_, reservation)| reservation);
+        let reserved = reserved.or_else(|| self.shared().runtime.try_reserve(&deployment));
+        let Some(reservation) = reserved else {
+            let Next::Wait = self.apply(&deployment, Step::FindsNoRoom) else { return None };
+            return match self.wait_for_room(&deployment).await {
+                Waited::Reserved(reservation) => {
+                    Some((Step::LeavesLine, Some((deployment, reservation))))
+                }
+                Waited::Changed => Some((Step::LeavesLine, None)),
+                Waited::Ended => None,
+            };
+        };
+        let (endpoint, id) = (&deployment.endpoint.id, self.worker.id());
+        let step = match self.shared().store.claim(endpoint, &id).await {
+            Ok(Some(job)) => {
+                self.apply(&deployment, Step::Claims);
+                self.run_job(deployment, reservation, job).await;
+                return Some((Step::Ends, None));
+            }
+            Ok(None) => Step::FindsNoJob { seen },
+            // Nothing wakes a worker when the database of the jobs answers again.
+            Err(StoreError::Unavailable) => Step::FindsNoDatabase,
+            Err(error) => {
+                warn!(endpoint.id = %endpoint, %error, "worker `{id}` cannot claim: {error}");
+                Step::FindsNoJob { seen }
+            }
+        };
+        drop(reservation);
+        match self.apply(&deployment, step) {
+            Next::Work { .. } => Some((Step::Begins, None)),
+            _ => None,
+        }
+    }
+
+    fn apply(&mut self, now: &Deployment, step: Step) -> Next {
+        let event = Event::Worker(self.worker.number, step);
+        let next = self.workers.apply(&self.starter, now, event);
+        self.is_decided = next == Next::End;
+        next
+    }
+
+    /// The present deployment; `None` when the worker ends without a job. If the deployment is another one than in
+    /// the last round, an idle instance of this worker's last job is useless.
+    fn next_deployment(&mut self) -> Option<Arc<Deployment>> {
+        let shared = self.starter.shared.clone();
+        let now = self.workers.deployment(&shared);
+        if let Some(last) = &self.deployment
+            && now.as_ref().is_none_or(|now| !Arc::ptr_eq(last, now))
+        {
+            let endpoint = &last.endpoint.id;
+            shared.runtime.retire(endpoint, shared.catalog.deployment(endpoint).as_ref());
+        }
+        self.deployment.clone_from(&now);
+        now.filter(|_| !shared.is_draining())
+    }
+
+    fn has_changed(&self, deployment: &Arc<Deployment>) -> bool {
+        let now = self.shared().catalog.deployment(&deployment.endpoint.id);
+        now.is_none_or(|now| !Arc::ptr_eq(&now, deployment))
+    }
+
+    /// Makes sure that the component can run, or returns the reason why it cannot. `None` when the host
+    /// drains meanwhile: a drain waits for all workers, and the count of a volume's files may take
+    /// minutes.
+    async fn prepare(&mut self, deployment: &Arc<Deployment>) -> Option<Result<(), CannotRun>> {
+        let shared = self.starter.shared.clone();
+        let mut preparing = std::pin::pin!(shared.runtime.prepare(deployment));
+        // Usually the component is ready at once, and the worker is not counted as initializing.
+        if let Poll::Ready(prepared) = futures::poll!(preparing.as_mut()) {
+            return Some(prepared);
+        }
+        self.apply(deployment, Step::Prepares);
+        let workers = self.workers.clone();
+        loop {
+            let changed = workers.changed();
+            if shared.is_draining() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                prepared = &mut preparing => {
+                    self.apply(deployment, Step::Prepared);
+                    return Some(prepared);
+                }
+                () = changed => {}
+            }
+        }
+    }
+
+    async fn wait_for_room(&mut self, deployment: &Arc<Deployment>) -> Waited {
+        let (shared, workers) = (self.starter.shared.clone(), self.workers.clone());
+        let mut reserving = std::pin::pin!(shared.runtime.reserve(deployment));
+        loop {
+            let changed = workers.changed();
+            if self.has_changed(deployment) {
+                return Waited::Changed;
+            }
+            let Next::Wait = self.apply(deployment, Step::Waits) else { return Waited::Ended };
+            tokio::select! {
+                // A reservation that is there is kept: if it were dropped for a change, this worker
+                // would wait at the end of the line again.
+                biased;
+                reservation = &mut reserving => return Waited::Reserved(reservation),
+                () = changed => {}
+            }
+        }
+    }
+
+    /// Runs a claimed job, unless the endpoint has changed since `deployment` was read: then the job is
+    /// released.
+    async fn run_job(
+        &self,
+        deployment: Arc<Deployment>,
+        reservation: Reservation,
+        job: ClaimedJob,
+    ) {
+        if self.has_changed(&deployment) {
+            drop(reservation);
+            attempt::hand_back(self.shared(), &job).await;
+        } else {
+            attempt::run(self.shared(), deployment, reservation, job).await;
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if !self.is_decided {
+            self.workers.lose(&self.starter, self.worker.number);
+        }
+    }
+}
