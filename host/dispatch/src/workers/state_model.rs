@@ -198,7 +198,7 @@ impl World {
                     Step::FindsNoDatabase
                 } else {
                     let first = self.queue.iter().position(|is_normal| *is_normal);
-                    let first = first.or((!self.queue.is_empty()).then_some(0));
+                    let first = first.or_else(|| (!self.queue.is_empty()).then_some(0));
                     task.job = first.filter(|_| !self.is_full).map(|at| self.queue.remove(at));
                     task.at = match task.job {
                         Some(_) => At::Claimed,

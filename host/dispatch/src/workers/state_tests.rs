@@ -43,7 +43,7 @@ impl Bench {
         let since = (normal > 0).then(|| self.demand.since.unwrap_or(self.view.wall));
         let version = self.demand.version + 1;
         self.demand = Demand { version, jobs: normal, since, claimable: normal + low };
-        numbers(self.apply(Event::Demand(self.demand)))
+        numbers(&self.apply(Event::Demand(self.demand)))
     }
 
     fn step(&mut self, worker: u64, step: Step) -> Actions {
@@ -54,7 +54,7 @@ impl Bench {
     fn claim(&mut self, worker: u64) -> Vec<u64> {
         assert!(matches!(self.step(worker, Step::Begins).next, Next::Work { .. }));
         let mut started = self.jobs(self.demand.jobs - 1, self.low());
-        started.extend(numbers(self.step(worker, Step::Claims)));
+        started.extend(numbers(&self.step(worker, Step::Claims)));
         started
     }
 
@@ -74,7 +74,7 @@ impl Bench {
         self.view.elapsed += Duration::from_secs(seconds);
         self.view.wall = self.view.wall.plus_millis(1_000 * seconds);
         self.state.arm(&self.view);
-        numbers(self.apply(Event::Tick))
+        numbers(&self.apply(Event::Tick))
     }
 
     /// Running, idle, initializing, throttled and unhealthy workers.
@@ -85,7 +85,7 @@ impl Bench {
     }
 }
 
-fn numbers(actions: Actions) -> Vec<u64> {
+fn numbers(actions: &Actions) -> Vec<u64> {
     actions.start.iter().map(|worker| worker.number).collect()
 }
 
@@ -224,7 +224,7 @@ fn kept_workers_are_one_and_a_number_until_jobs_come() {
     let scaler = Scaler::QueueDelay(4);
     let kept = Scaling { workers_min: 1_000, workers_max: 1_000, scaler, ..SCALING };
     let mut bench = Bench::new(kept);
-    assert_eq!(numbers(bench.apply(Event::Changed)), [1]);
+    assert_eq!(numbers(&bench.apply(Event::Changed)), [1]);
     bench.rest(1);
     assert_eq!((bench.counts(), bench.state.alive()), ([0, 1_000, 0, 0, 0], 1));
     // Each kept worker takes a job at once, of low priority too, whatever the scaler says.
@@ -242,19 +242,19 @@ fn kept_workers_are_one_and_a_number_until_jobs_come() {
 #[test]
 fn a_changed_endpoint_gets_a_worker_that_prepares_it_and_what_its_queue_needs() {
     let mut bench = Bench::new(SCALING);
-    assert_eq!(numbers(bench.apply(Event::Changed)), NONE, "nothing waits");
+    assert_eq!(numbers(&bench.apply(Event::Changed)), NONE, "nothing waits");
     bench.jobs(1, 0);
     bench.jobs(0, 0);
     bench.rest(1);
     bench.view.version += 1;
     let changed = bench.apply(Event::Changed);
     assert!(changed.wakes, "also those that wait for a sandbox");
-    assert_eq!(numbers(changed), [1]);
+    assert_eq!(numbers(&changed), [1]);
     assert_eq!(bench.state.list()[0].version, 8);
     bench.rest(1);
     bench.view.scaling.workers_max = 0;
     bench.jobs(30, 0);
-    assert_eq!((numbers(bench.apply(Event::Changed)), bench.state.alive()), (vec![], 0));
+    assert_eq!((numbers(&bench.apply(Event::Changed)), bench.state.alive()), (vec![], 0));
     bench.view.scaling.workers_max = 99;
     assert_eq!(bench.apply(Event::Changed).start.len(), 16, "not all at once");
     assert_eq!(bench.apply(Event::Changed).start.len(), 14);
@@ -375,7 +375,7 @@ fn a_faulty_component_is_tried_by_one_worker_every_few_seconds() {
         assert_eq!(bench.jobs(60, 0), NONE, "one is enough");
         assert!(!bench.step(1, Step::Fails("no".into())).is_news);
         // A deploy ends the pause.
-        assert!(!numbers(bench.apply(Event::Changed)).is_empty());
+        assert!(!numbers(&bench.apply(Event::Changed)).is_empty());
         assert_eq!(bench.counts()[4], 0);
     }
 }
@@ -415,7 +415,7 @@ fn a_worker_whose_task_is_lost_counts_no_more_and_its_job_gets_another_one() {
     bench.jobs(1, 0);
     let lost = bench.step(1, Step::IsLost);
     assert_eq!(
-        (numbers(lost), bench.counts()),
+        (numbers(&lost), bench.counts()),
         (vec![], [0; 5]),
         "none starts in a runtime that ends"
     );
@@ -434,7 +434,7 @@ fn a_drain_ends_all_and_starts_none() {
     assert_eq!(bench.step(3, Step::Begins).next, Next::End);
     assert_eq!(bench.step(4, Step::FindsNoJob { seen: 0 }).next, Next::End);
     assert_eq!(bench.step(1, Step::Ends).next, Next::End);
-    assert_eq!((bench.jobs(9, 9), numbers(bench.apply(Event::Changed))), (vec![], vec![]));
+    assert_eq!((bench.jobs(9, 9), numbers(&bench.apply(Event::Changed))), (vec![], vec![]));
     assert_eq!(bench.state.alive(), 0);
 }
 
