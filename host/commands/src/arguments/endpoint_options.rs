@@ -42,7 +42,7 @@ pub struct EndpointOptions {
         help = help("Memory of one job, in MiB", Settings::MEMORY_MIB))]
     memory_mib: Option<u64>,
     /// Most fuel of one job; 0 removes the bound [default: fuel is counted and not bounded].
-    #[arg(long, value_name = "N", value_parser = bounded::<u64>(Settings::FUEL))]
+    #[arg(long, value_name = "N")]
     max_fuel: Option<u64>,
     /// How computing is metered [default: fuel].
     #[arg(long, value_parser = parse::metering())]

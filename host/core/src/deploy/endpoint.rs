@@ -1,6 +1,5 @@
 //! Endpoints: a deployed handler with its workers, limits and permissions.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,8 +10,9 @@ mod task;
 
 use std::sync::Arc;
 
-use gristmill_core::deploy::endpoint::{Deployment, EndpointIncarnation, Scaling};
+use gristmill_core::deploy::endpoint::{Deployment, Scaling};
 use gristmill_core::id::{EndpointId, WorkerId};
+use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::workers::{self, WorkerCounts};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
