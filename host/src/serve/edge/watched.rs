@@ -143,3 +143,47 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use gristmill_api::PeerAddress;
+
+    use super::super::addresses::{AddressBound, Addresses};
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_connection_without_a_key_gets_few_bytes_in_a_turn() {
+        let bound = AddressBound { connections_max: 9, is_for_loopback: true };
+        let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
+        let sent = vec![b'x'; 4 * TURN_BYTES];
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let mut read = || {
+            let mut space = vec![0; 8 * TURN_BYTES];
+            let mut into = ReadBuf::new(&mut space);
+            let read = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut into);
+            read.map(|read| read.map(|()| into.filled().len()).unwrap())
+        };
+        for turn in 0..2 {
+            assert_eq!(read(), Poll::Ready(TURN_BYTES));
+            assert_eq!(read(), Poll::Pending, "the end of turn {turn}");
+            assert_eq!(wakes.0.load(Ordering::Relaxed), turn + 1, "it asks for the next one");
+        }
+        account.show_key();
+        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES));
+    }
+}
