@@ -4,8 +4,7 @@ use gristmill_core::catalog::View;
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{OwnerId, TemplateId, VolumeId};
 use gristmill_core::limits::NETWORK_VOLUMES_MAX;
-use gristmill_wire::Metering;
-use gristmill_wire::management::{EndpointInput, EndpointSettings};
+use gristmill_wire::management::EndpointInput;
 use gristmill_wire::settings::{check_count, check_name};
 
 use crate::error::ControlError;
@@ -30,7 +29,6 @@ pub(super) fn changed(
     };
     let mut settings = current.settings;
     settings.change(given)?;
-    check_fuel(&settings)?;
     Ok(Endpoint {
         name,
         template,
@@ -40,17 +38,6 @@ pub(super) fn changed(
         settings,
         ..current
     })
-}
-
-/// Refuses a bound of fuel where none is counted: it would never end a job.
-fn check_fuel(settings: &EndpointSettings) -> Result<(), ControlError> {
-    if settings.max_fuel.is_some() && settings.metering == Metering::Epoch {
-        return Err(ControlError::invalid(
-            "`maxFuel` has no effect with `metering` `epoch`, which counts no fuel; set `metering` to \
-             `fuel`, or `maxFuel` to 0",
-        ));
-    }
-    Ok(())
 }
 
 /// The id of the network volume that a change names, empty for none, and the field with it; `None`:

@@ -111,6 +111,11 @@ impl EndpointSettings {
         }
         self.take(given)?;
         self.workers_min = self.workers_min.min(self.workers_max);
+        if self.max_fuel.is_some() && self.metering == Metering::Epoch {
+            let fault = "has no effect with `metering` `epoch`, which counts no fuel; set `metering` to `fuel`, \
+                or `maxFuel` to 0";
+            return Err(InvalidField::new("maxFuel", fault));
+        }
         Ok(())
     }
 }
