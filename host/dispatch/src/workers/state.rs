@@ -4,7 +4,7 @@
 //! actions. Nothing sleeps here that could be woken wrongly: a worker is active, with a [task](super::task), or
 //! idle, which is a time in a list.
 //!
-//! **No job is forgotten.** The store tells the whole [`Demand`] with a version, so a notification that is late,
+//! **No job is forgotten.** The store passes the whole [`Demand`] with a version, so a notification that is late,
 //! doubled or overtaken does no harm. Each active worker that has no job yet is *starting* and takes one of the jobs
 //! that wait, so the other ones are [unserved](State::unserved). Every event ends with [`State::fill`], which
 //! starts a worker if there is an unserved job and the rules permit a worker. A claim that finds nothing settles the
@@ -58,7 +58,7 @@ pub(crate) struct State {
     demand: Demand,
     /// Claims have found nothing at this version of the demand; [`ANY_VERSION`] while no claim is made at all.
     settled: u64,
-    /// When that is forgotten: nothing tells that a full disk has room, or that the database answers again.
+    /// When that is forgotten: no event shows that a full disk has room, or that the database answers again.
     forgets_at: Option<Instant>,
     active: BTreeMap<u64, Active>,
     /// The number of active workers in each phase.
