@@ -94,7 +94,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{Args as _, CommandFactory as _};
+    use gristmill_commands::arguments::ConnectionArgs;
 
     use super::*;
 
@@ -179,11 +180,56 @@ mod tests {
             let words = std::iter::once("gristmill").chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
         }
-        for command in Cli::command().get_subcommands() {
-            let name = command.get_name();
-            let has_line = lines.iter().any(|line| line.split(' ').next() == Some(name));
-            assert!(has_line, "no line above tries `{name}`");
+    }
+
+    /// `docs/COMMANDS.md` is the help of all commands.
+    #[test]
+    fn the_reference_is_the_help_of_the_commands() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/COMMANDS.md");
+        // The same lines in each terminal.
+        let mut line = Cli::command().term_width(100);
+        line.build();
+        let mut reference = String::from(
+            "# Commands\n\nThe help of each command, as `gristmill COMMAND -h` shows it.\nThe options of the \
+             connection, which each client command has, stand here alone:\n",
+        );
+        let connection = clap::Command::new("gristmill COMMAND").term_width(100);
+        let connection = ConnectionArgs::augment_args(connection.disable_help_flag(true));
+        show_help(connection, &mut reference);
+        describe(&line, "gristmill", &mut reference);
+        if std::env::var_os("GRISTMILL_WRITE_DOCS").is_some() {
+            std::fs::write(path, &reference).unwrap();
         }
+        let written = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            written == reference,
+            "docs/COMMANDS.md is out of date; write it with `GRISTMILL_WRITE_DOCS=1 cargo test --locked \
+             -p gristmill-tests -p gristmill --lib -- the_reference`"
+        );
+    }
+
+    /// Adds the help of a command, or that of its subcommands.
+    fn describe(command: &clap::Command, name: &str, reference: &mut String) {
+        let mut below = command.get_subcommands().peekable();
+        if below.peek().is_none() {
+            *reference += &format!("\n## {name}\n");
+            let is_shared = |arg: &clap::Arg| arg.get_help_heading() == Some("Connection");
+            let own = command.clone().mut_args(|arg| {
+                let is_shared = is_shared(&arg);
+                arg.hide(is_shared)
+            });
+            return show_help(own, reference);
+        }
+        let is_shown = |it: &&clap::Command| !it.is_hide_set() && it.get_name() != "help";
+        for command in below.filter(is_shown) {
+            describe(command, &format!("{name} {}", command.get_name()), reference);
+        }
+    }
+
+    fn show_help(mut command: clap::Command, reference: &mut String) {
+        let help = command.render_help().to_string();
+        let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
+        *reference += &format!("\n```text\n{}\n```\n", lines.join("\n"));
     }
 
     /// The program `gristmill-client` names them in its error.
