@@ -337,12 +337,17 @@ impl RequeueCause {
     /// The end of the attempt of a job with this `status` that an event queues again; `None` for
     /// any other event.
     pub fn of(event: JobEvent, status: Option<JobStatus>) -> Option<Self> {
-        match (event, status) {
-            (JobEvent::Released { .. }, _) => Some(Self::Released),
-            (JobEvent::HostLost { .. }, _) => Some(Self::HostLost),
-            (JobEvent::RetryRequested, Some(JobStatus::TimedOut)) => Some(Self::TimedOut),
-            (JobEvent::RetryRequested, _) => Some(Self::Failed),
-            _ => None,
+        match event {
+            JobEvent::Released { .. } => Some(Self::Released),
+            JobEvent::HostLost { .. } => Some(Self::HostLost),
+            JobEvent::RetryRequested if status == Some(JobStatus::TimedOut) => Some(Self::TimedOut),
+            JobEvent::RetryRequested => Some(Self::Failed),
+            JobEvent::Claimed { .. }
+            | JobEvent::Finished { .. }
+            | JobEvent::CancelRequested
+            | JobEvent::Purged
+            | JobEvent::TtlElapsed
+            | JobEvent::RetentionElapsed => None,
         }
     }
 }

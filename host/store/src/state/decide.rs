@@ -47,15 +47,24 @@ impl Index {
         let usage_before = DiskUsage::of(job);
         let is_waiting = |job: &Job| job.row.status == Some(JobStatus::InQueue);
         let waited = is_waiting(job);
-        if let Some(cause) = early_end_cause(job, event).filter(|_| waited) {
+        // A claim is written no later than its result; no caller waits for the claim alone. A job whose time is
+        // over is handled by `expire`, since the deletion of an endpoint has the same event.
+        let (urgency, early_end_cause) = match event {
+            JobEvent::Claimed { .. } => (Urgency::Deferred, None),
+            JobEvent::CancelRequested => (Urgency::Now, Some(EarlyEndCause::Cancelled)),
+            JobEvent::Purged => (Urgency::Now, Some(EarlyEndCause::Purged)),
+            JobEvent::Finished { .. }
+            | JobEvent::Released { .. }
+            | JobEvent::HostLost { .. }
+            | JobEvent::RetryRequested
+            | JobEvent::TtlElapsed
+            | JobEvent::RetentionElapsed => (Urgency::Now, None),
+        };
+        let is_traced = job.trace().is_some_and(|trace| trace.is_sampled);
+        if let Some(cause) = early_end_cause.filter(|_| waited && is_traced) {
             push(&mut self.early_ends, early_end(job, &endpoint.name, cause, now));
         }
         let ended = RequeueCause::of(event, job.row.status);
-        // A claim is written no later than its result; no caller waits for the claim alone.
-        let urgency = match event {
-            JobEvent::Claimed { .. } => Urgency::Deferred,
-            _ => Urgency::Now,
-        };
         let pending = touch(job, key, &mut self.backlog, urgency);
         pending.change.operations += 1;
         job.row.status = state.status();
@@ -378,17 +387,6 @@ fn push(early_ends: &mut Vec<EarlyEnd>, end: EarlyEnd) {
     if early_ends.len() < EARLY_ENDS_MAX {
         early_ends.push(end);
     }
-}
-
-/// Why the event ends the job before its first attempt; `None` unless its trace is recorded. A job whose time
-/// is over is handled by [`Index::expire`], since the deletion of an endpoint has the same event.
-fn early_end_cause(job: &Job, event: JobEvent) -> Option<EarlyEndCause> {
-    let cause = match event {
-        JobEvent::CancelRequested => EarlyEndCause::Cancelled,
-        JobEvent::Purged => EarlyEndCause::Purged,
-        _ => return None,
-    };
-    job.trace().filter(|trace| trace.is_sampled).map(|_| cause)
 }
 
 /// The end of a job that has no result yet.
