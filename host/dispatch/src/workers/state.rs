@@ -701,7 +701,7 @@ impl Growth {
 }
 
 #[cfg(test)]
-#[path = "state_model.rs"]
+#[path = "state_model_tests.rs"]
 mod model;
 #[cfg(test)]
 #[path = "state_tests.rs"]
