@@ -1,6 +1,6 @@
 //! `gristmill deploy`.
 
-use gristmill_tests::{guests, shared_host};
+use gristmill_tests::{TestHost, guests, shared_host};
 use serde_json::json;
 
 use crate::command::{on, run, run_args};
@@ -66,7 +66,8 @@ async fn deploy_suggests_the_projects_own_input() {
 
 #[tokio::test]
 async fn a_deploy_of_the_same_component_does_not_say_that_it_was_compiled() {
-    let host = shared_host();
+    // No other test deletes a handler with the same component there.
+    let host = TestHost::start();
     let echo = guests::echo().display().to_string();
     let deploy = || run(on(&host), &format!("deploy {echo} --name cli-again")).succeeded().stderr;
     deploy();

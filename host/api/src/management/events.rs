@@ -7,7 +7,7 @@
 //! **Bounds.** [`TOPICS_MAX`] topics of a stream, [an hour](event_stream::STREAM_TIME_MAX) for a stream, and the limit
 //! `events` for the streams of an owner, those of log lines included.
 //! **Cost.** One [task](gristmill_control::Live) reads the values for all streams, and the events of the overview
-//! are [made once](super::overview_events::OverviewEvents) for all streams of an owner.
+//! are [made once](crate::overview_events::OverviewEvents) for all streams of an owner.
 
 use std::pin::Pin;
 use std::sync::Arc;
