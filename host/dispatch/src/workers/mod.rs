@@ -1,4 +1,4 @@
-//! The workers of one endpoint: the [state](state), the threads that bring it [events](events), and the
+//! The workers of one endpoint: the [state], the threads that bring it [events], and the
 //! [tasks](task) of active workers.
 //!
 //! **Locks.** The state's lock is held for a decision, which waits for nothing, and never while the store, the
