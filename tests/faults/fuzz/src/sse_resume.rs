@@ -230,6 +230,10 @@ impl<'a> Run<'a> {
     }
 
     async fn connect_with(&self, text: &str) {
+        // An empty header counts as absent, and such a reader begins with what is undelivered.
+        if text.is_empty() {
+            return;
+        }
         let Some(answer) = self.get("/v2", "", Some(text)).await else { return };
         let (attempt, index) = match text.trim().split_once('-') {
             Some((attempt, index)) if !attempt.is_empty() => (attempt, index),
