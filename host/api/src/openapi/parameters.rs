@@ -90,7 +90,7 @@ parameters! {
     StreamPosition {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
         "from", Query, at_least_zero(), "Reads from this chunk; the delivered position does not change";
-        "Last-Event-ID", Header, event_id("^([0-9]+-)?[0-9]+$"), "Server-sent events only: continue after the chunk of the event with this id";
+        "Last-Event-ID", Header, event_id("^(([0-9]+-)?[0-9]+)?$"), "Server-sent events only: continue after the chunk of the event with this id";
     }
     /// Parameters of `requests`.
     RequestFilter {
@@ -159,7 +159,7 @@ parameters! {
     LogFilter {
         "job", Query, schema::JobId::schema(), "Only the lines of this job";
         "tail", Query, bounded(LIST_LOGS), "Number of lines, the newest ones";
-        "Last-Event-ID", Header, event_id("^[0-9]+$"), "Continues after the line with this number";
+        "Last-Event-ID", Header, event_id("^[0-9]*$"), "Continues after the line with this number";
     }
     /// Parameters of series.
     SeriesWindow {
