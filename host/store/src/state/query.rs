@@ -76,7 +76,7 @@ impl Index {
         loop {
             let key = self.queue_changes.pop()?;
             let Some(endpoint) = self.endpoints.get_mut(&key) else { continue };
-            endpoint.queue_version.told();
+            endpoint.queue_version.notified();
             let name = endpoint.name.clone();
             if self.names.get(&name) == Some(&key) {
                 let demand = self.demand(&name);

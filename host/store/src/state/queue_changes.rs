@@ -1,4 +1,4 @@
-//! Which queues have changed since the dispatcher was told. The dispatcher gets each queue as it is now, with a
+//! Which queues have changed since their last notification. The dispatcher gets each queue as it is now, with a
 //! version, and not what has happened to it: a notification that is late, repeated or lost between two others
 //! does no harm.
 //!
@@ -12,14 +12,14 @@ use crate::format::EndpointKey;
 pub(super) struct QueueChanges {
     /// Changes of all queues since the start.
     version: u64,
-    untold: Vec<EndpointKey>,
+    pending: Vec<EndpointKey>,
 }
 
 /// The version of an endpoint's queue.
 #[derive(Debug, Default)]
 pub(super) struct QueueVersion {
     pub(super) number: u64,
-    is_untold: bool,
+    is_pending: bool,
 }
 
 impl QueueChanges {
@@ -27,20 +27,20 @@ impl QueueChanges {
     pub(super) fn add(&mut self, key: EndpointKey, queue: &mut QueueVersion) {
         self.version += 1;
         queue.number = self.version;
-        if !std::mem::replace(&mut queue.is_untold, true) {
-            self.untold.push(key);
+        if !std::mem::replace(&mut queue.is_pending, true) {
+            self.pending.push(key);
         }
     }
 
-    /// An endpoint whose queue is to be told.
+    /// An endpoint that needs a notification.
     pub(super) fn pop(&mut self) -> Option<EndpointKey> {
-        self.untold.pop()
+        self.pending.pop()
     }
 }
 
 impl QueueVersion {
-    /// The queue is told as it is now.
-    pub(super) fn told(&mut self) {
-        self.is_untold = false;
+    /// A notification has the queue as it is now.
+    pub(super) fn notified(&mut self) {
+        self.is_pending = false;
     }
 }
