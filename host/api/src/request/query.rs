@@ -129,11 +129,11 @@ pub(crate) fn flag(query: &str, names: &[&str]) -> Result<bool, ApiError> {
     for (name, value) in given {
         // Python's `requests` sends `True`.
         let is = |word: &str| value.eq_ignore_ascii_case(word);
-        if value.is_empty() || is("true") {
+        if is("true") {
             is_set = true;
         } else if !is("false") {
             return Err(ApiError::bad_request(format!(
-                "query `{name}` must be true or false, not `{value}`"
+                "query `{name}` must be true or false, as in `{name}=true`, not `{value}`"
             )));
         }
     }
@@ -241,7 +241,8 @@ mod tests {
         let cases = [
             ("", Some(false)),
             ("includeMillTemplates=true", Some(true)),
-            ("includePlatformTemplates", Some(true)),
+            ("includePlatformTemplates", None),
+            ("includePlatformTemplates=", None),
             ("includePlatformTemplates=false&includeMillTemplates=true", Some(true)),
             ("includePlatformTemplates=false&other=1", Some(false)),
             ("includePlatformTemplates=True", Some(true)),

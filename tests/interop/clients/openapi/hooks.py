@@ -140,7 +140,7 @@ def path_on_volume(is_directory):
     match str(is_directory).lower():
         case "false":
             return dice.choice(FILES)
-        case "true" | "":
+        case "true":
             return DIRECTORY
         case _:
             return EITHER
@@ -201,6 +201,11 @@ def make_possible(case, body):
     if body.get("paused") is True:
         # Calls that wait for a job would wait until their time is over.
         body["paused"] = False
+    if body.get("maxFuel"):
+        # The other way of metering counts no fuel.
+        body["metering"] = "fuel"
+    elif body.get("metering") == "epoch":
+        body["maxFuel"] = 0
     if body.get("workersMin"):
         body["workersMax"] = 1_000
         # The sum of all endpoints is bounded.
