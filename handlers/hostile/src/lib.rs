@@ -1,4 +1,4 @@
-//! Attacks its host, in one way for each `op`, for the tests of docs/SECURITY.md.
+//! Attacks its host, in one way for each `op`, for the tests of docs/internals/security.md.
 
 #![cfg(target_arch = "wasm32")]
 

@@ -54,7 +54,7 @@ const RESIDENT_BYTES_SCANNED: usize = 512 * KIB;
 /// system call.
 const RESIDENT_BYTES_COPIED: usize = 2 * MIB;
 
-/// The allocation of memory for instances. docs/PERFORMANCE.md compares the choices.
+/// The allocation of memory for instances. docs/internals/performance.md compares the choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pool {
     /// Reused slots. After a job the first pages of its memories and tables are reset in place, and

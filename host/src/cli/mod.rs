@@ -182,10 +182,10 @@ mod tests {
         }
     }
 
-    /// `docs/COMMANDS.md` is the help of all commands.
+    /// `docs/reference/commands.md` is the help of all commands.
     #[test]
     fn the_reference_is_the_help_of_the_commands() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/COMMANDS.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/commands.md");
         // The same lines in each terminal.
         let mut line = Cli::command().term_width(100);
         line.build();
@@ -203,7 +203,7 @@ mod tests {
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             written == reference,
-            "docs/COMMANDS.md is out of date; write it with `GRISTMILL_WRITE_DOCS=1 cargo test --locked \
+            "docs/reference/commands.md is out of date; write it with `GRISTMILL_WRITE_DOCS=1 cargo test --locked \
              -p gristmill-tests -p gristmill --lib -- the_reference`"
         );
     }

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    const OPERATIONS: &str = include_str!("../../../docs/OPERATIONS.md");
+    const OPERATIONS: &str = include_str!("../../../docs/guides/operations.md");
 
     /// Flags and switches that set no value of the configuration file.
     const ONLY_FLAGS: [&str; 3] = ["config", "accept-clock", "manual-clock"];
@@ -319,7 +319,7 @@ mod tests {
             let name = option.get_long().unwrap();
             assert!(
                 OPERATIONS.contains(&format!("`--{name}")) || option.is_hide_set(),
-                "docs/OPERATIONS.md does not mention `--{name}`"
+                "docs/guides/operations.md does not mention `--{name}`"
             );
             let variable = format!("GRISTMILL_{}", name.replace('-', "_").to_uppercase());
             match option.get_env() {

@@ -1,4 +1,4 @@
-//! A role that owns the database, and has no further rights, as docs/CLUSTER.md makes it.
+//! A role that owns the database, and has no further rights, as docs/guides/cluster.md makes it.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,7 @@ use crate::hosts::{Ledger, check, finished, signal, sleep, submit_all, until_act
 use crate::postgres::Server;
 
 /// The page whose statements an operator copies.
-const PAGE: &str = include_str!("../../../docs/CLUSTER.md");
+const PAGE: &str = include_str!("../../../docs/guides/cluster.md");
 
 /// The statements of the page that make the role and the database.
 fn recipe() -> Vec<&'static str> {

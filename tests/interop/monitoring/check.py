@@ -51,11 +51,11 @@ def check_names(scrape):
     expressions += [expression for _, _, expression in panels()]
     used = {name for text in expressions for name in NAME.findall(text)}
     assert len(used) > 20 and used <= series, f"the host has no such series: {sorted(used - series)}"
-    text = (ROOT / "docs/OPERATIONS.md").read_text().split("\n## Monitoring\n", 1)[1].split("\n## ", 1)[0]
+    text = (ROOT / "docs/guides/operations.md").read_text().split("\n## Monitoring\n", 1)[1].split("\n## ", 1)[0]
     listed = set(re.findall(r"`(gristmill_\w+)`", text))
-    assert listed == pages, f"OPERATIONS.md lacks {sorted(pages - listed)} and has too much: {sorted(listed - pages)}"
+    assert listed == pages, f"operations.md lacks {sorted(pages - listed)} and has too much: {sorted(listed - pages)}"
     alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
-    table = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs/MONITORING.md").read_text(), re.M))
+    table = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs/guides/monitoring.md").read_text(), re.M))
     assert alerts == table, f"the table of alerts differs: {sorted(alerts ^ table)}"
     print("ok: names of metrics and alerts")
 

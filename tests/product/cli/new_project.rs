@@ -52,7 +52,7 @@ impl RustProjects {
 
 /// The block of shell commands in the guide after the line that names it.
 fn guide(name: &str) -> String {
-    let guide = fs::read_to_string(repository().join("docs/HANDLERS.md")).unwrap();
+    let guide = fs::read_to_string(repository().join("docs/guides/handlers.md")).unwrap();
     let (_, rest) = guide.split_once(&format!("<!-- guide: {name} -->\n```sh\n")).unwrap();
     rest.split_once("\n```").unwrap().0.to_owned()
 }
@@ -182,7 +182,7 @@ fn lines_of_the_crates_log_and_tracing_are_in_the_jobs_log() {
 /// The code in the guide equals that of the templates, which the guides' commands test.
 #[test]
 fn the_guide_shows_the_code_of_the_templates() {
-    let guide = fs::read_to_string(repository().join("docs/HANDLERS.md")).unwrap();
+    let guide = fs::read_to_string(repository().join("docs/guides/handlers.md")).unwrap();
     let templates = repository().join("host/templates");
     for path in ["rust/src/lib.rs", "python/handler.py", "javascript/handler.ts"] {
         let (_, rest) = guide.split_once(&format!("<!-- template: {path} -->\n```")).unwrap();

@@ -1,6 +1,6 @@
 //! Attacks beside an innocent endpoint, and handlers that search for data of other jobs.
-//! docs/SECURITY.md names these tests beside the attacks, and shows how to print the table of the
-//! first.
+//! docs/internals/security.md names these tests beside the attacks, and shows how to print the table
+//! of the first.
 
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Uploads that attack the compiler. docs/SECURITY.md names these tests beside the attacks.
+//! Uploads that attack the compiler. docs/internals/security.md names these tests beside the
+//! attacks.
 
 use std::fs;
 use std::path::PathBuf;

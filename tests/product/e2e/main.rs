@@ -32,6 +32,7 @@ mod isolation;
 mod job_actions;
 mod job_list;
 mod lifecycle;
+mod links;
 mod log_streams;
 mod logs;
 mod lost_admin_key;

@@ -1,4 +1,4 @@
-//! Compares docs/SECURITY.md, which names the tests of each bound, with the tests.
+//! Compares docs/internals/security.md, which names the tests of each bound, with the tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ fn repository() -> PathBuf {
 /// The tests of a file, as `path::name`.
 fn tests_of(path: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(repository().join(path))
-        .unwrap_or_else(|error| panic!("docs/SECURITY.md names {path}: {error}"));
+        .unwrap_or_else(|error| panic!("docs/internals/security.md names {path}: {error}"));
     let mut found = BTreeSet::new();
     let mut is_test = false;
     for line in text.lines().map(str::trim) {
@@ -35,7 +35,7 @@ fn tests_of(path: &str) -> BTreeSet<String> {
 
 /// The tests that the document's tables name whose last column is `Test`, row by row.
 fn rows() -> Vec<Vec<String>> {
-    let text = fs::read_to_string(repository().join("docs/SECURITY.md")).unwrap();
+    let text = fs::read_to_string(repository().join("docs/internals/security.md")).unwrap();
     let (mut is_table, mut has_tests) = (false, false);
     let rows = text.lines().filter(|line| {
         let is_head = line.starts_with('|') && !is_table;

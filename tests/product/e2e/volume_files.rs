@@ -1,5 +1,6 @@
-//! The files of network volumes over HTTP: whole files or nothing, bounds, and attacks. Handlers work on
-//! the same files at the same time. docs/SECURITY.md names these tests beside the attacks.
+//! The files of network volumes over HTTP: whole files or nothing, bounds, and attacks. Handlers
+//! work on the same files at the same time. docs/internals/security.md names these tests beside the
+//! attacks.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The files of handlers: persistence, sizes, and paths outside. docs/SECURITY.md names these tests
-//! beside the attacks.
+//! The files of handlers: persistence, sizes, and paths outside. docs/internals/security.md
+//! names these tests beside the attacks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

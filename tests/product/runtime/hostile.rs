@@ -1,5 +1,5 @@
-//! Attacks through host calls, by the sample handler `hostile`. docs/SECURITY.md names these tests
-//! beside the attacks.
+//! Attacks through host calls, by the sample handler `hostile`. docs/internals/security.md
+//! names these tests beside the attacks.
 
 use std::time::{Duration, Instant};
 

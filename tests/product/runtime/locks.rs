@@ -1,5 +1,6 @@
 //! Directories by which handlers lock files, as the SQLite of a guest does: they end with the instance
-//! that created them, and with no other. docs/SECURITY.md names these tests beside the attacks.
+//! that created them, and with no other. docs/internals/security.md names these tests beside the
+//! attacks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

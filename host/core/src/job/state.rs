@@ -1,6 +1,6 @@
 //! The life of a job as one pure function, [`JobState::apply`]. It reads no clock and does no I/O;
-//! stores, dispatcher and API carry out the [`Effect`]s that it returns. docs/ARCHITECTURE.md shows
-//! its table, which a test compares with this code.
+//! stores, dispatcher and API carry out the [`Effect`]s that it returns.
+//! docs/internals/architecture.md shows its table, which a test compares with this code.
 
 use serde::{Deserialize, Serialize};
 

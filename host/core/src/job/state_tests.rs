@@ -47,7 +47,7 @@ fn events(by: Claim) -> Vec<JobEvent> {
     ]
 }
 
-/// The table of docs/ARCHITECTURE.md: the pairs that apply, one per line.
+/// The table of docs/internals/architecture.md: the pairs that apply, one per line.
 fn table() -> String {
     let mut table = String::from("| From | Event | To | Effects |\n|---|---|---|---|\n");
     for state in STATES {
@@ -70,10 +70,13 @@ fn table() -> String {
 
 #[test]
 fn the_documented_table_is_the_code() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ARCHITECTURE.md");
-    let docs = std::fs::read_to_string(path).expect("docs/ARCHITECTURE.md can be read");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/internals/architecture.md");
+    let docs = std::fs::read_to_string(path).expect("docs/internals/architecture.md can be read");
     let table = table();
-    assert!(docs.contains(&table), "docs/ARCHITECTURE.md must contain this table:\n{table}");
+    assert!(
+        docs.contains(&table),
+        "docs/internals/architecture.md must contain this table:\n{table}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The cache of a developer's compiles: whole components, in wasmtime's own cache, and the code of
 //! each function, so that a handler with a small change is compiled in a fraction of the time.
 //! Nearly all functions of a handler in Python or JavaScript belong to its interpreter:
-//! docs/PERFORMANCE.md has the times.
+//! docs/internals/performance.md has the times.
 //!
 //! A host has no such cache: it compiles a component once, and no data of one upload should become
 //! part of another.

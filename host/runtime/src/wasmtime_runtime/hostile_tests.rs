@@ -1,4 +1,5 @@
-//! Components that no compiler would write. docs/SECURITY.md names these tests beside the attacks.
+//! Components that no compiler would write. docs/internals/security.md names these tests beside
+//! the attacks.
 
 use std::time::{Duration, Instant};
 

@@ -19,7 +19,7 @@
 //! [`StoreError::Unavailable`](gristmill_core::store::StoreError), and results wait in the write buffer.
 //!
 //! **Costs.** One commit for each batch, and some 20 µs of the server's processor time for each job; see
-//! `docs/adr/0004-postgresql.md`. A start reads the row of each job.
+//! `docs/internals/adr/0004-postgresql.md`. A start reads the row of each job.
 
 pub(crate) mod active_state;
 pub(crate) mod beat;
