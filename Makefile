@@ -178,9 +178,9 @@ soak: guests ## 70 % of the capacity for MINUTES=30; memory, disk and latencies 
 	tests/bench/load/.venv/bin/pip install --quiet -r tests/bench/load/requirements.txt
 	target/release/load --soak target/soak.csv --minutes $(MINUTES) \
 	  --host target/release/gristmill-under-test --handlers $(GUESTS); outcome=$$?; \
-	tests/bench/load/.venv/bin/python tests/bench/load/plot.py target/soak.csv docs/soak.png && exit $$outcome
+	tests/bench/load/.venv/bin/python tests/bench/load/plot.py target/soak.csv docs/images/soak.png && exit $$outcome
 
-bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes; docs/guides/monitoring.md has the cost of being observed
+bench: guests ## speed of the release binary on this machine, and of the sandbox alone; about five minutes; docs/internals/performance.md has the cost of being observed
 	$(CARGO) build $(LOCKED) --release -p gristmill-tests --bins
 	$(CARGO) bench $(LOCKED) --workspace --bench instantiate -- attempt
 	target/release/load --host target/release/gristmill-under-test --handlers $(GUESTS)

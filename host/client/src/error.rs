@@ -179,7 +179,7 @@ fn explained(reason: &str) -> &str {
         "the host speaks plain HTTP, so its URL begins with http://"
     } else if reason.contains("CaUsedAsEndEntity") {
         "the host's certificate is that of an authority (CA:TRUE), which no host may have. A certificate for \
-         tests has basicConstraints CA:FALSE; docs/guides/operations.md has the command that makes one"
+         tests has basicConstraints CA:FALSE; docs/guides/tls.md has the command that makes one"
     } else if UNTRUSTED.iter().any(|kind| reason.contains(kind)) {
         "the host's certificate is not signed by an authority that this machine trusts"
     } else {

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    const OPERATIONS: &str = include_str!("../../../docs/guides/operations.md");
+    const CONFIGURATION: &str = include_str!("../../../docs/reference/configuration.md");
 
     /// Flags and switches that set no value of the configuration file.
     const ONLY_FLAGS: [&str; 3] = ["config", "accept-clock", "manual-clock"];
@@ -318,8 +318,8 @@ mod tests {
         for option in with_environment.get_arguments() {
             let name = option.get_long().unwrap();
             assert!(
-                OPERATIONS.contains(&format!("`--{name}")) || option.is_hide_set(),
-                "docs/guides/operations.md does not mention `--{name}`"
+                CONFIGURATION.contains(&format!("`--{name}")) || option.is_hide_set(),
+                "docs/reference/configuration.md does not mention `--{name}`"
             );
             let variable = format!("GRISTMILL_{}", name.replace('-', "_").to_uppercase());
             match option.get_env() {

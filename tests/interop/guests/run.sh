@@ -150,12 +150,12 @@ cases rust "$guests/token_stream.wasm"
 for language in python javascript; do cases "$language" "$built/$language-token-stream.wasm"; done
 for language in rust python javascript; do cases "$language" --endpoint "$language-token-stream"; done
 
-# The commands of docs/guides/handlers.md, word for word:
+# The commands of docs/guides/handlers-*.md, word for word:
 mkdir "$temp/bin"
 ln -s "$(realpath "$gristmill")" "$temp/bin/gristmill"
 guide() {
   language=$1
-  sed -n "/<!-- guide: $language -->/,/^\`\`\`\$/p" "$root/docs/guides/handlers.md" | sed '1,2d;$d' >"$temp/guide.sh"
+  sed -n "/<!-- guide: $language -->/,/^\`\`\`\$/p" "$root/docs/guides/handlers-$language.md" | sed '1,2d;$d' >"$temp/guide.sh"
   [ "$(wc -l <"$temp/guide.sh")" -lt 11 ] || { echo "the guide for $language is long"; return 1; }
   mkdir "$temp/$language"
   ( cd "$temp/$language" && PATH="$temp/bin:$PATH" sh -eu "$temp/guide.sh" )

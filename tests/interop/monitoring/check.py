@@ -51,9 +51,9 @@ def check_names(scrape):
     expressions += [expression for _, _, expression in panels()]
     used = {name for text in expressions for name in NAME.findall(text)}
     assert len(used) > 20 and used <= series, f"the host has no such series: {sorted(used - series)}"
-    text = (ROOT / "docs/guides/operations.md").read_text().split("\n## Monitoring\n", 1)[1].split("\n## ", 1)[0]
+    text = (ROOT / "docs/reference/metrics.md").read_text()
     listed = set(re.findall(r"`(gristmill_\w+)`", text))
-    assert listed == pages, f"operations.md lacks {sorted(pages - listed)} and has too much: {sorted(listed - pages)}"
+    assert listed == pages, f"metrics.md lacks {sorted(pages - listed)} and has too much: {sorted(listed - pages)}"
     alerts = set(re.findall(r"alert: (\w+)", RULES.read_text()))
     table = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs/guides/monitoring.md").read_text(), re.M))
     assert alerts == table, f"the table of alerts differs: {sorted(alerts ^ table)}"

@@ -50,9 +50,15 @@ impl RustProjects {
     }
 }
 
+/// The guide to handlers in a language.
+fn page(language: &str) -> String {
+    let path = format!("docs/guides/handlers-{language}.md");
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
 /// The block of shell commands in the guide after the line that names it.
 fn guide(name: &str) -> String {
-    let guide = fs::read_to_string(repository().join("docs/guides/handlers.md")).unwrap();
+    let guide = page(name);
     let (_, rest) = guide.split_once(&format!("<!-- guide: {name} -->\n```sh\n")).unwrap();
     rest.split_once("\n```").unwrap().0.to_owned()
 }
@@ -179,12 +185,12 @@ fn lines_of_the_crates_log_and_tracing_are_in_the_jobs_log() {
     assert!(shown.stderr.contains("no water"), "{shown:?}");
 }
 
-/// The code in the guide equals that of the templates, which the guides' commands test.
+/// The code in a guide equals that of its template, which the guide's commands test.
 #[test]
-fn the_guide_shows_the_code_of_the_templates() {
-    let guide = fs::read_to_string(repository().join("docs/guides/handlers.md")).unwrap();
+fn the_guides_show_the_code_of_the_templates() {
     let templates = repository().join("host/templates");
     for path in ["rust/src/lib.rs", "python/handler.py", "javascript/handler.ts"] {
+        let guide = page(path.split('/').next().unwrap());
         let (_, rest) = guide.split_once(&format!("<!-- template: {path} -->\n```")).unwrap();
         let (_, code) = rest.split_once('\n').unwrap();
         let code = code.split_once("\n```").unwrap().0;

@@ -17,7 +17,7 @@ async fn a_lost_admin_key_is_replaced_by_a_start_without_keys() {
     assert!(refused.text.contains("no other admin key without an expiry"), "{refused:?}");
     client.get("/v1/keys").await.ok();
 
-    // The text of the first key is lost: docs/guides/operations.md, "Keys".
+    // The text of the first key is lost: docs/guides/keys.md.
     host.start_again_with(&["--no-key"]);
     let admin = json!({ "name": "admin", "scopes": ["admin"] });
     let made = host.client().post("/v1/keys", &admin).await.ok();
