@@ -22,13 +22,11 @@ use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::network::Network;
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
+use gristmill_edge::{AddressBound, ConnectionLimits, TlsFiles};
 use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
 
 pub use self::values::{Brand, Database, LogFilter, Within};
-use super::edge::addresses::AddressBound;
-use super::edge::listener::ConnectionLimits;
-use super::edge::tls::TlsFiles;
 use super::manual_clock::ManualClockStart;
 use super::memory;
 use crate::parsing;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use gristmill_api::ConnectionAuth;
 use hyper::rt::Executor;
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto::Builder;
+
+use crate::connection_shares::ConnectionAuth;
 
 /// Largest head of a request on HTTP/1.1, in bytes; beyond it the answer is 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;

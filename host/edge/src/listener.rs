@@ -8,18 +8,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_api::{ConnectionShares, PeerAddress};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
-use super::connection::Server;
-use super::response_budget::ResponseBudget;
-use super::tls::Tls;
-use crate::serve::front::Front;
+use crate::addresses::{ADDRESS_BYTES_MAX, AddressBound, Addresses};
+use crate::answerer::Answerer;
+use crate::call_origin::PeerAddress;
+use crate::connection::Server;
+use crate::connection_shares::ConnectionShares;
+use crate::response_budget::ResponseBudget;
+use crate::tls::Tls;
 
 /// Most files that are reserved for the journal, uploads and outgoing calls.
 const OTHER_FILES_MAX: u64 = 1_024;
@@ -33,22 +34,22 @@ const COLLECTORS_OF_ADDRESS_MAX: u32 = 16;
 
 /// The operator's settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ConnectionLimits {
+pub struct ConnectionLimits {
     /// Most connections at one time. More wait in the kernel's backlog.
-    pub(crate) connections_max: u32,
+    pub connections_max: u32,
     /// Whether the operator has set `connections_max`.
-    pub(crate) is_set: bool,
+    pub is_set: bool,
     /// Their bound for one address without a valid key.
-    pub(crate) of_address: AddressBound,
+    pub of_address: AddressBound,
     /// Most bytes that callers without a valid key make the host keep.
-    pub(crate) unauthenticated_bytes_max: usize,
+    pub unauthenticated_bytes_max: usize,
     /// A connection without a call for this long is closed.
-    pub(crate) idle_wait: Duration,
+    pub idle_wait: Duration,
 }
 
 impl ConnectionLimits {
     /// The limits of a listener that only collectors and supervisors reach.
-    pub(crate) fn of_collectors() -> Self {
+    pub fn of_collectors() -> Self {
         let connections_max = COLLECTORS_OF_ADDRESS_MAX;
         let of_address = AddressBound { connections_max, is_for_loopback: true };
         Self {
@@ -61,11 +62,11 @@ impl ConnectionLimits {
     }
 
     /// These limits in a process with this many files. A quarter of the files is for
-    /// [handlers](gristmill_runtime), another quarter, but at most [`OTHER_FILES_MAX`], for the
+    /// handlers, another quarter, but at most [`OTHER_FILES_MAX`], for the
     /// journal, uploads and outgoing calls. `taken` files are those of other listeners'
     /// connections.
     #[must_use]
-    pub(crate) fn within(self, open_files_max: u64, taken: u32) -> Self {
+    pub fn within(self, open_files_max: u64, taken: u32) -> Self {
         let quarter = open_files_max / 4;
         let room = open_files_max - quarter - quarter.min(OTHER_FILES_MAX);
         let room = room.saturating_sub(taken.into());
@@ -92,14 +93,14 @@ impl ConnectionLimits {
 
 /// The connections that remain when the listener has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
+pub struct Connections {
     tasks: TaskTracker,
     end: CancellationToken,
 }
 
 impl Connections {
     /// Completes the running calls, and waits for their end.
-    pub(crate) async fn shutdown(self) {
+    pub async fn shutdown(self) {
         self.end.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -107,10 +108,10 @@ impl Connections {
 }
 
 /// Serves until `stop` fires. Running calls then continue, until the connections are shut down.
-pub(crate) async fn serve(
+pub async fn serve<A: Answerer>(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
-    front: Front,
+    answerer: A,
     limits: ConnectionLimits,
     response_budget: Arc<ResponseBudget>,
     stop: CancellationToken,
@@ -118,7 +119,7 @@ pub(crate) async fn serve(
     let connections = Connections::default();
     let slots = Arc::new(Semaphore::new(limits.connections_max as usize));
     let end = connections.end.clone();
-    let server = server(front, limits.idle_wait, response_budget, end);
+    let server = Server::new(answerer, limits.idle_wait, response_budget, end);
     let addresses = Addresses::new(limits.of_address, limits.unauthenticated_bytes_max);
     let shares = ConnectionShares::new(slots.clone());
     let begin = |(stream, peer, slot): Accepted| {
@@ -166,27 +167,17 @@ pub(crate) async fn serve(
     connections
 }
 
-/// The state of the connections of a listener, which end when `end` fires.
-pub(crate) fn server(
-    front: Front,
-    idle_wait: Duration,
-    response_budget: Arc<ResponseBudget>,
-    end: CancellationToken,
-) -> Arc<Server> {
-    Arc::new(Server { front, idle_wait, response_budget, end })
-}
-
 /// Pause after a failure to accept, so that other connections can end.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection with its slot.
-pub(crate) type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
+pub type Accepted = (TcpStream, SocketAddr, OwnedSemaphorePermit);
 
 /// Waits for a connection and a slot for it.
 ///
 /// # Errors
 /// Those of the system; usually there is no free file descriptor. Pause for [`ACCEPT_PAUSE`] then.
-pub(crate) async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<Accepted> {
+pub async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<Accepted> {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     let (stream, peer) = listener.accept().await?;
     // Answers are small and complete when they are written; waiting for more data would cost up to

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use gristmill_core::id::{KeyId, OwnerId};
 
-use crate::limits::connection_shares::{ConnectionAuth, OwnerAtShare};
+use crate::connection_shares::{ConnectionAuth, OwnerAtShare};
 
 /// The address of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl PeerAddress {
     }
 }
 
-/// The origin of one call. [`Api::answer`](crate::Api::answer) adds it to the request's extensions.
+/// The origin of one call.
 #[derive(Debug)]
 pub struct CallOrigin {
     peer: PeerAddress,
@@ -47,7 +47,7 @@ impl CallOrigin {
     }
 
     /// The owner of the call's key, if it has a valid one.
-    pub(crate) fn owner(&self) -> Option<&OwnerId> {
+    pub fn owner(&self) -> Option<&OwnerId> {
         self.owner.get()
     }
 
@@ -79,7 +79,7 @@ impl CallOrigin {
 
     /// After the call: ends its connection if the call has shown no valid key, and the key that the
     /// connection counts for is not valid any more.
-    pub(crate) fn end_of_call(&self, is_valid: impl FnOnce(&KeyId) -> bool) {
+    pub fn end_of_call(&self, is_valid: impl FnOnce(&KeyId) -> bool) {
         if self.owner.get().is_none() {
             self.connection_auth.check_key(is_valid);
         }

@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::activity::Activity;
-use super::addresses::Account;
-use super::half_close::ClientSide;
-use super::linger::Linger;
+use crate::activity::Activity;
+use crate::addresses::Account;
+use crate::half_close::ClientSide;
+use crate::linger::Linger;
 
 /// Most bytes of a connection without a valid key in one turn.
 const TURN_BYTES: usize = 2 << 10;
@@ -149,10 +149,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
 
-    use gristmill_api::PeerAddress;
-
-    use super::super::addresses::{AddressBound, Addresses};
     use super::*;
+    use crate::addresses::{AddressBound, Addresses};
+    use crate::call_origin::PeerAddress;
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);

@@ -8,10 +8,10 @@ use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use gristmill_api::CertificateExpiry;
 use parking_lot::RwLock;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -27,7 +27,7 @@ use tokio_rustls::rustls::{CertificateError, Error, RootCertStore, ServerConfig}
 use tokio_rustls::server::TlsStream;
 use tracing::{error, info};
 
-use super::linger::Linger;
+use crate::linger::Linger;
 
 /// A client must complete the handshake within this time, or is disconnected.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
@@ -43,11 +43,11 @@ const SPEAK_TLS: &str = "{\"error\":\"this port speaks HTTPS\",\"code\":\"bad_re
 
 /// The files of the certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
+pub struct TlsFiles {
     /// The certificate, followed by those of the authorities up to the root; PEM.
-    pub(crate) cert: PathBuf,
+    pub cert: PathBuf,
     /// Its private key; PEM.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
 }
 
 /// The content of the files.
@@ -119,10 +119,25 @@ impl LastRead {
 }
 
 /// The TLS side of a listener.
-pub(crate) struct Tls {
+pub struct Tls {
     files: TlsFiles,
     config: RwLock<Arc<ServerConfig>>,
     expiry: CertificateExpiry,
+}
+
+/// When the TLS certificate that the host uses expires. The listener sets it with each certificate.
+#[derive(Debug, Clone, Default)]
+pub struct CertificateExpiry(Arc<AtomicU64>);
+
+impl CertificateExpiry {
+    /// Seconds since 1970; 0 without TLS, and for a certificate whose time cannot be read.
+    pub fn seconds(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set_seconds(&self, seconds: u64) {
+        self.0.store(seconds, Ordering::Relaxed);
+    }
 }
 
 /// A usable certificate with its key.
@@ -158,7 +173,7 @@ impl Tls {
     ///
     /// # Errors
     /// When one of them cannot be read or used.
-    pub(crate) fn start(files: TlsFiles) -> anyhow::Result<Arc<Self>> {
+    pub fn start(files: TlsFiles) -> anyhow::Result<Arc<Self>> {
         let content = files.read()?;
         let Usable { config, expires_at_s } = files.usable(&content)?;
         let (config, expiry) = (RwLock::new(Arc::new(config)), CertificateExpiry::default());
@@ -170,7 +185,7 @@ impl Tls {
     }
 
     /// When the certificate in use expires.
-    pub(crate) fn expiry(&self) -> &CertificateExpiry {
+    pub fn expiry(&self) -> &CertificateExpiry {
         &self.expiry
     }
 

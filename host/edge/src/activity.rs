@@ -8,10 +8,10 @@ use hyper::Version;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use super::addresses::{CONNECTION_BYTES, Charge};
-use super::half_close::ClientSide;
-use super::linger::Linger;
-use super::response_budget::is_large;
+use crate::addresses::{CONNECTION_BYTES, Charge};
+use crate::half_close::ClientSide;
+use crate::linger::Linger;
+use crate::response_budget::is_large;
 
 /// A client must send the whole head of a request within this time after its first byte, or is
 /// disconnected.
@@ -65,7 +65,7 @@ pub(super) struct Activity {
     /// The calls with output that the client has not read yet, and their deadlines.
     pub(super) unread_answers: Vec<(u64, Instant)>,
     /// HTTP/2: bytes of answers that are unread and not counted among those of all connections. At most
-    /// [`SMALL_ANSWER_BYTES`](gristmill_api::SMALL_ANSWER_BYTES).
+    /// [`SMALL_ANSWER_BYTES`](crate::SMALL_ANSWER_BYTES).
     pub(super) uncounted_bytes: usize,
     /// The number of the next call.
     next_call: u64,

@@ -19,10 +19,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use gristmill_api::{
-    AnswerBody, AnswerOwner, CallOrigin, ConnectionAuth, PeerAddress, RefusalFormat,
-    response_over_budget,
-};
 use hyper::body::Body as _;
 use hyper::header::{self, HeaderValue};
 use hyper::service::service_fn;
@@ -34,33 +30,45 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::activity::{Activity, Call, quiet_for_too_long};
-use super::addresses::{Account, NoRoom};
-use super::answer_body::{CountedBody, Holding};
-use super::interrupts::Rarely;
-use super::protocol::{CallExecutor, FIELDS_MAX, http};
-use super::response_budget::{OverBudget, ResponseBudget, is_large};
-use super::unauthenticated::{Buffers, counted, head_bytes};
-use super::unread::{RequestBody, Unread};
-use super::watched::Watched;
-use crate::serve::front::Front;
+use crate::activity::{Activity, Call, quiet_for_too_long};
+use crate::addresses::{Account, NoRoom};
+use crate::answer_body::{CountedBody, Holding};
+use crate::answerer::Answerer;
+use crate::call_origin::{CallOrigin, PeerAddress};
+use crate::connection_shares::ConnectionAuth;
+use crate::interrupts::Rarely;
+use crate::protocol::{CallExecutor, FIELDS_MAX, http};
+use crate::response_budget::{AnswerOwner, OverBudget, ResponseBudget, is_large};
+use crate::unauthenticated::{Buffers, counted, head_bytes};
+use crate::unread::{RequestBody, Unread};
+use crate::watched::Watched;
 
-/// The shared state of all connections.
+/// The shared state of all connections of a listener.
 #[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) front: Front,
+pub struct Server<A> {
+    answerer: A,
     /// How long a connection may be without a call.
-    pub(crate) idle_wait: Duration,
-    pub(crate) response_budget: Arc<ResponseBudget>,
+    idle_wait: Duration,
+    response_budget: Arc<ResponseBudget>,
     /// Fires when connections must end.
     pub(crate) end: CancellationToken,
 }
 
-impl Server {
+impl<A: Answerer> Server<A> {
+    /// The state of connections that end when `end` fires, or after `idle_wait` without a call.
+    pub fn new(
+        answerer: A,
+        idle_wait: Duration,
+        response_budget: Arc<ResponseBudget>,
+        end: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new(Self { answerer, idle_wait, response_budget, end })
+    }
+
     /// Serves the calls of a connection until the client closes it, it is quiet for too long, or
     /// `end` fires; then the running calls are completed. With an account, the connection is closed at
     /// once when the account requires it, unless one of its calls has shown a valid key by then.
-    pub(crate) async fn serve<IO>(
+    pub async fn serve<IO>(
         &self,
         stream: IO,
         peer: PeerAddress,
@@ -90,7 +98,7 @@ impl Server {
             let answering = match has_too_many_fields {
                 // The request is dropped here, before the call waits for anything.
                 true => ready(empty(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)).boxed(),
-                false => self.front.clone().answer(request, origin.clone()).boxed(),
+                false => self.answerer.clone().answer(request, origin.clone()),
             };
             let (response_budget, given_up) = (self.response_budget.clone(), given_up.clone());
             let account = account.clone();
@@ -129,8 +137,7 @@ impl Server {
                         match reserved {
                             Ok(held) => Holding::Whole(held),
                             Err(OverBudget) => {
-                                let format = RefusalFormat::of(uri.path());
-                                answer = response_over_budget(format, answer).await;
+                                answer = A::over_budget(uri.path(), answer).await;
                                 Holding::Whole(None)
                             }
                         }
@@ -218,8 +225,8 @@ impl Server {
     }
 }
 
-fn empty(status: StatusCode) -> Response<AnswerBody> {
-    let mut answer = Response::new(AnswerBody::empty());
+fn empty<B: Default>(status: StatusCode) -> Response<B> {
+    let mut answer = Response::new(B::default());
     *answer.status_mut() = status;
     answer
 }

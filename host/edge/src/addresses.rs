@@ -29,17 +29,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gristmill_api::PeerAddress;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+
+use crate::call_origin::PeerAddress;
 
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
 
 /// A connection without a call counts as so many bytes. The default number of connections of an address (873
 /// where the process may open 20,000 files) stays below [`ADDRESS_BYTES_MAX`].
-pub(crate) const CONNECTION_BYTES: usize = 8 << 10;
+pub const CONNECTION_BYTES: usize = 8 << 10;
 
 /// While closed connections still hold more than this, nothing grows beyond a bound: a busy host needs some
 /// time to free them.
@@ -50,18 +51,18 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The bounded addresses, and their bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AddressBound {
+pub struct AddressBound {
     /// Most connections without a valid key from one address; at least 1.
-    pub(crate) connections_max: u32,
+    pub connections_max: u32,
     /// Whether loopback addresses are bounded too. A reverse proxy on this machine has such an
     /// address for all of its clients, and other local programs are trusted more than the network.
     /// The bound of all addresses together holds for them in any case.
-    pub(crate) is_for_loopback: bool,
+    pub is_for_loopback: bool,
 }
 
 /// The connections of a listener, and what their calls without a valid key hold.
 #[derive(Debug)]
-pub(crate) struct Addresses {
+pub struct Addresses {
     bound: AddressBound,
     bytes_max: usize,
     held: Mutex<Held>,
@@ -107,7 +108,7 @@ impl Connection {
 
 /// A connection, until it is dropped together with all of its [charges](Charge).
 #[derive(Debug)]
-pub(crate) struct Account {
+pub struct Account {
     addresses: Arc<Addresses>,
     address: IpAddr,
     number: u64,
@@ -116,7 +117,7 @@ pub(crate) struct Account {
     /// The bytes of calls that have ended since the connection was [flushed](Self::flushed).
     unsent: AtomicUsize,
     /// Fires when the connection must be closed for others.
-    pub(crate) closing: CancellationToken,
+    pub closing: CancellationToken,
 }
 
 /// There is no room: the connection holds the most, or must be closed already.
@@ -125,12 +126,12 @@ pub(crate) struct NoRoom;
 
 impl Addresses {
     /// Counts the connections of a listener, which may hold `bytes_max` without a valid key.
-    pub(crate) fn new(bound: AddressBound, bytes_max: usize) -> Arc<Self> {
+    pub fn new(bound: AddressBound, bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { bound, bytes_max, held: Mutex::default() })
     }
 
     /// Admits a connection; closes others if there are too many.
-    pub(crate) fn admit(self: &Arc<Self>, peer: PeerAddress) -> Arc<Account> {
+    pub fn admit(self: &Arc<Self>, peer: PeerAddress) -> Arc<Account> {
         let (closing, address) = (CancellationToken::new(), peer.known_as());
         let mut held = self.held.lock();
         let number = held.next;

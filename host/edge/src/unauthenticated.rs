@@ -5,15 +5,15 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use gristmill_api::{AnswerBody, CallOrigin};
 use hyper::Response;
-use hyper::body::Body as _;
+use hyper::body::Body;
 use hyper::header::HeaderMap;
 use parking_lot::Mutex;
 
-use super::activity::Activity;
-use super::addresses::{Account, CONNECTION_BYTES, Charge, NoRoom};
-use super::response_budget::is_large;
+use crate::activity::Activity;
+use crate::addresses::{Account, CONNECTION_BYTES, Charge, NoRoom};
+use crate::call_origin::CallOrigin;
+use crate::response_budget::is_large;
 
 /// About the memory of a field beside its text.
 const FIELD_BYTES: usize = 128;
@@ -29,12 +29,12 @@ const CALL_BYTES: usize = 4 << 10;
 ///
 /// # Errors
 /// [`NoRoom`]: the call was dropped.
-pub(super) async fn counted(
-    mut answering: BoxFuture<'static, Response<AnswerBody>>,
+pub(super) async fn counted<B: Body>(
+    mut answering: BoxFuture<'static, Response<B>>,
     account: &Arc<Account>,
     origin: &CallOrigin,
     head_bytes: usize,
-) -> Result<(Response<AnswerBody>, Option<Charge>), NoRoom> {
+) -> Result<(Response<B>, Option<Charge>), NoRoom> {
     let mut charge: Option<Charge> = None;
     let answer = poll_fn(|context| {
         let answer = answering.as_mut().poll(context);

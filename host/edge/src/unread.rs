@@ -27,7 +27,7 @@ use hyper::{HeaderMap, Request, Version, header};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use super::half_close::ClientSide;
+use crate::half_close::ClientSide;
 
 /// Longest rest of a body that is read so that the connection can continue (256 KiB, as in Go's
 /// server).
@@ -88,7 +88,7 @@ async fn discard(mut body: Incoming) -> bool {
 
 /// The body of a request, which is put back into [`Unread`] if it is dropped before its end.
 #[derive(Debug)]
-pub(super) struct RequestBody {
+pub struct RequestBody {
     /// `None` once it was dropped.
     body: Option<Incoming>,
     /// The place for the rest; `None` when there can be no rest.

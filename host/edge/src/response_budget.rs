@@ -23,7 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_api::SMALL_ANSWER_BYTES;
 use gristmill_core::id::OwnerId;
 use gristmill_core::sharing::fair_share;
 use gristmill_core::sharing::tenancy::Tenancy;
@@ -38,14 +37,23 @@ const BYTES_MAX: usize = 256 << 20;
 /// owner exceed the owner's share.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The host does not count an answer of at most this size, or several of this size together on one HTTP/2
+/// connection: a connection's own buffers are of the same order.
+pub const SMALL_ANSWER_BYTES: usize = 64 << 10;
+
 /// Whether an answer, or a piece of one, of so many bytes is always counted.
 pub(super) fn is_large(bytes: u64) -> bool {
     bytes > SMALL_ANSWER_BYTES as u64
 }
 
+/// The owner of the calling key, among the extensions of an answer that is large, of unknown size or on
+/// HTTP/2. An answer to a caller without a valid key has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerOwner(pub OwnerId);
+
 /// All large answers that wait for their clients.
 #[derive(Debug, Default)]
-pub(crate) struct ResponseBudget {
+pub struct ResponseBudget {
     answers: Mutex<UnreadAnswers>,
     tenancy: Tenancy,
 }
@@ -85,7 +93,7 @@ pub(crate) struct OverBudget;
 
 impl ResponseBudget {
     /// The budget of a host with these owners.
-    pub(crate) fn new(tenancy: Tenancy) -> Self {
+    pub fn new(tenancy: Tenancy) -> Self {
         Self { answers: Mutex::default(), tenancy }
     }
 

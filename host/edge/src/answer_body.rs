@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use gristmill_api::SMALL_ANSWER_BYTES;
 use gristmill_core::id::OwnerId;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Call;
-use super::protocol::QUEUED_BYTES_MAX;
-use super::response_budget::{BudgetPermit, ResponseBudget};
+use crate::activity::Call;
+use crate::protocol::QUEUED_BYTES_MAX;
+use crate::response_budget::{BudgetPermit, ResponseBudget, SMALL_ANSWER_BYTES};
 
 /// An answer is passed on in pieces of this size, which shows whether the client reads it.
 const PIECE_BYTES: usize = 256 << 10;
@@ -140,8 +139,8 @@ mod tests {
     use hyper::Version;
     use parking_lot::Mutex;
 
-    use super::super::activity::Activity;
     use super::*;
+    use crate::activity::Activity;
 
     #[tokio::test]
     async fn a_large_answer_is_handed_over_in_pieces() {

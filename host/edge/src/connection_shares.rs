@@ -21,15 +21,12 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::error::{ApiError, ErrorCode};
-use crate::answer::refusal::Refusal;
-
 /// Connections of an owner beyond its share: one of so many of the listener, at least one.
 const EXEMPT_PART: u64 = 8;
 
 /// The connections of one listener, by owner.
 #[derive(Debug)]
-pub struct ConnectionShares {
+pub(crate) struct ConnectionShares {
     /// Each connection holds a permit.
     free: Arc<Semaphore>,
     /// Most exempt connections of an owner.
@@ -60,13 +57,13 @@ struct Holder {
 impl ConnectionShares {
     /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is taken
     /// yet.
-    pub fn new(free: Arc<Semaphore>) -> Arc<Self> {
+    pub(crate) fn new(free: Arc<Semaphore>) -> Arc<Self> {
         let exempt_max = (free.available_permits() as u64 / EXEMPT_PART).max(1);
         Arc::new(Self { free, exempt_max, held: Mutex::default() })
     }
 
     /// A new connection, which counts for no owner yet.
-    pub fn connection(self: &Arc<Self>) -> Arc<ConnectionAuth> {
+    pub(crate) fn connection(self: &Arc<Self>) -> Arc<ConnectionAuth> {
         let (holder, ends) = (Mutex::default(), CancellationToken::new());
         Arc::new(ConnectionAuth { shares: Some(self.clone()), holder, ends })
     }
@@ -126,19 +123,8 @@ impl ConnectionShares {
 /// The owner of a call has as many connections as one owner may have beside the others now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerAtShare {
-    held: u64,
-}
-
-impl From<OwnerAtShare> for ApiError {
-    fn from(OwnerAtShare { held }: OwnerAtShare) -> Self {
-        let sentence = format!(
-            "this owner's keys hold {held} connections, the most that one owner may hold now; close \
-             some, or send more calls on each"
-        );
-        let cap = u32::try_from(held).unwrap_or(u32::MAX);
-        let refusal = Refusal::at_one_time("connections", cap);
-        Self::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(refusal)
-    }
+    /// The owner's connections.
+    pub held: u64,
 }
 
 /// The key that a connection counts for. All calls of the connection have it in their
@@ -160,22 +146,22 @@ impl ConnectionAuth {
 
     /// Resolves when the connection must end once its calls are answered: its key is not valid any
     /// more, or its owner has too many connections.
-    pub async fn ends(&self) {
+    pub(crate) async fn ends(&self) {
         self.ends.cancelled().await;
     }
 
     /// Whether the connection must end once its calls are answered.
-    pub fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         self.ends.is_cancelled()
     }
 
     /// Ends the connection once its calls are answered.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ends.cancel();
     }
 
     /// The owner that the connection counts for, and its key.
-    pub fn holder(&self) -> Option<(OwnerId, KeyId)> {
+    pub(crate) fn holder(&self) -> Option<(OwnerId, KeyId)> {
         self.holder.lock().as_ref().map(|holder| (holder.owner.clone(), holder.key.clone()))
     }
 
@@ -183,7 +169,7 @@ impl ConnectionAuth {
     ///
     /// # Errors
     /// [`OwnerAtShare`]: the connection ends, and counts as before.
-    pub fn record_key(&self, owner: &OwnerId, key: &KeyId) -> Result<(), OwnerAtShare> {
+    pub(crate) fn record_key(&self, owner: &OwnerId, key: &KeyId) -> Result<(), OwnerAtShare> {
         let mut holder = self.holder.lock();
         if holder.as_ref().is_some_and(|holder| holder.owner == *owner) {
             return Ok(());
