@@ -14,8 +14,8 @@ use gristmill_commands::arguments::parse;
 use gristmill_commands::arguments::{ConnectionArgs, EndpointOptions, given};
 use gristmill_commands::calls::upload;
 use gristmill_commands::output;
-use gristmill_core::deploy::input_schema::{Budget, InputSchema};
 use gristmill_core::job::payload::Json;
+use gristmill_json_schema::{Budget, InputSchema};
 use gristmill_runtime::compile::input_schema::input_schema;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -316,7 +316,7 @@ fn first_input(chosen: &ComponentSource, component: &[u8]) -> String {
 fn is_accepted(input: &Json, component: &[u8]) -> bool {
     let Ok(Some(schema)) = input_schema(component) else { return true };
     let Ok(schema) = InputSchema::parse(schema.as_str()) else { return true };
-    schema.check(input, Budget::FULL).is_ok()
+    schema.check(input.as_str(), Budget::FULL).is_ok()
 }
 
 /// The same JSON without blanks between its parts.
@@ -340,7 +340,7 @@ fn compact(json: &RawValue) -> String {
 
 #[cfg(test)]
 mod tests {
-    use gristmill_core::deploy::input_schema::SchemaText;
+    use gristmill_json_schema::SchemaText;
     use gristmill_runtime::compile::input_schema::with_input_schema;
 
     use super::*;

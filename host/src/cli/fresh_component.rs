@@ -107,7 +107,7 @@ fn has_schema_of_file(chosen: &ComponentSource, project: &Project) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use gristmill_core::deploy::input_schema::SchemaText;
+    use gristmill_json_schema::SchemaText;
     use gristmill_runtime::compile::input_schema::with_input_schema;
 
     use super::*;

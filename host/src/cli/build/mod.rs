@@ -17,7 +17,7 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use gristmill_commands::arguments::component_file;
 use gristmill_commands::output;
-use gristmill_core::deploy::input_schema::SchemaText;
+use gristmill_json_schema::SchemaText;
 use gristmill_runtime::compile::input_schema::with_input_schema;
 use serde::{Deserialize, Serialize};
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::deploy::endpoint::{Deployment, Endpoint, EndpointSettings};
-use gristmill_core::deploy::input_schema::SchemaText;
 use gristmill_core::deploy::template::Template;
 use gristmill_core::deploy::volume::Volume;
 use gristmill_core::id::{EndpointId, OwnerId, TemplateId, VolumeId};
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::time::{Clock as _, SystemClock};
+use gristmill_json_schema::SchemaText;
 
 use super::options::LocalSettings;
 use crate::cli::project::FILE_NAME;

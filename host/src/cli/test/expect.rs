@@ -1,9 +1,9 @@
 //! The expectations of a case, and their comparison with a job.
 
 use anyhow::{Context as _, bail};
-use gristmill_core::deploy::input_schema::{Budget, InputSchema, NotChecked};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
+use gristmill_json_schema::{Budget, InputSchema, NotChecked};
 use regex::Regex;
 use serde_json::Value;
 

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::number::Num;
+use crate::number::Num;
 
 /// Bytes that are the same for equal values: 1 and 1.0 are equal, and so are objects with the same
 /// fields in another order. Lengths stand before what they count, so that other values have other
 /// bytes.
-pub(super) fn canonical(value: &Value) -> Vec<u8> {
+pub(crate) fn canonical(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_canonical(value, &mut bytes);
     bytes

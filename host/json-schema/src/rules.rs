@@ -5,24 +5,24 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::number::Num;
-use super::pattern::Pattern;
+use crate::number::Num;
+use crate::pattern::Pattern;
 
 /// The index of a part of a schema.
-pub(super) type NodeId = usize;
+pub(crate) type NodeId = usize;
 
 /// A schema that is ready to check inputs.
 #[derive(Debug)]
 pub struct InputSchema {
-    pub(super) nodes: Vec<Vec<Check>>,
-    pub(super) root: NodeId,
+    pub(crate) nodes: Vec<Vec<Check>>,
+    pub(crate) root: NodeId,
     /// About the bytes that it takes.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// One rule of a node.
 #[derive(Debug)]
-pub(super) enum Check {
+pub(crate) enum Check {
     /// The schema `false`.
     Never,
     Kinds(Kinds),
@@ -71,15 +71,15 @@ pub(super) enum Check {
 
 /// `properties`, `patternProperties` and `additionalProperties`.
 #[derive(Debug)]
-pub(super) struct Object {
-    pub(super) named: BTreeMap<String, NodeId>,
-    pub(super) patterns: Vec<(Pattern, NodeId)>,
-    pub(super) rest: Rest,
+pub(crate) struct Object {
+    pub(crate) named: BTreeMap<String, NodeId>,
+    pub(crate) patterns: Vec<(Pattern, NodeId)>,
+    pub(crate) rest: Rest,
 }
 
 /// The rule for all other fields.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     Allowed,
     Refused,
     Node(NodeId),
@@ -87,7 +87,7 @@ pub(super) enum Rest {
 
 /// A set of the kinds of JSON values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Kinds(u8);
+pub(crate) struct Kinds(u8);
 
 impl Kinds {
     const NAMES: [(&'static str, &'static str); 7] = [
@@ -100,16 +100,16 @@ impl Kinds {
         ("object", "an object"),
     ];
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         let position = Self::NAMES.iter().position(|(named, _)| *named == name)?;
         Some(Self(1 << position))
     }
 
-    pub(super) fn with(self, other: Self) -> Self {
+    pub(crate) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    pub(super) fn has(self, value: &Value) -> bool {
+    pub(crate) fn has(self, value: &Value) -> bool {
         let bits = match value {
             Value::Null => 1,
             Value::Bool(_) => 1 << 1,

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::canonical::canonical;
-use super::compile::PATTERNS_MAX;
-use super::fault::{Fault, PathStep, Rule};
-use super::number::Num;
-use super::pattern::{KEPT_STEPS_MAX, Pattern, States};
-use super::rules::{Check, InputSchema, Kinds, NodeId, Object, Rest};
-use crate::job::payload::values_at_most;
+use crate::canonical::canonical;
+use crate::compile::PATTERNS_MAX;
+use crate::fault::{Fault, PathStep, Rule};
+use crate::number::Num;
+use crate::pattern::{KEPT_STEPS_MAX, Pattern, States};
+use crate::rules::{Check, InputSchema, Kinds, NodeId, Object, Rest};
+use crate::text::values_at_most;
 
 /// Deepest recursion of a check, which takes up to 1 MiB of stack.
 const DEPTH_MAX: usize = 400;
@@ -61,7 +61,7 @@ impl Budget {
         makes_all_states: true,
     };
 
-    pub(super) fn admits(self, input: &str) -> bool {
+    pub(crate) fn admits(self, input: &str) -> bool {
         input.len() <= self.bytes_max && values_at_most(input) <= self.values_max
     }
 }
@@ -85,7 +85,7 @@ pub enum NotChecked {
 ///
 /// # Errors
 /// [`NotChecked`].
-pub(super) fn evaluate(
+pub(crate) fn evaluate(
     schema: &InputSchema,
     name: &str,
     value: &Value,

@@ -30,7 +30,7 @@ const CACHE_BYTES: usize = 256 << 10;
 const KEPT_BYTES: usize = 16 << 10;
 
 /// Most steps that the states which an expression keeps between checks have cost.
-pub(super) const KEPT_STEPS_MAX: u64 = 100_000;
+pub(crate) const KEPT_STEPS_MAX: u64 = 100_000;
 
 /// Parts of an expression that a new transition visits for each step.
 const PARTS_PER_STEP: usize = 16;
@@ -40,7 +40,7 @@ const TRANSITION_STEPS: usize = 16;
 
 /// A regular expression.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     text: String,
     dfa: DFA,
     /// Steps for a new transition.
@@ -53,7 +53,7 @@ type Kept = Arc<Mutex<Option<Made>>>;
 
 /// The states of one pattern during one check. Dropping them keeps them for the next check.
 #[derive(Debug)]
-pub(super) struct States {
+pub(crate) struct States {
     made: Option<Made>,
     kept: Kept,
 }
@@ -73,7 +73,7 @@ impl Pattern {
     ///
     /// # Errors
     /// One sentence that says why it cannot be used.
-    pub(super) fn compile(text: &str) -> Result<Self, String> {
+    pub(crate) fn compile(text: &str) -> Result<Self, String> {
         // A match within a character does not end a search, so that all matches are followed.
         let config = DFA::config()
             .cache_capacity(CACHE_BYTES)
@@ -111,23 +111,23 @@ impl Pattern {
     }
 
     /// About the bytes that it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.dfa.get_nfa().memory_usage() + self.text.len() + KEPT_BYTES
     }
 
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// The states for one check. `is_new`: without those that earlier checks have made.
-    pub(super) fn states(&self, is_new: bool) -> States {
+    pub(crate) fn states(&self, is_new: bool) -> States {
         let made = if is_new { None } else { self.kept.lock().take() };
         States { made, kept: self.kept.clone() }
     }
 
     /// Whether a part of `text` matches. `None`: `steps` do not suffice for the states that this
     /// needs.
-    pub(super) fn matches(&self, states: &mut States, text: &str, steps: &mut u64) -> Option<bool> {
+    pub(crate) fn matches(&self, states: &mut States, text: &str, steps: &mut u64) -> Option<bool> {
         let made = match &mut states.made {
             Some(made) => made,
             none => {
@@ -181,7 +181,7 @@ impl Pattern {
 
     /// What the library's own search finds.
     #[cfg(test)]
-    pub(super) fn library_matches(&self, text: &str) -> bool {
+    pub(crate) fn library_matches(&self, text: &str) -> bool {
         let input = Input::new(text).earliest(true);
         self.dfa.try_search_fwd(&mut self.dfa.create_cache(), &input).unwrap().is_some()
     }

@@ -7,7 +7,7 @@ use serde_json::Number;
 
 /// A number of a schema or an input.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Num {
+pub(crate) enum Num {
     /// A whole number, also if it is written as `1.0` or `1e2`.
     Whole(i128),
     /// Any other number.
@@ -18,7 +18,7 @@ pub(super) enum Num {
 const WHOLE_MAX: f64 = 1e37;
 
 impl Num {
-    pub(super) fn of(number: &Number) -> Self {
+    pub(crate) fn of(number: &Number) -> Self {
         if let Some(whole) =
             number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
         {
@@ -31,7 +31,7 @@ impl Num {
         }
     }
 
-    pub(super) fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         match self {
             Self::Whole(_) => true,
             // Beyond the range, only whole numbers exist.
@@ -46,7 +46,7 @@ impl Num {
         }
     }
 
-    pub(super) fn is_multiple_of(self, of: Self) -> bool {
+    pub(crate) fn is_multiple_of(self, of: Self) -> bool {
         match (self, of) {
             (Self::Whole(number), Self::Whole(of)) => of != 0 && number % of == 0,
             _ => {

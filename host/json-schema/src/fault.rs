@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::number::Num;
-use super::rules::{Check, Kinds, Object};
+use crate::number::Num;
+use crate::rules::{Check, Kinds, Object};
 
 /// Most characters of a name or a text of the input in a sentence.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -19,25 +19,25 @@ const PARTS_MAX: usize = 32;
 
 /// A step from a value to one of its parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum PathStep<'a> {
+pub(crate) enum PathStep<'a> {
     Member(&'a str),
     Item(usize),
 }
 
 /// A value that breaks a rule.
 #[derive(Debug)]
-pub(super) struct Fault<'a> {
+pub(crate) struct Fault<'a> {
     /// The name of the checked value, such as `input`.
-    pub(super) name: &'a str,
+    pub(crate) name: &'a str,
     /// From the checked value to the value with the fault.
-    pub(super) path: Vec<PathStep<'a>>,
-    pub(super) rule: Rule<'a>,
-    pub(super) found: &'a Value,
+    pub(crate) path: Vec<PathStep<'a>>,
+    pub(crate) rule: Rule<'a>,
+    pub(crate) found: &'a Value,
 }
 
 /// The broken rule.
 #[derive(Debug)]
-pub(super) enum Rule<'a> {
+pub(crate) enum Rule<'a> {
     /// The value itself breaks it.
     Check(&'a Check),
     /// A field that must be there.
@@ -197,7 +197,7 @@ impl fmt::Display for Cut<'_> {
 }
 
 /// A value in a sentence: a plain one as it is, and the kind of any other.
-pub(super) struct Shown<'a>(pub(super) &'a Value);
+pub(crate) struct Shown<'a>(pub(crate) &'a Value);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

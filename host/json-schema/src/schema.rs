@@ -5,20 +5,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::compile::compile;
-use super::evaluate::{Budget, NotChecked, evaluate};
-use super::rules::InputSchema;
-use crate::job::payload::{Json, is_nested_deeper};
-
-/// The custom section of a component with its schema, as JSON text. If there are several, the last one
-/// counts, so that a tool can replace the schema by appending a section.
-pub const SECTION: &str = "gristmill:input-schema";
+use crate::compile::compile;
+use crate::evaluate::{Budget, NotChecked, evaluate};
+use crate::rules::InputSchema;
+use crate::text::is_nested_deeper;
 
 /// Most bytes of a schema.
-pub const SCHEMA_BYTES_MAX: usize = 64 << 10;
+pub(crate) const SCHEMA_BYTES_MAX: usize = 64 << 10;
 
 /// Deepest nesting of objects and lists in a schema.
-pub const SCHEMA_LEVELS_MAX: usize = 64;
+pub(crate) const SCHEMA_LEVELS_MAX: usize = 64;
 
 /// The text of a valid schema. A clone shares it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,18 +80,18 @@ impl InputSchema {
         self.bytes
     }
 
-    /// Checks an input within a number of steps.
+    /// Checks an input, which is JSON text, within a number of steps.
     ///
     /// # Errors
     /// [`NotChecked::Invalid`] with the first fault; [`NotChecked::Exhausted`] when the steps are not
     /// enough.
-    pub fn check(&self, input: &Json, budget: Budget) -> Result<(), NotChecked> {
-        if !budget.admits(input.as_str()) {
+    pub fn check(&self, input: &str, budget: Budget) -> Result<(), NotChecked> {
+        if !budget.admits(input) {
             return Err(NotChecked::Exhausted);
         }
         // JSON may have values that no program can hold: `1e400`, half of a surrogate pair, and the deepest
         // permitted nesting.
-        match input.read::<Value>() {
+        match serde_json::from_str(input) {
             Ok(value) => self.check_value("input", &value, budget),
             Err(error) => Err(NotChecked::Invalid(format!("`input` cannot be checked: {error}"))),
         }

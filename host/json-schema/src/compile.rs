@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value};
 
-use super::keyword::{Keyword, Read, below, count, dialect, kinds, one_of};
-use super::number::Num;
-use super::pattern::Pattern;
-use super::rules::{Check, InputSchema, NodeId, Object, Rest};
+use crate::keyword::{Keyword, Read, below, count, dialect, kinds, one_of};
+use crate::number::Num;
+use crate::pattern::Pattern;
+use crate::rules::{Check, InputSchema, NodeId, Object, Rest};
 
 /// Most patterns of a schema.
-pub(super) const PATTERNS_MAX: usize = 16;
+pub(crate) const PATTERNS_MAX: usize = 16;
 
 /// Bytes of memory for each byte of text, without patterns.
 const BYTES_PER_CHAR: usize = 20;
@@ -44,7 +44,7 @@ struct Compiler<'s> {
 ///
 /// # Errors
 /// One sentence with the first fault and its position.
-pub(super) fn compile(schema: &Value, text_bytes: usize) -> Read<InputSchema> {
+pub(crate) fn compile(schema: &Value, text_bytes: usize) -> Read<InputSchema> {
     let mut compiler = Compiler {
         document: schema,
         nodes: Vec::new(),

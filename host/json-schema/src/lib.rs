@@ -1,6 +1,5 @@
-//! The schema of a handler's input: a JSON Schema that a component carries in its custom section
-//! [`SECTION`], and by which the host checks the input of each new job. `gristmill test` checks outputs by the
-//! same rules.
+//! Checks JSON values by JSON Schema: the host the input of each new job, by the schema that its component
+//! carries, and `gristmill test` outputs by the same rules.
 //!
 //! **Promise.** A schema is read as JSON Schema draft 2020-12, with the older forms that tools still write:
 //! `definitions`, `dependencies`, `additionalItems` and a list as `items`. A keyword that the check cannot
@@ -12,8 +11,7 @@
 //! few patterns of bounded size, whose searches count the states that they make. Alternatives and
 //! references can still cost time that is exponential in the depth of an input, so that a check
 //! also has a number of [steps](Budget); a check without further steps refuses the input.
-//! **Cost.** Some 20 ns for each value of an input, besides parsing it. An endpoint without a schema costs
-//! nothing.
+//! **Cost.** Some 20 ns for each value of an input, besides parsing it.
 //!
 //! The code is our own because the libraries (`jsonschema`, `boon`) bound neither steps nor recursion: with
 //! them a schema of 200 bytes keeps a processor busy for hours, or overflows the stack of the host.
@@ -31,8 +29,10 @@ mod rules;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod text;
 
-pub use self::evaluate::{Budget, NotChecked};
-pub use self::openapi::as_openapi_component;
-pub use self::rules::InputSchema;
-pub use self::schema::{InvalidSchema, SCHEMA_BYTES_MAX, SCHEMA_LEVELS_MAX, SECTION, SchemaText};
+pub use evaluate::{Budget, NotChecked};
+pub use openapi::as_openapi_component;
+pub use rules::InputSchema;
+pub use schema::{InvalidSchema, SchemaText};
+pub use text::is_nested_deeper;
