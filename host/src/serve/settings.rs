@@ -16,6 +16,7 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use gristmill_api::{HostFacts, RateLimits};
+use gristmill_commands::arguments::parse;
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::OwnerBounds;
 use gristmill_core::deploy::egress::HostPattern;
@@ -29,7 +30,6 @@ use serde::Deserialize;
 pub use self::values::{Brand, Database, LogFilter, Within};
 use super::manual_clock::ManualClockStart;
 use super::memory;
-use crate::parsing;
 
 /// Most MiB of an option: 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
@@ -53,7 +53,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_LISTEN",
-        value_parser = parsing::address,
+        value_parser = parse::address,
         default_value = "127.0.0.1:8080"
     )]
     pub listen: SocketAddr,
@@ -80,7 +80,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_CLUSTER_LISTEN",
-        value_parser = parsing::address
+        value_parser = parse::address
     )]
     pub cluster_listen: Option<SocketAddr>,
 
@@ -90,7 +90,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_CLUSTER_ADVERTISE",
-        value_parser = parsing::address
+        value_parser = parse::address
     )]
     pub cluster_advertise: Option<SocketAddr>,
 
@@ -150,7 +150,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_METRICS_LISTEN",
-        value_parser = parsing::address
+        value_parser = parse::address
     )]
     pub metrics_listen: Option<SocketAddr>,
 

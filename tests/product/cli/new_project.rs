@@ -183,7 +183,7 @@ fn lines_of_the_crates_log_and_tracing_are_in_the_jobs_log() {
 #[test]
 fn the_guide_shows_the_code_of_the_templates() {
     let guide = fs::read_to_string(repository().join("docs/HANDLERS.md")).unwrap();
-    let templates = repository().join("host/templates");
+    let templates = repository().join("host/author/templates");
     for path in ["rust/src/lib.rs", "python/handler.py", "javascript/handler.ts"] {
         let (_, rest) = guide.split_once(&format!("<!-- template: {path} -->\n```")).unwrap();
         let (_, code) = rest.split_once('\n').unwrap();

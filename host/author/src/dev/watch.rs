@@ -25,8 +25,8 @@ use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
-use crate::cli::project::FILE_NAME;
-use crate::cli::sources::is_source;
+use crate::project::FILE_NAME;
+use crate::sources::is_source;
 
 /// A change is reported once there was no further change for this long.
 const QUIET: Duration = Duration::from_millis(50);

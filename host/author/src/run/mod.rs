@@ -36,7 +36,7 @@ const THREADS: usize = 2;
 /// progress, usage and the stack of a trap are written to standard error. Exits with 1 when the job
 /// fails.
 #[derive(Debug, Args)]
-pub(crate) struct RunArgs {
+pub struct RunArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
     /// project of the current directory].
     #[arg(value_name = "FILE.wasm|DIR")]
@@ -58,7 +58,11 @@ pub(crate) struct RunArgs {
     options: LocalOptions,
 }
 
-pub(crate) fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+/// Carries out `gristmill run`.
+///
+/// # Errors
+/// Those of the project and its build, and a component that cannot run.
+pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let chosen = ComponentSource::new(args.handler.as_deref())?;
     let input = match &args.input {
         Some(source) => Json::from_value(&source.read()?),

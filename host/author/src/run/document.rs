@@ -8,7 +8,7 @@ use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::cli::local::{describe_call, with_local_setting};
+use crate::local::{describe_call, with_local_setting};
 
 /// A run, with the field names of the status document.
 #[derive(Debug, Serialize)]

@@ -25,7 +25,7 @@ const TAKEN: [&str; 3] = ["gristmill-sdk", "gristmill", "serde"];
 /// The project has everything that it needs, except packages of its language. The SDK is in
 /// `vendor/`; keep it under version control with the other files.
 #[derive(Debug, Args)]
-pub(crate) struct NewArgs {
+pub struct NewArgs {
     /// The name of the handler, its package and its endpoint.
     #[arg(value_parser = name)]
     name: String,
@@ -76,7 +76,11 @@ fn name(text: &str) -> Result<String, String> {
     EndpointId::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-pub(crate) fn new(args: &NewArgs) -> anyhow::Result<ExitCode> {
+/// Carries out `gristmill new`.
+///
+/// # Errors
+/// When the directory has files already, or cannot be written.
+pub fn new(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(&args.name));
     check_empty(&dir)?;
     let language = Language::from(args.lang);

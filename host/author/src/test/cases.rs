@@ -31,7 +31,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::expect::{Chunks, Expectation, regex, schema};
-use crate::cli::limits::TIMEOUT_MS;
+use crate::limits::TIMEOUT_MS;
 
 /// The name of the file when none is given.
 pub(super) const FILE_NAME: &str = "tests.json";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 
-use crate::cli::project::{FILE_NAME, Project};
+use crate::project::{FILE_NAME, Project};
 
 /// A component, and the directory of its inputs and cases.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use gristmill_commands::arguments::parse;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::volume::Volume;
 
-use crate::cli::domain_values;
-use crate::cli::limits::LimitOptions;
-use crate::cli::project::Project;
+use crate::domain_values;
+use crate::limits::LimitOptions;
+use crate::project::Project;
 
 /// The environment of the handler.
 #[derive(Debug, Default, Args)]

@@ -33,7 +33,7 @@ use super::sources::{OPTIONS_SUFFIX, is_changed_since};
 /// Runs the toolchain of its language: cargo for Rust, the SDK's own build for Python and
 /// JavaScript. The component is written to build/NAME.wasm, or to the path in gristmill.toml.
 #[derive(Debug, Args)]
-pub(crate) struct BuildArgs {
+pub struct BuildArgs {
     /// The project [default: the current directory].
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -95,7 +95,11 @@ pub(crate) struct Built {
     pub(crate) took: Duration,
 }
 
-pub(crate) async fn run(args: BuildArgs) -> anyhow::Result<ExitCode> {
+/// Carries out `gristmill build`.
+///
+/// # Errors
+/// Those of the project, its tools and its source.
+pub async fn run(args: BuildArgs) -> anyhow::Result<ExitCode> {
     let project = open(args.dir.as_deref())?;
     let Built { path, component, took } = build(&project, &args.options).await?;
     let (size, seconds) = (output::size(component.len() as u64), took.as_secs_f64());

@@ -15,8 +15,8 @@ use gristmill_core::job::record::TIMED_OUT_ERROR;
 use gristmill_core::runtime::{AttemptEnd, AttemptReport};
 use gristmill_core::signals::event_notice::{JobEventNotice, JobListener};
 
-use crate::cli::local::describe_stack;
-use crate::cli::run;
+use crate::local::describe_stack;
+use crate::run;
 
 /// Most lines that wait to be shown.
 const LINES_MAX: usize = 10_000;

@@ -43,7 +43,7 @@ const JOBS: Bounds = Bounds { min: 1, default: 1, max: 256 };
 /// lists all expectations. Each case runs in its own sandbox, like a job of `gristmill run`; a case
 /// without expectations passes when its job completes. Exits with 1 when a case failed.
 #[derive(Debug, Args)]
-pub(crate) struct TestArgs {
+pub struct TestArgs {
     /// The handler: a WebAssembly component, or a directory with a gristmill.toml [default: the
     /// project of the current directory].
     #[arg(value_name = "FILE.wasm|DIR")]
@@ -106,7 +106,11 @@ struct Performed<'a> {
     failure: Option<Failure<'a>>,
 }
 
-pub(crate) fn test(args: TestArgs) -> anyhow::Result<ExitCode> {
+/// Carries out `gristmill test`.
+///
+/// # Errors
+/// Those of the project, its build and its cases, and a component that cannot run.
+pub fn test(args: TestArgs) -> anyhow::Result<ExitCode> {
     let processors = cores();
     let jobs = args.jobs.map_or(processors, |jobs| jobs as usize);
     // One thread more, for timeouts while all handlers compute.

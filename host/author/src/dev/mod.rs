@@ -1,6 +1,6 @@
 //! `gristmill dev`: a project on its own host, built and deployed again after each change.
 //!
-//! The host is that of `serve` in this process, without keys and only on loopback. A new build is a
+//! The program serves the host in this process, without keys and only on loopback. A new build is a
 //! new version of the endpoint: running jobs finish on the old version, and waiting jobs run on the
 //! new one. While a build fails, the host serves the last good build.
 
@@ -10,12 +10,16 @@ mod watch;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use futures::future::LocalBoxFuture;
 use gristmill_client::{Client, Retries};
+use gristmill_commands::arguments::parse;
 use gristmill_commands::output;
+use gristmill_core::signals::event_notice::JobListener;
 use tempfile::TempDir;
 
 use self::event_log::EventLog;
@@ -23,33 +27,22 @@ use self::watch::Changes;
 use super::build::{self, BuildOptions, Built, Missing};
 use super::deploy::Deployable;
 use super::project::Project;
-use crate::parsing;
-use crate::serve::{DevHook, ServeSettings, Within, run_with};
+use crate::temporary::temporary;
 
 /// The default address.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-
-/// Free space below which the host refuses work, in MiB. A developer's disk may be fuller than a
-/// server's.
-const DISK_RESERVE_MIB: u64 = 64;
-
-/// Seconds that running jobs have at the end.
-const DRAIN_TIMEOUT_S: u64 = 5;
-
-/// The handler's lines are shown with the progress of its job.
-const LOG_FILTER: &str = "warn,handler=off";
 
 /// Serve a project on this machine, and build and deploy it again after each change.
 ///
 /// Serves the APIs of `gristmill serve` only on this machine, and needs no key. Shows the progress
 /// of each job and the log of its handler. Ends on SIGINT or SIGTERM.
 #[derive(Debug, Args)]
-pub(crate) struct DevArgs {
+pub struct DevArgs {
     /// The project [default: the current directory].
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Loopback address and port to listen on; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parsing::address, default_value_t = LISTEN)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse::address, default_value_t = LISTEN)]
     listen: SocketAddr,
     /// The directory for jobs and handlers [default: a temporary directory, removed at the end].
     #[arg(long, value_name = "DIR")]
@@ -58,29 +51,42 @@ pub(crate) struct DevArgs {
     options: BuildOptions,
 }
 
-pub(crate) fn dev(args: DevArgs) -> anyhow::Result<ExitCode> {
+/// A task beside the host in the same process, which observes it.
+pub struct DevHook {
+    /// Receives the events of jobs, with the stacks of handlers that trap.
+    pub listener: Arc<dyn JobListener>,
+    /// Starts when the host serves this address. The host stops when this ends, and this is dropped
+    /// when the host stops.
+    pub work: Box<dyn FnOnce(SocketAddr) -> LocalBoxFuture<'static, anyhow::Result<()>>>,
+}
+
+impl std::fmt::Debug for DevHook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DevHook").finish_non_exhaustive()
+    }
+}
+
+/// Carries out `gristmill dev`. `serve` runs a host at a loopback address on a data directory, until its hook or a
+/// signal ends it.
+///
+/// # Errors
+/// Faults of the project that no change of it can remove, and those of `serve`.
+pub fn dev(
+    args: DevArgs,
+    serve: impl FnOnce(SocketAddr, PathBuf, DevHook) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
     let dir = args.dir.unwrap_or_else(|| PathBuf::from("."));
     // Before anything is started, so that faults of the project are reported at once.
     build::open(Some(&dir))?;
     let data = Data::new(args.data_dir)?;
-    let settings = ServeSettings {
-        listen: args.listen,
-        data_dir: data.dir.clone(),
-        no_key: true,
-        log: LOG_FILTER.parse().map_err(anyhow::Error::msg)?,
-        drain_timeout: Within::exactly::<DRAIN_TIMEOUT_S>(),
-        // Jobs left in a queue here do not matter.
-        accept_clock: true,
-        disk_reserve_mib: Some(Within::exactly::<DISK_RESERVE_MIB>()),
-        ..ServeSettings::default()
-    };
     let event_log = EventLog::start()?;
+    let data_dir = data.dir.clone();
     let mut session = Session { dir, data_dir: data.dir, options: args.options, deployed: None };
     let dev_hook = DevHook {
         listener: event_log.listener(),
         work: Box::new(move |addr| Box::pin(async move { session.run(addr).await })),
     };
-    let outcome = run_with(&settings, dev_hook);
+    let outcome = serve(args.listen, data_dir, dev_hook);
     event_log.finish();
     outcome.map(|()| ExitCode::SUCCESS)
 }
@@ -96,7 +102,7 @@ impl Data {
         if let Some(dir) = given {
             return Ok(Self { dir, _temporary: None });
         }
-        let temporary = crate::data_dir::temporary("gristmill-dev-");
+        let temporary = temporary("gristmill-dev-");
         let temporary = temporary.context("cannot create a directory for the host's data")?;
         Ok(Self { dir: temporary.path().to_owned(), _temporary: Some(temporary) })
     }

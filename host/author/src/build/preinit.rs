@@ -11,8 +11,8 @@ use gristmill_core::runtime::Attempt;
 use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::local::{LocalOptions, TerminalSink, local_deployment};
-use crate::cli::project::Project;
+use crate::local::{LocalOptions, TerminalSink, local_deployment};
+use crate::project::Project;
 
 /// Calls the `init` of a component, with the project's environment and hosts, and keeps its
 /// results.

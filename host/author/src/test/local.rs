@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cases::Case;
 use super::observed::{Observed, ObservedChunks, ObservedLocally};
-use crate::cli::local::{Bench, LocalJob};
+use crate::local::{Bench, LocalJob};
 
 /// Runs a case in its own sandbox; `None` when it was interrupted.
 pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Observed> {

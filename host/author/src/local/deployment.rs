@@ -14,7 +14,7 @@ use gristmill_core::time::{Clock as _, SystemClock};
 use gristmill_json_schema::SchemaText;
 
 use super::options::LocalSettings;
-use crate::cli::project::FILE_NAME;
+use crate::project::FILE_NAME;
 
 /// The id of all objects of a local run; handlers see it as their endpoint.
 const NAME: &str = "local";
@@ -108,7 +108,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::local::LocalOptions;
+    use crate::local::LocalOptions;
 
     #[derive(Parser)]
     struct Line {
@@ -132,7 +132,7 @@ mod tests {
     /// The sentence of the sandbox is recognized by its words.
     #[test]
     fn the_sentence_of_the_sandbox_has_the_words_that_are_replaced() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/runtime/src/egress/error.rs");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/src/egress/error.rs");
         let source = std::fs::read_to_string(path).unwrap();
         let sentence = "endpoint `{endpoint}` does not allow requests to `{host}:{port}`";
         assert!(source.contains(sentence), "egress/error.rs has another sentence");

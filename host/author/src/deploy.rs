@@ -53,7 +53,7 @@ const OPERATIONS: [(&str, &str, &[&str]); 8] = [
 /// The host checks all settings before the handler is uploaded: a deploy that is refused changes
 /// nothing that runs. A new endpoint's answer has the secret that its webhooks are signed with.
 #[derive(Debug, Args)]
-pub(crate) struct DeployArgs {
+pub struct DeployArgs {
     /// The handler: a WebAssembly component, or a project's directory [default: the project of the
     /// current directory]. Options that are not given come from the project's file.
     #[arg(value_name = "FILE.wasm|DIR")]
@@ -209,7 +209,11 @@ impl DeployArgs {
     }
 }
 
-pub(crate) async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
+/// Carries out `gristmill deploy`.
+///
+/// # Errors
+/// Those of the project and its build, and refusals of the host.
+pub async fn deploy(args: DeployArgs) -> anyhow::Result<ExitCode> {
     let chosen = ComponentSource::new(args.handler.as_deref())?;
     let as_json = args.json;
     let Some((deployable, connection)) = args.deployable(&chosen).await? else {

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::cases::Case;
 use super::diff::Difference;
 use super::observed::Observed;
-use crate::cli::local::{describe_call, describe_stack};
+use crate::local::{describe_call, describe_stack};
 
 /// Most differences of one case that are shown.
 const DIFFERENCES_SHOWN: usize = 20;

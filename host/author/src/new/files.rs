@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use rust_embed::RustEmbed;
 
-use crate::cli::project::Language;
+use crate::project::Language;
 
 /// The project's name in the templates, which are valid with it.
 pub(super) const NAME_IN_TEMPLATES: &str = "my-handler";
@@ -18,7 +18,7 @@ pub(super) const NAME_IN_TEMPLATES: &str = "my-handler";
 struct Templates;
 
 #[derive(RustEmbed)]
-#[folder = "../guest-sdk"]
+#[folder = "../../guest-sdk"]
 #[include = "README.md"]
 #[include = "src/*.rs"]
 #[include = "python/README.md"]
@@ -34,7 +34,7 @@ struct Templates;
 struct Sdk;
 
 #[derive(RustEmbed)]
-#[folder = "../wit"]
+#[folder = "../../wit"]
 struct Contract;
 
 const LICENCE: &[u8] = include_bytes!("../../../../LICENSE");
@@ -176,7 +176,7 @@ mod tests {
             std::fs::read_to_string(path).unwrap().parse().unwrap()
         }
         let carried = table("templates/rust/vendor/gristmill-sdk/Cargo.toml");
-        let (here, workspace) = (table("../guest-sdk/Cargo.toml"), table("../Cargo.toml"));
+        let (here, workspace) = (table("../../guest-sdk/Cargo.toml"), table("../../Cargo.toml"));
         let workspace = &workspace["workspace"];
         let whole = |dependencies: &toml::Value| -> toml::Value {
             let whole = dependencies.as_table().unwrap().iter().map(|(name, dependency)| {

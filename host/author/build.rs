@@ -4,10 +4,10 @@
 fn main() {
     let carried = [
         "templates",
-        "../guest-sdk/src",
-        "../guest-sdk/python/src/gristmill",
-        "../guest-sdk/javascript/src",
-        "../wit",
+        "../../guest-sdk/src",
+        "../../guest-sdk/python/src/gristmill",
+        "../../guest-sdk/javascript/src",
+        "../../wit",
     ];
     for path in carried {
         println!("cargo::rerun-if-changed={path}");

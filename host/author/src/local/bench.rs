@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::deployment;
 use super::options::LocalSettings;
-use crate::compilers;
+use crate::compiler::compiler;
+use crate::temporary::temporary;
 
 /// A sandbox with one component, in a temporary directory.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Bench {
         jobs_max: u32,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let dir = crate::data_dir::temporary("gristmill-run-")
+        let dir = temporary("gristmill-run-")
             .context("cannot create a directory for the compiled component")?;
         let records = MemoryRecords::new();
         let runtime =
@@ -140,7 +141,7 @@ impl Bench {
 }
 
 fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<RuntimeSettings> {
-    let settings = RuntimeSettings::new(dir.to_owned(), compilers::for_developer()?);
+    let settings = RuntimeSettings::new(dir.to_owned(), compiler()?);
     Ok(RuntimeSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
 }
 
