@@ -18,9 +18,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Row, Statement};
 
-use crate::postgres::server::ServerSettings;
-use crate::postgres::tls::Tls;
-use crate::postgres::url::DatabaseUrl;
+use crate::server::ServerSettings;
+use crate::tls::Tls;
+use crate::url::DatabaseUrl;
 
 /// Longest time of a commit or a query. A database that has stopped without closing its connections counts
 /// as lost after it.
@@ -51,7 +51,7 @@ const PASSING: [&str; 8] = ["08", "53", "57", "55P03", "40", "25006", "25P03", "
 
 /// A failed operation on the database.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DatabaseError {
+pub enum DatabaseError {
     /// There is no connection, or the server does not work at present, does not accept this host, or could lose
     /// commits. Whether a transaction was committed is unknown.
     #[error("the database is unavailable: {0}")]
@@ -74,12 +74,14 @@ pub(crate) enum DatabaseError {
 }
 
 /// A value of a statement.
-pub(crate) type Value<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+pub type Value<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
 /// A statement with its values.
-pub(crate) struct SqlQuery<'a> {
-    pub(crate) sql: &'static str,
-    pub(crate) values: Vec<Value<'a>>,
+pub struct SqlQuery<'a> {
+    /// With a `$1` for each value.
+    pub sql: &'static str,
+    /// Its values.
+    pub values: Vec<Value<'a>>,
 }
 
 impl Debug for SqlQuery<'_> {
@@ -89,13 +91,14 @@ impl Debug for SqlQuery<'_> {
 }
 
 impl<'a> SqlQuery<'a> {
-    pub(crate) fn new(sql: &'static str, values: Vec<Value<'a>>) -> Self {
+    /// The statement with these values.
+    pub fn new(sql: &'static str, values: Vec<Value<'a>>) -> Self {
         Self { sql, values }
     }
 }
 
 /// A connection that is opened when it is needed, and again after it was lost.
-pub(crate) struct Connection {
+pub struct Connection {
     config: Config,
     tls: Tls,
     answer_time_max: Duration,
@@ -129,7 +132,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the system has no resources for its event loop.
-    pub(crate) fn new(url: &DatabaseUrl) -> std::io::Result<Self> {
+    pub fn new(url: &DatabaseUrl) -> std::io::Result<Self> {
         let mut config = url.config().clone();
         config.connect_timeout(CONNECT_TIME_MAX).application_name("gristmill");
         if config.get_hosts().len() > 1 {
@@ -145,18 +148,18 @@ impl Connection {
     }
 
     /// The same with another longest time of an operation.
-    pub(crate) fn with_answer_time_max(mut self, answer_time_max: Duration) -> Self {
+    pub fn with_answer_time_max(mut self, answer_time_max: Duration) -> Self {
         self.answer_time_max = answer_time_max;
         self
     }
 
     /// Whether no connection is open, so that the next operation opens one.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.open.as_ref().is_none_or(|open| open.client.is_closed())
     }
 
     /// Closes the connection; the next operation opens another one.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.open = None;
     }
 
@@ -195,10 +198,7 @@ impl Connection {
     }
 
     /// Runs statements as one transaction, and returns the numbers of their rows.
-    pub(crate) fn transaction(
-        &mut self,
-        queries: &[SqlQuery<'_>],
-    ) -> Result<Vec<u64>, DatabaseError> {
+    pub fn transaction(&mut self, queries: &[SqlQuery<'_>]) -> Result<Vec<u64>, DatabaseError> {
         self.run(async |open| {
             open.prepare(queries).await?;
             let Open { client, statements } = open;
@@ -221,13 +221,13 @@ impl Connection {
 
     /// Begins a transaction of many steps. A connection that is lost ends it: no step is carried out on
     /// another one.
-    pub(crate) fn begin(&mut self) -> Result<Transaction<'_>, DatabaseError> {
+    pub fn begin(&mut self) -> Result<Transaction<'_>, DatabaseError> {
         self.script("BEGIN")?;
         Ok(Transaction { connection: self, is_over: false })
     }
 
     /// The rows of a query.
-    pub(crate) fn query(&mut self, query: &SqlQuery<'_>) -> Result<Vec<Row>, DatabaseError> {
+    pub fn query(&mut self, query: &SqlQuery<'_>) -> Result<Vec<Row>, DatabaseError> {
         self.run(async |open| {
             open.prepare(std::slice::from_ref(query)).await?;
             let Some(statement) = open.statements.get(query.sql) else { return Ok(Vec::new()) };
@@ -240,10 +240,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`DatabaseError::Late`] then.
-    pub(crate) fn query_in_time(
-        &mut self,
-        query: &SqlQuery<'_>,
-    ) -> Result<Vec<Row>, DatabaseError> {
+    pub fn query_in_time(&mut self, query: &SqlQuery<'_>) -> Result<Vec<Row>, DatabaseError> {
         let found = self.run(async |open| match open.read(query).await {
             Err(error) if is_late(&error) => Ok(None),
             found => found.map(Some),
@@ -252,21 +249,21 @@ impl Connection {
     }
 
     /// Runs statements without values, one after the other.
-    pub(crate) fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
+    pub fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         self.run(async |open| open.client.batch_execute(sql).await)
     }
 }
 
 /// A transaction of many steps, which is undone unless it is committed.
 #[derive(Debug)]
-pub(crate) struct Transaction<'a> {
+pub struct Transaction<'a> {
     connection: &'a mut Connection,
     is_over: bool,
 }
 
 impl Transaction<'_> {
     /// Carries out a statement, and returns the number of its rows.
-    pub(crate) fn execute(&mut self, query: &SqlQuery<'_>) -> Result<u64, DatabaseError> {
+    pub fn execute(&mut self, query: &SqlQuery<'_>) -> Result<u64, DatabaseError> {
         self.connection.run_open(async |open| {
             open.prepare(std::slice::from_ref(query)).await?;
             let Some(statement) = open.statements.get(query.sql) else { return Ok(0) };
@@ -275,7 +272,7 @@ impl Transaction<'_> {
     }
 
     /// Runs statements without values, one after the other.
-    pub(crate) fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
+    pub fn script(&mut self, sql: &str) -> Result<(), DatabaseError> {
         self.connection.run_open(async |open| open.client.batch_execute(sql).await)
     }
 
@@ -283,7 +280,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// After [`DatabaseError::Unavailable`] the outcome is unknown.
-    pub(crate) fn commit(mut self) -> Result<(), DatabaseError> {
+    pub fn commit(mut self) -> Result<(), DatabaseError> {
         self.is_over = true;
         self.script("COMMIT")
     }

@@ -32,7 +32,7 @@ use tokio_rustls::{TlsConnector, client};
 
 /// What the certificate of the server must prove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(crate) enum Proof {
     Nothing,
     Authority,
     AuthorityAndName,
@@ -53,7 +53,7 @@ impl Tls {
     ///
     /// # Errors
     /// A sentence about the file.
-    pub(super) fn new(proof: Proof, authorities: Option<&Path>) -> Result<Self, String> {
+    pub(crate) fn new(proof: Proof, authorities: Option<&Path>) -> Result<Self, String> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let roots = match authorities {
             None => Vec::new(),

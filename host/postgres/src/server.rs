@@ -8,7 +8,7 @@ const SERVER_VERSION_MIN: i32 = 150_000;
 
 /// The settings of a server, on which the safety of the jobs depends.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ServerSettings<'a> {
+pub(crate) struct ServerSettings<'a> {
     version: i32,
     shown_version: &'a str,
     synchronous_commit: &'a str,
@@ -19,14 +19,14 @@ pub(super) struct ServerSettings<'a> {
 impl<'a> ServerSettings<'a> {
     /// Reads them, and keeps `synchronous_commit` for this connection: a change for the whole server, or for the
     /// role, affects later connections only.
-    pub(super) const SQL: &'static str = "SELECT current_setting('server_version_num')::integer, \
+    pub(crate) const SQL: &'static str = "SELECT current_setting('server_version_num')::integer, \
          current_setting('server_version'), \
          set_config('synchronous_commit', current_setting('synchronous_commit'), false), \
          current_setting('fsync'), \
          pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on'";
 
     /// The answer to [`Self::SQL`].
-    pub(super) fn of(row: &'a Row) -> Self {
+    pub(crate) fn of(row: &'a Row) -> Self {
         Self {
             version: row.get(0),
             shown_version: row.get(1),
@@ -37,7 +37,7 @@ impl<'a> ServerSettings<'a> {
     }
 
     /// The reason why a host does not use the server.
-    pub(super) fn fault(self) -> Option<String> {
+    pub(crate) fn fault(self) -> Option<String> {
         let Self { version, shown_version, synchronous_commit, fsync, is_read_only } = self;
         if version < SERVER_VERSION_MIN {
             return Some(format!(

@@ -8,8 +8,7 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use crate::error::OpenError;
-use crate::postgres::tls::{Proof, Tls};
+use crate::tls::{Proof, Tls};
 
 /// The URL of a PostgreSQL database. It is shown without the password and without further parameters.
 #[derive(Clone)]
@@ -36,6 +35,19 @@ impl DatabaseUrl {
     pub(crate) fn tls(&self) -> &Tls {
         &self.tls
     }
+}
+
+/// Why a text is not the URL of a database that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDatabaseUrl {
+    /// It is no such URL.
+    #[error(
+        "`{0}` is not the URL of a PostgreSQL database, such as postgres://user:password@host:5432/name"
+    )]
+    Url(String),
+    /// Its parameters that concern TLS cannot be used.
+    #[error("the URL of the database: {0}")]
+    Tls(String),
 }
 
 /// The parameters of a URL that concern TLS.
@@ -95,16 +107,16 @@ impl TlsParameters {
 }
 
 impl FromStr for DatabaseUrl {
-    type Err = OpenError;
+    type Err = InvalidDatabaseUrl;
 
-    fn from_str(text: &str) -> Result<Self, OpenError> {
+    fn from_str(text: &str) -> Result<Self, InvalidDatabaseUrl> {
         let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
         let (tls, rest) = TlsParameters::take(text);
         let config = rest.parse().ok().filter(|config: &Config| {
             is_url && (!config.get_hosts().is_empty() || !config.get_hostaddrs().is_empty())
         });
-        let mut config = config.ok_or_else(|| OpenError::DatabaseUrl(redacted(text)))?;
-        let (mode, tls) = tls.settings().map_err(OpenError::DatabaseTls)?;
+        let mut config = config.ok_or_else(|| InvalidDatabaseUrl::Url(redacted(text)))?;
+        let (mode, tls) = tls.settings().map_err(InvalidDatabaseUrl::Tls)?;
         config.ssl_mode(mode);
         Ok(Self { text: text.to_owned(), config, tls })
     }
