@@ -167,7 +167,7 @@ impl<A: Answerer> Server<A> {
         let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
         let stream = TokioIo::new(Watched::new(stream, activity.clone(), account.clone()));
         let http = http(CallExecutor::new(connection_auth.clone()));
-        let mut connection = pin!(http.serve_connection_with_upgrades(stream, service));
+        let mut connection = pin!(http.serve_connection(stream, service));
         let mut buffers = Buffers::of(account.as_deref());
         let mut is_ending = false;
         loop {

@@ -24,10 +24,6 @@ const STREAMS_MAX: u32 = 256;
 /// connection is closed: opening and resetting costs a client less than the host.
 const PENDING_RESETS_MAX: usize = 20;
 
-/// Streams that the host may reset because of a client's errors. With one more the connection is
-/// closed.
-const MISTAKES_MAX: usize = 256;
-
 /// Most fields of a head, as on HTTP/1.1, where hyper counts them. A field of one byte on the wire takes some
 /// 100 bytes here.
 pub(crate) const FIELDS_MAX: usize = 100;
@@ -48,7 +44,6 @@ pub(crate) fn http(executor: CallExecutor) -> Builder<CallExecutor> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_send_buf_size(QUEUED_BYTES_MAX)
         .max_pending_accept_reset_streams(PENDING_RESETS_MAX)
-        .max_local_error_reset_streams(MISTAKES_MAX)
         .max_header_list_size(UNPACKED_HEAD_BYTES_MAX);
     builder
 }
