@@ -7,7 +7,7 @@
 //! kept and not checked. Nothing is fetched: a `$ref` names a part of the same schema.
 //!
 //! **Bounds.** A schema comes from the author of a component and an input from a client, and
-//! neither is trusted. A schema has at most [`SCHEMA_BYTES_MAX`] and [`SCHEMA_LEVELS_MAX`], and a
+//! neither is trusted. A schema has [at most 64 KiB](schema::SCHEMA_BYTES_MAX), 64 levels, and a
 //! few patterns of bounded size, whose searches count the states that they make. Alternatives and
 //! references can still cost time that is exponential in the depth of an input, so that a check
 //! also has a number of [steps](Budget); a check without further steps refuses the input.
