@@ -29,7 +29,7 @@ demo-cluster: guests ## two hosts on PostgreSQL, one killed while jobs run; need
 
 # The crates whose tests need neither wasmtime nor SQLite nor axum. Without optimisation `core` and its tests compile
 # in 25 instead of 105 s of processor time; in the other builds a host runs with `core`.
-QUICK := wire core control client commands logs
+QUICK := wire json-schema core control client commands logs
 quick: format ## formatting and the tests of pure logic: minutes in a new clone, seconds later
 	$(CARGO) test $(LOCKED) --lib --config 'profile.dev.package.gristmill-core.opt-level=0' $(QUICK:%=-p gristmill-%)
 

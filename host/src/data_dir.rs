@@ -10,12 +10,11 @@
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use gristmill_core::backup::UNFINISHED;
-use tempfile::TempDir;
 
 const SET_GROUP_ID: u32 = 0o2000;
 
@@ -145,12 +144,6 @@ pub(crate) fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// A temporary directory that only its owner can access.
-pub(crate) fn temporary(prefix: &str) -> io::Result<TempDir> {
-    let private = fs::Permissions::from_mode(0o700);
-    tempfile::Builder::new().prefix(prefix).permissions(private).tempdir()
-}
-
 impl From<&Metadata> for Found {
     fn from(metadata: &Metadata) -> Self {
         let mode = metadata.mode() & 0o7777;
@@ -201,6 +194,8 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use tempfile::TempDir;
 
     use super::*;
 
@@ -272,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_mode_and_the_command() {
-        let parent = temporary("data-dir-").unwrap();
+        let parent = TempDir::new().unwrap();
         let dir = parent.path().join("data");
         assert_eq!(check(&dir).unwrap(), None, "the host makes it");
         make(&dir).unwrap();

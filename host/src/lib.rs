@@ -3,9 +3,7 @@
 
 mod archive;
 pub mod cli;
-mod compilers;
 mod data_dir;
-mod parsing;
 pub mod serve;
 
 /// The system's allocator costs a tenth of the processor time of a small job: calls arrive on one

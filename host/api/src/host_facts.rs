@@ -1,8 +1,6 @@
-//! Properties of the host that stay as they are from its start on, and the end of its certificate.
+//! Properties of the host that stay as they are from its start on.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill_core::time::Timestamp;
@@ -16,22 +14,6 @@ pub struct HostFacts {
     pub cluster_address: Option<String>,
     /// Settings without secrets, by the names of their options.
     pub settings: BTreeMap<String, String>,
-}
-
-/// When the TLS certificate that the host uses expires. The listener sets it with each certificate.
-#[derive(Debug, Clone, Default)]
-pub struct CertificateExpiry(Arc<AtomicU64>);
-
-impl CertificateExpiry {
-    /// Seconds since 1970; 0 without TLS, and for a certificate whose time cannot be read.
-    pub fn seconds(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Sets that time.
-    pub fn set_seconds(&self, seconds: u64) {
-        self.0.store(seconds, Ordering::Relaxed);
-    }
 }
 
 /// When the process started, by both clocks.

@@ -39,12 +39,9 @@ mod state;
 /// The body of an answer.
 pub use axum::body::Body as AnswerBody;
 
-pub use host_facts::{CertificateExpiry, HostFacts};
-pub use identity::answer_owner::{AnswerOwner, SMALL_ANSWER_BYTES};
-pub use limits::call_origin::{CallOrigin, PeerAddress};
-pub use limits::connection_shares::{ConnectionAuth, ConnectionShares, OwnerAtShare};
+pub use host_facts::HostFacts;
 pub use limits::rate_limit::RateLimits;
 pub use limits::unauthenticated::AddressLimit;
 pub use probes::probe_without_jobs;
-pub use router::{Api, RefusalFormat, response_over_budget, unavailable, unreadable_body};
+pub use router::{Api, response_over_budget, unavailable, unreadable_body};
 pub use state::{ApiParts, ApiState, Compatibility};

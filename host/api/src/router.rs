@@ -16,6 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use gristmill_control::{Keys, complete};
 use gristmill_core::access::key::Scope;
+use gristmill_edge::CallOrigin;
 use tower::Service as _;
 use tracing::{Instrument as _, debug, debug_span};
 use utoipa::openapi::OpenApi;
@@ -28,7 +29,6 @@ use crate::http_metrics::{HttpMetrics, route_of};
 use crate::identity::admission::AdmissionLayer;
 use crate::identity::caller::{Anyone, Guarded, scope_of};
 use crate::identity::{access, answer_owner};
-use crate::limits::call_origin::CallOrigin;
 use crate::limits::rate_limit::Operation;
 use crate::openapi::{StreamShape, docs_page};
 use crate::queue::dto;
@@ -102,7 +102,7 @@ impl Api {
         Self { routes: routes.with_state(state), keys, http, callers }
     }
 
-    /// Answers a call. Answers that may be counted have their [owner](crate::AnswerOwner) among their extensions.
+    /// Answers a call. Answers that may be counted have their [owner](gristmill_edge::AnswerOwner) among their extensions.
     ///
     /// Steps for every call are here and not in layers: each layer boxes its future, and is cloned
     /// with its whole content for each call.
@@ -181,9 +181,10 @@ fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
 }
 
 /// The answer when there is no memory for the real one, because too many large answers wait for
-/// their clients. It names the job of the call.
-pub async fn response_over_budget(format: RefusalFormat, answer: Response<Body>) -> Response<Body> {
+/// their clients. It has the format of the path's API, and names the job of the call.
+pub async fn response_over_budget(path: &str, answer: Response<Body>) -> Response<Body> {
     const SENTENCE: &str = "too many large answers are being read; try again shortly";
+    let format = RefusalFormat::of(path);
     let job = answer.headers().get(&dto::JOB_ID).cloned();
     drop(answer);
     let mut refusal = format.refuse(ApiError::new(ErrorCode::Unavailable, SENTENCE)).await;
@@ -382,7 +383,7 @@ fn behind_bearer((scope, mut route): Route) -> UtoipaMethodRouter<Guarded> {
 
 /// The format of the refusals of one API. It is known from the path, and kept when the request is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalFormat {
+enum RefusalFormat {
     /// The queue API, and every other path.
     Queue,
     /// The management API: with `message`.
@@ -395,7 +396,7 @@ pub enum RefusalFormat {
 
 impl RefusalFormat {
     /// That of the path's API.
-    pub fn of(path: &str) -> Self {
+    fn of(path: &str) -> Self {
         if path.starts_with("/v1/") {
             Self::Management
         } else if path.contains("/openai/") {
@@ -455,7 +456,7 @@ mod tests {
         ] {
             let format = RefusalFormat::of(path);
             let answer = ([(dto::JOB_ID, "j")], "large").into_response();
-            let over_budget = response_over_budget(format, answer).await;
+            let over_budget = response_over_budget(path, answer).await;
             assert_eq!(over_budget.headers().get(dto::JOB_ID).unwrap(), "j", "{path}");
             let request_id = over_budget.headers().get("x-request-id");
             assert_eq!(request_id.is_some(), is_openai, "{path}");

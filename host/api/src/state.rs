@@ -13,8 +13,9 @@ use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::delivery::WebhookReceivers;
+use gristmill_edge::CertificateExpiry;
 
-use crate::host_facts::{CertificateExpiry, HostFacts, Started};
+use crate::host_facts::{HostFacts, Started};
 use crate::http_metrics::HttpMetrics;
 use crate::limits::checks::{Checks, Pages};
 use crate::limits::in_flight::InFlight;

@@ -1,31 +1,20 @@
-//! The command line: one file per command, or per family of small ones. The commands that only call a host are
-//! those of [`gristmill_commands`], which also has the promises about output and exit codes.
+//! The command line: a file for each command of operators. The commands that only call a host are those of
+//! [`gristmill_commands`], which also has the promises about output and exit codes, and those for the authors of
+//! handlers are in [`gristmill_author`].
 
 mod backup;
-mod build;
 mod check;
-mod deploy;
 mod dev;
-mod domain_values;
-mod fresh_component;
 mod import;
-mod limits;
-mod local;
-mod new;
-mod project;
-mod run;
 pub mod serve;
-mod sources;
-mod test;
-mod test_input;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use gristmill_author as author;
 use gristmill_commands::{ClientCommand, block_on};
-
-use crate::compilers::COMPILE_COMMAND;
+use gristmill_runtime::compile::process::{COMPILE_COMMAND, child_main};
 
 /// A self-hosted serverless platform whose handlers are WebAssembly components.
 #[derive(Debug, Parser)]
@@ -44,12 +33,12 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::ServeArgs>),
-    Deploy(Box<deploy::DeployArgs>),
-    New(new::NewArgs),
-    Build(build::BuildArgs),
-    Dev(Box<dev::DevArgs>),
-    Run(Box<run::RunArgs>),
-    Test(Box<test::TestArgs>),
+    Deploy(Box<author::DeployArgs>),
+    New(author::NewArgs),
+    Build(author::BuildArgs),
+    Dev(Box<author::DevArgs>),
+    Run(Box<author::RunArgs>),
+    Test(Box<author::TestArgs>),
     #[command(flatten)]
     Client(ClientCommand),
     Backup(Box<backup::BackupArgs>),
@@ -74,15 +63,13 @@ pub fn main() -> ExitCode {
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::serve(&args),
-        Command::CompileComponent { args } => {
-            Ok(gristmill_runtime::compile::process::child_main(args))
-        }
-        Command::New(args) => new::new(&args),
-        Command::Build(args) => block_on(build::run(args)),
-        Command::Dev(args) => dev::dev(*args),
-        Command::Run(args) => run::run(*args),
-        Command::Test(args) => test::test(*args),
-        Command::Deploy(args) => block_on(deploy::deploy(*args)),
+        Command::CompileComponent { args } => Ok(child_main(args)),
+        Command::New(args) => author::new(&args),
+        Command::Build(args) => block_on(author::build(args)),
+        Command::Dev(args) => author::dev(*args, dev::serve),
+        Command::Run(args) => author::run(*args),
+        Command::Test(args) => author::test(*args),
+        Command::Deploy(args) => block_on(author::deploy(*args)),
         Command::Client(command) => block_on(command.execute()),
         Command::Backup(args) => block_on(backup::backup(*args)),
         Command::Restore(args) => backup::restore(&args),

@@ -8,7 +8,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use gristmill_api::{AnswerBody, Api, CallOrigin, probe_without_jobs, unavailable};
+use futures::future::BoxFuture;
+use gristmill_api::{AnswerBody, Api, probe_without_jobs, response_over_budget, unavailable};
+use gristmill_edge::{Answerer, CallOrigin, RequestBody};
 use hyper::{Method, Request, Response};
 
 use super::cluster::forward::{STANDS_BY, Standby, name_key, take_peer};
@@ -109,6 +111,25 @@ impl Front {
     }
 }
 
+impl Answerer for Front {
+    type Body = AnswerBody;
+
+    fn answer(
+        self,
+        request: Request<RequestBody>,
+        origin: Arc<CallOrigin>,
+    ) -> BoxFuture<'static, Response<AnswerBody>> {
+        Self::answer(self, request, origin).boxed()
+    }
+
+    fn over_budget(
+        path: &str,
+        answer: Response<AnswerBody>,
+    ) -> impl Future<Output = Response<AnswerBody>> + Send {
+        response_over_budget(path, answer)
+    }
+}
+
 /// Answers a call while the host is known to own the database.
 async fn answer_if_open<B>(
     api: Api,
@@ -160,7 +181,7 @@ fn is_read(method: &Method, path: &str) -> bool {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use gristmill_api::PeerAddress;
+    use gristmill_edge::PeerAddress;
     use http_body_util::{BodyExt as _, Empty};
     use serde_json::Value;
 

@@ -8,8 +8,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gristmill_api::PeerAddress;
 use gristmill_cluster::Runners;
+use gristmill_edge::{
+    ACCEPT_PAUSE, AddressBound, Addresses, Answerer, CONNECTION_BYTES, PeerAddress, Server, accept,
+};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -17,9 +19,6 @@ use tracing::{debug, warn};
 
 use super::cluster::handshake::{Membership, Purpose};
 use super::cluster::link::{self, Role};
-use super::edge::addresses::{AddressBound, Addresses, CONNECTION_BYTES};
-use super::edge::connection::Server;
-use super::edge::listener::{ACCEPT_PAUSE, accept};
 
 /// A forwarded call in progress has one connection.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -56,10 +55,10 @@ impl NewConnections {
 }
 
 /// Serves the calls that other hosts forward, and uses their sandboxes, until the process ends.
-pub(crate) async fn serve(
+pub(crate) async fn serve<A: Answerer>(
     listener: TcpListener,
     membership: Membership,
-    server: Arc<Server>,
+    server: Arc<Server<A>>,
     runners: Arc<Runners>,
     new_connections: NewConnections,
 ) {
@@ -109,8 +108,9 @@ pub(crate) async fn serve(
 mod tests {
     use std::net::Ipv4Addr;
 
+    use gristmill_edge::Account;
+
     use super::*;
-    use crate::serve::edge::addresses::Account;
 
     #[test]
     fn silent_connections_are_bounded_and_the_oldest_give_way() {

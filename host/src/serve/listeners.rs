@@ -5,15 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use gristmill_api::{Api, ApiState, CertificateExpiry};
+use gristmill_api::{Api, ApiState};
+use gristmill_edge::{CertificateExpiry, ConnectionLimits, Connections, Tls};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::forward::Standby;
 use super::cluster::gate::Gate;
-use super::edge::listener::{self, ConnectionLimits, Connections};
-use super::edge::tls::Tls;
 use super::front::{Callers, Front};
 use super::hosts::NewConnections;
 use super::process::{ListenAddresses, Process};
@@ -118,10 +117,11 @@ impl Listeners {
             // It serves until the process ends, so that a collector sees the host stop.
             let (front, never) = (fronts.collectors.clone(), CancellationToken::new());
             let (limits, budget) = (ConnectionLimits::of_collectors(), response_budget.clone());
-            tokio::spawn(listener::serve(listener, None, front, limits, budget, never));
+            tokio::spawn(gristmill_edge::serve(listener, None, front, limits, budget, never));
         }
         let front = fronts.clients.clone();
-        let clients = listener::serve(self.clients, self.tls, front, limits, response_budget, stop);
+        let (tls, budget) = (self.tls, response_budget);
+        let clients = gristmill_edge::serve(self.clients, tls, front, limits, budget, stop);
         Running { clients: tokio::spawn(clients), hosts: self.hosts }
     }
 }

@@ -7,7 +7,6 @@ mod charts_file;
 mod clock;
 mod cluster;
 mod disk;
-mod edge;
 mod front;
 mod guest_runtimes;
 mod handler_logs;
@@ -28,19 +27,18 @@ mod stop_signals;
 mod telemetry;
 mod traces;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use futures::future::LocalBoxFuture;
+use gristmill_author::DevHook;
 use gristmill_cluster::{Runners, RunnersSettings};
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::signals::Signals;
-use gristmill_core::signals::event_notice::JobListener;
 use gristmill_core::time::{Clock, SystemClock};
+use gristmill_edge::ResponseBudget;
 use gristmill_store::Store;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::mpsc;
@@ -49,7 +47,6 @@ use tracing::warn;
 
 use self::clock::HostClock;
 use self::disk::Disk;
-use self::edge::response_budget::ResponseBudget;
 use self::guest_runtimes::GuestRuntimes;
 use self::listeners::{Listeners, Running};
 pub use self::manual_clock::ManualClockStart;
@@ -60,15 +57,6 @@ pub use self::settings::{Brand, Database, LogFilter, ServeSettings, Within};
 use self::stop_signals::StopSignals;
 use self::traces::Traces;
 use crate::data_dir;
-
-/// A task beside the host in the same process, which observes it.
-pub(crate) struct DevHook {
-    /// Receives the events of jobs, with the stacks of handlers that trap.
-    pub(crate) listener: Arc<dyn JobListener>,
-    /// Starts when the host serves this address. The host stops when this ends, and this is dropped
-    /// when the host stops.
-    pub(crate) work: Box<dyn FnOnce(SocketAddr) -> LocalBoxFuture<'static, anyhow::Result<()>>>,
-}
 
 /// Runs the host until SIGTERM or SIGINT. With settings for traces it exports them.
 ///

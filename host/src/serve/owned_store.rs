@@ -11,6 +11,7 @@ use gristmill_cluster::Runners;
 use gristmill_core::catalog::Catalog;
 use gristmill_core::depot::Depot;
 use gristmill_core::store::JobStore as _;
+use gristmill_edge::Server;
 use gristmill_store::{
     ActiveState, CacheDir, Candidate, Damage, NotTaken, OpenError, Recovery, Settings, Store,
     TakenOver, Vacancy,
@@ -24,7 +25,6 @@ use super::cluster::Joined;
 use super::cluster::gate::Gate;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
-use super::edge::listener;
 use super::hosts::NewConnections;
 use super::listeners::{Fronts, Listeners, Serving};
 use super::process::Process;
@@ -161,7 +161,7 @@ impl Cluster {
             let (idle_wait, never) =
                 (process.settings.connections().idle_wait, CancellationToken::new());
             let response_budget = process.response_budget.clone();
-            let server = listener::server(fronts.of_hosts(), idle_wait, response_budget, never);
+            let server = Server::new(fronts.of_hosts(), idle_wait, response_budget, never);
             let new = NewConnections::within(process.open_files_max);
             tokio::spawn(hosts::serve(listener, self.membership, server, runners, new));
         }

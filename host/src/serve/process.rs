@@ -3,20 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gristmill_api::CertificateExpiry;
 use gristmill_core::billing::price::Prices;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::sharing::tenancy::Tenancy;
 use gristmill_core::signals::Signals;
 use gristmill_core::time::Clock;
 use gristmill_core::trace::Tracer;
+use gristmill_edge::{CertificateExpiry, ResponseBudget};
 use gristmill_egress::AddressPolicy;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::HostClock;
 use super::disk::Disk;
-use super::edge::response_budget::ResponseBudget;
 use super::guest_runtimes::GuestRuntimes;
 use super::settings::ServeSettings;
 

@@ -16,6 +16,7 @@ use gristmill_core::runtime::Runtime;
 use gristmill_core::store::JobStore as _;
 use gristmill_core::workers::Workers as _;
 use gristmill_dispatch::{Deliverer, DeliveryParts, Dispatcher, Drained, HttpSender, Parts};
+use gristmill_edge::Connections;
 use gristmill_logs::LogWriter;
 use gristmill_registry::{Fetcher, RegistryHosts};
 use gristmill_runtime::WasmtimeRuntime;
@@ -26,7 +27,6 @@ use tracing::info;
 
 use super::backup::HostBackup;
 use super::charts_file::ChartsFile;
-use super::edge::listener::Connections;
 use super::guest_runtimes::GuestRuntimes;
 use super::owned_store::Cluster;
 use super::process::Process;

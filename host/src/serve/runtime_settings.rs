@@ -2,12 +2,12 @@
 
 use gristmill_egress::AddressPolicy;
 use gristmill_runtime::RuntimeSettings;
+use gristmill_runtime::compile::process::Compiler;
 use tracing::warn;
 
 use super::memory;
 use super::process::Process;
 use super::settings::{ServeSettings, Within};
-use crate::compilers;
 
 /// The settings. Compiles run in child processes of this same program.
 ///
@@ -15,7 +15,10 @@ use crate::compilers;
 /// When this program cannot be found.
 pub(super) fn of(process: &Process<'_>) -> anyhow::Result<RuntimeSettings> {
     let Process { settings, guests, is_watched, .. } = *process;
-    let compiler = if is_watched { compilers::for_developer()? } else { compilers::for_host()? };
+    let compiler = match is_watched {
+        true => gristmill_author::compiler()?,
+        false => Compiler::of_this_program()?,
+    };
     Ok(RuntimeSettings {
         running_jobs_max: settings.max_running_jobs.as_u32(),
         memory_bytes_max: memory_bytes_max(settings),

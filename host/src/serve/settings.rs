@@ -16,22 +16,20 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
 use gristmill_api::{HostFacts, RateLimits};
+use gristmill_commands::arguments::parse;
 use gristmill_core::billing::price::Prices;
 use gristmill_core::catalog::OwnerBounds;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::deploy::network::Network;
 use gristmill_core::job::policy::Strictness;
 use gristmill_core::limits::QUEUE_JOBS_MAX;
+use gristmill_edge::{AddressBound, ConnectionLimits, TlsFiles};
 use gristmill_registry::RegistryPattern;
 use serde::Deserialize;
 
 pub use self::values::{Brand, Database, LogFilter, Within};
-use super::edge::addresses::AddressBound;
-use super::edge::listener::ConnectionLimits;
-use super::edge::tls::TlsFiles;
 use super::manual_clock::ManualClockStart;
 use super::memory;
-use crate::parsing;
 
 /// Most MiB of an option: 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
@@ -55,7 +53,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_LISTEN",
-        value_parser = parsing::address,
+        value_parser = parse::address,
         default_value = "127.0.0.1:8080"
     )]
     pub listen: SocketAddr,
@@ -82,7 +80,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_CLUSTER_LISTEN",
-        value_parser = parsing::address
+        value_parser = parse::address
     )]
     pub cluster_listen: Option<SocketAddr>,
 
@@ -92,7 +90,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_CLUSTER_ADVERTISE",
-        value_parser = parsing::address
+        value_parser = parse::address
     )]
     pub cluster_advertise: Option<SocketAddr>,
 
@@ -152,7 +150,7 @@ pub struct ServeSettings {
         long,
         value_name = "ADDRESS:PORT",
         env = "GRISTMILL_METRICS_LISTEN",
-        value_parser = parsing::address
+        value_parser = parse::address
     )]
     pub metrics_listen: Option<SocketAddr>,
 

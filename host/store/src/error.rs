@@ -195,14 +195,6 @@ pub enum OpenError {
         /// The data directory.
         dir: PathBuf,
     },
-    /// The URL of the database cannot be used.
-    #[error(
-        "`{0}` is not the URL of a PostgreSQL database, such as postgres://user:password@host:5432/name"
-    )]
-    DatabaseUrl(String),
-    /// The parameters of the URL that concern TLS cannot be used.
-    #[error("the URL of the database: {0}")]
-    DatabaseTls(String),
     /// The database server does not answer.
     #[error("{0}")]
     DatabaseUnavailable(String),

@@ -79,7 +79,6 @@ pub use postgres::active_state::ActiveState;
 pub use postgres::candidate::Candidate;
 pub use postgres::observation::{ActiveHost, Seen, Vacancy};
 pub use postgres::outage::Outage;
-pub use postgres::url::DatabaseUrl;
 pub use settings::{OnFatal, Settings};
 pub use store::Store;
 pub use store::postgres::{NotTaken, TakenOver};

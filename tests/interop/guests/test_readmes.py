@@ -73,7 +73,7 @@ class Readmes(unittest.TestCase):
     def execute(self, path):
         directory = self.clone / Path(path).parent
         port = "8080"
-        if template := re.fullmatch(r"host/templates/(\w+)/README\.md", path):
+        if template := re.fullmatch(r"host/author/templates/(\w+)/README\.md", path):
             # Each has an endpoint of its own.
             name = f"my-{template[1]}-handler"
             self.run_script(f"gristmill new {name} --lang {template[1]}", self.place, path)

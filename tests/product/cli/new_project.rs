@@ -188,7 +188,7 @@ fn lines_of_the_crates_log_and_tracing_are_in_the_jobs_log() {
 /// The code in a guide equals that of its template, which the guide's commands test.
 #[test]
 fn the_guides_show_the_code_of_the_templates() {
-    let templates = repository().join("host/templates");
+    let templates = repository().join("host/author/templates");
     for path in ["rust/src/lib.rs", "python/handler.py", "javascript/handler.ts"] {
         let guide = page(path.split('/').next().unwrap());
         let (_, rest) = guide.split_once(&format!("<!-- template: {path} -->\n```")).unwrap();

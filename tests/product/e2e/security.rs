@@ -1,4 +1,4 @@
-//! Compares docs/internals/security.md, which names the tests of each bound, with the tests.
+//! Compares the pages that name the tests of each bound and promise with the tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ fn repository() -> PathBuf {
 /// The tests of a file, as `path::name`.
 fn tests_of(path: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(repository().join(path))
-        .unwrap_or_else(|error| panic!("docs/internals/security.md names {path}: {error}"));
+        .unwrap_or_else(|error| panic!("{path} is named: {error}"));
     let mut found = BTreeSet::new();
     let mut is_test = false;
     for line in text.lines().map(str::trim) {
@@ -50,6 +50,21 @@ fn rows() -> Vec<Vec<String>> {
         tests
     };
     rows.map(tests).collect()
+}
+
+/// The first lines of `gristmill-edge` name the test of each promise, such as `tls::NAME`.
+#[test]
+fn every_promise_of_the_edge_has_its_tests() {
+    let page = fs::read_to_string(repository().join("host/edge/src/lib.rs")).unwrap();
+    let promises = page.lines().map_while(|line| line.strip_prefix("//!")).collect::<String>();
+    let quoted = promises.split('`').skip(1).step_by(2);
+    let named: Vec<_> = quoted.filter_map(|name| name.split_once("::")).collect();
+    assert!(named.len() > 20, "only {} tests were found", named.len());
+    for (file, name) in named {
+        let file = format!("tests/product/edge/{file}.rs");
+        let test = format!("{file}::{name}");
+        assert!(tests_of(&file).contains(&test), "{test} does not exist");
+    }
 }
 
 #[test]

@@ -8,15 +8,7 @@ use axum::body::HttpBody as _;
 use axum::http::Version;
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
-
-/// The host does not count an answer of at most this size, or several of this size together on one HTTP/2
-/// connection: a connection's own buffers are of the same order.
-pub const SMALL_ANSWER_BYTES: usize = 64 << 10;
-
-/// The owner of the calling key, among the extensions of an answer that is large, of unknown size or on
-/// HTTP/2. An answer to a caller without a valid key has none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnswerOwner(pub OwnerId);
+use gristmill_edge::{AnswerOwner, SMALL_ANSWER_BYTES};
 
 /// Adds the owner to the answer of a call, unless the answer is known to be small and the only one of its
 /// connection. The pieces of an answer of unknown size may be large.

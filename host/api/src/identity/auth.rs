@@ -11,11 +11,12 @@ use base64::engine::general_purpose::STANDARD;
 use gristmill_control::SessionId;
 use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::id::EndpointId;
+use gristmill_edge::{CallOrigin, OwnerAtShare};
 use tokio::time::Instant;
 
 use crate::answer::error::{ApiError, ErrorCode};
+use crate::answer::refusal::Refusal;
 use crate::identity::session_cookie;
-use crate::limits::call_origin::CallOrigin;
 use crate::state::ApiState;
 
 /// The refusal of a key that is none.
@@ -215,6 +216,18 @@ pub(crate) fn show_key(extensions: &Extensions, key: &ApiKey) -> Result<(), ApiE
     Ok(origin.record_key(&key.owner, &key.id)?)
 }
 
+impl From<OwnerAtShare> for ApiError {
+    fn from(OwnerAtShare { held }: OwnerAtShare) -> Self {
+        let sentence = format!(
+            "this owner's keys hold {held} connections, the most that one owner may hold now; close \
+             some, or send more calls on each"
+        );
+        let cap = u32::try_from(held).unwrap_or(u32::MAX);
+        let refusal = Refusal::at_one_time("connections", cap);
+        Self::new(ErrorCode::ConcurrencyLimited, sentence).with_refusal(refusal)
+    }
+}
+
 fn valid_key(call: &Parts, state: &ApiState, form: Form) -> Result<Identity, ApiError> {
     let of_head = |key| Identity { key, session: None };
     // A key in the call is ignored: some clients always send one.
@@ -278,10 +291,9 @@ mod tests {
     use gristmill_core::access::key::NewKey;
     use gristmill_core::id::OwnerId;
     use gristmill_core::time::Timestamp;
+    use gristmill_edge::{ConnectionAuth, PeerAddress};
 
     use super::*;
-    use crate::limits::call_origin::PeerAddress;
-    use crate::limits::connection_shares::ConnectionAuth;
 
     #[tokio::test]
     async fn a_key_for_some_endpoints_is_told_from_one_without_the_scope() {

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use axum::http::Extensions;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use gristmill_edge::CallOrigin;
 use gristmill_wire::management::RateLimit;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::answer::refusal::Refusal;
-use crate::limits::call_origin::CallOrigin;
 
 /// Most addresses at one time.
 const ADDRESSES_MAX: usize = 100_000;
@@ -119,8 +119,9 @@ impl UnauthenticatedLimiter {
 
 #[cfg(test)]
 mod tests {
+    use gristmill_edge::PeerAddress;
+
     use super::*;
-    use crate::limits::call_origin::PeerAddress;
 
     fn from(address: &str) -> Extensions {
         let mut request = Extensions::new();

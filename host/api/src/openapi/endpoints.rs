@@ -14,7 +14,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::deploy::endpoint::Deployment;
-use gristmill_core::deploy::input_schema::{SchemaText, as_openapi_component};
+use gristmill_json_schema::{SchemaText, as_openapi_component};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 

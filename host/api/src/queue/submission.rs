@@ -8,7 +8,7 @@ use bytes::Bytes;
 use gristmill_control::ControlError;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::job::payload::{Json, is_nested_deeper};
+use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::PolicyRequest;
 use gristmill_core::job::record::S3Config;
 use gristmill_core::job::retention::ChosenRetention;
@@ -19,6 +19,7 @@ use gristmill_core::limits::{
 };
 use gristmill_core::trace::TraceContext;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
+use gristmill_json_schema::is_nested_deeper;
 use gristmill_wire::settings::check_text;
 use gristmill_wire::whole_number::WholeNumber;
 use serde::de::{IgnoredAny, MapAccess, Visitor};

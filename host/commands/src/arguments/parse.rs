@@ -1,6 +1,7 @@
 //! Parses values on the command line.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gristmill_client::wire::bounds::{
@@ -42,6 +43,15 @@ impl EnvVar {
 /// The variables by name; the last one of a name counts.
 pub fn environment(vars: Vec<EnvVar>) -> BTreeMap<String, String> {
     vars.into_iter().map(|var| (var.name, var.value)).collect()
+}
+
+/// An address with a port.
+///
+/// # Errors
+/// A sentence with examples.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "write an address and a port, such as 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080";
+    text.parse().map_err(|_| wrong.to_owned())
 }
 
 /// A number inside the platform's bounds.
@@ -150,6 +160,14 @@ mod tests {
         let vars = ["A=1", "B=2", "A=3"].map(|text| env_var(text).unwrap());
         let expected = [("A", "3"), ("B", "2")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         assert_eq!(environment(vars.to_vec()), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn an_address_has_a_port() {
+        assert!(address("127.0.0.1:0").is_ok() && address("[::1]:80").is_ok());
+        for wrong in ["8080", ":8080", "localhost:8080", "127.0.0.1"] {
+            assert!(address(wrong).unwrap_err().contains("such as 127.0.0.1:8080"), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::deploy::digest::ComponentDigest;
-use crate::deploy::input_schema::SchemaText;
 use crate::id::OwnerId;
 use crate::time::Timestamp;
+use gristmill_json_schema::SchemaText;
 
 /// An uploaded component that was checked and compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

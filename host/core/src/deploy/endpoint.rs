@@ -12,7 +12,6 @@ pub use gristmill_wire::Metering;
 pub use gristmill_wire::management::{EndpointSettings, RateLimit, ScalerType};
 
 use crate::deploy::digest::ComponentDigest;
-use crate::deploy::input_schema::SchemaText;
 use crate::deploy::release::{Release, Releases};
 use crate::deploy::template::Template;
 use crate::deploy::volume::Volume;
@@ -21,6 +20,7 @@ use crate::incarnation::EndpointIncarnation;
 use crate::job::retention::{ChosenRetention, HistoryMax};
 use crate::time::Timestamp;
 use crate::webhook::signature::WebhookSecrets;
+use gristmill_json_schema::SchemaText;
 
 /// Most variables of a release's settings.
 const FINGERPRINTS_MAX: usize = 64;

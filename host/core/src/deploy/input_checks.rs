@@ -12,9 +12,9 @@ use quick_cache::sync::Cache;
 
 use crate::deploy::digest::ComponentDigest;
 use crate::deploy::endpoint::Deployment;
-use crate::deploy::input_schema::{Budget, InputSchema, NotChecked, SchemaText};
 use crate::job::payload::Json;
 use crate::sharing::fair_permits::FairPermits;
+use gristmill_json_schema::{Budget, InputSchema, NotChecked, SchemaText};
 
 /// Bytes of all compiled schemas.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -72,7 +72,7 @@ impl InputChecks {
             return Ok(());
         };
         let known = self.compiled.get(component);
-        let quick = known.as_ref().map(|schema| schema.check(input, Budget::QUICK));
+        let quick = known.as_ref().map(|schema| schema.check(input.as_str(), Budget::QUICK));
         let checked = match quick {
             Some(Ok(()) | Err(NotChecked::Invalid(_))) => quick.unwrap_or(Ok(())),
             Some(Err(NotChecked::Exhausted)) | None => {
@@ -83,7 +83,8 @@ impl InputChecks {
                     // Held until the check is done, even if the call ends before.
                     let _turn = turn;
                     let schema = known.or_else(|| compiled(&text));
-                    let checked = schema.as_ref().map(|schema| schema.check(&input, Budget::FULL));
+                    let checked =
+                        schema.as_ref().map(|schema| schema.check(input.as_str(), Budget::FULL));
                     (schema, checked.unwrap_or(Ok(())))
                 });
                 let (schema, checked) =

@@ -6,7 +6,6 @@ pub mod egress;
 pub mod endpoint;
 pub mod image;
 pub mod input_checks;
-pub mod input_schema;
 pub mod network;
 pub mod registry_auth;
 pub mod release;

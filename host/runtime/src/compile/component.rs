@@ -2,7 +2,7 @@
 //! does not meet them is refused at the upload, with a sentence that names the fault.
 
 use gristmill_core::catalog::Producers;
-use gristmill_core::deploy::input_schema::{SECTION, SchemaText};
+use gristmill_json_schema::SchemaText;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::types::{self, ComponentItem};
 use wasmtime::component::{
@@ -11,7 +11,7 @@ use wasmtime::component::{
 use wasmtime::{Engine, Result, Store};
 
 use crate::bindings::HandlerIndices;
-use crate::compile::input_schema::input_schema;
+use crate::compile::input_schema::{SECTION, input_schema};
 use crate::compile::items::count_items;
 use crate::compile::producers::producers;
 use crate::host_fns::linker::{is_provided, linker};

@@ -1,8 +1,12 @@
 //! The schema of a handler's input in the custom section of its component.
 
-use gristmill_core::deploy::input_schema::{InvalidSchema, SECTION, SchemaText};
+use gristmill_json_schema::{InvalidSchema, SchemaText};
 use wasm_encoder::{CustomSection, Section as _};
 use wasmparser::{Parser, Payload};
+
+/// The custom section of a component with its schema, as JSON text. If there are several, the last one
+/// counts, so that a tool can replace the schema by appending a section.
+pub(crate) const SECTION: &str = "gristmill:input-schema";
 
 /// Why the schema of a component cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

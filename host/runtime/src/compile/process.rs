@@ -151,7 +151,23 @@ enum Report {
     NoSpace(String),
 }
 
+/// The hidden subcommand of a program whose [own](Compiler::of_this_program) processes compile; it runs
+/// [`child_main`].
+pub const COMPILE_COMMAND: &str = "compile-component";
+
 impl Compiler {
+    /// Compiles in child processes of the program that calls this, by its subcommand [`COMPILE_COMMAND`].
+    ///
+    /// # Errors
+    /// When the program's own file cannot be found.
+    pub fn of_this_program() -> std::io::Result<Self> {
+        let program = std::env::current_exe().map_err(|error| {
+            let sentence = format!("cannot find this program's own file: {error}");
+            std::io::Error::new(error.kind(), sentence)
+        })?;
+        Ok(Self::child(program, vec![COMPILE_COMMAND.into()]))
+    }
+
     /// Compiles in child processes: `program args… <metering> <component> <artifact>`, the word
     /// `explain` if traps will be explained, and `cache <directory>` if there is one. The program
     /// must call [`child_main`] with the arguments after `args`.

@@ -2,8 +2,9 @@
 //! bounds the calls of an attempt; the sink decides about the rest.
 
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
-use gristmill_core::job::payload::{Json, is_nested_deeper};
+use gristmill_core::job::payload::Json;
 use gristmill_core::limits::{HANDLER_CALLS_MAX, JSON_NESTING_MAX, RUN_BODY_BYTES_MAX};
+use gristmill_json_schema::is_nested_deeper;
 
 use crate::bindings::gristmill::handler::endpoints::{CallError as WitCallError, FailedJob, Host};
 use crate::sandbox::state::State;

@@ -17,10 +17,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use gristmill_api::{
-    AnswerBody, AnswerOwner, CallOrigin, PeerAddress, unavailable, unreadable_body,
-};
+use gristmill_api::{AnswerBody, unavailable, unreadable_body};
 use gristmill_core::id::{KeyId, OwnerId};
+use gristmill_edge::{AnswerOwner, CallOrigin, PeerAddress};
 use gristmill_store::ActiveHost;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};

@@ -16,8 +16,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use gristmill_postgres::DatabaseUrl;
 use gristmill_store::{
-    ActiveHost, Candidate, DatabaseUrl, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy,
+    ActiveHost, Candidate, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy,
 };
 use tracing::{info, warn};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::ValueParserFactory;
 use gristmill_core::limits::{Bounds, OutOfBounds};
-use gristmill_store::{DatabaseUrl, OpenError};
+use gristmill_postgres::{DatabaseUrl, InvalidDatabaseUrl};
 use serde::{Deserialize, Deserializer, de};
 use tracing_subscriber::EnvFilter;
 
@@ -175,7 +175,7 @@ impl TryFrom<String> for Database {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map(Self).map_err(|error: OpenError| error.to_string())
+        text.parse().map(Self).map_err(|error: InvalidDatabaseUrl| error.to_string())
     }
 }
 

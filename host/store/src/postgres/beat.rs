@@ -11,8 +11,9 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use gristmill_postgres::{Connection, DatabaseError, SqlQuery};
+
 use crate::postgres::active_state::{ActiveState, BootTime};
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::session::Session;
 use crate::sync::thread::{Builder, JoinHandle};
 

@@ -26,17 +26,16 @@ use std::time::{Duration, Instant};
 use gristmill_core::depot::Depot;
 use gristmill_core::id::ShardId;
 use gristmill_core::time::Timestamp;
+use gristmill_postgres::{Connection, DatabaseError, DatabaseUrl, SqlQuery, Value};
 
 use crate::error::OpenError;
 use crate::postgres::active_state::ActiveState;
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::depot::PostgresDepot;
 use crate::postgres::load::{self, NotLoaded};
 use crate::postgres::meta;
 use crate::postgres::observation::{Newest, Observation, Seen, Vacancy};
 use crate::postgres::schema;
 use crate::postgres::session::{self, Backend, Begun, NotBegun, Session};
-use crate::postgres::url::DatabaseUrl;
 use crate::seal::Seal;
 
 /// Longest time to find out whether an address refuses connections.

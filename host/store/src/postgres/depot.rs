@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use gristmill_core::deploy::digest::ComponentDigest;
 use gristmill_core::depot::Depot;
+use gristmill_postgres::{Connection, DatabaseError, SqlQuery, Value};
 
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::numbered::Numbered;
 use crate::sync::Mutex;
 

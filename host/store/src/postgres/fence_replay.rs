@@ -8,16 +8,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gristmill_postgres::{Connection, DatabaseError, DatabaseUrl, SqlQuery, Value};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-use super::connection::{Connection, DatabaseError, SqlQuery, Value};
 use super::fence_model::{
     Failed, ModelBounds, ModelStep, ModelTransaction, Outcome, RULES, Rows, State, Statement,
 };
 use super::server_of_tests as server;
 use super::session::Session;
-use super::url::DatabaseUrl;
 use super::{rows, schema};
 use crate::format::EndpointKey;
 use crate::seal::Seal;

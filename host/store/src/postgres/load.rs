@@ -12,14 +12,13 @@ use gristmill_core::time::Timestamp;
 use gristmill_core::webhook::delivery::{
     Delivery, DeliveryId, DeliveryOutcome, DeliveryState, MadeAttempt,
 };
+use gristmill_postgres::{Connection, DatabaseError, Row, SqlQuery, Value};
 use minicbor::Decode;
-use tokio_postgres::Row;
 
 use crate::error::OpenError;
 use crate::format::EndpointKey;
 use crate::format::image::{DeliveryImage, FixedImage, IdempotencyImage, NewJobImage, RowImage};
 use crate::format::trace;
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::seal::Seal;
 use crate::state::index::Index;
 use crate::state::owners::Owners;

@@ -3,12 +3,12 @@
 use std::mem::replace;
 use std::sync::Arc;
 
+use gristmill_postgres::{Connection, DatabaseError};
 use tracing::{info, warn};
 
 use crate::commit::log::{BatchLog, WriteError, Written};
 use crate::error::Failure;
 use crate::medium::SegmentId;
-use crate::postgres::connection::{Connection, DatabaseError};
 use crate::postgres::numbers::{PRUNE_EVERY, Series, lost_commits};
 use crate::postgres::outage::Outage;
 use crate::postgres::session::Session;

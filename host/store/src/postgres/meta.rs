@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use gristmill_core::id::ShardId;
+use gristmill_postgres::{Connection, SqlQuery, Value};
 
 use crate::error::OpenError;
-use crate::postgres::connection::{Connection, SqlQuery, Value};
 use crate::seal::{Seal, Word};
 
 /// Reads the row, and checks that the key file has the key of the secrets. A new database gets the row,

@@ -24,7 +24,6 @@
 pub(crate) mod active_state;
 pub(crate) mod beat;
 pub(crate) mod candidate;
-pub(crate) mod connection;
 pub(crate) mod depot;
 #[cfg(test)]
 mod fence_model;
@@ -40,22 +39,19 @@ pub(crate) mod outage;
 pub(crate) mod reader;
 mod rows;
 pub(crate) mod schema;
-mod server;
 #[cfg(test)]
 #[allow(dead_code, reason = "the integration tests use the rest")]
 #[path = "../../tests/support/postgres.rs"]
 mod server_of_tests;
 pub(crate) mod session;
-pub(crate) mod tls;
-pub(crate) mod url;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use gristmill_postgres::DatabaseError;
 
 use self::active_state::ActiveState;
-use self::connection::DatabaseError;
 use self::numbers::Confirmed;
 use self::schema::NotReady;
 use self::session::NotBegun;

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use gristmill_postgres::{Connection, DatabaseError, SqlQuery};
+
 use crate::postgres::Postgres;
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::numbers::{PRUNE_EVERY, Series};
 use crate::postgres::session::Session;
 

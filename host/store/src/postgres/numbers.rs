@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::postgres::connection::DatabaseError;
+use gristmill_postgres::DatabaseError;
 
 /// Commits after which the records of earlier ones are removed.
 pub(crate) const PRUNE_EVERY: i64 = 1_000;

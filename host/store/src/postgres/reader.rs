@@ -10,6 +10,7 @@ use gristmill_core::billing::usage::{Hour, UsageQuery};
 use gristmill_core::job::payload::Json;
 use gristmill_core::sharing::disk_space::Shortage;
 use gristmill_core::store::{StoreError, StoreFull};
+use gristmill_postgres::{Connection, DatabaseError, SqlQuery};
 use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
@@ -19,7 +20,6 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::pages::{Answer, Page, Query};
 use crate::format::payload::{Found, Kind, Payload, open_s3};
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
 use crate::postgres::load::{self, NotLoaded, UsagePart};
 use crate::postgres::numbered::Numbered;
 use crate::postgres::outage::Outage;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gristmill_postgres::{SqlQuery, Value};
 use minicbor::Encode;
 
 use crate::commit::encode::{fixed_image, idempotency_image};
@@ -9,7 +10,6 @@ use crate::format::image::{DeliveryImage, PENDING};
 use crate::format::pages;
 use crate::format::payload::InputBytes;
 use crate::format::status_code;
-use crate::postgres::connection::{SqlQuery, Value};
 use crate::seal::Seal;
 use crate::state::batch::{Batch, JobWrite, RowWrite};
 use crate::state::meters::UsageWrite;
@@ -62,7 +62,7 @@ fn cbor(value: &impl Encode<()>) -> Vec<u8> {
     minicbor::to_vec(value).expect("an image is plain data")
 }
 
-fn value<'a, T: tokio_postgres::types::ToSql + Sync + Send + 'a>(value: T) -> Value<'a> {
+fn value<'a, T: gristmill_postgres::ToSql + Sync + Send + 'a>(value: T) -> Value<'a> {
     Box::new(value)
 }
 

@@ -12,8 +12,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use gristmill_postgres::{Connection, DatabaseError, SqlQuery, Value};
+
 use crate::postgres::active_state::BootTime;
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery, Value};
 use crate::postgres::numbers::{Numbers, Series};
 
 /// The key of the advisory lock.

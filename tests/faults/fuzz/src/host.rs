@@ -8,10 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use gristmill_api::{
-    AddressLimit, Api, ApiParts, ApiState, CertificateExpiry, Compatibility, HostFacts,
-    PeerAddress, RateLimits,
-};
+use gristmill_api::{AddressLimit, Api, ApiParts, ApiState, Compatibility, HostFacts, RateLimits};
 use gristmill_control::{Access, Control, ControlParts};
 use gristmill_core::access::key::{ApiKey, NewKey, Scope};
 use gristmill_core::access::secrets::{RotateError, Rotated, SecretsStore};
@@ -28,6 +25,7 @@ use gristmill_core::store::JobStore as _;
 use gristmill_core::time::{ManualClock, Timestamp};
 use gristmill_core::trace::Tracer;
 use gristmill_core::webhook::delivery::{ReceiverRefused, WebhookReceivers};
+use gristmill_edge::{CertificateExpiry, PeerAddress};
 use gristmill_test_support::ModelStore;
 use gristmill_test_support::{NoBackup, NoRegistries, NoRuntime, NoWorkers, RecordedFiles};
 use http::{Request, Response};

@@ -69,7 +69,7 @@ test("reads of the environment while the module loads are named", async () => {
 });
 
 test("the template accepts packages whose types mention the DOM", async () => {
-  const place = new URL("../../../../host/templates/javascript/", import.meta.url).pathname;
+  const place = new URL("../../../../host/author/templates/javascript/", import.meta.url).pathname;
   const project = await mkdtemp(join(tmpdir(), "gristmill-test-"));
   const modules = join(project, "node_modules");
   try {

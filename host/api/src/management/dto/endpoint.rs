@@ -1,7 +1,7 @@
 //! Endpoints.
 
 use gristmill_core::deploy::endpoint::{self, Deployment};
-use gristmill_core::deploy::input_schema::SchemaText;
+use gristmill_json_schema::SchemaText;
 use gristmill_wire::management::{ComputeType, Endpoint, EndpointWithSecret};
 
 use crate::answer::wire_time::rfc3339;

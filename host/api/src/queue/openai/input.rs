@@ -2,8 +2,9 @@
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use gristmill_core::job::payload::{Json, is_nested_deeper};
+use gristmill_core::job::payload::Json;
 use gristmill_core::limits::JSON_NESTING_MAX;
+use gristmill_json_schema::is_nested_deeper;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -5,7 +5,7 @@
 //! before it can use as well, so that hosts can be upgraded one after the other; where that is impossible,
 //! `needs_program` of the step excludes it.
 
-use crate::postgres::connection::{Connection, DatabaseError, SqlQuery};
+use gristmill_postgres::{Connection, DatabaseError, SqlQuery};
 
 /// The steps, in order. The number of a step is its position, beginning with 1.
 const STEPS: &[Step] = &[Step { sql: include_str!("0001.sql"), needs_program: 1 }];
@@ -77,9 +77,10 @@ fn prepare_with(connection: &mut Connection, steps: &[Step]) -> Result<(), NotRe
 
 #[cfg(test)]
 mod tests {
+    use gristmill_postgres::DatabaseUrl;
+
     use super::*;
     use crate::postgres::server_of_tests::Database;
-    use crate::postgres::url::DatabaseUrl;
 
     const TABLES: Step = STEPS[0];
     const SACK: &str = "CREATE TABLE sack (seq bigint PRIMARY KEY);";

@@ -1,0 +1,37 @@
+//! Replaces a component's initial memory by the memory after `init`, so that instances need not run
+//! it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gristmill_core::deploy::digest::ComponentDigest;
+use gristmill_core::id::{JobId, ShardId, SubmissionKind};
+use gristmill_core::job::payload::Json;
+use gristmill_core::runtime::Attempt;
+use gristmill_runtime::compile::preinit::{TIME_MAX, preinit};
+use tokio_util::sync::CancellationToken;
+
+use crate::local::{LocalOptions, TerminalSink, local_deployment};
+use crate::project::Project;
+
+/// Calls the `init` of a component, with the project's environment and hosts, and keeps its
+/// results.
+///
+/// # Errors
+/// When there is no `init`, or it fails.
+pub(super) async fn initialized(project: &Project, component: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let settings = LocalOptions::default().over(Some(project.clone()));
+    let deployment = local_deployment(settings, ComponentDigest::of(component), None);
+    let attempt = Attempt {
+        job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+        number: 1,
+        deployment: Arc::new(deployment),
+        input: Json::null(),
+        s3_config: None,
+        trace: None,
+        timeout_ms: u64::try_from(TIME_MAX.as_millis()).unwrap_or(u64::MAX),
+        deadline: Instant::now() + TIME_MAX,
+        stop: CancellationToken::new(),
+    };
+    Ok(preinit(component, attempt, Arc::new(TerminalSink::default())).await?)
+}

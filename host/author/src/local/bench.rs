@@ -1,0 +1,152 @@
+//! A sandbox with one component.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, ensure};
+use bytes::Bytes;
+use gristmill_commands::calls::signalled;
+use gristmill_commands::output::progress;
+use gristmill_core::deploy::endpoint::{Deployment, Metering};
+use gristmill_core::deploy::input_checks::InputChecks;
+use gristmill_core::id::{JobId, ShardId, SubmissionKind};
+use gristmill_core::job::payload::Json;
+use gristmill_core::metrics::failure_reason::FailureReason;
+use gristmill_core::runtime::{
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, Runtime as _, Usage,
+};
+use gristmill_runtime::{MemoryRecords, RuntimeSettings, WasmtimeRuntime};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use super::deployment;
+use super::options::LocalSettings;
+use crate::compiler::compiler;
+use crate::temporary::temporary;
+
+/// A sandbox with one component, in a temporary directory.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    runtime: WasmtimeRuntime,
+    deployment: Arc<Deployment>,
+    timeout_ms: u64,
+    checks: InputChecks,
+    _dir: TempDir,
+}
+
+/// One job for a bench.
+#[derive(Debug)]
+pub(crate) struct LocalJob {
+    /// The handler's input.
+    pub(crate) input: Json,
+    /// Environment of this job only, in addition to the common one.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Its time limit in milliseconds, if it differs from the common one.
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+impl Bench {
+    /// Compiles the component, unless `stop` fires before that is done. At most `jobs_max` jobs run
+    /// at one time, and more wait.
+    ///
+    /// # Errors
+    /// When the component cannot run here, or the volume's directory cannot be used.
+    pub(crate) async fn open(
+        component: Bytes,
+        settings: LocalSettings,
+        jobs_max: u32,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let dir = temporary("gristmill-run-")
+            .context("cannot create a directory for the compiled component")?;
+        let records = MemoryRecords::new();
+        let runtime =
+            WasmtimeRuntime::open(sandbox_settings(dir.path(), jobs_max)?, records.clone())?;
+        if let Some(volume) = &settings.volume {
+            let name = volume.display();
+            ensure!(volume.is_dir(), "the volume {name} is not a directory");
+            runtime
+                .assign_volume_directory(&deployment::volume_id(), volume)
+                .with_context(|| format!("cannot use the volume {name}"))?;
+        }
+        let timeout_ms = settings.timeout_ms();
+        let spinner = progress::spinner("preparing the component");
+        let compiled = async {
+            let added = runtime.add_component(component).await?;
+            let (digest, schema) = (added.component.digest, added.component.input_schema.clone());
+            let deployment = Arc::new(deployment::local(settings, digest, schema));
+            records.put(added.component.clone());
+            drop(added);
+            runtime.prepare(&deployment).await?;
+            anyhow::Ok(deployment)
+        };
+        let compiled =
+            progress::noted("preparing the component; the first run compiles it", compiled);
+        let deployment = tokio::select! {
+            compiled = compiled => compiled,
+            () = stop.cancelled() => Err(anyhow!("interrupted")),
+        };
+        spinner.finish_and_clear();
+        let checks = InputChecks::default();
+        Ok(Self { deployment: deployment?, runtime, timeout_ms, checks, _dir: dir })
+    }
+
+    /// Whether jobs report their fuel.
+    pub(crate) fn counts_fuel(&self) -> bool {
+        self.deployment.endpoint.settings.metering == Metering::Fuel
+    }
+
+    /// How long a job may run.
+    pub(crate) fn timeout(&self, job: &LocalJob) -> Duration {
+        Duration::from_millis(job.timeout_ms.unwrap_or(self.timeout_ms))
+    }
+
+    /// Runs one job to its end. An input that a host would refuse, by the schema of the component, fails the
+    /// job.
+    pub(crate) async fn perform(
+        &self,
+        job: LocalJob,
+        sink: Arc<dyn AttemptSink>,
+        stop: CancellationToken,
+    ) -> AttemptReport {
+        let timeout = self.timeout(&job);
+        let deployment = deployment::with_env(&self.deployment, job.env);
+        if let Err(refused) = self.checks.check(&deployment, &job.input).await {
+            let (reason, error) = (FailureReason::InvalidInput, refused.to_string());
+            let end = AttemptEnd::Failed { reason, error };
+            return AttemptReport { end, usage: Usage::default() };
+        }
+        let reservation = tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                return AttemptReport { end: AttemptEnd::Stopped, usage: Usage::default() };
+            }
+            reservation = self.runtime.reserve(&deployment) => reservation,
+        };
+        let attempt = Attempt {
+            job: JobId::generate(SubmissionKind::Async, ShardId(0)),
+            number: 1,
+            deployment,
+            input: job.input,
+            s3_config: None,
+            trace: None,
+            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            deadline: Instant::now() + timeout,
+            stop,
+        };
+        self.runtime.perform(reservation, attempt, sink).await
+    }
+}
+
+fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<RuntimeSettings> {
+    let settings = RuntimeSettings::new(dir.to_owned(), compiler()?);
+    Ok(RuntimeSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
+}
+
+/// Fires `stop` on SIGINT or SIGTERM.
+pub(crate) async fn stop_on_signal(stop: CancellationToken) {
+    signalled().await;
+    stop.cancel();
+}

@@ -1,0 +1,57 @@
+//! The handler that the argument of `run` and `test` refers to.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use crate::project::{FILE_NAME, Project};
+
+/// A component, and the directory of its inputs and cases.
+#[derive(Debug)]
+pub(crate) struct ComponentSource {
+    component: PathBuf,
+    /// The project's directory; for a named component, the current one.
+    pub(crate) dir: PathBuf,
+    /// The component's project. A named component has none.
+    pub(crate) project: Option<Project>,
+}
+
+impl ComponentSource {
+    /// Without an argument it is the project of the current directory, a directory is a project,
+    /// and a file is a component.
+    ///
+    /// # Errors
+    /// When there is no project, or its file is invalid.
+    pub(crate) fn new(argument: Option<&Path>) -> anyhow::Result<Self> {
+        let dir = match argument {
+            Some(path) if !path.is_dir() => {
+                let component = path.to_owned();
+                return Ok(Self { component, dir: PathBuf::new(), project: None });
+            }
+            Some(dir) => dir,
+            None => Path::new(""),
+        };
+        let project = Project::find(dir)?.ok_or_else(|| match argument {
+            Some(dir) => anyhow!("there is no {FILE_NAME} in {}", dir.display()),
+            None => anyhow!(
+                "there is no {FILE_NAME} in the current directory: name a component (FILE.wasm), \
+                 or the directory of a project"
+            ),
+        })?;
+        let component = project.component_path();
+        Ok(Self { component, dir: dir.to_owned(), project: Some(project) })
+    }
+
+    /// Its display name: the project's handler, or the file.
+    pub(crate) fn name(&self) -> String {
+        match &self.project {
+            Some(project) => project.handler.name.to_string(),
+            None => self.component.display().to_string(),
+        }
+    }
+
+    /// The path of the component.
+    pub(crate) fn component_path(&self) -> &Path {
+        &self.component
+    }
+}

@@ -1,0 +1,201 @@
+//! The files of a new project. The binary contains them: the templates, the SDK, and the interface
+//! between handler and host (WIT). The SDK and the interface are not published anywhere else.
+//!
+//! A project has the SDK below `vendor/`, with the same relative paths as in this repository, so
+//! that the files are the same.
+
+use std::borrow::Cow;
+
+use rust_embed::RustEmbed;
+
+use crate::project::Language;
+
+/// The project's name in the templates, which are valid with it.
+pub(super) const NAME_IN_TEMPLATES: &str = "my-handler";
+
+#[derive(RustEmbed)]
+#[folder = "templates"]
+struct Templates;
+
+#[derive(RustEmbed)]
+#[folder = "../../guest-sdk"]
+#[include = "README.md"]
+#[include = "src/*.rs"]
+#[include = "python/README.md"]
+#[include = "python/pyproject.toml"]
+#[include = "python/src/*.py"]
+#[include = "python/src/*/py.typed"]
+#[include = "python/wit/*"]
+#[include = "javascript/README.md"]
+#[include = "javascript/package.json"]
+#[include = "javascript/build.js"]
+#[include = "javascript/src/*"]
+#[include = "javascript/wit/*"]
+struct Sdk;
+
+#[derive(RustEmbed)]
+#[folder = "../../wit"]
+struct Contract;
+
+const LICENCE: &[u8] = include_bytes!("../../../../LICENSE");
+
+/// A file of a project.
+#[derive(Debug)]
+pub(super) struct File {
+    /// The path below the project's directory.
+    pub(super) path: String,
+    pub(super) content: Cow<'static, [u8]>,
+}
+
+/// All files of a project with this name.
+pub(super) fn of(language: Language, name: &str) -> Vec<File> {
+    let own = of_directory::<Templates>(format!("{language}/"))
+        .map(|(path, content)| File { path, content: with_name(content, name) });
+    let sdk = match language {
+        Language::Rust => "",
+        Language::Python => "python/",
+        Language::Javascript => "javascript/",
+    };
+    let sdk = of_directory::<Sdk>(sdk.to_owned())
+        // The Rust SDK is in the directory that contains the two others.
+        .filter(|(path, _)| !path.starts_with("python/") && !path.starts_with("javascript/"))
+        .map(|(path, content)| File { path: format!("vendor/gristmill-sdk/{sdk}{path}"), content });
+    // The Rust SDK contains its bindings of the contract.
+    let contract = of_directory::<Contract>(String::new())
+        .filter(|_| language != Language::Rust)
+        .map(|(path, content)| File { path: format!("vendor/wit/{path}"), content });
+    let licence = File { path: "vendor/LICENSE".to_owned(), content: LICENCE.into() };
+    own.chain(sdk).chain(contract).chain([licence]).collect()
+}
+
+/// The files below a directory, by their paths in it.
+fn of_directory<E: RustEmbed>(
+    directory: String,
+) -> impl Iterator<Item = (String, Cow<'static, [u8]>)> {
+    E::iter().filter_map(move |path| {
+        let content = E::get(&path)?.data;
+        Some((path.strip_prefix(&directory)?.to_owned(), content))
+    })
+}
+
+fn with_name(content: Cow<'static, [u8]>, name: &str) -> Cow<'static, [u8]> {
+    match std::str::from_utf8(&content) {
+        Ok(text) => {
+            let (in_code, name_in_code) = (in_code(NAME_IN_TEMPLATES), in_code(name));
+            let text = text.replace(NAME_IN_TEMPLATES, name).replace(&in_code, &name_in_code);
+            text.into_bytes().into()
+        }
+        Err(_) => content,
+    }
+}
+
+/// A name as an identifier in code.
+fn in_code(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn paths(language: Language) -> BTreeSet<String> {
+        of(language, "count").into_iter().map(|file| file.path).collect()
+    }
+
+    #[test]
+    fn a_project_has_its_files_and_those_of_its_sdk_alone() {
+        let of_all = [".gitignore", "README.md", "gristmill.toml", "test_input.json", "tests.json"];
+        let of_all = of_all.into_iter().chain(["vendor/LICENSE"]);
+        let own = [
+            (Language::Rust, vec!["Cargo.toml", "src/lib.rs", "vendor/gristmill-sdk/Cargo.toml"]),
+            (
+                Language::Python,
+                vec![
+                    "handler.py",
+                    "test_handler.py",
+                    "vendor/gristmill-sdk/python/pyproject.toml",
+                    "vendor/wit/handler.wit",
+                ],
+            ),
+            (
+                Language::Javascript,
+                vec![
+                    "handler.ts",
+                    "package.json",
+                    "vendor/gristmill-sdk/javascript/build.js",
+                    "vendor/wit/handler.wit",
+                ],
+            ),
+        ];
+        for (language, own) in own {
+            let paths = paths(language);
+            for path in of_all.clone().chain(own) {
+                assert!(paths.contains(path), "{language}: {path} is missing in {paths:?}");
+            }
+            let of_tools = ["node_modules", "__pycache__", "package-lock", "/test/", "/tests/"];
+            for path in &paths {
+                assert!(of_tools.iter().all(|part| !path.contains(part)), "{path}");
+            }
+            let others = ["/python/", "/javascript/"];
+            let others = others.iter().filter(|part| !part.contains(&language.to_string()));
+            for other in others {
+                assert!(paths.iter().all(|path| !path.contains(other)), "{language}: {other}");
+            }
+        }
+        let rust = paths(Language::Rust);
+        assert!(rust.contains("vendor/gristmill-sdk/src/host/component.rs"));
+        assert!(!rust.contains("vendor/wit/handler.wit"));
+        for path in ["src/gristmill/build.py", "src/gristmill/runpod/__init__.py", "wit/guest.wit"]
+        {
+            let path = format!("vendor/gristmill-sdk/python/{path}");
+            assert!(paths(Language::Python).contains(&path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_name_stands_everywhere() {
+        for language in [Language::Rust, Language::Python, Language::Javascript] {
+            let files = of(language, "count");
+            let project = files.iter().find(|file| file.path == "gristmill.toml").unwrap();
+            assert!(String::from_utf8_lossy(&project.content).contains("name = \"count\""));
+            for file in files.iter().filter(|file| !file.path.starts_with("vendor/")) {
+                let text = String::from_utf8_lossy(&file.content);
+                assert!(!text.contains(NAME_IN_TEMPLATES), "{}", file.path);
+                assert!(!text.contains(&in_code(NAME_IN_TEMPLATES)), "{}", file.path);
+            }
+        }
+    }
+
+    /// The SDK's manifest cannot be copied unchanged: it takes versions from its workspace.
+    #[test]
+    fn the_sdk_asks_for_what_it_asks_for_here() {
+        fn table(path: &str) -> toml::Table {
+            let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::read_to_string(path).unwrap().parse().unwrap()
+        }
+        let carried = table("templates/rust/vendor/gristmill-sdk/Cargo.toml");
+        let (here, workspace) = (table("../../guest-sdk/Cargo.toml"), table("../../Cargo.toml"));
+        let workspace = &workspace["workspace"];
+        let whole = |dependencies: &toml::Value| -> toml::Value {
+            let whole = dependencies.as_table().unwrap().iter().map(|(name, dependency)| {
+                let is_inherited = dependency.get("workspace").is_some();
+                let dependency =
+                    if is_inherited { &workspace["dependencies"][name] } else { dependency };
+                (name.clone(), dependency.clone())
+            });
+            toml::Value::Table(whole.collect())
+        };
+        assert_eq!(carried["dependencies"], whole(&here["dependencies"]));
+        let of_components = |manifest: &toml::Table| {
+            let target = &manifest["target"]["cfg(target_arch = \"wasm32\")"];
+            target["dependencies"].clone()
+        };
+        assert_eq!(of_components(&carried), whole(&of_components(&here)));
+        assert_eq!(carried["features"], here["features"]);
+        for key in ["version", "edition", "rust-version", "license"] {
+            assert_eq!(carried["package"][key], workspace["package"][key], "{key}");
+        }
+    }
+}

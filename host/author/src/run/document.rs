@@ -1,0 +1,122 @@
+//! The output of `gristmill run --json`: one document for the whole run.
+
+use std::time::Duration;
+
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, TIMED_OUT_ERROR};
+use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::local::{describe_call, with_local_setting};
+
+/// A run, with the field names of the status document.
+#[derive(Debug, Serialize)]
+pub(super) struct RunDocument {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    stream: Vec<ChunkDocument>,
+    /// The handler's stack when it trapped, the innermost call first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stack: Vec<String>,
+    usage: UsageDocument,
+}
+
+#[derive(Debug, Serialize)]
+struct ChunkDocument {
+    output: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageDocument {
+    instantiate_us: u64,
+    run_us: u64,
+    cpu_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fuel: Option<u64>,
+    memory_bytes_peak: u64,
+    log_lines_dropped: u64,
+}
+
+impl RunDocument {
+    /// The document of a run that ended with `report` after emitting `chunks`, with this stack.
+    pub(super) fn new(
+        report: &AttemptReport,
+        chunks: &[Chunk],
+        stack: &[StackCall],
+        timeout: Duration,
+    ) -> Self {
+        let (status, output, error) = match &report.end {
+            AttemptEnd::Returned(value) => ("COMPLETED", raw(value), None),
+            AttemptEnd::Failed { error, .. } => {
+                ("FAILED", None, Some(with_local_setting(error).into_owned()))
+            }
+            AttemptEnd::DeadlineReached => {
+                let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
+                ("TIMED_OUT", None, Some(error))
+            }
+            AttemptEnd::Stopped | AttemptEnd::HostLost => ("CANCELLED", None, None),
+        };
+        let usage = &report.usage;
+        let chunk = |chunk: &Chunk| ChunkDocument {
+            output: raw(&chunk.output),
+            metrics: chunk.metrics.as_ref().and_then(raw),
+        };
+        Self {
+            status,
+            output,
+            error,
+            stream: chunks.iter().map(chunk).collect(),
+            stack: stack.iter().map(describe_call).collect(),
+            usage: UsageDocument {
+                instantiate_us: usage.instantiate_us,
+                run_us: usage.run_us,
+                cpu_us: usage.cpu_us,
+                fuel: usage.fuel,
+                memory_bytes_peak: usage.memory_bytes_peak,
+                log_lines_dropped: usage.log_lines_dropped,
+            },
+        }
+    }
+}
+
+/// The unchanged text, so that the order of keys and large integers survive.
+fn raw(json: &Json) -> Option<Box<RawValue>> {
+    RawValue::from_string(json.as_str().to_owned()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use gristmill_core::runtime::{FailureReason, Usage};
+
+    use super::*;
+
+    #[test]
+    fn each_end_has_its_status() {
+        let ends = [
+            (AttemptEnd::Returned(Json::null()), r#""status":"COMPLETED","output":null,"#),
+            (
+                AttemptEnd::Failed { reason: FailureReason::Handler, error: "no".into() },
+                r#""status":"FAILED","error":"no","#,
+            ),
+            (
+                AttemptEnd::DeadlineReached,
+                r#""status":"TIMED_OUT","error":"executionTimeout exceeded after 5 ms","#,
+            ),
+            (AttemptEnd::Stopped, r#""status":"CANCELLED","stream":[{"output":1}],"#),
+        ];
+        let chunks = [Chunk { output: Json::from_value(&1), metrics: None, part: None }];
+        for (end, expected) in ends {
+            let report = AttemptReport { end, usage: Usage::default() };
+            let document = RunDocument::new(&report, &chunks, &[], Duration::from_millis(5));
+            let text = serde_json::to_string(&document).unwrap();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+}

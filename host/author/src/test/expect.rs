@@ -1,0 +1,383 @@
+//! The expectations of a case, and their comparison with a job.
+
+use anyhow::{Context as _, bail};
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::state::JobStatus;
+use gristmill_json_schema::{Budget, InputSchema, NotChecked};
+use regex::Regex;
+use serde_json::Value;
+
+use super::diff::{Difference, Extent, compare, cut, shown};
+use super::observed::{CHUNKS_BYTES_MAX, Observed};
+
+/// The expectations of a case. Without any, the job must complete.
+#[derive(Debug, Default)]
+pub(super) struct Expectation {
+    pub(super) output: Option<Value>,
+    pub(super) subset: Option<Value>,
+    pub(super) schema: Option<InputSchema>,
+    pub(super) regex: Option<Regex>,
+    pub(super) chunks: Option<Chunks>,
+    pub(super) error: Option<Regex>,
+    pub(super) status: Option<JobStatus>,
+    pub(super) max_ms: Option<u64>,
+    pub(super) max_fuel: Option<u64>,
+    /// The case's own timeout, which applies wherever the job runs.
+    pub(super) timeout_ms: Option<u64>,
+}
+
+/// The chunks of a stream.
+#[derive(Debug, PartialEq)]
+pub(super) enum Chunks {
+    /// These outputs.
+    Outputs(Vec<Value>),
+    /// Their number.
+    Count(u64),
+}
+
+impl Chunks {
+    /// Reads a list of outputs, or their number.
+    pub(super) fn new(value: Value) -> anyhow::Result<Self> {
+        match value {
+            Value::Array(outputs) => Ok(Self::Outputs(outputs)),
+            value => match value.as_u64() {
+                Some(count) => Ok(Self::Count(count)),
+                None => bail!(
+                    "`expected_chunks` must be a list of outputs, or how many there are, not {}",
+                    shown(&value)
+                ),
+            },
+        }
+    }
+}
+
+/// Parses a JSON Schema, by the same rules as the schema of a handler's input.
+pub(super) fn schema(value: &Value) -> anyhow::Result<InputSchema> {
+    InputSchema::parse(&value.to_string())
+        .context("`expected_schema` is not a JSON Schema that Gristmill can check")
+}
+
+/// Reads a regular expression.
+pub(super) fn regex(field: &str, text: &str) -> anyhow::Result<Regex> {
+    Regex::new(text).with_context(|| format!("`{field}` is not a regular expression"))
+}
+
+impl Expectation {
+    /// Whether there is an expectation about the job's result, besides budgets.
+    pub(super) fn is_about_result(&self) -> bool {
+        self.is_about_output()
+            || self.chunks.is_some()
+            || self.error.is_some()
+            || self.status.is_some()
+    }
+
+    fn is_about_output(&self) -> bool {
+        self.output.is_some()
+            || self.subset.is_some()
+            || self.schema.is_some()
+            || self.regex.is_some()
+    }
+
+    /// Refuses contradictory expectations.
+    ///
+    /// # Errors
+    /// One sentence that names the two expectations.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let status = self.status();
+        if self.is_about_output() && status != JobStatus::Completed {
+            let because =
+                if self.error.is_some() { "`expected_error`" } else { "`expected_status`" };
+            bail!("it expects an output, which only a COMPLETED job has, and {because}");
+        }
+        if self.error.is_some() && status != JobStatus::Failed {
+            bail!("it expects an error, which ends a job FAILED, and the status {status}");
+        }
+        Ok(())
+    }
+
+    /// The expected status of the job.
+    fn status(&self) -> JobStatus {
+        match (self.status, &self.error) {
+            (Some(status), _) => status,
+            (None, Some(_)) => JobStatus::Failed,
+            (None, None) => JobStatus::Completed,
+        }
+    }
+
+    /// All differences between the job and the expectations.
+    pub(super) fn differences(&self, seen: &Observed) -> Vec<Difference> {
+        let mut found = Vec::new();
+        self.compare_end(seen, &mut found);
+        if seen.status == JobStatus::Completed && self.is_about_output() {
+            let output = seen.output.as_ref().map_or(Ok(Value::Null), |output| output.read());
+            match output {
+                Ok(output) => self.compare_output(&output, &mut found),
+                Err(error) => found.push(Difference::new("output", "JSON", error.to_string())),
+            }
+        }
+        self.compare_chunks(seen, &mut found);
+        self.compare_budgets(seen, &mut found);
+        found
+    }
+
+    fn compare_end(&self, seen: &Observed, found: &mut Vec<Difference>) {
+        let expected = self.status();
+        if seen.status != expected {
+            let got = match &seen.error {
+                Some(error) => format!("{}: {error}", seen.status),
+                None => seen.status.to_string(),
+            };
+            found.push(Difference::new("status", expected.to_string(), got));
+        } else if let Some(regex) = &self.error {
+            let error = seen.error.as_deref().unwrap_or_default();
+            if !regex.is_match(error) {
+                found.push(Difference::new("error", matching(regex), cut(error)));
+            }
+        }
+    }
+
+    fn compare_output(&self, output: &Value, found: &mut Vec<Difference>) {
+        if let Some(expected) = &self.output {
+            compare("$", expected, output, Extent::Whole, found);
+        }
+        if let Some(expected) = &self.subset {
+            compare("$", expected, output, Extent::Subset, found);
+        }
+        if let Some(schema) = &self.schema {
+            let why = match schema.check_value("$", output, Budget::FULL) {
+                Ok(()) => None,
+                Err(NotChecked::Invalid(why)) => Some(why),
+                Err(NotChecked::Exhausted) => Some("the check takes too many steps".to_owned()),
+            };
+            found.extend(why.map(|why| {
+                let expected = format!("a value that `expected_schema` allows ({why})");
+                Difference::new("$", expected, shown(output))
+            }));
+        }
+        if let Some(regex) = &self.regex {
+            let text = match output {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            if !regex.is_match(&text) {
+                found.push(Difference::new("$", matching(regex), cut(&text)));
+            }
+        }
+    }
+
+    fn compare_chunks(&self, seen: &Observed, found: &mut Vec<Difference>) {
+        let (Some(expected), Some(chunks)) = (&self.chunks, &seen.chunks) else { return };
+        match expected {
+            Chunks::Count(count) if chunks.count() == *count => {}
+            Chunks::Count(count) => {
+                let got = chunks.count().to_string();
+                found.push(Difference::new("number of chunks", count.to_string(), got));
+            }
+            Chunks::Outputs(outputs) => {
+                let Some(kept) = chunks.outputs() else {
+                    let expected = format!("at most {} MiB", CHUNKS_BYTES_MAX >> 20);
+                    let got = format!("{} chunks that are too large to compare", chunks.count());
+                    return found.push(Difference::new("chunks", expected, got));
+                };
+                let read = |chunk: &Json| chunk.read::<Value>();
+                match kept.iter().map(read).collect() {
+                    Ok(got) => {
+                        let expected = Value::from(outputs.clone());
+                        let got = Value::Array(got);
+                        compare("chunks", &expected, &got, Extent::Whole, found);
+                    }
+                    Err(error) => found.push(Difference::new("chunks", "JSON", error.to_string())),
+                }
+            }
+        }
+    }
+
+    fn compare_budgets(&self, seen: &Observed, found: &mut Vec<Difference>) {
+        let fuel = seen.local.as_ref().and_then(|local| local.fuel);
+        let is_over = |max: Option<u64>, used: Option<u64>| {
+            Some((max?, used?)).filter(|(max, used)| used > max)
+        };
+        // A timeout has been reported already.
+        let run_ms = (seen.status != JobStatus::TimedOut).then(|| seen.run_ms());
+        for (what, max, used, unit) in [
+            ("max_ms", self.max_ms, Some(seen.run_ms()), " ms"),
+            ("timeout", self.timeout_ms, run_ms, " ms"),
+            ("max_fuel", self.max_fuel, fuel, ""),
+        ] {
+            if let Some((max, used)) = is_over(max, used) {
+                let (most, used) = (format!("at most {max}{unit}"), format!("{used}{unit}"));
+                found.push(Difference::new(what, most, used));
+            }
+        }
+    }
+}
+
+fn matching(regex: &Regex) -> String {
+    format!("a match of /{regex}/")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::observed::ObservedLocally;
+    use super::*;
+
+    fn seen(status: JobStatus, output: &Value) -> Observed {
+        let local =
+            ObservedLocally { fuel: Some(50), memory_bytes_peak: 0, log: vec![], stack: vec![] };
+        Observed {
+            status,
+            output: (status == JobStatus::Completed).then(|| Json::from_value(output)),
+            error: (status != JobStatus::Completed).then(|| "no flour".to_owned()),
+            chunks: Some([Json::from_value(&1), Json::from_value(&"b")].into_iter().collect()),
+            run_us: 7_900,
+            local: Some(local),
+        }
+    }
+
+    fn complaints(expectation: &Expectation, seen: &Observed) -> Vec<String> {
+        expectation.differences(seen).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_expectation_holds_or_says_why_not() {
+        use JobStatus::{Completed, Failed, TimedOut};
+        let none = Expectation::default;
+        let pattern = |text| Some(regex("r", text).unwrap());
+        let int = || Some(schema(&json!({"properties": {"n": {"type": "integer"}}})).unwrap());
+        let cases = [
+            (none(), Completed, json!(1), vec![]),
+            (none(), Failed, json!(1), vec!["status: expected COMPLETED, got FAILED: no flour"]),
+            (Expectation { output: Some(json!(null)), ..none() }, Completed, json!(null), vec![]),
+            (
+                Expectation { output: Some(json!(null)), ..none() },
+                Completed,
+                json!(1),
+                vec!["$: expected null, got 1"],
+            ),
+            (Expectation { subset: Some(json!({})), ..none() }, Completed, json!({"a": 1}), vec![]),
+            (Expectation { schema: int(), ..none() }, Completed, json!({"n": 1.0}), vec![]),
+            (
+                Expectation { schema: int(), ..none() },
+                Completed,
+                json!({"n": "x"}),
+                vec![
+                    "$: expected a value that `expected_schema` allows (`$.n` must be an integer (`type`), not \"x\"), got {\"n\":\"x\"}",
+                ],
+            ),
+            (Expectation { regex: pattern("^a"), ..none() }, Completed, json!("ab"), vec![]),
+            (
+                Expectation { regex: pattern("\"b\":1"), ..none() },
+                Completed,
+                json!({"b": 1}),
+                vec![],
+            ),
+            (
+                Expectation { regex: pattern("^a$"), ..none() },
+                Completed,
+                json!("ab"),
+                vec!["$: expected a match of /^a$/, got ab"],
+            ),
+            (Expectation { error: pattern("flour$"), ..none() }, Failed, json!(1), vec![]),
+            (
+                Expectation { error: pattern("water"), ..none() },
+                Failed,
+                json!(1),
+                vec!["error: expected a match of /water/, got no flour"],
+            ),
+            (
+                Expectation { error: pattern("flour"), ..none() },
+                Completed,
+                json!(1),
+                vec!["status: expected FAILED, got COMPLETED"],
+            ),
+            (
+                Expectation { error: pattern("flour"), ..none() },
+                TimedOut,
+                json!(1),
+                vec!["status: expected FAILED, got TIMED_OUT: no flour"],
+            ),
+            (Expectation { status: Some(TimedOut), ..none() }, TimedOut, json!(1), vec![]),
+            (
+                Expectation { max_ms: Some(7), max_fuel: Some(50), ..none() },
+                Completed,
+                json!(1),
+                vec![],
+            ),
+            (
+                Expectation { max_ms: Some(6), max_fuel: Some(49), ..none() },
+                Completed,
+                json!(1),
+                vec![
+                    "max_ms: expected at most 6 ms, got 7 ms",
+                    "max_fuel: expected at most 49, got 50",
+                ],
+            ),
+            (
+                Expectation { timeout_ms: Some(6), ..none() },
+                Completed,
+                json!(1),
+                vec!["timeout: expected at most 6 ms, got 7 ms"],
+            ),
+        ];
+        for (expectation, status, output, expected) in cases {
+            assert_eq!(
+                complaints(&expectation, &seen(status, &output)),
+                expected,
+                "{expectation:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn chunks_are_counted_or_compared() {
+        let seen = seen(JobStatus::Completed, &json!(null));
+        let of = |value| Expectation {
+            chunks: Some(Chunks::new(value).unwrap()),
+            ..Expectation::default()
+        };
+        for right in [json!(2), json!([1, "b"])] {
+            assert_eq!(complaints(&of(right), &seen), [""; 0]);
+        }
+        assert_eq!(complaints(&of(json!(3)), &seen), ["number of chunks: expected 3, got 2"]);
+        let less = complaints(&of(json!([1])), &seen);
+        assert_eq!(less, ["chunks[1]: expected nothing, got \"b\""]);
+        for wrong in [json!(-1), json!("2"), json!({})] {
+            assert!(Chunks::new(wrong).unwrap_err().to_string().contains("a list of outputs"));
+        }
+    }
+
+    #[test]
+    fn chunks_that_are_too_large_to_compare_are_counted() {
+        let half = Json::from_value(&"x".repeat(CHUNKS_BYTES_MAX / 2));
+        let chunks = [half.clone(), half, Json::null()].into_iter().collect();
+        let seen = Observed { chunks: Some(chunks), ..seen(JobStatus::Completed, &json!(null)) };
+        let of = |value| Expectation {
+            chunks: Some(Chunks::new(value).unwrap()),
+            ..Expectation::default()
+        };
+        assert_eq!(complaints(&of(json!(3)), &seen), [""; 0]);
+        assert_eq!(complaints(&of(json!(1)), &seen), ["number of chunks: expected 1, got 3"]);
+        let refused = "chunks: expected at most 40 MiB, got 3 chunks that are too large to compare";
+        assert_eq!(complaints(&of(json!([null])), &seen), [refused]);
+    }
+
+    #[test]
+    fn impossible_expectations_are_refused() {
+        let error = Some(regex("expected_error", "x").unwrap());
+        let both =
+            Expectation { error: error.clone(), output: Some(json!(1)), ..Default::default() };
+        assert!(both.check().unwrap_err().to_string().contains("`expected_error`"));
+        let status = Some(JobStatus::TimedOut);
+        let timed_out = Expectation { error, status, ..Default::default() };
+        assert!(timed_out.check().unwrap_err().to_string().contains("TIMED_OUT"));
+        let no_output = Expectation { output: Some(json!(1)), status, ..Default::default() };
+        assert!(no_output.check().unwrap_err().to_string().contains("`expected_status`"));
+        assert!(Expectation::default().check().is_ok());
+        assert!(regex("expected_regex", "(").unwrap_err().to_string().contains("expected_regex"));
+        assert!(schema(&json!({"type": "grain"})).is_err());
+        let elsewhere = json!({"$ref": "http://127.0.0.1:9/schema.json"});
+        assert!(schema(&elsewhere).is_err(), "nothing is fetched");
+    }
+}

@@ -1,0 +1,99 @@
+//! A case on this machine.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gristmill_core::job::payload::Json;
+use gristmill_core::job::record::{Chunk, ChunkPage, Part, TIMED_OUT_ERROR};
+use gristmill_core::job::state::JobStatus;
+use gristmill_core::jobs::stream::OutputList;
+use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::cases::Case;
+use super::observed::{Observed, ObservedChunks, ObservedLocally};
+use crate::local::{Bench, LocalJob};
+
+/// Runs a case in its own sandbox; `None` when it was interrupted.
+pub(super) async fn run(bench: &Bench, case: &Case, stop: CancellationToken) -> Option<Observed> {
+    let sink = Arc::new(CaseSink::default());
+    let timeout_ms = case.expectation.timeout_ms;
+    let job = LocalJob { input: case.input.clone(), env: case.env.clone(), timeout_ms };
+    let timeout = bench.timeout(&job);
+    let report = bench.perform(job, sink.clone(), stop).await;
+    let kept = std::mem::take(&mut *sink.0.lock());
+    let usage = report.usage;
+    let (status, output, error) = match report.end {
+        AttemptEnd::Returned(value) if value.is_null() && usage.chunks > 0 => {
+            (JobStatus::Completed, kept.list(), None)
+        }
+        AttemptEnd::Returned(value) => (JobStatus::Completed, Some(value), None),
+        AttemptEnd::Failed { error, .. } => (JobStatus::Failed, None, Some(error)),
+        AttemptEnd::DeadlineReached => {
+            let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
+            (JobStatus::TimedOut, None, Some(error))
+        }
+        AttemptEnd::Stopped | AttemptEnd::HostLost => return None,
+    };
+    let local = ObservedLocally {
+        fuel: usage.fuel,
+        memory_bytes_peak: usage.memory_bytes_peak,
+        log: kept.log,
+        stack: kept.stack,
+    };
+    let chunks = Some(kept.chunks);
+    let run_us = usage.run_us;
+    Some(Observed { status, output, error, chunks, run_us, local: Some(local) })
+}
+
+/// Keeps the side output of a handler.
+#[derive(Default)]
+struct CaseSink(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    chunks: ObservedChunks,
+    /// The positions of these chunks in values that were split.
+    parts: Vec<Option<Part>>,
+    log: Vec<String>,
+    stack: Vec<StackCall>,
+}
+
+impl Kept {
+    /// The output of a handler that only streamed; `None` when it is larger than an output may be.
+    fn list(&self) -> Option<Json> {
+        let chunk = |(output, part): (&Json, &Option<Part>)| Chunk {
+            output: output.clone(),
+            metrics: None,
+            part: *part,
+        };
+        let chunks = self.chunks.outputs()?.iter().zip(&self.parts).map(chunk).collect();
+        let mut list = OutputList::default();
+        list.add(ChunkPage { chunks, ..ChunkPage::default() });
+        list.finish()
+    }
+}
+
+#[async_trait]
+impl AttemptSink for CaseSink {
+    async fn emit(&self, chunks: Vec<Chunk>) -> Result<(), SinkClosed> {
+        // The sandbox refuses an emit beyond the bound of the host.
+        let mut kept = self.0.lock();
+        for chunk in chunks {
+            kept.chunks.add(chunk.output);
+            kept.parts.push(chunk.part);
+        }
+        Ok(())
+    }
+
+    fn progress(&self, _: Json) {}
+
+    fn log(&self, level: LogLevel, line: &str) {
+        self.0.lock().log.push(format!("{}: {line}", level.as_str()));
+    }
+
+    fn trapped(&self, stack: Vec<StackCall>) {
+        self.0.lock().stack = stack;
+    }
+}

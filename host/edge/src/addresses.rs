@@ -1,0 +1,699 @@
+//! What unauthenticated callers make the host keep: their connections and bytes, by address, so that
+//! neither one address nor all of them together fill the memory.
+//!
+//! A connection counts for its address until one of its calls has had a valid key: as
+//! [`CONNECTION_BYTES`], which cover a call, or as the bytes of its calls and of its incomplete head
+//! if these are more. A call without a valid key counts from its head until its answer has left the
+//! host. Callers with keys are therefore never closed because of their neighbours, and a reverse
+//! proxy keeps the connections that it uses. Calls without a key on a connection that has shown one
+//! count too. An IPv6 address counts as its /64.
+//!
+//! Beyond the bounds of an address, its connection without a key that holds the most is closed, the
+//! oldest of several. Beyond the bound of all, one of the address that holds the most is. A caller
+//! who would hold more than that connection, or that address, is refused instead. So connections
+//! grow to the same size at most, and one with a single call never needs room: probes and first
+//! calls with a key are answered while others hold everything. A new connection is never refused.
+//!
+//! **Bounds.** [`ADDRESS_BYTES_MAX`] for an address, [`Addresses::new`] has the bound of all; a
+//! connection is an entry of about 200 bytes. The buffers of a connection take up to 22 KiB, and more
+//! with TLS, of which only [`CONNECTION_BYTES`] count: the number of connections bounds the rest. A
+//! larger charge would close connections that are about to show their keys, when a thousand clients
+//! behind one address connect at one time. **Cost.** A lock that all connections share when one is
+//! opened or closed and when it shows its key, and two for a call without a key; an atomic load for a
+//! call with a key. A charge beyond a bound looks at each connection of one address.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::call_origin::PeerAddress;
+
+/// Most bytes of one address.
+pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
+
+/// A connection without a call counts as so many bytes. The default number of connections of an address (873
+/// where the process may open 20,000 files) stays below [`ADDRESS_BYTES_MAX`].
+pub const CONNECTION_BYTES: usize = 8 << 10;
+
+/// While closed connections still hold more than this, nothing grows beyond a bound: a busy host needs some
+/// time to free them.
+const CLOSING_BYTES_MAX: usize = 2 << 20;
+
+/// Interval of the log's warnings about full addresses.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The bounded addresses, and their bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressBound {
+    /// Most connections without a valid key from one address; at least 1.
+    pub connections_max: u32,
+    /// Whether loopback addresses are bounded too. A reverse proxy on this machine has such an
+    /// address for all of its clients, and other local programs are trusted more than the network.
+    /// The bound of all addresses together holds for them in any case.
+    pub is_for_loopback: bool,
+}
+
+/// The connections of a listener, and what their calls without a valid key hold.
+#[derive(Debug)]
+pub struct Addresses {
+    bound: AddressBound,
+    bytes_max: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    next: u64,
+    warned_at: Option<Instant>,
+    /// The sum of all addresses.
+    bytes: usize,
+    by_address: HashMap<IpAddr, Address>,
+    /// The same addresses by their bytes.
+    by_bytes: BTreeSet<(usize, IpAddr)>,
+    /// The bytes of closed connections that are not dropped yet.
+    closing: HashMap<u64, usize>,
+    closing_bytes: usize,
+}
+
+/// An address that holds something.
+#[derive(Debug, Default)]
+struct Address {
+    bytes: usize,
+    /// Those that have not shown a key.
+    connections: BTreeMap<u64, Connection>,
+}
+
+/// A connection without a valid key.
+#[derive(Debug, Clone)]
+struct Connection {
+    /// The bytes of its charges and of its incomplete head.
+    bytes: usize,
+    head_bytes: usize,
+    buffer_bytes: usize,
+    closing: CancellationToken,
+}
+
+impl Connection {
+    fn counts_as(&self) -> usize {
+        self.bytes.max(self.buffer_bytes)
+    }
+}
+
+/// A connection, until it is dropped together with all of its [charges](Charge).
+#[derive(Debug)]
+pub struct Account {
+    addresses: Arc<Addresses>,
+    address: IpAddr,
+    number: u64,
+    /// A call has had a valid key. Changes while [`Addresses::held`] is locked.
+    has_key: AtomicBool,
+    /// The bytes of calls that have ended since the connection was [flushed](Self::flushed).
+    unsent: AtomicUsize,
+    /// Fires when the connection must be closed for others.
+    pub closing: CancellationToken,
+}
+
+/// There is no room: the connection holds the most, or must be closed already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+impl Addresses {
+    /// Counts the connections of a listener, which may hold `bytes_max` without a valid key.
+    pub fn new(bound: AddressBound, bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self { bound, bytes_max, held: Mutex::default() })
+    }
+
+    /// Admits a connection; closes others if there are too many.
+    pub fn admit(self: &Arc<Self>, peer: PeerAddress) -> Arc<Account> {
+        let (closing, address) = (CancellationToken::new(), peer.known_as());
+        let mut held = self.held.lock();
+        let number = held.next;
+        held.next += 1;
+        let of_address = held.by_address.get(&address).map_or(0, |of| of.connections.len());
+        let has_too_many = of_address >= self.bound.connections_max as usize;
+        if has_too_many
+            && self.is_bounded(address)
+            && let Some(Largest { number, .. }) = held.largest_of(address, None)
+        {
+            held.close(address, number);
+        }
+        // It is admitted even if all that is held cannot be closed.
+        let newcomer = Growing { number: None, bytes: 0 };
+        let _ = self.make_room(&mut held, address, CONNECTION_BYTES, newcomer);
+        let (bytes, head_bytes, buffer_bytes) = (0, 0, CONNECTION_BYTES);
+        let connection = Connection { bytes, head_bytes, buffer_bytes, closing: closing.clone() };
+        held.change(address, |of| {
+            of.connections.insert(number, connection);
+            of.bytes += CONNECTION_BYTES;
+        });
+        let (has_key, unsent) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Arc::new(Account { addresses: self.clone(), address, number, has_key, unsent, closing })
+    }
+
+    fn is_bounded(&self, address: IpAddr) -> bool {
+        self.bound.is_for_loopback || !address.is_loopback()
+    }
+
+    /// Closes connections until an address may hold so many more bytes.
+    ///
+    /// # Errors
+    /// [`NoRoom`] if none is left to close that is as large as the one that grows.
+    fn make_room(
+        &self,
+        held: &mut Held,
+        address: IpAddr,
+        more: usize,
+        growing: Growing,
+    ) -> Result<(), NoRoom> {
+        let bytes_max = if self.is_bounded(address) { ADDRESS_BYTES_MAX } else { usize::MAX };
+        loop {
+            let of_address = held.by_address.get(&address).map_or(0, |of| of.bytes) + more;
+            let largest = if of_address > bytes_max {
+                held.largest_of(address, growing.number)
+            } else if held.bytes + more > self.bytes_max {
+                let mut addresses = held.by_bytes.iter().rev();
+                addresses.find_map(|(_, address)| held.largest_of(*address, growing.number))
+            } else {
+                return Ok(());
+            };
+            let Some(largest) = largest else { return Err(NoRoom) };
+            let has_less = match largest.address == address {
+                true => largest.bytes < growing.bytes,
+                false => {
+                    held.by_address.get(&largest.address).is_none_or(|of| of.bytes < of_address)
+                }
+            };
+            if has_less || (growing.number.is_some() && held.closing_bytes > CLOSING_BYTES_MAX) {
+                return Err(NoRoom);
+            }
+            held.close(largest.address, largest.number);
+        }
+    }
+}
+
+/// A connection for which there must be room.
+#[derive(Debug, Clone, Copy)]
+struct Growing {
+    number: Option<u64>,
+    /// The bytes that it would hold.
+    bytes: usize,
+}
+
+/// The connection without a key that holds the most of an address.
+#[derive(Debug, Clone, Copy)]
+struct Largest {
+    address: IpAddr,
+    number: u64,
+    bytes: usize,
+}
+
+impl Held {
+    /// Changes what an address holds, which is forgotten once it is nothing.
+    fn change(&mut self, address: IpAddr, change: impl FnOnce(&mut Address)) {
+        let of = self.by_address.entry(address).or_default();
+        let before = of.bytes;
+        change(of);
+        let now = of.bytes;
+        if now == 0 && of.connections.is_empty() {
+            self.by_address.remove(&address);
+        }
+        self.bytes = self.bytes - before + now;
+        self.by_bytes.remove(&(before, address));
+        if now > 0 {
+            self.by_bytes.insert((now, address));
+        }
+    }
+
+    /// The connection of an address that holds the most, the oldest of several, beside one.
+    fn largest_of(&self, address: IpAddr, beside: Option<u64>) -> Option<Largest> {
+        let connections = self.by_address.get(&address)?.connections.iter();
+        let others = connections.filter(|(number, _)| Some(**number) != beside);
+        let sizes = others.map(|(number, connection)| (connection.counts_as(), Reverse(*number)));
+        sizes.max().map(|(bytes, Reverse(number))| Largest { address, number, bytes })
+    }
+
+    /// Closes a connection, which does not count for its address any more.
+    fn close(&mut self, address: IpAddr, number: u64) {
+        let mut bytes = 0;
+        self.change(address, |of| {
+            if let Some(closed) = of.connections.remove(&number) {
+                bytes = closed.counts_as();
+                of.bytes -= bytes;
+                closed.closing.cancel();
+            }
+        });
+        self.closing.insert(number, bytes);
+        self.closing_bytes += bytes;
+        if self.warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+            self.warned_at = Some(Instant::now());
+            warn!(
+                %address,
+                "callers at {address} without a valid key have too many connections or calls; the \
+                 connections that hold the most, or the oldest ones, are closed"
+            );
+        }
+    }
+
+    /// A closed connection is not in memory any more, or stays open.
+    fn forget_closed(&mut self, number: u64) {
+        self.closing_bytes -= self.closing.remove(&number).unwrap_or_default();
+    }
+
+    /// A connection that has not shown a key, unless it was closed.
+    fn connection(&mut self, of: &Account) -> Option<&mut Connection> {
+        self.by_address.get_mut(&of.address)?.connections.get_mut(&of.number)
+    }
+}
+
+impl Account {
+    /// Counts something that the connection makes the host keep for a caller without a valid key.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: the caller must be refused.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, NoRoom> {
+        let mut charge = Charge { account: self.clone(), bytes: 0 };
+        charge.resize(bytes)?;
+        Ok(charge)
+    }
+
+    /// A call has had a valid key: the connection counts no more.
+    pub(crate) fn show_key(&self) {
+        if self.has_key() {
+            return;
+        }
+        let mut held = self.addresses.held.lock();
+        // One that was to be closed meanwhile stays open, and counts for nothing any more.
+        held.forget_closed(self.number);
+        held.change(self.address, |of| {
+            if let Some(connection) = of.connections.remove(&self.number) {
+                let by_calls = connection.bytes - connection.head_bytes;
+                of.bytes = of.bytes - connection.counts_as() + by_calls;
+                self.has_key.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Whether a call has had a valid key.
+    pub(crate) fn has_key(&self) -> bool {
+        self.has_key.load(Ordering::Relaxed)
+    }
+
+    /// HTTP has passed all to the system: ended calls hold nothing any more.
+    pub(crate) fn flushed(&self) {
+        if self.unsent.load(Ordering::Relaxed) > 0 {
+            self.release(self.unsent.swap(0, Ordering::Relaxed));
+        }
+    }
+
+    /// Counts an incomplete head and the connection's buffers as so many bytes, in place of the previous
+    /// ones, until the connection has shown a key.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: the connection must be closed.
+    pub(crate) fn set_buffers(&self, head: usize, buffers: usize) -> Result<(), NoRoom> {
+        let mut held = self.addresses.held.lock();
+        self.change(&mut held, |connection| {
+            connection.bytes = connection.bytes - connection.head_bytes + head;
+            (connection.head_bytes, connection.buffer_bytes) = (head, buffers);
+        })
+    }
+
+    /// Changes what a connection without a key holds, if there is room for it. A connection that
+    /// has a key or was closed stays as it is.
+    fn change(&self, held: &mut Held, change: impl FnOnce(&mut Connection)) -> Result<(), NoRoom> {
+        let Some(connection) = held.connection(self) else { return Ok(()) };
+        let mut changed = connection.clone();
+        change(&mut changed);
+        let (before, now) = (connection.counts_as(), changed.counts_as());
+        if now > before {
+            let growing = Growing { number: Some(self.number), bytes: now };
+            self.addresses.make_room(held, self.address, now - before, growing)?;
+        }
+        held.change(self.address, |of| {
+            of.connections.insert(self.number, changed);
+            of.bytes = of.bytes - before + now;
+        });
+        Ok(())
+    }
+
+    /// Counts `now` bytes in place of `before`.
+    fn recharge(&self, held: &mut Held, before: usize, now: usize) -> Result<(), NoRoom> {
+        if held.connection(self).is_some() {
+            return self.change(held, |connection| {
+                connection.bytes = connection.bytes - before + now;
+            });
+        }
+        if !self.has_key() {
+            return Err(NoRoom);
+        }
+        let more = now.saturating_sub(before);
+        if more > 0 {
+            // Its neighbours are closed only for connections of their kind.
+            let growing = Growing { number: Some(self.number), bytes: usize::MAX };
+            self.addresses.make_room(held, self.address, more, growing)?;
+        }
+        held.change(self.address, |of| of.bytes = of.bytes - before + now);
+        Ok(())
+    }
+
+    fn release(&self, bytes: usize) {
+        // Less has room, and a connection that was closed holds nothing any more.
+        let _ = self.recharge(&mut self.addresses.held.lock(), bytes, 0);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let unsent = *self.unsent.get_mut();
+        let mut held = self.addresses.held.lock();
+        held.forget_closed(self.number);
+        held.change(self.address, |of| match of.connections.remove(&self.number) {
+            Some(connection) => of.bytes -= connection.counts_as(),
+            None if *self.has_key.get_mut() => of.bytes -= unsent,
+            None => {}
+        });
+    }
+}
+
+/// Bytes that a connection keeps in memory. After the drop they count until the connection is
+/// [flushed](Account::flushed): HTTP may still hold them.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Counts this many bytes instead.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: it counts as before, and the caller must be refused.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let mut held = self.account.addresses.held.lock();
+        self.account.recharge(&mut held, self.bytes, bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Counts nothing from now on: the caller has shown a key.
+    pub(crate) fn cancel(mut self) {
+        self.account.release(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.unsent.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn from(address: &str) -> PeerAddress {
+        PeerAddress(address.parse().unwrap())
+    }
+
+    fn admit(addresses: &Arc<Addresses>, address: &str) -> Arc<Account> {
+        addresses.admit(from(address))
+    }
+
+    fn bounded(connections_max: u32, is_for_loopback: bool) -> Arc<Addresses> {
+        Addresses::new(AddressBound { connections_max, is_for_loopback }, 256 * MIB)
+    }
+
+    fn is_open(account: &Arc<Account>) -> bool {
+        !account.closing.is_cancelled()
+    }
+
+    fn is_empty(addresses: &Addresses) -> bool {
+        let held = addresses.held.lock();
+        let sums = held.bytes + held.closing_bytes;
+        sums == 0
+            && held.by_address.is_empty()
+            && held.by_bytes.is_empty()
+            && held.closing.is_empty()
+    }
+
+    #[test]
+    fn one_address_takes_its_bound_and_closes_its_own_oldest_beyond_it() {
+        let addresses = bounded(3, false);
+        let neighbour = admit(&addresses, "192.0.2.9");
+        let mut held: Vec<_> = (0..3).map(|_| admit(&addresses, "192.0.2.1")).collect();
+        assert!(held.iter().all(is_open));
+        for oldest in 0..1_000 {
+            held.push(admit(&addresses, "192.0.2.1"));
+            assert!(!is_open(&held[oldest]));
+            assert_eq!(held.iter().filter(|one| is_open(one)).count(), 3);
+        }
+        assert!(is_open(&neighbour));
+        drop((held, neighbour));
+        assert!(is_empty(&addresses));
+    }
+
+    #[test]
+    fn connections_that_have_shown_a_key_do_not_count_and_are_not_closed() {
+        let addresses = bounded(2, false);
+        let keyed = || {
+            let connection = admit(&addresses, "192.0.2.1");
+            connection.show_key();
+            connection
+        };
+        let held: Vec<_> = (0..100).map(|_| keyed()).collect();
+        let silent: Vec<_> = (0..5).map(|_| admit(&addresses, "192.0.2.1")).collect();
+        assert!(held.iter().all(is_open));
+        assert_eq!(silent.iter().filter(|one| is_open(one)).count(), 2);
+        drop((held, silent));
+        assert!(is_empty(&addresses));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_loopback_has_no_bound_by_itself() {
+        let cases = [
+            ("2001:db8::1", "2001:db8::2", false, true),
+            ("2001:db8::1", "2001:db8:0:1::1", false, false),
+            ("192.0.2.1", "::ffff:192.0.2.1", false, true),
+            ("127.0.0.1", "127.0.0.1", false, false),
+            ("::1", "::1", false, false),
+            ("127.0.0.1", "127.0.0.1", true, true),
+            ("::1", "::1", true, true),
+        ];
+        for (first, second, is_for_loopback, expected) in cases {
+            // By the number of connections, and by their bytes.
+            for connections_max in [1, 2] {
+                let addresses = bounded(connections_max, is_for_loopback);
+                let first = admit(&addresses, first);
+                let _most = first.charge(ADDRESS_BYTES_MAX - CONNECTION_BYTES).unwrap();
+                let other = admit(&addresses, second);
+                let _more = other.charge(CONNECTION_BYTES + 1);
+                assert_eq!(!is_open(&first), expected, "{second}, {is_for_loopback}");
+            }
+        }
+    }
+
+    #[test]
+    fn calls_of_an_address_close_its_largest_connection_and_no_small_one() {
+        let addresses = bounded(1_000, false);
+        let [small, large, larger] = [(); 3].map(|()| admit(&addresses, "192.0.2.1"));
+        let neighbour = admit(&addresses, "192.0.2.9");
+        let call = |account: &Arc<Account>, mib: usize| account.charge(mib * MIB);
+        let held = [call(&large, 3).unwrap(), call(&larger, 4).unwrap()];
+        let first = small.charge(CONNECTION_BYTES).expect("a call is a part of its connection");
+        assert_eq!(call(&larger, 1).err(), Some(NoRoom), "it is the largest");
+        assert_eq!(call(&small, 5).err(), Some(NoRoom), "it would be the largest");
+        assert!([&small, &large, &larger, &neighbour].into_iter().all(is_open));
+        let next = call(&small, 2);
+        assert!(next.is_ok() && !is_open(&larger) && is_open(&large));
+        assert_eq!(call(&larger, 0).err(), Some(NoRoom), "it must be closed");
+        assert!(is_open(&small) && is_open(&neighbour));
+        drop((held, first, next));
+    }
+
+    /// The bound of all holds for each address, also one without a bound of its own.
+    #[test]
+    fn a_newcomer_gets_in_while_others_hold_everything() {
+        let addresses = bounded(100, false);
+        let mut proxy: Vec<_> = (0..31).map(|_| admit(&addresses, "127.0.0.1")).collect();
+        let strangers: Vec<_> =
+            (0..32).map(|one| admit(&addresses, &format!("192.0.2.{one}"))).collect();
+        let mut all: Vec<_> =
+            proxy.iter().chain(&strangers).map(|one| one.charge(4 * MIB).unwrap()).collect();
+        let newcomer = admit(&addresses, "198.51.100.1");
+        all.push(newcomer.charge(3 * MIB).unwrap());
+        assert!(proxy.iter().all(is_open));
+        all.push(newcomer.charge(2 * MIB).unwrap());
+        assert!(!is_open(&proxy[0]), "its address holds most");
+        let late = admit(&addresses, "198.51.100.2");
+        assert!(late.charge(CONNECTION_BYTES).is_ok());
+        late.show_key();
+        assert!(proxy[1..].iter().chain(&strangers).chain([&newcomer, &late]).all(is_open));
+        let more = || strangers[0].charge(3 * MIB);
+        assert_eq!(more().err(), Some(NoRoom), "the closed connection is still in memory");
+        let (closed, charge) = (proxy.remove(0), all.remove(0));
+        // It shows a key at the last moment, and stays.
+        closed.show_key();
+        all.push(more().unwrap());
+        drop((closed, charge));
+        assert!(!is_open(&proxy[0]) && proxy[1..].iter().all(is_open));
+    }
+
+    #[test]
+    fn calls_without_a_key_count_on_a_connection_with_one_which_stays_open() {
+        let addresses = bounded(100, false);
+        let keyed = admit(&addresses, "192.0.2.1");
+        let before = keyed.charge(MIB).unwrap();
+        keyed.show_key();
+        let more = keyed.charge(7 * MIB).unwrap();
+        assert_eq!(keyed.charge(1).err(), Some(NoRoom));
+        let _silent = admit(&addresses, "192.0.2.1");
+        assert!(is_open(&keyed));
+        more.cancel();
+        assert!(keyed.charge(7 * MIB - CONNECTION_BYTES).is_ok());
+        drop(before);
+        assert!(keyed.charge(7 * MIB).is_err(), "HTTP may hold the ended calls");
+        keyed.flushed();
+        assert!(keyed.charge(7 * MIB).is_ok());
+    }
+
+    #[test]
+    fn heads_and_buffers_count_until_the_connection_has_a_key() {
+        let addresses = bounded(100, false);
+        let [one, other] = [(); 2].map(|()| admit(&addresses, "192.0.2.1"));
+        one.set_buffers(5 * MIB, CONNECTION_BYTES).unwrap();
+        other.set_buffers(4 * MIB, CONNECTION_BYTES).unwrap();
+        assert!(!is_open(&one) && is_open(&other));
+        assert_eq!(
+            other.set_buffers(9 * MIB, 0),
+            Err(NoRoom),
+            "no other connection is left to close"
+        );
+        other.set_buffers(0, CONNECTION_BYTES).unwrap();
+        let third = admit(&addresses, "192.0.2.1");
+        third.set_buffers(8 * MIB - CONNECTION_BYTES, CONNECTION_BYTES).unwrap();
+        third.show_key();
+        assert!(is_open(&other) && other.set_buffers(0, 8 * MIB).is_ok(), "a key frees both");
+        drop((one, other, third));
+        assert!(is_empty(&addresses));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Admit(u8),
+        Charge(usize, usize),
+        Resize(usize, usize),
+        DropCharge(usize),
+        CancelCharge(usize),
+        Buffers(usize, usize),
+        ShowKey(usize),
+        Flush(usize),
+        DropConnection(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let (which, bytes) = (0..64_usize, 0..3 * MIB);
+        prop_oneof![
+            (0..4_u8).prop_map(Step::Admit),
+            (which.clone(), bytes.clone()).prop_map(|(at, bytes)| Step::Charge(at, bytes)),
+            (which.clone(), bytes.clone()).prop_map(|(at, bytes)| Step::Resize(at, bytes)),
+            (which.clone(), bytes).prop_map(|(at, bytes)| Step::Buffers(at, bytes)),
+            which.clone().prop_map(Step::DropCharge),
+            which.clone().prop_map(Step::CancelCharge),
+            which.clone().prop_map(Step::ShowKey),
+            which.clone().prop_map(Step::Flush),
+            which.prop_map(Step::DropConnection),
+        ]
+    }
+
+    proptest! {
+        /// The sums are those of the connections and charges that live, within the bounds.
+        #[test]
+        fn whatever_happens_the_sums_are_what_is_held(steps in prop::collection::vec(step(), 1..200)) {
+            let all_max = 20 * MIB;
+            let bound = AddressBound { connections_max: 5, is_for_loopback: false };
+            let addresses = Addresses::new(bound, all_max);
+            let (mut accounts, mut charges): (Vec<Arc<Account>>, Vec<Charge>) = (vec![], vec![]);
+            for step in steps {
+                let (of, at) = (accounts.len().max(1), charges.len().max(1));
+                match step {
+                    Step::Admit(0) => accounts.push(admit(&addresses, "127.0.0.1")),
+                    Step::Admit(one) => {
+                        accounts.push(admit(&addresses, &format!("192.0.2.{one}")));
+                    }
+                    Step::Charge(which, bytes) => {
+                        let charge = accounts.get(which % of).map(|account| account.charge(bytes));
+                        charges.extend(charge.and_then(Result::ok));
+                    }
+                    Step::Resize(which, bytes) => {
+                        let _ = charges.get_mut(which % at).map(|charge| charge.resize(bytes));
+                    }
+                    Step::DropCharge(which) if which < charges.len() => {
+                        drop(charges.swap_remove(which));
+                    }
+                    Step::CancelCharge(which) if which < charges.len() => {
+                        charges.swap_remove(which).cancel();
+                    }
+                    Step::Buffers(which, bytes) => {
+                        let set = |account: &Arc<Account>| account.set_buffers(bytes / 2, bytes);
+                        let _ = accounts.get(which % of).map(set);
+                    }
+                    Step::ShowKey(which) => {
+                        let _ = accounts.get(which % of).map(|account| account.show_key());
+                    }
+                    Step::Flush(which) => {
+                        let _ = accounts.get(which % of).map(|account| account.flushed());
+                    }
+                    Step::DropConnection(which) if which < accounts.len() => {
+                        drop(accounts.swap_remove(which));
+                    }
+                    Step::DropCharge(_) | Step::CancelCharge(_) | Step::DropConnection(_) => {}
+                }
+                let mut live: BTreeMap<u64, (Arc<Account>, usize, usize)> = BTreeMap::new();
+                let known = accounts.iter().chain(charges.iter().map(|charge| &charge.account));
+                for account in known {
+                    let unsent = account.unsent.load(Ordering::Relaxed);
+                    let mut held = addresses.held.lock();
+                    let connection = held.connection(account);
+                    let (head, buffers) =
+                        connection.map_or((0, 0), |of| (of.head_bytes, of.buffer_bytes));
+                    let all = || (account.clone(), unsent + head, buffers);
+                    live.entry(account.number).or_insert_with(all);
+                }
+                for charge in &charges {
+                    live.get_mut(&charge.account.number).unwrap().1 += charge.bytes;
+                }
+                let counted = |(account, bytes, buffers): &(Arc<Account>, usize, usize)| {
+                    match account.has_key() {
+                        true => *bytes,
+                        false if is_open(account) => *bytes.max(buffers),
+                        false => 0,
+                    }
+                };
+                let held = addresses.held.lock();
+                prop_assert_eq!(held.bytes, live.values().map(counted).sum::<usize>());
+                prop_assert_eq!(held.bytes, held.by_bytes.iter().map(|(bytes, _)| bytes).sum::<usize>());
+                // A new connection is admitted in any case.
+                prop_assert!(held.bytes <= all_max + live.len() * CONNECTION_BYTES);
+                for (address, of) in &held.by_address {
+                    let most = ADDRESS_BYTES_MAX + of.connections.len() * CONNECTION_BYTES;
+                    prop_assert!(address.is_loopback() || of.bytes <= most);
+                    prop_assert!(address.is_loopback() || of.connections.len() <= 5);
+                }
+                drop(held);
+            }
+            drop((accounts, charges));
+            prop_assert!(is_empty(&addresses));
+        }
+    }
+}

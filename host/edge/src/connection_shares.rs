@@ -1,0 +1,374 @@
+//! The connections that each owner holds, so that the keys of one owner cannot take all connections of
+//! the host.
+//!
+//! A connection counts for the owner of its last valid key, and among that owner's keys for the first one that
+//! it showed. An owner holds at most [three times as many](fair_share) connections as are left free, so there
+//! is always one for the next owner. The first connection of each key is exempt, so that a key which was
+//! stolen can still be revoked; an eighth of all connections of the listener may be exempt for one owner, so
+//! that many keys do not take all. The host refuses a call that would exceed its owner's share, and ends the
+//! connection. It also ends a connection whose key is no longer valid, at its next call at the latest; until
+//! its end, the connection counts as before. Connections without a valid key are bounded by their address.
+//!
+//! **Cost.** A lock of the connection for each call; a lock that all connections share when the first
+//! call of a connection has shown its key, when its owner changes, and at its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gristmill_core::id::{KeyId, OwnerId};
+use gristmill_core::sharing::fair_share;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Connections of an owner beyond its share: one of so many of the listener, at least one.
+const EXEMPT_PART: u64 = 8;
+
+/// The connections of one listener, by owner.
+#[derive(Debug)]
+pub(crate) struct ConnectionShares {
+    /// Each connection holds a permit.
+    free: Arc<Semaphore>,
+    /// Most exempt connections of an owner.
+    exempt_max: u64,
+    held: Mutex<HashMap<OwnerId, Held>>,
+}
+
+/// The connections of an owner.
+#[derive(Debug, Default)]
+struct Held {
+    all: u64,
+    /// Those that were admitted beyond the share.
+    exempt: u64,
+    /// Those of each key; a key without any is absent.
+    of_keys: HashMap<KeyId, u64>,
+}
+
+/// Whom a connection counts for.
+#[derive(Debug, Clone)]
+struct Holder {
+    owner: OwnerId,
+    /// The first key of this owner. A connection that changed to another key of its owner would leave the
+    /// exempt place of the first one to the next connection, and so on: two keys would take all.
+    key: KeyId,
+    is_exempt: bool,
+}
+
+impl ConnectionShares {
+    /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is taken
+    /// yet.
+    pub(crate) fn new(free: Arc<Semaphore>) -> Arc<Self> {
+        let exempt_max = (free.available_permits() as u64 / EXEMPT_PART).max(1);
+        Arc::new(Self { free, exempt_max, held: Mutex::default() })
+    }
+
+    /// A new connection, which counts for no owner yet.
+    pub(crate) fn connection(self: &Arc<Self>) -> Arc<ConnectionAuth> {
+        let (holder, ends) = (Mutex::default(), CancellationToken::new());
+        Arc::new(ConnectionAuth { shares: Some(self.clone()), holder, ends })
+    }
+
+    /// Counts a connection for this owner, and no longer for `before`, who is another owner. Returns whether
+    /// the connection is exempt.
+    ///
+    /// # Errors
+    /// [`OwnerAtShare`]; nothing has changed.
+    fn pass_on(
+        &self,
+        before: Option<&Holder>,
+        owner: &OwnerId,
+        key: &KeyId,
+    ) -> Result<bool, OwnerAtShare> {
+        // The connection itself is not free any more.
+        let free = self.free.available_permits() as u64;
+        let mut all = self.held.lock();
+        let held = all.entry(owner.clone()).or_default();
+        let is_exempt = !fair_share::admits(held.all + 1, free);
+        let is_first = !held.of_keys.contains_key(key);
+        if is_exempt && !(is_first && held.exempt < self.exempt_max) {
+            let refused = OwnerAtShare { held: held.all };
+            Self::tidy(&mut all, owner);
+            return Err(refused);
+        }
+        held.all += 1;
+        held.exempt += u64::from(is_exempt);
+        *held.of_keys.entry(key.clone()).or_default() += 1;
+        if let Some(before) = before {
+            Self::remove(&mut all, before);
+        }
+        Ok(is_exempt)
+    }
+
+    fn remove(all: &mut HashMap<OwnerId, Held>, Holder { owner, key, is_exempt }: &Holder) {
+        let Some(held) = all.get_mut(owner) else { return };
+        held.all -= 1;
+        held.exempt -= u64::from(*is_exempt);
+        if let Some(of_key) = held.of_keys.get_mut(key) {
+            *of_key -= 1;
+            if *of_key == 0 {
+                held.of_keys.remove(key);
+            }
+        }
+        Self::tidy(all, owner);
+    }
+
+    /// Forgets an owner without connections.
+    fn tidy(all: &mut HashMap<OwnerId, Held>, owner: &OwnerId) {
+        if all.get(owner).is_some_and(|held| held.all == 0) {
+            all.remove(owner);
+        }
+    }
+}
+
+/// The owner of a call has as many connections as one owner may have beside the others now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerAtShare {
+    /// The owner's connections.
+    pub held: u64,
+}
+
+/// The key that a connection counts for. All calls of the connection have it in their
+/// [`CallOrigin`](crate::CallOrigin).
+#[derive(Debug, Default)]
+pub struct ConnectionAuth {
+    /// `None`: its listener does not count connections.
+    shares: Option<Arc<ConnectionShares>>,
+    /// `None`: no call has had a valid key.
+    holder: Mutex<Option<Holder>>,
+    ends: CancellationToken,
+}
+
+impl ConnectionAuth {
+    /// Whether a call has had a valid key.
+    pub fn has_key(&self) -> bool {
+        self.holder.lock().is_some()
+    }
+
+    /// Resolves when the connection must end once its calls are answered: its key is not valid any
+    /// more, or its owner has too many connections.
+    pub(crate) async fn ends(&self) {
+        self.ends.cancelled().await;
+    }
+
+    /// Whether the connection must end once its calls are answered.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.ends.is_cancelled()
+    }
+
+    /// Ends the connection once its calls are answered.
+    pub(crate) fn end(&self) {
+        self.ends.cancel();
+    }
+
+    /// The owner that the connection counts for, and its key.
+    pub(crate) fn holder(&self) -> Option<(OwnerId, KeyId)> {
+        self.holder.lock().as_ref().map(|holder| (holder.owner.clone(), holder.key.clone()))
+    }
+
+    /// Counts the connection for a valid key.
+    ///
+    /// # Errors
+    /// [`OwnerAtShare`]: the connection ends, and counts as before.
+    pub(crate) fn record_key(&self, owner: &OwnerId, key: &KeyId) -> Result<(), OwnerAtShare> {
+        let mut holder = self.holder.lock();
+        if holder.as_ref().is_some_and(|holder| holder.owner == *owner) {
+            return Ok(());
+        }
+        let is_exempt = match &self.shares {
+            Some(shares) => {
+                let passed_on = shares.pass_on(holder.as_ref(), owner, key);
+                passed_on.inspect_err(|_| self.end())?
+            }
+            None => false,
+        };
+        *holder = Some(Holder { owner: owner.clone(), key: key.clone(), is_exempt });
+        Ok(())
+    }
+
+    /// Ends the connection after a call without a key, unless the key that it counts for `is_valid`.
+    /// Otherwise a revoked key would keep its connections, by calls that need no key.
+    pub(crate) fn check_key(&self, is_valid: impl FnOnce(&KeyId) -> bool) {
+        let key = self.holder.lock().as_ref().map(|holder| holder.key.clone());
+        if key.is_some_and(|key| !is_valid(&key)) {
+            self.end();
+        }
+    }
+
+    /// A call was refused for its key: if an earlier call had a valid one, the connection ends.
+    pub(crate) fn lose_key(&self) {
+        if self.has_key() {
+            self.end();
+        }
+    }
+}
+
+impl Drop for ConnectionAuth {
+    fn drop(&mut self) {
+        if let (Some(shares), Some(holder)) = (&self.shares, self.holder.get_mut().take()) {
+            ConnectionShares::remove(&mut shares.held.lock(), &holder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use tokio::sync::OwnedSemaphorePermit;
+
+    use super::*;
+
+    fn owner(name: &str) -> OwnerId {
+        OwnerId::new(name).unwrap()
+    }
+
+    fn key(name: &str) -> KeyId {
+        KeyId::new(name).unwrap()
+    }
+
+    struct Listener {
+        slots: Arc<Semaphore>,
+        shares: Arc<ConnectionShares>,
+    }
+
+    impl Listener {
+        fn new(connections_max: usize) -> Self {
+            let slots = Arc::new(Semaphore::new(connections_max));
+            Self { shares: ConnectionShares::new(slots.clone()), slots }
+        }
+
+        /// A connection with a call of the owner, unless the call is refused.
+        fn open(&self, name: &str) -> Option<(OwnedSemaphorePermit, Arc<ConnectionAuth>)> {
+            self.open_with(name, "k")
+        }
+
+        fn open_with(
+            &self,
+            name: &str,
+            of_key: &str,
+        ) -> Option<(OwnedSemaphorePermit, Arc<ConnectionAuth>)> {
+            let slot = self.slots.clone().try_acquire_owned().expect("a free connection");
+            let connection = self.shares.connection();
+            connection.record_key(&owner(name), &key(of_key)).ok().map(|()| (slot, connection))
+        }
+
+        /// The owners with connections, and how many.
+        fn held(&self) -> Vec<(String, u64)> {
+            let held = self.shares.held.lock();
+            let mut all: Vec<_> =
+                held.iter().map(|(owner, held)| (owner.to_string(), held.all)).collect();
+            all.sort();
+            all
+        }
+
+        fn open_all(&self, name: &str) -> Vec<(OwnedSemaphorePermit, Arc<ConnectionAuth>)> {
+            std::iter::from_fn(|| self.open(name)).collect()
+        }
+    }
+
+    #[test]
+    fn an_owner_leaves_a_quarter_of_the_connections_to_the_next() {
+        let listener = Listener::new(64);
+        let first = listener.open_all("a");
+        let second = listener.open_all("b");
+        let third = listener.open_all("c");
+        assert_eq!([first.len(), second.len(), third.len()], [48, 12, 3]);
+        drop(first);
+        assert_eq!(listener.open_all("c").len(), 36, "what `a` held is free again");
+        drop((second, third));
+        assert_eq!(listener.held(), []);
+    }
+
+    #[test]
+    fn a_connection_counts_for_the_owner_of_its_last_valid_key() {
+        let listener = Listener::new(8);
+        let (_slot, connection) = listener.open("a").unwrap();
+        connection.record_key(&owner("b"), &key("k")).unwrap();
+        connection.record_key(&owner("b"), &key("l")).unwrap();
+        assert_eq!(listener.held(), [("b".to_owned(), 1)]);
+        assert!(connection.has_key() && connection.ends().now_or_never().is_none());
+        connection.lose_key();
+        assert!(connection.is_ending() && connection.ends().now_or_never().is_some());
+        assert_eq!(listener.held(), [("b".to_owned(), 1)], "it may have long calls");
+        drop(connection);
+        assert_eq!(listener.held(), []);
+    }
+
+    #[test]
+    fn a_key_without_a_connection_gets_one_although_its_owner_is_at_the_share() {
+        let listener = Listener::new(40);
+        let held = listener.open_all("a");
+        let _slot = listener.slots.clone().try_acquire_owned().unwrap();
+        let (first, second) = (listener.shares.connection(), listener.shares.connection());
+        assert_eq!(first.record_key(&owner("a"), &key("admin")), Ok(()));
+        assert!(second.record_key(&owner("a"), &key("admin")).is_err());
+        drop((held, first));
+        assert_eq!(listener.held(), []);
+    }
+
+    #[test]
+    fn keys_that_take_turns_on_a_connection_open_no_way_to_further_ones() {
+        let listener = Listener::new(64);
+        let opened = std::iter::from_fn(|| {
+            let (slot, connection) = listener.open_with("a", "first")?;
+            connection.record_key(&owner("a"), &key("second")).unwrap();
+            Some((slot, connection))
+        });
+        let held: Vec<_> = opened.take(64).collect();
+        assert_eq!(held.len(), 48);
+        let second = listener.open_with("a", "second");
+        assert!(second.is_some(), "it was the second key on its connections");
+        assert!(listener.open_with("a", "second").is_none());
+        drop((held, second));
+        assert_eq!(listener.held(), []);
+    }
+
+    #[test]
+    fn the_exempt_connections_of_an_owner_with_many_keys_are_bounded() {
+        let listener = Listener::new(64);
+        let open = |number| listener.open_with("a", &format!("k{number}"));
+        let mut held: Vec<_> = (0..100).map_while(open).collect();
+        assert_eq!(held.len(), 48 + 8);
+        assert!(listener.open("b").is_some());
+        // The place of an exempt connection is free again after its end.
+        held.pop();
+        let next = open(100);
+        assert!(next.is_some() && open(101).is_none());
+        drop((held, next));
+        assert_eq!(listener.held(), []);
+    }
+
+    #[test]
+    fn a_call_without_a_key_ends_a_connection_whose_key_was_revoked() {
+        let listener = Listener::new(4);
+        let (_slot, connection) = listener.open("a").unwrap();
+        connection.check_key(|of| *of == key("k"));
+        assert!(!connection.is_ending());
+        connection.check_key(|_| false);
+        assert!(connection.is_ending());
+        let without_key = listener.shares.connection();
+        without_key.check_key(|_| false);
+        assert!(!without_key.is_ending(), "its address bounds it");
+    }
+
+    #[test]
+    fn a_refused_connection_ends_and_counts_for_no_owner() {
+        let listener = Listener::new(4);
+        let held = listener.open_all("a");
+        assert_eq!(held.len(), 3);
+        let _slot = listener.slots.clone().try_acquire_owned().unwrap();
+        let refused = listener.shares.connection();
+        assert_eq!(refused.record_key(&owner("a"), &key("k")), Err(OwnerAtShare { held: 3 }));
+        assert!(refused.is_ending() && !refused.has_key());
+        assert_eq!(listener.held(), [("a".to_owned(), 3)]);
+        drop(held);
+        assert_eq!(listener.held(), []);
+    }
+
+    #[test]
+    fn a_connection_that_never_had_a_key_does_not_end_for_a_wrong_one() {
+        let listener = Listener::new(4);
+        let connection = listener.shares.connection();
+        connection.lose_key();
+        assert!(connection.ends().now_or_never().is_none());
+    }
+}

@@ -1,0 +1,188 @@
+//! The bytes of a connection, on their way to HTTP.
+//!
+//! HTTP reads until nothing is there, and begins each call that it finds. So that a caller without a key takes
+//! no thread for long, its connection gets [`TURN_BYTES`] in a turn, which are some 50 calls or 120 pings, and
+//! the other tasks of the thread run before its next turn.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::activity::Activity;
+use crate::addresses::Account;
+use crate::half_close::ClientSide;
+use crate::linger::Linger;
+
+/// Most bytes of a connection without a valid key in one turn.
+const TURN_BYTES: usize = 2 << 10;
+
+/// A stream that records the arrival of bytes, and lingers at its end if the client may still be
+/// sending.
+pub(super) struct Watched<IO> {
+    stream: IO,
+    activity: Arc<Mutex<Activity>>,
+    client: Arc<ClientSide>,
+    account: Option<Arc<Account>>,
+    /// A read has found the end of the client's data.
+    has_ended: bool,
+    /// The connection has got its bytes of this turn.
+    had_turn: bool,
+    linger: Option<Linger>,
+}
+
+impl<IO> Watched<IO> {
+    pub(super) fn new(
+        stream: IO,
+        activity: Arc<Mutex<Activity>>,
+        account: Option<Arc<Account>>,
+    ) -> Self {
+        let client = activity.lock().client.clone();
+        let (has_ended, had_turn) = (false, false);
+        Self { stream, activity, client, account, has_ended, had_turn, linger: None }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> Watched<IO> {
+    /// Reads what fits, or a turn's bytes.
+    fn poll_stream(
+        &mut self,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+        has_turns: bool,
+    ) -> Poll<io::Result<()>> {
+        if !has_turns {
+            return Pin::new(&mut self.stream).poll_read(context, into);
+        }
+        let bytes = into.remaining().min(TURN_BYTES);
+        let mut turn = ReadBuf::new(into.initialize_unfilled_to(bytes));
+        let read = Pin::new(&mut self.stream).poll_read(context, &mut turn);
+        let bytes = turn.filled().len();
+        into.advance(bytes);
+        self.had_turn = bytes > 0;
+        read
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let has_turns = self.account.as_ref().is_some_and(|account| !account.has_key());
+        if std::mem::take(&mut self.had_turn) && has_turns {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        let read = match self.has_ended {
+            true => Poll::Ready(Ok(())),
+            false => self.poll_stream(context, into, has_turns),
+        };
+        match read {
+            Poll::Ready(Ok(())) if into.filled().len() > before => {
+                self.activity.lock().came(into.filled().get(before..).unwrap_or_default());
+                self.client.bytes_came();
+            }
+            Poll::Ready(Ok(())) if into.remaining() > 0 => {
+                self.has_ended = true;
+                if self.client.keeps_end_back(context.waker()) {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Pending => {
+                self.client.is_silent();
+            }
+            Poll::Ready(_) => {}
+        }
+        read
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if let (Poll::Ready(Ok(())), Some(account)) = (&flushed, &self.account) {
+            account.flushed();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, activity, linger, .. } = &mut *self;
+        if linger.is_none() {
+            *linger = activity.lock().linger();
+        }
+        match linger {
+            Some(linger) => linger.poll(stream, context),
+            None => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use super::*;
+    use crate::addresses::{AddressBound, Addresses};
+    use crate::call_origin::PeerAddress;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_connection_without_a_key_gets_few_bytes_in_a_turn() {
+        let bound = AddressBound { connections_max: 9, is_for_loopback: true };
+        let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
+        let sent = vec![b'x'; 4 * TURN_BYTES];
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let mut read = || {
+            let mut space = vec![0; 8 * TURN_BYTES];
+            let mut into = ReadBuf::new(&mut space);
+            let read = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut into);
+            read.map(|read| read.map(|()| into.filled().len()).unwrap())
+        };
+        for turn in 0..2 {
+            assert_eq!(read(), Poll::Ready(TURN_BYTES));
+            assert_eq!(read(), Poll::Pending, "the end of turn {turn}");
+            assert_eq!(wakes.0.load(Ordering::Relaxed), turn + 1, "it asks for the next one");
+        }
+        account.show_key();
+        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES));
+    }
+}
