@@ -153,29 +153,12 @@ impl TimelineEventKind {
     }
 }
 
-impl QueueCause {
-    /// The cause as documents have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Submitted => "submitted",
-            Self::Retried => "retried",
-            Self::Released => "released",
-            Self::HostLost => "hostLost",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn words_are_written_as_documents_have_them() {
-        for cause in
-            [QueueCause::Submitted, QueueCause::Retried, QueueCause::Released, QueueCause::HostLost]
-        {
-            assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
-        }
         for kind in [
             TimelineEventKind::Queued,
             TimelineEventKind::Started,
