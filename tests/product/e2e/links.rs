@@ -83,13 +83,8 @@ fn plain(path: &Path) -> PathBuf {
 /// Where a file of this path lies in the repository. `gristmill new` writes the SDKs into the
 /// folder `vendor` of a project, beside the page of its template.
 fn place(path: &Path) -> PathBuf {
-    let parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap()).collect();
-    match parts.as_slice() {
-        ["host", "templates", _, "vendor", "gristmill-sdk", rest @ ..] => {
-            Path::new("guest-sdk").join(rest.iter().collect::<PathBuf>())
-        }
-        _ => path.to_owned(),
-    }
+    let sdk = path.to_str().and_then(|path| path.split_once("/vendor/gristmill-sdk/"));
+    sdk.map_or_else(|| path.to_owned(), |(_, rest)| Path::new("guest-sdk").join(rest))
 }
 
 #[test]
