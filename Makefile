@@ -8,7 +8,7 @@ GUESTS := handlers/target/wasm32-wasip2/release
 UNDER_TEST := target/debug/gristmill-under-test
 BUILD_UNDER_TEST := $(CARGO) build $(LOCKED) -p gristmill-tests --bin gristmill-under-test
 
-.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
+.PHONY: help setup demo demo-cluster quick test full format lints compiled unit faults crash cluster-faults rolling-upgrade overload hostile fuzz clients clients-cluster clients-go sdks cpython-files console traces monitoring guest-sdks registry oci-conformance bindings references guests soak bench bench-against bench-kept bench-peers bench-starts deny sbom clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -150,6 +150,9 @@ monitoring: guests ## the Prometheus rules and Grafana dashboards; needs python3
 
 registry: guests ## fetch images from a third-party registry; needs apt
 	sh tests/interop/registry/run.sh
+
+references: ## write the pages of docs that are made from commands, the OpenAPI document and the contract's tests
+	GRISTMILL_WRITE_DOCS=1 $(CARGO) test $(LOCKED) -p gristmill-tests -p gristmill --lib --test e2e --test conformance -- the_reference
 
 bindings: ## write the Rust SDK's bindings of wit/handler.wit
 	cd guest-sdk/bindings && $(CARGO) run $(LOCKED) --target-dir ../../target/bindings

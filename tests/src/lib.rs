@@ -25,6 +25,7 @@ mod own_network;
 mod process;
 mod receiver;
 pub mod recorded;
+pub mod reference;
 mod scripted_server;
 mod sse;
 mod wait;

@@ -1,73 +1,56 @@
 //! Counts answers by route and status, and measures the time until the head of each answer.
 //!
-//! A route is a word of the path, not the path: callers cannot add series.
+//! A route is a word of the paths that the router has, not the path of a call: callers cannot add
+//! series.
 //!
-//! **Cost.** A look at the path, and three additions to atomic numbers for each call.
+//! **Cost.** A search among some forty words, and three additions to atomic numbers for each call.
 
-use std::array;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use gristmill_core::metrics::instruments::{Counter, DurationTotals, Durations};
 
-/// The operations of the queue API.
-const QUEUE: &[&str] = &[
-    "run",
-    "runsync",
-    "status",
-    "status-sync",
-    "stream",
-    "cancel",
-    "retry",
-    "purge-queue",
-    "requests",
-    "timeline",
-    "health",
-    "openai",
+/// The paths without a documentation of their own: those of the registry, which its specification
+/// describes, and of the console.
+const UNDOCUMENTED: [(&str, &str); 6] = [
+    ("/v2", "registry"),
+    ("/v2/{name}/blobs", "registry"),
+    ("/v2/{name}/manifests", "registry"),
+    ("/v2/{name}/tags", "registry"),
+    ("/v2/{name}/referrers", "registry"),
+    ("/console", "console"),
 ];
 
-/// The resources of the management API: the first words of its paths.
-const MANAGEMENT: &[&str] = &[
-    "templates",
-    "jobs",
-    "job-actions",
-    "endpoints",
-    "handlers",
-    "keys",
-    "networkvolumes",
-    "pods",
-    "containerregistryauth",
-    "billing",
-    "backup",
-    "secrets",
-    "events",
-    "series",
-    "system",
-    "cluster",
-];
-
-/// The other routes. The last one stands for all paths without a name of their own.
-const REST: &[&str] =
-    &["registry", "metrics", "livez", "readyz", "openapi", "docs", "console", "other"];
-
-const COUNT: usize = QUEUE.len() + MANAGEMENT.len() + REST.len();
-
-const OTHER: usize = COUNT - 1;
-
-/// The names of all routes. The position of a name is the route's number.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    [QUEUE, MANAGEMENT, REST].into_iter().flatten().copied()
-}
+/// Stands for all paths without a route.
+const OTHER: &str = "other";
 
 /// The classes of statuses.
 pub(crate) const STATUSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counters of all routes.
-#[derive(Debug)]
-pub(crate) struct HttpMetrics([Route; COUNT]);
-
+/// The counters of all routes. Nothing is counted before the routes are known.
 #[derive(Debug, Default)]
+pub(crate) struct HttpMetrics(OnceLock<Routes>);
+
+#[derive(Debug)]
+struct Routes {
+    /// The words of paths, in order, each with the index of its route.
+    words: Vec<(Api, String, usize)>,
+    /// The last one is [`OTHER`].
+    routes: Vec<Route>,
+}
+
+/// The first part of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Api {
+    Queue,
+    Management,
+    Neither,
+}
+
+#[derive(Debug)]
 struct Route {
+    name: String,
     statuses: [Counter; STATUSES.len()],
     durations: Durations,
 }
@@ -75,22 +58,26 @@ struct Route {
 /// The values of one route.
 #[derive(Debug)]
 pub(crate) struct RouteTotals {
-    pub(crate) route: &'static str,
+    pub(crate) route: String,
     /// Answers by class of status, in the order of [`STATUSES`].
     pub(crate) statuses: [u64; STATUSES.len()],
     pub(crate) durations: DurationTotals,
 }
 
-impl Default for HttpMetrics {
-    fn default() -> Self {
-        Self(array::from_fn(|_| Route::default()))
-    }
-}
-
 impl HttpMetrics {
-    /// Counts an answer to a call of a path.
+    /// Takes the documented paths of the router. Later calls have no effect.
+    pub(crate) fn name_routes<'a>(&self, paths: impl Iterator<Item = &'a str>) {
+        self.0.get_or_init(|| Routes::new(paths));
+    }
+
+    /// The number of the route of a path.
+    pub(crate) fn route_of(&self, path: &str) -> usize {
+        self.0.get().map_or(0, |routes| routes.of_path(path))
+    }
+
+    /// Counts an answer to a call of a route.
     pub(crate) fn record(&self, route: usize, status: StatusCode, took: Duration) {
-        let Some(route) = self.0.get(route) else { return };
+        let Some(route) = self.0.get().and_then(|routes| routes.routes.get(route)) else { return };
         let class = usize::from(status.as_u16() / 100).saturating_sub(1);
         if let Some(counter) = route.statuses.get(class) {
             counter.add(1);
@@ -100,102 +87,125 @@ impl HttpMetrics {
 
     /// The values of the routes that have answered a call.
     pub(crate) fn totals(&self) -> Vec<RouteTotals> {
-        let routes = self.0.iter().zip(names()).map(|(counters, route)| RouteTotals {
-            route,
-            statuses: counters.statuses.each_ref().map(Counter::get),
-            durations: counters.durations.totals(),
+        let routes = self.0.get().into_iter().flat_map(|routes| &routes.routes);
+        let totals = routes.map(|Route { name, statuses, durations }| RouteTotals {
+            route: name.clone(),
+            statuses: statuses.each_ref().map(Counter::get),
+            durations: durations.totals(),
         });
-        routes.filter(|totals| totals.durations.count() > 0).collect()
+        totals.filter(|totals| totals.durations.count() > 0).collect()
     }
 }
 
-/// The number of a path's route.
-pub(crate) fn route_of(path: &str) -> usize {
-    let path = path.strip_prefix("/sdk").unwrap_or(path).as_bytes();
-    // As bytes: a search for a character in a text of a few letters takes longer than a look at each of them.
-    let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-    let is_registry =
-        |part: &[u8]| matches!(part, b"blobs" | b"manifests" | b"tags" | b"referrers");
-    let of_management = |name| Some(QUEUE.len() + position(MANAGEMENT, name)?);
-    let of_rest = |name| Some(QUEUE.len() + MANAGEMENT.len() + position(REST, name)?);
-    let of_description = |name: &[u8]| match name {
-        b"openapi.json" => of_rest(b"openapi"),
-        b"docs" => of_rest(b"docs"),
-        _ => None,
-    };
-    let found = match parts.next() {
-        Some(b"v2") => match (parts.next(), parts.next()) {
-            (None, _) => of_rest(b"registry"),
-            (Some(_), None) => None,
-            (_, Some(part)) => position(QUEUE, part).or_else(|| {
-                let is_registry = is_registry(part) || parts.any(is_registry);
-                of_rest(b"registry").filter(|_| is_registry)
-            }),
-        },
-        Some(b"v1") => {
-            let part = parts.next().unwrap_or_default();
-            of_management(part).or_else(|| of_description(part))
+impl Routes {
+    fn new<'a>(documented: impl Iterator<Item = &'a str>) -> Self {
+        let mut routes = Self { words: Vec::new(), routes: Vec::new() };
+        for path in documented {
+            // `/openapi.json` is `openapi`.
+            let (_, word) = place(path);
+            routes.add(path, word.split('.').next().unwrap_or(word));
         }
-        Some(part) => of_description(part).or_else(|| of_rest(part)),
-        None => None,
-    };
-    found.unwrap_or(OTHER)
+        UNDOCUMENTED.iter().for_each(|(path, name)| routes.add(path, name));
+        routes.words.sort_unstable();
+        routes.index_of(OTHER);
+        routes
+    }
+
+    fn add(&mut self, path: &str, name: &str) {
+        let ((api, word), index) = (place(path), self.index_of(name));
+        self.words.push((api, word.to_owned(), index));
+    }
+
+    /// The index of a route, which is added if it is new.
+    fn index_of(&mut self, name: &str) -> usize {
+        let known = self.routes.iter().position(|route| route.name == name);
+        known.unwrap_or_else(|| {
+            let (statuses, durations) = Default::default();
+            self.routes.push(Route { name: name.to_owned(), statuses, durations });
+            self.routes.len() - 1
+        })
+    }
+
+    fn of_path(&self, path: &str) -> usize {
+        let called = place(path);
+        let found =
+            self.words.binary_search_by(|(api, word, _)| (*api, word.as_str()).cmp(&called));
+        let word = found.ok().and_then(|at| self.words.get(at));
+        word.map_or(self.routes.len() - 1, |(.., index)| *index)
+    }
 }
 
-fn position(names: &[&str], name: &[u8]) -> Option<usize> {
-    names.iter().position(|it| it.as_bytes() == name)
+/// The word of a path that its route is named by: the operation on an endpoint, the kind of an
+/// object of the management API, or the first part. Without such a part it is empty.
+fn place(path: &str) -> (Api, &str) {
+    let path = path.strip_prefix("/sdk").unwrap_or(path);
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let (api, word) = match parts.next() {
+        Some("v2") => (Api::Queue, parts.nth(1)),
+        Some("v1") => (Api::Management, parts.next()),
+        first => (Api::Neither, first),
+    };
+    (api, word.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn metrics() -> HttpMetrics {
+        let paths = [
+            "/openapi.json",
+            "/v1/docs",
+            "/v1/endpoints",
+            "/v1/endpoints/{id}/logs",
+            "/v1/openapi.json",
+            "/v2/{endpoint}/run",
+            "/v2/{endpoint}/status/{job}",
+            "/sdk/v2/{endpoint}/run",
+        ];
+        let metrics = HttpMetrics::default();
+        metrics.name_routes(paths.into_iter());
+        metrics
+    }
+
     #[test]
     fn each_path_has_a_route() {
         for (path, route) in [
             ("/v2/e/run", "run"),
-            ("/sdk/v2/e/runsync", "runsync"),
+            ("/sdk/v2/e/run", "run"),
             ("/v2/e/status/8a7b", "status"),
-            ("/v2/e/openai/v1/chat/completions", "openai"),
             ("/v2/e/unknown", "other"),
-            ("/v2/e/templates", "other"),
+            ("/v2/e/endpoints", "other"),
             ("/v1/run", "other"),
-            ("/v1/job-actions/a", "job-actions"),
             ("/run", "other"),
-            ("/v2/e", "other"),
+            ("/v2/run", "registry"),
             ("/v2", "registry"),
             ("/v2/", "registry"),
             ("/v2/name/manifests/latest", "registry"),
-            ("/v2/a/b/c/blobs/uploads", "registry"),
             ("/v1/endpoints", "endpoints"),
             ("/v1/endpoints/e/logs", "endpoints"),
-            ("/v1/keys/k", "keys"),
-            ("/v1/events", "events"),
-            ("/v1/system", "system"),
-            ("/v1/cluster", "cluster"),
-            ("/v1/series", "series"),
             ("/v1", "other"),
             ("/console", "console"),
             ("/console/assets/a.js", "console"),
-            ("/metrics", "metrics"),
             ("/openapi.json", "openapi"),
             ("/v1/openapi.json", "openapi"),
-            ("/v1/docs", "docs"),
             ("/v1/docs/index.html", "docs"),
             ("/v1/console", "other"),
             ("/", "other"),
-            ("/other", "other"),
             ("/sdk", "other"),
             ("//v2//e//run", "run"),
         ] {
-            assert_eq!(names().nth(route_of(path)), Some(route), "{path}");
+            let metrics = metrics();
+            metrics.record(metrics.route_of(path), StatusCode::OK, Duration::ZERO);
+            let totals = metrics.totals();
+            assert_eq!((totals.len(), &*totals[0].route), (1, route), "{path}");
         }
     }
 
     #[test]
     fn answers_are_counted_by_the_class_of_their_status() {
-        let metrics = HttpMetrics::default();
-        let run = route_of("/v2/e/run");
+        let metrics = metrics();
+        let run = metrics.route_of("/v2/e/run");
         for status in [200, 204, 404, 429, 503] {
             let status = StatusCode::from_u16(status).unwrap();
             metrics.record(run, status, Duration::from_micros(100));
@@ -204,7 +214,7 @@ mod tests {
         metrics.record(run, StatusCode::from_u16(999).unwrap(), Duration::ZERO);
         let totals = metrics.totals();
         assert_eq!(totals.len(), 1, "{totals:?}");
-        assert_eq!((totals[0].route, totals[0].statuses), ("run", [0, 2, 0, 2, 1]));
+        assert_eq!((&*totals[0].route, totals[0].statuses), ("run", [0, 2, 0, 2, 1]));
         assert_eq!((totals[0].durations.count(), totals[0].durations.sum_us), (6, 500));
     }
 }

@@ -196,34 +196,31 @@ pub trait AttemptSink: Send + Sync {
     /// Counts a request that the handler made, with the microseconds until the head of its answer or its
     /// failure. Waits while earlier ones cannot be passed on: a request that is refused costs a handler
     /// nothing, so that it could make millions of them meanwhile.
-    async fn requested(&self, _end: RequestEnd, _took_us: u64) {}
+    async fn requested(&self, end: RequestEnd, took_us: u64);
 
+    /// Receives the handler's stack at the time of its trap, the innermost frame first. Called only
+    /// by a runtime that is configured to explain traps.
+    fn trapped(&self, stack: Vec<StackCall>);
+
+    /// The host that the handler runs on; `None` if it runs without one.
+    fn host(&self) -> Option<&dyn HandlerHost>;
+}
+
+/// The parts of a host that a handler reaches.
+#[async_trait]
+pub trait HandlerHost: Send + Sync {
     /// Submits a job of the handler, and returns its id once it is on stable storage.
     ///
     /// # Errors
-    /// [`CallError`]. A sink without a host refuses every call.
-    async fn submit(&self, _call: HandlerCall) -> Result<JobId, CallError> {
-        Err(no_host())
-    }
+    /// [`CallError`].
+    async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError>;
 
     /// Submits a job of the handler and waits for its output, until shortly before the attempt's
     /// deadline.
     ///
     /// # Errors
-    /// [`CallError`]. A sink without a host refuses every call.
-    async fn call(&self, _call: HandlerCall) -> Result<Json, CallError> {
-        Err(no_host())
-    }
-
-    /// Receives the handler's stack at the time of its trap, the innermost frame first. Called only
-    /// by a runtime that is configured to explain traps.
-    fn trapped(&self, _stack: Vec<StackCall>) {}
-}
-
-fn no_host() -> CallError {
-    let error = "this handler runs without a host, so that there are no other endpoints to call; deploy it, \
-                 or answer the call in a native test with `TestContext`";
-    CallError::Denied(error.to_owned())
+    /// [`CallError`].
+    async fn call(&self, call: HandlerCall) -> Result<Json, CallError>;
 }
 
 /// One call on a handler's stack.

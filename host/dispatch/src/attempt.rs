@@ -18,8 +18,8 @@ use gristmill_core::jobs::handler_calls::Caller;
 use gristmill_core::limits::ERROR_BYTES_MAX;
 use gristmill_core::metrics::endpoint::{AttemptValues, FinishedAs, RequestEnd};
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, LogLevel, Reservation, SinkClosed, StackCall,
-    Usage,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, HandlerHost, LogLevel, Reservation,
+    SinkClosed, StackCall, Usage,
 };
 use gristmill_core::signals::event_notice::JobEventNotice;
 use gristmill_core::store::{Fenced, StoreError};
@@ -414,14 +414,6 @@ impl AttemptSink for Sink {
         self.incarnation().metrics().request_ended(end, took_us);
     }
 
-    async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
-        self.shared.handler_calls.submit(&self.caller, call).await
-    }
-
-    async fn call(&self, call: HandlerCall) -> Result<Json, CallError> {
-        self.shared.handler_calls.call(&self.caller, call).await
-    }
-
     fn trapped(&self, stack: Vec<StackCall>) {
         let Self { shared, lease, .. } = self;
         // Beside the job's error, which has one sentence: the console shows the lines of a job.
@@ -434,6 +426,21 @@ impl AttemptSink for Sink {
             lease.job,
             JobEventNotice::Trapped(&stack),
         );
+    }
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl HandlerHost for Sink {
+    async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
+        self.shared.handler_calls.submit(&self.caller, call).await
+    }
+
+    async fn call(&self, call: HandlerCall) -> Result<Json, CallError> {
+        self.shared.handler_calls.call(&self.caller, call).await
     }
 }
 

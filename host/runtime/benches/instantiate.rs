@@ -20,8 +20,9 @@ use gristmill_core::id::{EndpointId, JobId, OwnerId, ShardId, SubmissionKind, Te
 use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptSink, LogLevel, Runtime as _, SinkClosed,
+    Attempt, AttemptEnd, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed, StackCall,
 };
 use gristmill_core::time::Timestamp;
 use gristmill_runtime::{Compiler, MemoryRecords, Pool, RuntimeSettings, WasmtimeRuntime};
@@ -187,4 +188,9 @@ impl AttemptSink for NoSink {
     }
     fn progress(&self, _: Json) {}
     fn log(&self, _: LogLevel, _: &str) {}
+    async fn requested(&self, _: RequestEnd, _: u64) {}
+    fn trapped(&self, _: Vec<StackCall>) {}
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        None
+    }
 }

@@ -17,7 +17,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    Attempt, AttemptReport, AttemptSink, LogLevel, Runtime as _, SinkClosed,
+    Attempt, AttemptReport, AttemptSink, HandlerHost, LogLevel, Runtime as _, SinkClosed, StackCall,
 };
 use gristmill_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -77,6 +77,12 @@ impl AttemptSink for RecordingSink {
 
     async fn requested(&self, end: RequestEnd, _: u64) {
         self.requests.lock().push(end);
+    }
+
+    fn trapped(&self, _: Vec<StackCall>) {}
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        None
     }
 }
 

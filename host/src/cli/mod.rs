@@ -190,8 +190,7 @@ mod tests {
         let written = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             written == reference,
-            "docs/reference/commands.md is out of date; write it with `GRISTMILL_WRITE_DOCS=1 cargo test --locked \
-             -p gristmill-tests -p gristmill --lib -- the_reference`"
+            "docs/reference/commands.md is out of date; `make references` writes it"
         );
     }
 

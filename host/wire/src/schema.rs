@@ -91,7 +91,7 @@ schemas! {
         .max_properties(Some(RATE_LIMITED_OPERATIONS.len()));
     DataCenter: "A place" => text().max_length(Some(NAME_CHARS_MAX));
     S3Field: "A setting of an object store" => text().max_length(Some(S3_FIELD_CHARS_MAX));
-    Tags: "Pairs of a key and a value without control characters, of at most 2 KiB together; handlers do not see them" =>
+    Tags: "Pairs of a key and a value without control characters; keys have at most 64 bytes, values 256, all pairs together 2 KiB. Handlers do not see them" =>
         ObjectBuilder::new()
             .property_names(Some(Schema::from(
                 text().pattern(Some("^[a-z0-9._/-]+$")).max_length(Some(TAG_KEY_BYTES_MAX)),
@@ -102,11 +102,11 @@ schemas! {
                     .pattern(Some("^[^\\u0000-\\u001f\\u007f-\\u009f]*$")),
             )))
             .max_properties(Some(TAGS_MAX));
-    AllowedHosts: "The hosts that handlers may call" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
-    NetworkVolumes: "The network volume of handlers, or none" => list::<OptionalId>(NETWORK_VOLUMES_MAX);
-    CallEndpoints: "The endpoints that handlers may call" => list::<EndpointId>(CALL_ENDPOINTS_MAX);
-    Scopes: "The permissions of a key" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
-    KeyEndpoints: "The endpoints that a key is valid for" => list::<EndpointId>(KEY_ENDPOINTS_MAX);
+    AllowedHosts: "Patterns of hosts" => list::<HostPattern>(ALLOWED_HOSTS_MAX);
+    NetworkVolumes: "One id, or none" => list::<OptionalId>(NETWORK_VOLUMES_MAX);
+    CallEndpoints: "Ids of endpoints" => list::<EndpointId>(CALL_ENDPOINTS_MAX);
+    Scopes: "Scopes" => list::<Scope>(KeyScope::ALL.len()).min_items(Some(1));
+    KeyEndpoints: "Ids of endpoints of the key's owner" => list::<EndpointId>(KEY_ENDPOINTS_MAX);
     HostPattern: "`example.com`, `*.example.com`, `example.com:8443` or an address; `!private` at the end permits private addresses" =>
         text().format(Some(SchemaFormat::Custom("host-pattern".to_owned())))
             .max_length(Some(HOST_PATTERN_BYTES_MAX));
@@ -154,7 +154,7 @@ schemas! {
             "^$|^(?!/tmp$)(/(\\.{0,2}[!--0-~][!-.0-~]*|\\.{3}[!-.0-~]*))+$",
         ));
     KeyLife: "Seconds after which the key is refused" => integer(KEY_LIFETIME_S);
-    Gigabytes: "In gigabytes" =>
+    Gigabytes: "In gigabytes of 2^30 bytes" =>
         integer(Bounds { min: 0, default: 0, max: u32::MAX.into() });
 }
 

@@ -3,6 +3,7 @@
 use gristmill_tests::{TestHost, eventually, guests, shared_host};
 use serde_json::{Value, json};
 
+/// `POST …/update` of an endpoint, a template and a network volume is the change by PATCH.
 #[tokio::test]
 async fn a_change_by_post_is_the_change_by_patch() {
     let host = shared_host();
@@ -44,6 +45,7 @@ async fn a_change_by_post_is_the_change_by_patch() {
     }
 }
 
+/// `GET /v1/openapi.json` and `GET /v1/docs` are the document and its page.
 #[tokio::test]
 async fn the_document_is_also_below_v1_and_describes_itself() {
     let host = shared_host();
@@ -68,6 +70,7 @@ async fn the_document_is_also_below_v1_and_describes_itself() {
 const ALL_TEMPLATES: &str = "includeEndpointBoundTemplates=true&includePublicTemplates=true\
                              &includePlatformTemplates=true";
 
+/// `includeTemplate`: an endpoint with its template, as far as its owner may see it.
 #[tokio::test]
 async fn an_endpoint_is_shown_with_its_template_as_its_owner_may_see_it() {
     let host = TestHost::start();
@@ -109,6 +112,7 @@ async fn an_endpoint_is_shown_with_its_template_as_its_owner_may_see_it() {
     assert_eq!(of_all[1]["template"]["id"], "mill");
 }
 
+/// `includeWorkers`, and `GET /v1/pods`: the workers of endpoints.
 #[tokio::test]
 async fn workers_are_shown_with_their_endpoint_and_as_pods() {
     let host = TestHost::start();
@@ -206,6 +210,7 @@ async fn workers_are_shown_with_their_endpoint_and_as_pods() {
     assert_eq!(other.get("/v1/pods?includeWorkers=true").await.ok(), json!([]));
 }
 
+/// `networkVolumeIds`: a network volume can be named in a list.
 #[tokio::test]
 async fn a_network_volume_can_be_named_in_a_list() {
     let host = shared_host();
@@ -261,6 +266,8 @@ async fn a_network_volume_can_be_named_in_a_list() {
     }
 }
 
+/// `gpuCount`, `gpuTypeIds`, `allowedCudaVersions`, `minCudaVersion` and `instanceIds` of an
+/// endpoint show the hardware that it has.
 #[tokio::test]
 async fn an_endpoint_shows_the_hardware_that_it_has() {
     let host = shared_host();
@@ -317,6 +324,8 @@ async fn the_example_bodies_of_the_hosted_reference_are_accepted() {
     client.post(&path, &json!({ "name": "my network volume", "size": 50 })).await.ok();
 }
 
+/// `GET /v1/billing/endpoints`, `/v1/billing/pods` and `/v1/billing/networkvolumes` have the
+/// filters of the hosted service.
 #[tokio::test]
 async fn bills_have_the_filters_of_the_hosted_service() {
     let host = TestHost::start();

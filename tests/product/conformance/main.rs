@@ -1,6 +1,6 @@
 //! The documented contract, one test for each of its rows, through the real binary and over HTTP.
-//! docs/CONFORMANCE.md names the test of each row, and `table` compares it with the code. `e2e`
-//! tests behaviour beyond the contract.
+//! docs/internals/conformance.md has the rows, which `table` writes from the comments of the tests.
+//! `e2e` tests behaviour beyond the contract.
 //!
 //! Tests of timing use a host whose clock they move; only executionTimeout, the waiting time of a
 //! call, and the limit of unauthenticated calls use real time.

@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
     pub(crate) method: Method,
-    /// With values in place of the placeholders.
+    /// With values in place of the placeholders, except for the endpoint and the job.
     pub(crate) path: String,
     /// The permission that a key needs for it.
     pub(crate) scope: String,
@@ -61,7 +61,7 @@ impl Routes {
                 // gigabytes.
                 let reads_body = is_required && content["application/octet-stream"].is_null();
                 let has_body = is_required || Part::of(path) == Part::OpenAi;
-                let (path, body) = (path.clone(), example.filter(|_| has_body));
+                let (path, body) = (fill(path, operation), example.filter(|_| has_body));
                 routes.push(Route { method, path, scope, body, reads_body });
             }
         }
@@ -72,9 +72,8 @@ impl Routes {
     /// The routes of a part, with this endpoint and this job. Other objects that they name do not exist.
     pub(crate) fn in_part(&self, part: Part, endpoint: &str, job: &str) -> Vec<Route> {
         let of_part = self.0.iter().filter(|route| Part::of(&route.path) == part);
-        let named =
-            |route: &Route| Route { path: fill(&route.path, endpoint, job), ..route.clone() };
-        of_part.map(named).collect()
+        let name = |path: &str| path.replace("{endpoint}", endpoint).replace("{job}", job);
+        of_part.map(|route| Route { path: name(&route.path), ..route.clone() }).collect()
     }
 
     /// The routes of the queue and of the management API.
@@ -110,16 +109,19 @@ impl Routes {
 /// The id of objects that do not exist.
 pub(crate) const NOTHING: &str = "nothing";
 
-fn fill(path: &str, endpoint: &str, job: &str) -> String {
-    let filled = path
-        .replace("{endpoint}", endpoint)
-        .replace("{job}", job)
-        .replace("{id}", NOTHING)
-        .replace("{templateId}", NOTHING)
-        .replace("{version}", "1")
-        .replace("{reference}", "nothing:latest")
-        .replace("{path}", "a/b")
-        .replace("{rest}", "v1/models");
-    assert!(!filled.contains('{'), "{path}: what does the placeholder stand for?");
+/// A path with values for its placeholders, except for the endpoint and the job: no object has the id,
+/// and the others are the examples of the document.
+fn fill(path: &str, operation: &Value) -> String {
+    let path = path.replace("{id}", NOTHING).replace("{templateId}", NOTHING);
+    // Both methods take it.
+    let mut filled = path.replace("{rest}", "v1/models");
+    let parameters = operation["parameters"].as_array().unwrap();
+    for parameter in parameters.iter().filter(|parameter| !parameter["example"].is_null()) {
+        let (name, example) = (parameter["name"].as_str().unwrap(), &parameter["example"]);
+        if name != "endpoint" {
+            let value = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
+            filled = filled.replace(&format!("{{{name}}}"), &value);
+        }
+    }
     filled
 }

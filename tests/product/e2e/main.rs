@@ -26,6 +26,7 @@ mod handlers;
 mod health;
 mod hostile;
 mod hostile_uploads;
+mod http_reference;
 mod input;
 mod input_schemas;
 mod isolation;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 
-use gristmill_tests::{Client, TestHost, guests, shared_host};
+use gristmill_tests::{Client, TestHost, guests, reference, shared_host};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -296,51 +296,14 @@ fn unbounded(
     }
 }
 
-fn manual() -> String {
-    fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md")).unwrap()
-}
-
-/// docs/API.md names each route, and in its table of scopes those that need less than `manage`.
+/// The bounds of an endpoint's numbers are those of the console's form.
 #[tokio::test]
-async fn the_manual_names_each_route_and_its_scope() {
-    let (document, manual) = (document(&shared_host()).await, manual());
-    let mut missing = vec![];
-    for (path, item) in document["paths"].as_object().unwrap() {
-        if path.starts_with("/sdk/") {
-            continue;
-        }
-        // `/v2/{endpoint}/run` is `run` there, and the objects of a list have the path of the list.
-        let name = match path.strip_prefix("/v2/{endpoint}/") {
-            Some(operation) => operation.split('/').next().unwrap().to_owned(),
-            None => path.replace("{templateId}", "{id}").replace("{reference}", "{name}:{tag}"),
-        };
-        let list = name.strip_suffix("/{id}").unwrap_or(&name);
-        if !manual.contains(&name) {
-            missing.push(name.clone());
-        }
-        for (method, operation) in item.as_object().unwrap() {
-            let Some(scope) = operation["security"][0]["bearer"][0].as_str() else { continue };
-            let row = manual.lines().find(|line| line.starts_with(&format!("| `{scope}` |")));
-            let row = row.expect("the table of scopes has all of them");
-            if matches!(scope, "read" | "submit" | "metrics") && !row.contains(list) {
-                missing.push(format!("{method} {name} in the row of `{scope}`"));
-            }
-        }
-    }
-    assert!(missing.is_empty(), "docs/API.md does not name {missing:#?}");
-}
-
-/// The bounds and defaults of an endpoint's numbers are those of the console's form and of docs/API.md.
-#[tokio::test]
-async fn the_numbers_of_an_endpoint_are_those_of_the_form_and_of_the_documentation() {
+async fn the_numbers_of_an_endpoint_are_those_of_the_form() {
     let document = document(&shared_host()).await;
-    let schemas = &document["components"]["schemas"];
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let form = fs::read_to_string(format!("{root}/host/console/assets/ui/settings_form.js"));
-    let page = fs::read_to_string(format!("{root}/docs/API.md")).unwrap();
-    let (form, table) = (form.unwrap(), page.split("### Fields of an endpoint").nth(1).unwrap());
+    let form = reference::read("host/console/assets/ui/settings_form.js");
+    let fields = &document["components"]["schemas"]["EndpointInput"]["properties"];
     let mut numbers = 0;
-    for (name, field) in schemas["EndpointInput"]["properties"].as_object().unwrap() {
+    for (name, field) in fields.as_object().unwrap() {
         let schema = &field["oneOf"][0];
         // The form has a check of its own for numbers that JavaScript cannot have.
         if schema["type"] != "integer" || name == "maxFuel" {
@@ -352,26 +315,11 @@ async fn the_numbers_of_an_endpoint_are_those_of_the_form_and_of_the_documentati
         let entry = entry.and_then(|entry| entry.split_once(']')).map(|(entry, _)| entry);
         let bounds = format!("[{min}, {max}");
         assert!(entry.is_some_and(|entry| entry.ends_with(&bounds)), "{name}: {bounds}] {entry:?}");
-        let row = table.lines().find(|line| line.contains(&format!("`{name}`")));
-        let row = row.unwrap_or_else(|| panic!("docs/API.md has no row for {name}"));
-        let default = &schemas["EndpointSettings"]["properties"][name]["default"];
-        let (_, last) = row.trim_end_matches(" |").rsplit_once('|').unwrap();
-        assert!(row.contains(&max.to_string()), "{name}: {max}, but {row}");
-        let is_shown = default.is_null() || last.contains(&default.to_string());
-        assert!(is_shown, "{name}: {default}, but {row}");
     }
-    assert!(numbers >= 7, "{schemas}");
+    assert!(numbers >= 7, "{fields}");
 }
 
-/// The rows of the table of sizes in docs/API.md.
-fn table_of_sizes() -> String {
-    let text = manual();
-    let section = text.split("\n## ").find(|section| section.starts_with("Sizes\n"));
-    section.expect("docs/API.md has the section `Sizes`").to_owned()
-}
-
-/// Every text, list and map of a submission or a management call has a bound, and docs/API.md names
-/// the field.
+/// Every text, list and map of a submission or a management call has a bound.
 #[tokio::test]
 async fn every_field_that_is_kept_has_a_bound() {
     let document = document(&shared_host()).await;
@@ -396,11 +344,6 @@ async fn every_field_that_is_kept_has_a_bound() {
     found.dedup();
     assert!(found.is_empty(), "without a bound: {found:#?}");
     assert!(seen.contains("webhook") && seen.contains("allowedHosts"), "{seen:?}");
-    let table = table_of_sizes();
-    let mut undocumented: Vec<_> =
-        seen.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
-    undocumented.sort_unstable();
-    assert!(undocumented.is_empty(), "docs/API.md, Sizes, does not name {undocumented:?}");
 }
 
 /// A value just beyond each bound is refused, with a sentence that names the field and the bound.

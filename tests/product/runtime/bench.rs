@@ -18,9 +18,10 @@ use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
+use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_core::runtime::{
-    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, LogLevel, Runtime as _,
-    SinkClosed,
+    Attempt, AttemptEnd, AttemptReport, AttemptSink, FailureReason, HandlerHost, LogLevel,
+    Runtime as _, SinkClosed, StackCall,
 };
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::time::Timestamp;
@@ -232,13 +233,28 @@ impl AttemptSink for Sink {
         self.progress_values.fetch_add(1, Ordering::Relaxed);
     }
 
+    fn log(&self, level: LogLevel, line: &str) {
+        self.lines.lock().push((level, line.to_owned()));
+    }
+
+    async fn requested(&self, _: RequestEnd, _: u64) {}
+
+    fn trapped(&self, _: Vec<StackCall>) {}
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl HandlerHost for Sink {
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
         self.calls.lock().push(call);
         Ok(JobId::generate(SubmissionKind::Async, ShardId(0)))
     }
 
-    fn log(&self, level: LogLevel, line: &str) {
-        self.lines.lock().push((level, line.to_owned()));
+    async fn call(&self, _: HandlerCall) -> Result<Json, CallError> {
+        Err(CallError::Other("no endpoint answers here".to_owned()))
     }
 }
 

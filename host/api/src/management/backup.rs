@@ -39,7 +39,9 @@ const PIECES_MAX: usize = 3;
 /// All data of the host at this instant.
 ///
 /// The answer is a tar archive whose last file is `SHA256SUMS`; an archive without it is
-/// incomplete. It contains the key of stored secrets only with `secretsKey=true`.
+/// incomplete. It contains the key of stored secrets only with `secretsKey=true`. Refused with 503
+/// while another backup is being made and, without that key, while the key is being replaced; with
+/// 501 if the data is in a database.
 #[utoipa::path(
     get, path = "/backup", operation_id = "Backup", tag = tag::HOST, params(WithSecretsKey),
     responses((status = 200, description = "The archive", body = BackupBytes, content_type = "application/x-tar"), BackupRefused),

@@ -9,7 +9,7 @@ use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{Caller, ReadMetrics};
 use crate::openapi::tag;
 
-/// The hosts of the database, and the jobs that each of them runs.
+/// The hosts of the database, and the jobs that each of them runs; a host without one is alone.
 #[utoipa::path(
     get, path = "/cluster", operation_id = "GetCluster", tag = tag::HOST,
     responses((status = 200, description = "The active host first", body = Cluster)),

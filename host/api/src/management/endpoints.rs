@@ -97,6 +97,8 @@ impl Parts {
 }
 
 /// A new endpoint; it takes jobs at once.
+///
+/// A used id is refused with 400 `conflict`, whichever owner has it.
 #[utoipa::path(
     post, path = "/endpoints", operation_id = "CreateEndpoint", tag = tag::ENDPOINTS,
     params(CheckOnly), request_body = NewEndpoint,
@@ -119,7 +121,8 @@ pub(crate) async fn create(
 
 /// Changes the given fields.
 ///
-/// Running jobs continue with the old settings; waiting jobs start with the new ones.
+/// Running jobs continue with the old settings; waiting jobs start with the new ones. An `id` in
+/// the body must be the one in the path.
 #[utoipa::path(
     patch, path = "/endpoints/{id}", operation_id = "UpdateEndpoint", tag = tag::ENDPOINTS,
     params(CheckOnly), request_body = EndpointInput,

@@ -48,8 +48,24 @@ const JOB_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Values of endpoints and changes of jobs, as they happen.
 ///
-/// `topics` is a list of `overview` (all endpoints that the key sees), `endpoint:ID` and `job:ENDPOINT/ID`,
-/// divided by commas. Events of endpoints come once a second at most, those of a job four times.
+/// The data of `overview` is `{"at","endpoints":{ID:VALUES}}`: all endpoints that the key sees in
+/// the first event, then only those that have changed; a deleted one is `null`, and `at` is in
+/// milliseconds since 1970. `VALUES` are `waiting`, `running`, `workers`, `submitted`, `completed`,
+/// `failed`, `cancelled`, `timedOut` and `version`: the numbers of jobs and attempts since the
+/// start of the host or the creation of the endpoint. `submitted` counts jobs, `cancelled` the jobs
+/// that `cancel`, `purge-queue` and job actions ended, the others attempts. The data of `endpoint`
+/// is the same values with `id` and `newest`: `{"jobs"}`, the jobs that were submitted since the
+/// first event; the last event of a deleted endpoint has `"deleted":true`. The data of `job` is
+/// `{"endpoint","id","status"}`, at first and when its status, its chunks or its progress have
+/// changed; the `status` of a deleted job is `null`.
+///
+/// Events of endpoints come once a second at most, and with thousands of endpoints less often;
+/// those of a job come four times a second at most. Nothing is sent when nothing has changed,
+/// except a comment every 15 seconds. A slow reader gets fewer events, and each shows the state of
+/// its time: events are not kept, and there is no `Last-Event-ID`. A stream ends after an hour,
+/// when its key ends, and when the host stops; connect again to begin with the present state. It
+/// counts for a limit of its own, together with streams of log lines: 100 at one time for each
+/// owner.
 #[utoipa::path(
     get, path = "/events", operation_id = "FollowEvents", tag = tag::HOST,
     params(Topics),

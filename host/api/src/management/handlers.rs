@@ -56,8 +56,9 @@ pub(crate) async fn get(
 
 /// Uploads a component as `name:tag`.
 ///
-/// Endpoints that run this image run the new component from their next job on. A component without
-/// any name is deleted.
+/// Endpoints that run this image run the new component from their next job on. The body has 64 MB
+/// at most. Bytes that are no component, that import something which this host does not provide, or
+/// that export no handler are refused with the reason. A component without any name is deleted.
 #[utoipa::path(
     put, path = "/handlers/{reference}", operation_id = "UploadHandler", tag = tag::HANDLERS,
     request_body(content = ComponentBytes, content_type = "application/wasm", description = "The component"),
@@ -80,9 +81,10 @@ pub(crate) async fn upload(
     Ok(Json(dto::handler(&image, &component)))
 }
 
-/// Removes a name; refused while an endpoint runs its component.
+/// Removes a name; refused while an endpoint runs its component, with the names of the endpoints.
 ///
-/// The component is deleted once no image name and no template refers to it. Running jobs continue.
+/// The component is deleted once no image name, no template, no release of an endpoint and no
+/// running job uses it. An unused template may still name the image, and then refers to nothing.
 #[utoipa::path(
     delete, path = "/handlers/{reference}", operation_id = "DeleteHandler", tag = tag::HANDLERS,
     responses((status = 204, description = "Deleted"), Mistaken, Missing),

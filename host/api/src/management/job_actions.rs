@@ -19,8 +19,10 @@ use crate::openapi::tag;
 
 /// Begins to cancel, retry or delete all jobs that match.
 ///
-/// The action continues in the background, from the newest job to the oldest, and leaves out jobs that are
-/// submitted after its begin.
+/// The action continues in the background, also after a restart. It examines each job once, from
+/// the newest to the oldest, and none that was submitted after it began. While the queue of an
+/// endpoint or the disk has no room for a change, it waits. It ends when its key ends. An owner has
+/// at most four running actions; a further one is refused with `conflict`.
 #[utoipa::path(
     post, path = "/job-actions", operation_id = "BeginJobAction", tag = tag::JOBS,
     request_body = wire::NewJobAction,

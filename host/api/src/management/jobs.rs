@@ -18,8 +18,12 @@ use crate::request::query::Query;
 
 /// Jobs of all endpoints that the key sees, the newest submission first.
 ///
-/// All conditions must hold; of several statuses, or several endpoints, any one. A page ends after a
-/// bounded number of jobs was examined, or after 1 MiB, so it may be short, or empty, and still have a `cursor`.
+/// All conditions must hold; of several statuses, or several endpoints, any one. A page ends after
+/// a bounded number of jobs was examined, or after 1 MiB, so it may be short, or empty, and still
+/// have a `cursor`; only the last page has none. A job that exists from the first page to the last
+/// one is on exactly one of them, also while other jobs end and are deleted. A search by tag reads
+/// only jobs with this tag; one by `error` reads all jobs that failed, and one by `idPart` all
+/// jobs. A list searches at most 1,000 endpoints; a key that sees more must name some.
 #[utoipa::path(
     get, path = "/jobs", operation_id = "ListJobs", tag = tag::JOBS,
     params(JobListFilter),

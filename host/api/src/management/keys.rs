@@ -36,6 +36,8 @@ pub(crate) async fn list(
 }
 
 /// A new key; its text is shown in this answer and never again.
+///
+/// Keys of the same owner that expired more than 30 days ago are removed.
 #[utoipa::path(
     post, path = "/keys", operation_id = "CreateKey", tag = tag::KEYS,
     request_body = NewKey,
@@ -52,8 +54,8 @@ pub(crate) async fn create(
 
 /// Revokes a key: from now on it is refused.
 ///
-/// The last admin key that does not expire cannot be revoked: without it no new keys could be
-/// created.
+/// The last admin key that does not expire cannot be revoked (`conflict`): without it no new keys
+/// could be created.
 #[utoipa::path(
     delete, path = "/keys/{id}", operation_id = "RevokeKey", tag = tag::KEYS,
     responses((status = 204, description = "It is refused from now on"), Mistaken, Missing),

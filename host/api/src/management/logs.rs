@@ -40,8 +40,11 @@ use crate::state::ApiState;
 
 /// The newest lines that the endpoint's handlers have logged, the oldest of them first.
 ///
-/// With `Accept: text/event-stream` new lines follow as events, for up to an hour. The host keeps 16 MiB of
-/// lines for each endpoint, unless its operator chooses another bound, and an answer has 4 MiB of them at most.
+/// With `Accept: text/event-stream` new lines follow as events, for up to an hour, and with
+/// `Last-Event-ID` all lines after that number come first; an event without data gives a client
+/// that has no line yet such a number. A stream counts for the limit of streams, and with a `job`
+/// that cannot be an id it gets 404. The host keeps 16 MiB of lines for each endpoint, unless its
+/// operator chooses another bound, and an array has 4 MiB of them at most.
 #[utoipa::path(
     get, path = "/endpoints/{id}/logs", operation_id = "ReadLogs", tag = tag::ENDPOINTS,
     params(LogFilter),

@@ -21,7 +21,7 @@ use crate::request::query::{self, Query};
 /// admin key those of all owners.
 ///
 /// The workers that `workersMin` keeps and that no job has needed yet are not in the list: they have
-/// no id.
+/// no id, and `health` counts them. There are no other Pods.
 #[utoipa::path(
     get, path = "/pods", operation_id = "ListPods", tag = tag::ENDPOINTS,
     params(PodQuery, PageOfList),

@@ -18,6 +18,9 @@ use crate::openapi::refusals::{BodyRefused, Missing, Mistaken};
 use crate::openapi::tag;
 
 /// The handlers that the endpoint has run, the newest first: 20 at most.
+///
+/// While the endpoint uses another owner's template, the handlers that the template's owner changes
+/// are counted in `version` and not listed.
 #[utoipa::path(
     get, path = "/endpoints/{id}/releases", operation_id = "ListReleases", tag = tag::ENDPOINTS,
     params(PageOfList),
@@ -36,7 +39,8 @@ pub(crate) async fn list(
 
 /// One of these handlers, with the settings of the endpoint when it began to run it.
 ///
-/// Of the environment the host keeps names and fingerprints of values.
+/// Of the environment the host keeps names and fingerprints of values: another value has another
+/// fingerprint.
 #[utoipa::path(
     get, path = "/endpoints/{id}/releases/{version}", operation_id = "GetRelease", tag = tag::ENDPOINTS,
     responses((status = 200, description = "The release", body = ReleaseWithSettings), Mistaken, Missing),
@@ -59,7 +63,9 @@ pub(crate) async fn get(
 /// Returns to an earlier handler of the endpoint: from now on its template names that component.
 ///
 /// Running jobs finish with the handler that they began with; waiting jobs start with the earlier
-/// handler. The settings are unchanged. A call without `version` and `from` is not idempotent.
+/// handler. The settings are unchanged. Refused when another endpoint runs the same template, when
+/// the template is another owner's, and with `conflict` when `from` is not the present version. A
+/// call without `version` and `from` is not idempotent: do not repeat it after a lost answer.
 #[utoipa::path(
     post, path = "/endpoints/{id}/rollback", operation_id = "RollBackEndpoint", tag = tag::ENDPOINTS,
     request_body = Rollback,

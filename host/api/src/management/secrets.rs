@@ -16,7 +16,9 @@ use crate::openapi::tag;
 /// Replaces the key of stored secrets, and encrypts them with the new key.
 ///
 /// The host works meanwhile. The answer comes when no stored secret needs the old key any more. If
-/// the call ends before, the host continues.
+/// the call ends before, or the host restarts, the host completes the change. Refused with
+/// `conflict` while the key is being replaced, or when its file cannot be replaced, and with 501 if
+/// the data is in a database; nothing has changed then.
 #[utoipa::path(
     post, path = "/secrets/rotate", operation_id = "RotateSecretsKey", tag = tag::HOST,
     responses((status = 200, description = "The secrets that were encrypted again", body = RotatedSecrets), RotationRefused),

@@ -21,8 +21,10 @@ use crate::request::query::Query;
 
 /// The values of an endpoint in the last 15 minutes, 6 hours or 7 days.
 ///
-/// The host takes a sample every 10 seconds. In the two longer windows the last point is the step that has
-/// begun.
+/// The steps have 10 seconds, 5 minutes or 2 hours; in the two longer windows the last point is the
+/// step that has begun. At most 1,000 endpoints have points: beyond that, a busy endpoint takes the
+/// place of one that had no job for 15 minutes. The points survive a restart; a crash loses those
+/// of the last 5 minutes.
 #[utoipa::path(
     get, path = "/endpoints/{id}/series", operation_id = "GetSeries", tag = tag::ENDPOINTS,
     params(SeriesWindow),

@@ -22,6 +22,9 @@ use crate::request::query;
 use crate::state::ApiState;
 
 /// One template, if the caller may see it with the given flags.
+///
+/// The owner's templates that no endpoint uses need no flag. A template of several kinds is found
+/// with each of their flags; a platform template is not also a public one.
 #[utoipa::path(
     get, path = "/templates/{templateId}", operation_id = "GetTemplate", tag = tag::TEMPLATES,
     params(TemplateFlags),
@@ -84,7 +87,8 @@ pub(crate) async fn create(
 
 /// Changes the given fields. A given image in a registry is fetched, even if its name is unchanged.
 ///
-/// Endpoints with the template run the new version from their next job on.
+/// Endpoints with the template run the new version from their next job on. An `id` in the body must
+/// be the one in the path.
 #[utoipa::path(
     patch, path = "/templates/{templateId}", operation_id = "UpdateTemplate", tag = tag::TEMPLATES,
     params(CheckOnly), request_body = TemplateInput,

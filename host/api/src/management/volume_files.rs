@@ -81,9 +81,11 @@ pub(crate) async fn list(
 
 /// The content of a file of a network volume, or one range of its bytes.
 ///
-/// The answer has the size that the file has now; if a handler makes the file shorter meanwhile, the
-/// answer breaks off. `Range: bytes=1048576-` continues a download, and `If-Range` with the `ETag` of the
-/// first answer gives the whole file instead if it has been changed.
+/// The answer has the size that the file has now; if a handler makes the file shorter meanwhile,
+/// the answer breaks off. A file that is replaced meanwhile is sent to its end as it was. `Range:
+/// bytes=1048576-` continues a download, and `If-Range` with the `ETag` of the first answer gives
+/// the whole file instead if it has been changed. Several ranges are answered with the whole file.
+/// At most 16 files of a volume are read or written at one time.
 #[utoipa::path(
     get, path = "/networkvolumes/{id}/files/{*path}", operation_id = "ReadVolumeFile", tag = tag::VOLUMES,
     params(ByteRange),
@@ -144,9 +146,14 @@ fn unsatisfiable(path: &FilePath, bytes: u64) -> Response {
 
 /// Writes a file of a network volume, and creates missing directories of its path.
 ///
-/// The file appears when all of it is on stable storage, and replaces an older file in one step. If the
-/// call ends earlier, nothing changes. With `directory=true` and no body the call creates a directory; a
-/// directory that exists stays as it is.
+/// The file appears when all of it is on stable storage, and replaces an older file in one step;
+/// until then readers see the older file. If the call ends earlier, nothing changes. Both files
+/// count until the older one is replaced. Of several calls for one path, the last one to end is
+/// kept. The body is the whole file, of any size that the volume has room for; `Content-Range` is
+/// refused. With `directory=true` and no body the call creates a directory; a directory that exists
+/// stays as it is. Refused with `conflict` for a directory in place of a file or the reverse, with
+/// `quota_exceeded` if the volume or the owner's share of the disk has no room, and with
+/// `disk_full`.
 #[utoipa::path(
     put, path = "/networkvolumes/{id}/files/{*path}", operation_id = "WriteVolumeFile", tag = tag::VOLUMES,
     params(AsDirectory),

@@ -14,6 +14,9 @@ use crate::openapi::refusals::{Missing, Mistaken};
 use crate::openapi::tag;
 
 /// Creates a new secret; for a day webhooks are signed with the previous one as well.
+///
+/// After several rotations within a day, each previous secret signs for a day after its
+/// replacement, four at most: the oldest three and the newest.
 #[utoipa::path(
     post, path = "/endpoints/{id}/rotate-webhook-secret", operation_id = "RotateWebhookSecret", tag = tag::ENDPOINTS,
     responses((status = 200, description = "The endpoint with its new secret", body = EndpointWithSecret), Mistaken, Missing),
@@ -26,7 +29,7 @@ pub(crate) async fn rotate_secret(
     document::answer(&state, &key, move || dto::endpoint_with_secret(&endpoint, vec![])).await
 }
 
-/// The newest deliveries, newest first.
+/// The newest 1,000 webhooks of the endpoint, newest first.
 #[utoipa::path(
     get, path = "/endpoints/{id}/deliveries", operation_id = "ListDeliveries", tag = tag::ENDPOINTS,
     params(PageOfList),

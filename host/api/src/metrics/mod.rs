@@ -174,7 +174,7 @@ impl Collector for HostDurations {
             encoder.encode_descriptor("http_answers", help, None, MetricType::Counter)?;
         for route in &self.routes {
             for (status, count) in STATUSES.iter().zip(route.statuses) {
-                let labels: Labels<'_> = &[("route", route.route), ("status", status)];
+                let labels: Labels<'_> = &[("route", &route.route), ("status", status)];
                 let mut metric = answers.encode_family(&labels)?;
                 metric.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
             }
@@ -186,7 +186,7 @@ impl Collector for HostDurations {
             MetricType::Histogram,
         )?;
         for route in &self.routes {
-            histogram(&mut durations, &[("route", route.route)], &route.durations)?;
+            histogram(&mut durations, &[("route", &route.route)], &route.durations)?;
         }
         Ok(())
     }

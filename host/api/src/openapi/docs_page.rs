@@ -49,6 +49,9 @@ pub(crate) fn routes() -> Router<Guarded> {
 }
 
 /// This API as an interactive page.
+///
+/// It loads nothing from other hosts. Its example bodies work unedited on a host with a handler
+/// `echo:latest`, in the order template, endpoint, job.
 #[utoipa::path(
     get, path = "/v1/docs", operation_id = "GetDocs", tag = tag::HOST, security(()),
     responses(

@@ -233,8 +233,11 @@ pub(crate) fn show_shape(document: &mut OpenApi, shape: StreamShape) {
 }
 
 fn events() -> Content {
-    let text = "An event for each chunk, its index as `id` and a `StreamChunk` as `data`; at last the \
-                event `end` with the job's `id`, `status` and `error`";
+    let text = "An event for each chunk, its index as `id`, or `ATTEMPT-INDEX` from the second attempt \
+                on, and a `StreamChunk` as `data`; `restart` with `id` and `attempt` when the position \
+                is in the stream of another attempt: discard the chunks of that attempt; at last `end` \
+                with the job's `id`, `status` and `error`, or `deleted` with `id` and `error` if the job \
+                is deleted meanwhile";
     Content::new(Some(ObjectBuilder::new().schema_type(Type::String).description(Some(text))))
 }
 
@@ -314,7 +317,10 @@ fn show_brand(document: &mut OpenApi, brand: &str) {
 
 /// The OpenAPI document of this host.
 ///
-/// With a key it also has the operations of the endpoints whose handlers have an input schema.
+/// With a key it also has the operations of the endpoints whose handlers have an input schema and
+/// to which the key may submit jobs: 2 MiB at most, in the order of the endpoints' ids.
+/// `x-endpoints-left-out` lists up to 1,000 of the others, and `x-endpoints-left-out-count` is
+/// their number. Such a call counts for the limit of the management API.
 #[utoipa::path(
     get, path = "/openapi.json", operation_id = "GetOpenApi", tag = tag::HOST, security(()),
     responses((status = 200, description = "This document", body = Object), UnauthenticatedRefused),

@@ -4,6 +4,7 @@ use gristmill_core::limits::{
     Bounds, FILTER_ERROR_BYTES_MAX, LIST_JOBS, LIST_LOGS, NAME_BYTES_MAX, PAGE, STREAM_WAIT_MS,
     TAG_KEY_BYTES_MAX, WAIT_MS,
 };
+use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
@@ -27,29 +28,44 @@ pub(super) fn of_path(path: &str) -> Vec<Parameter> {
     path.split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
         .map(|name| {
-            let (schema, description) = placeholder(name);
+            let (schema, description, example) = placeholder(name);
             ParameterBuilder::new()
                 .name(name)
                 .parameter_in(ParameterIn::Path)
                 .required(Required::True)
                 .description(Some(description))
+                .example(example)
                 .schema(Some(schema))
                 .build()
         })
         .collect()
 }
 
-fn placeholder(name: &str) -> (RefOr<Schema>, &'static str) {
-    match name {
-        "endpoint" => (schema::EndpointId::schema(), "The endpoint's id"),
-        "job" => (schema::JobId::schema(), "The job's id, as the submission returned it"),
-        "rest" => (schema::OpenAiRoute::schema(), "OpenAI's path, such as `v1/models`"),
-        "version" => (u32::schema(), "The version of a release"),
-        "templateId" => (schema::Id::schema(), "The template's id"),
-        "path" => (schema::VolumeFilePath::schema(), "The path of a file below the volume's root"),
-        "reference" => (schema::HandlerName::schema(), "The handler's name"),
-        _ => (schema::Id::schema(), "The id"),
-    }
+/// The schema of a placeholder, its meaning, and a value; the id of a job cannot be chosen.
+fn placeholder(name: &str) -> (RefOr<Schema>, &'static str, Option<Value>) {
+    let (schema, about, example) = match name {
+        "endpoint" => (schema::EndpointId::schema(), "The endpoint's id", json!("example")),
+        "job" => {
+            return (schema::JobId::schema(), "The job's id, as the submission returned it", None);
+        }
+        "rest" => (
+            schema::OpenAiRoute::schema(),
+            "OpenAI's path, such as `v1/models`",
+            json!("v1/chat/completions"),
+        ),
+        "version" => (u32::schema(), "The version of a release", json!(1)),
+        "templateId" => (schema::Id::schema(), "The template's id", json!("example")),
+        "path" => (
+            schema::VolumeFilePath::schema(),
+            "The path of a file below the volume's root",
+            json!("models/small.bin"),
+        ),
+        "reference" => {
+            (schema::HandlerName::schema(), "The handler's name", json!("example:latest"))
+        }
+        _ => (schema::Id::schema(), "The id", json!("example")),
+    };
+    (schema, about, Some(example))
 }
 
 /// Defines parameters for `params(…)`: `Type { name in kind, schema, description; }`.
@@ -83,13 +99,13 @@ parameters! {
     }
     /// Parameters of `status`.
     StatusQuery {
-        "ttl", Query, at_least_zero(), "Shortens the job's remaining lifetime to so many milliseconds; needs the scope `submit`";
+        "ttl", Query, at_least_zero(), "Shortens the job's remaining lifetime to so many milliseconds, for good; needs the scope `submit`";
         "input", Query, flag(), "Adds the job's input, if the host keeps it";
     }
     /// Parameters of `stream`.
     StreamPosition {
         "wait", Query, wait(STREAM_WAIT_MS), waiting("a chunk or the job's end", STREAM_WAIT_MS);
-        "from", Query, at_least_zero(), "Reads from this chunk; the delivered position does not change";
+        "from", Query, at_least_zero(), "Reads from this chunk on; the position of delivered chunks does not change";
         "Last-Event-ID", Header, event_id("^(([0-9]+-)?[0-9]+)?$"), "Server-sent events only: continue after the chunk of the event with this id";
     }
     /// Parameters of `requests`.
@@ -101,7 +117,7 @@ parameters! {
     /// Parameters of `run` and `runsync`.
     IdempotencyKey {
         "Idempotency-Key", Header, schema::IdempotencyKey::schema(),
-            "A submission with the same key, operation and body refers to the same job, for 24 hours";
+            "A submission with the same key, operation and body refers to the same job, for 24 hours; with another operation or body it is refused with 422";
     }
     /// Parameters of the lists of the management API.
     PageOfList {
@@ -115,7 +131,7 @@ parameters! {
     }
     /// Parameters of the list of Pods. Workers are in no list unless they match all of them.
     PodQuery {
-        "includeWorkers", Query, flag(), "List the workers of endpoints";
+        "includeWorkers", Query, flag(), "List the workers of endpoints; without it, the list is empty";
         "includeNetworkVolume", Query, flag(), "Add the network volume of each worker's endpoint";
         "includeMachine", Query, flag(), "Without effect";
         "includeSavingsPlans", Query, flag(), "Without effect";
@@ -140,7 +156,7 @@ parameters! {
     }
     /// Parameters of the download of a volume's file.
     ByteRange {
-        "Range", Header, any_text(), "Only these bytes of the file, such as `bytes=1048576-`; every other form is ignored";
+        "Range", Header, any_text(), "Only these bytes of the file: `bytes=1048576-`, `bytes=0-9` or `bytes=-10`; every other form is ignored";
         "If-Range", Header, any_text(), "The whole file instead, if its `ETag` is another one";
     }
     /// Parameters of the creation of a volume's file.

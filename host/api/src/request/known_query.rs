@@ -6,40 +6,36 @@
 
 use std::sync::Arc;
 
-use axum::http::Method;
 use axum::http::request::Parts;
 use utoipa::openapi::RefOr;
-use utoipa::openapi::path::{Operation, Parameter, ParameterIn, Paths};
+use utoipa::openapi::path::{Parameter, ParameterIn, PathItem, Paths};
 
 use crate::answer::error::ApiError;
 use crate::request::brand::{NEUTRAL, PLATFORM_FLAG, branded_flag};
 use crate::request::query::shown_name;
 
-/// The query parameters of the methods of one path, as an extension of its requests.
-#[derive(Debug, Clone)]
-pub(crate) struct KnownQuery(Arc<[(Method, Vec<String>)]>);
+/// The query parameters of one handler, as an extension of its requests.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownQuery(Arc<[String]>);
 
 impl KnownQuery {
-    /// The documented parameters. The flag for platform templates is also known under `brand`.
+    /// The parameters in the documentation of the handler. The flag for platform templates is also
+    /// known under `brand`.
     pub(crate) fn of(paths: &Paths, brand: &str) -> Self {
-        let methods = paths.paths.values().flat_map(|item| {
-            [
-                (Method::GET, &item.get),
-                (Method::PUT, &item.put),
-                (Method::POST, &item.post),
-                (Method::DELETE, &item.delete),
-                (Method::PATCH, &item.patch),
-            ]
+        let operations =
+            paths.paths.values().flat_map(|PathItem { get, put, post, delete, patch, .. }| {
+                [get, put, post, delete, patch].into_iter().flatten()
+            });
+        let parameters = operations.flat_map(|operation| operation.parameters.iter().flatten());
+        let in_query = parameters.filter_map(|parameter| match parameter {
+            RefOr::T(parameter) if is_in_query(parameter) => Some(parameter.name.clone()),
+            RefOr::T(_) | RefOr::Ref(_) => None,
         });
-        let names = |(method, operation): (Method, &Option<Operation>)| {
-            Some((method, names(operation.as_ref()?, brand)))
-        };
-        Self(methods.filter_map(names).collect())
-    }
-
-    /// No parameters.
-    pub(crate) fn none() -> Self {
-        Self([].into())
+        let mut names: Vec<_> = in_query.collect();
+        if brand != NEUTRAL && names.iter().any(|name| name == PLATFORM_FLAG) {
+            names.push(branded_flag(brand));
+        }
+        Self(names.into())
     }
 
     /// Checks the query of a call; a route without known parameters accepts each query.
@@ -48,19 +44,16 @@ impl KnownQuery {
     /// 400 that names the unknown parameter and those of the call.
     pub(crate) fn check(call: &Parts) -> Result<(), ApiError> {
         let Some(known) = call.extensions.get::<Self>() else { return Ok(()) };
-        known.check_query(&call.method, call.uri.query().unwrap_or_default())
+        known.check_query(call.uri.query().unwrap_or_default())
     }
 
-    fn check_query(&self, method: &Method, query: &str) -> Result<(), ApiError> {
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        let of_method = self.0.iter().find(|(documented, _)| documented == method);
-        let known = of_method.map_or(&[][..], |(_, names)| names);
-        let is_unknown = |name: &str| known.iter().all(|known| known != name);
+    fn check_query(&self, query: &str) -> Result<(), ApiError> {
+        let is_unknown = |name: &str| self.0.iter().all(|known| known != name);
         let unknown = url::form_urlencoded::parse(query.as_bytes())
             .find_map(|(name, _)| is_unknown(&name).then_some(name));
         let Some(unknown) = unknown else { return Ok(()) };
         let unknown = shown_name(&unknown);
-        let allowed = match known {
+        let allowed = match &*self.0 {
             [] => "this call has no query parameters".to_owned(),
             names => {
                 let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -69,19 +62,6 @@ impl KnownQuery {
         };
         Err(ApiError::bad_request(format!("unknown query parameter `{unknown}`; {allowed}")))
     }
-}
-
-fn names(operation: &Operation, brand: &str) -> Vec<String> {
-    let parameters = operation.parameters.iter().flatten();
-    let in_query = parameters.filter_map(|parameter| match parameter {
-        RefOr::T(parameter) if is_in_query(parameter) => Some(parameter.name.clone()),
-        RefOr::T(_) | RefOr::Ref(_) => None,
-    });
-    let mut names: Vec<_> = in_query.collect();
-    if brand != NEUTRAL && names.iter().any(|name| name == PLATFORM_FLAG) {
-        names.push(branded_flag(brand));
-    }
-    names
 }
 
 fn is_in_query(parameter: &Parameter) -> bool {
@@ -93,25 +73,19 @@ mod tests {
     use axum::body::to_bytes;
     use axum::response::IntoResponse as _;
     use utoipa::IntoParams;
-    use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathItem, PathsBuilder};
+    use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathsBuilder};
 
     use super::*;
-    use crate::openapi::parameters::{CheckOnly, LogFilter, PageOfList, TemplateFlags};
+    use crate::openapi::parameters::{LogFilter, PageOfList, TemplateFlags};
 
-    fn operation<P: IntoParams>() -> Operation {
-        OperationBuilder::new().parameters(Some(P::into_params(|| None))).build()
-    }
-
-    /// Parameters for GET and PATCH, and none for DELETE.
-    fn known<Get: IntoParams, Patch: IntoParams>(brand: &str) -> KnownQuery {
-        let mut item = PathItem::new(HttpMethod::Get, operation::<Get>());
-        item.patch = Some(operation::<Patch>());
-        item.delete = Some(OperationBuilder::new().build());
+    fn known<P: IntoParams>(brand: &str) -> KnownQuery {
+        let operation = OperationBuilder::new().parameters(Some(P::into_params(|| None))).build();
+        let item = PathItem::new(HttpMethod::Get, operation);
         KnownQuery::of(&PathsBuilder::new().path("/things/{id}", item).build(), brand)
     }
 
-    async fn complaint(known: &KnownQuery, method: Method, query: &str) -> String {
-        let refused = known.check_query(&method, query).expect_err(query).into_response();
+    async fn complaint(known: &KnownQuery, query: &str) -> String {
+        let refused = known.check_query(query).expect_err(query).into_response();
         assert_eq!(refused.status(), 400, "{query}");
         let body = to_bytes(refused.into_body(), usize::MAX).await.unwrap();
         serde_json::from_slice::<serde_json::Value>(&body).unwrap()["error"]
@@ -121,36 +95,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_parameter_that_another_method_has_is_refused() {
-        let known = known::<PageOfList, CheckOnly>("Mill");
-        assert!(known.check_query(&Method::PATCH, "dryRun=true").is_ok());
-        let said = complaint(&known, Method::DELETE, "dryRun=true").await;
+    async fn a_call_without_parameters_has_none() {
+        let known = KnownQuery::default();
+        let said = complaint(&known, "dryRun=true").await;
         assert_eq!(said, "unknown query parameter `dryRun`; this call has no query parameters");
-        assert!(known.check_query(&Method::DELETE, "").is_ok());
-        assert!(known.check_query(&Method::DELETE, "&").is_ok());
+        assert!(known.check_query("").is_ok());
+        assert!(known.check_query("&").is_ok());
     }
 
     #[tokio::test]
     async fn a_misspelt_parameter_is_refused_with_those_of_the_call() {
-        let known = known::<PageOfList, CheckOnly>("Mill");
-        for method in [Method::GET, Method::HEAD] {
-            assert!(known.check_query(&method, "cursor=a%20b&limit=1&limit=2").is_ok());
-            let said = complaint(&known, method, "limit=1&limt=2").await;
-            assert_eq!(said, "unknown query parameter `limt`; this call has `limit`, `cursor`");
-        }
-        let said = complaint(&known, Method::GET, &"x".repeat(1_000)).await;
+        let known = known::<PageOfList>("Mill");
+        assert!(known.check_query("cursor=a%20b&limit=1&limit=2").is_ok());
+        let said = complaint(&known, "limit=1&limt=2").await;
+        assert_eq!(said, "unknown query parameter `limt`; this call has `limit`, `cursor`");
+        let said = complaint(&known, &"x".repeat(1_000)).await;
         assert!(said.len() < 200, "{said}");
         // A header is no query parameter.
-        let of_logs = self::known::<LogFilter, CheckOnly>("Mill");
-        complaint(&of_logs, Method::GET, "Last-Event-ID=1").await;
+        complaint(&self::known::<LogFilter>("Mill"), "Last-Event-ID=1").await;
     }
 
     #[tokio::test]
     async fn the_flag_for_platform_templates_is_known_under_the_brand() {
-        let known = known::<TemplateFlags, CheckOnly>("Mill");
+        let known = known::<TemplateFlags>("Mill");
         for flag in ["includePlatformTemplates", "includeMillTemplates"] {
-            assert!(known.check_query(&Method::GET, flag).is_ok(), "{flag}");
+            assert!(known.check_query(flag).is_ok(), "{flag}");
         }
-        complaint(&known, Method::GET, "includeOtherTemplates=true").await;
+        complaint(&known, "includeOtherTemplates=true").await;
     }
 }

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use gristmill_commands::output;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
-use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed, StackCall};
+use gristmill_core::metrics::endpoint::RequestEnd;
+use gristmill_core::runtime::{AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 
 use super::stack::describe_stack;
@@ -86,11 +87,17 @@ impl AttemptSink for TerminalSink {
         output::note_labelled(label, colour, line);
     }
 
+    async fn requested(&self, _: RequestEnd, _: u64) {}
+
     fn trapped(&self, stack: Vec<StackCall>) {
         if self.kept.is_none() {
             describe_stack(&stack).into_iter().for_each(output::note);
         }
         // There is one trap at most.
         let _ = self.stack.set(stack);
+    }
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        None
     }
 }

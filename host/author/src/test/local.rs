@@ -7,7 +7,10 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::{Chunk, ChunkPage, Part, TIMED_OUT_ERROR};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::jobs::stream::OutputList;
-use gristmill_core::runtime::{AttemptEnd, AttemptSink, LogLevel, SinkClosed, StackCall};
+use gristmill_core::metrics::endpoint::RequestEnd;
+use gristmill_core::runtime::{
+    AttemptEnd, AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall,
+};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -93,7 +96,13 @@ impl AttemptSink for CaseSink {
         self.0.lock().log.push(format!("{}: {line}", level.as_str()));
     }
 
+    async fn requested(&self, _: RequestEnd, _: u64) {}
+
     fn trapped(&self, stack: Vec<StackCall>) {
         self.0.lock().stack = stack;
+    }
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        None
     }
 }

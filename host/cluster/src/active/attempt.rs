@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use gristmill_core::job::handler_call::CallError;
 use gristmill_core::runtime::{Attempt, AttemptEnd, AttemptReport, AttemptSink, Usage};
 use hyper::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -178,9 +179,13 @@ async fn answer_call(sink: Arc<dyn AttemptSink>, call: Call) -> Answer {
         Ok(call) => call,
         Err(error) => return convert::answer(number, Err(error.into())),
     };
-    let answered = match waits {
-        true => sink.call(call).await.map(|output| Answered::Output(output.as_bytes().clone())),
-        false => sink.submit(call).await.map(|job| Answered::Job(job.to_string())),
+    let host = sink.host().ok_or_else(|| CallError::Other("the job has no host".to_owned()));
+    let answered = match (host, waits) {
+        (Ok(host), true) => {
+            host.call(call).await.map(|output| Answered::Output(output.as_bytes().clone()))
+        }
+        (Ok(host), false) => host.submit(call).await.map(|job| Answered::Job(job.to_string())),
+        (Err(error), _) => Err(error),
     };
     convert::answer(number, answered)
 }

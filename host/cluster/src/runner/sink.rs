@@ -11,7 +11,7 @@ use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed};
+use gristmill_core::runtime::{AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
@@ -129,6 +129,16 @@ impl AttemptSink for ReportSink {
         let _ = self.send_in_window(report).await;
     }
 
+    // Only `gristmill dev` explains traps, and has no runners.
+    fn trapped(&self, _: Vec<StackCall>) {}
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl HandlerHost for ReportSink {
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
         match self.ask(call, false).await? {
             Answered::Job(id) => id.parse().map_err(|_| unexpected()),

@@ -158,9 +158,10 @@ impl Runtime for Scripted {
                     idempotency_key: Some("once".to_owned()),
                 };
                 let names = ["answers", "denied", "invalid", "full", "failed", "late", "other"];
-                let calls = names.map(|name| sink.call(call(name)));
+                let host = sink.host().unwrap();
+                let calls = names.map(|name| host.call(call(name)));
                 let (answers, job) =
-                    tokio::join!(futures::future::join_all(calls), sink.submit(call("answers")));
+                    tokio::join!(futures::future::join_all(calls), host.submit(call("answers")));
                 let shown: Vec<_> = answers.iter().map(|answer| format!("{answer:?}")).collect();
                 AttemptEnd::Returned(Json::from_value(&(shown, job.unwrap().to_string())))
             }

@@ -10,7 +10,7 @@ use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::metrics::endpoint::RequestEnd;
-use gristmill_core::runtime::{AttemptSink, LogLevel, SinkClosed};
+use gristmill_core::runtime::{AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
 use parking_lot::Mutex;
 
 use crate::job_id;
@@ -49,6 +49,15 @@ impl AttemptSink for Sink {
         self.requests.lock().push((end, took_us));
     }
 
+    fn trapped(&self, _: Vec<StackCall>) {}
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl HandlerHost for Sink {
     async fn submit(&self, call: HandlerCall) -> Result<JobId, CallError> {
         self.calls.lock().push(call);
         Ok(job_id())

@@ -4,6 +4,7 @@
 use gristmill_core::job::handler_call::{CallError, HandlerCall};
 use gristmill_core::job::payload::Json;
 use gristmill_core::limits::{HANDLER_CALLS_MAX, JSON_NESTING_MAX, RUN_BODY_BYTES_MAX};
+use gristmill_core::runtime::HandlerHost;
 use gristmill_json_schema::is_nested_deeper;
 
 use crate::bindings::gristmill::handler::endpoints::{CallError as WitCallError, FailedJob, Host};
@@ -17,7 +18,7 @@ impl Host for State {
         idempotency_key: Option<String>,
     ) -> Result<String, WitCallError> {
         let call = self.counted(endpoint, input, idempotency_key).map_err(lower)?;
-        let id = self.sink.submit(call).await.map_err(lower)?;
+        let id = self.endpoints().map_err(lower)?.submit(call).await.map_err(lower)?;
         Ok(id.to_string())
     }
 
@@ -28,12 +29,18 @@ impl Host for State {
         idempotency_key: Option<String>,
     ) -> Result<String, WitCallError> {
         let call = self.counted(endpoint, input, idempotency_key).map_err(lower)?;
-        let output = self.sink.call(call).await.map_err(lower)?;
+        let output = self.endpoints().map_err(lower)?.call(call).await.map_err(lower)?;
         Ok(output.as_str().to_owned())
     }
 }
 
 impl State {
+    fn endpoints(&self) -> Result<&dyn HandlerHost, CallError> {
+        const NO_HOST: &str = "this handler runs without a host, so that there are no other endpoints to call; \
+                               deploy it, or answer the call in a native test with `TestContext`";
+        self.sink.host().ok_or_else(|| CallError::Denied(NO_HOST.to_owned()))
+    }
+
     /// The call, if its input may be submitted and the attempt may make another call.
     fn counted(
         &mut self,

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::record::Chunk;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
-use gristmill_core::runtime::{Attempt, AttemptSink, LogLevel, SinkClosed};
+use gristmill_core::metrics::endpoint::RequestEnd;
+use gristmill_core::runtime::{Attempt, AttemptSink, HandlerHost, LogLevel, SinkClosed, StackCall};
 use wasmtime::component::ResourceTable;
 use wasmtime::{Engine, Result, Store};
 use wasmtime_wasi::p2::pipe::ClosedInputStream;
@@ -176,6 +177,14 @@ impl AttemptSink for NoSink {
     fn progress(&self, _: Json) {}
 
     fn log(&self, _: LogLevel, _: &str) {}
+
+    async fn requested(&self, _: RequestEnd, _: u64) {}
+
+    fn trapped(&self, _: Vec<StackCall>) {}
+
+    fn host(&self) -> Option<&dyn HandlerHost> {
+        None
+    }
 }
 
 impl WasiView for State {

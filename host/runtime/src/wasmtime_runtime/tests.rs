@@ -580,6 +580,11 @@ impl AttemptSink for PanickingSink {
     }
     fn progress(&self, _: gristmill_core::job::payload::Json) {}
     fn log(&self, _: gristmill_core::runtime::LogLevel, _: &str) {}
+    async fn requested(&self, _: gristmill_core::metrics::endpoint::RequestEnd, _: u64) {}
+    fn trapped(&self, _: Vec<gristmill_core::runtime::StackCall>) {}
+    fn host(&self) -> Option<&dyn gristmill_core::runtime::HandlerHost> {
+        None
+    }
 }
 
 #[tokio::test]

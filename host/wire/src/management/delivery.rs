@@ -40,7 +40,7 @@ pub struct Delivery {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = u16))]
     pub last_status: Option<u16>,
-    /// Why the last attempt does not count as received.
+    /// Why the last attempt does not count as received, in 512 bytes at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub last_error: Option<String>,

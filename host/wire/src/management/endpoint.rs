@@ -22,7 +22,9 @@ settings! {
 
     /// An endpoint to create, or the fields of one to change.
     pub struct EndpointInput {
-        /// Allowed only for a new endpoint; a random id by default.
+        /// Allowed only for a new endpoint; a random id by default. Not `serverless`, `templates`,
+        /// `network-volumes`, `registries`, `billing`, `catalog`, `pods`, `clusters`, `account` or
+        /// `_others`.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::EndpointId>))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub id: Option<EndpointId>,
@@ -30,42 +32,48 @@ settings! {
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
-        /// The template with its handler.
+        /// The template with its handler: one of the owner, a public one or one of the platform.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Id>))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub template_id: Option<TemplateId>,
-        /// The network volume of its handlers; an empty string removes it.
+        /// The network volume of its handlers, one of the owner; an empty string removes it.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OptionalId>))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub network_volume_id: Option<String>,
-        /// The same as a list with its id, or empty.
+        /// The same as a list with its id, or empty. If both fields are given and differ, the one
+        /// that changes the endpoint counts; if both would change it, the call is refused.
         #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::NetworkVolumes>))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub network_volume_ids: Option<Vec<String>>,
     }
 
     numbers {
-        /// Workers that are kept even when no job waits; at most `workersMax`.
+        /// Workers that are kept even when no job waits; at most `workersMax`, which lowers it when
+        /// it is set below. For all endpoints of an owner together at most `serve
+        /// --max-running-jobs`.
         workers_min: u32, WORKERS_MIN = Bounds { min: 0, default: 0, max: 1_000 };
-        /// Most workers at one time; 0: its jobs wait. To pause an endpoint, `paused` keeps this
-        /// number.
+        /// Most workers at one time; 0: its jobs wait, as with `paused`, which keeps this number.
         // A worker costs nothing while it waits, and a sandbox starts in microseconds, so the
         // default is generous.
         workers_max: u32, WORKERS_MAX = Bounds { min: 0, default: 16, max: 1_000 };
         /// Seconds for which a worker beyond `workersMin` waits for work.
         idle_timeout: u32, IDLE_TIMEOUT_S = Bounds { min: 1, default: 5, max: 3_600 };
-        /// Seconds with `QUEUE_DELAY`, jobs for each worker with `REQUEST_COUNT`.
+        /// Seconds with `QUEUE_DELAY`: a worker starts when the next waiting job has waited so
+        /// long, and one more after each further such time. Jobs for each worker with
+        /// `REQUEST_COUNT`.
         scaler_value: u32, SCALER_VALUE = Bounds { min: 1, default: 1, max: 3_600 };
-        /// For submissions that choose none, in milliseconds.
+        /// Milliseconds for one attempt of a job whose submission chooses none.
         execution_timeout_ms: u64, EXECUTION_TIMEOUT_MS = bounds::EXECUTION_TIMEOUT_MS;
         /// Memory of one attempt, in MiB.
         memory_mib: u64, MEMORY_MIB = Bounds { min: 1, default: 256, max: 4_096 };
     }
 
     optional {
-        /// Most jobs that may wait. Absent: the host's limit.
+        /// Most jobs that may wait; further submissions and retries are refused with `queue_full`.
+        /// Absent: the host's limit.
         max_waiting_jobs: u32, WAITING_JOBS = Bounds::upto(10_000_000);
-        /// Most instructions of one attempt. Absent: fuel is counted and not bounded.
+        /// Most instructions of one attempt; only with `metering` `fuel`. Absent: fuel is counted,
+        /// and `executionTimeoutMs` ends the attempt.
         max_fuel: u64, FUEL = Bounds::upto(u64::MAX);
     }
 
@@ -79,21 +87,26 @@ settings! {
         rate_limits: BTreeMap<String, RateLimit> as RateLimits = BTreeMap::new(), check_rate_limits;
         /// How a handler's computation is metered.
         metering: Metering as Metering = Metering::Fuel;
-        /// The hosts that its handlers may call.
+        /// The hosts that its handlers may call. An address, or `!private` at the end, permits
+        /// private addresses for the operator's endpoints, and for others only those of `serve
+        /// --handler-allow`.
         allowed_hosts: Vec<HostPattern> as AllowedHosts = Vec::new(), at_most(ALLOWED_HOSTS_MAX);
         /// Whether its handlers' requests and its webhooks carry the `traceparent` and `tracestate`
         /// of their job.
         propagate_traces: bool = false;
-        /// The ids of the owner's endpoints that its handlers may submit jobs to.
+        /// The ids of the owner's endpoints that its handlers may submit jobs to. They need not
+        /// exist yet.
         call_endpoints: Vec<EndpointId> as CallEndpoints = Vec::new(), at_most(CALL_ENDPOINTS_MAX);
         /// The handler's environment; replaces variables of the template with the same name.
         env: BTreeMap<String, String> as Environment = BTreeMap::new(), check_env;
     }
 
     objects {
-        /// How long its jobs are kept after their end. A submission can choose another time.
+        /// How long its jobs are kept after their end. A submission can choose another time. By
+        /// default 30 minutes for `run` and 1 minute for `runsync`, no longer than the ttl.
         retention: EndpointRetention, RetentionInput;
-        /// How many jobs an instance handles: several ones for handlers with a costly start.
+        /// How many jobs an instance handles, one after the other: several ones for handlers with a
+        /// costly start.
         reuse: Reuse, ReuseInput;
     }
 }
@@ -170,7 +183,9 @@ pub struct Endpoint {
     /// template of a third owner with the same id does not count. Absent: it was not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub template_is_deleted: bool,
-    /// Grows by one with each change; the first version is 1.
+    /// Grows by one with each change of its settings, its template or the handler that the template
+    /// names; the first version is 1. Of another owner's template only the changes count before or
+    /// after which it was public or one of the platform.
     pub version: u32,
     /// When it was created.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
@@ -181,15 +196,19 @@ pub struct Endpoint {
     pub data_center_ids: Vec<String>,
     /// Always 0: handlers run on processors.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub gpu_count: u32,
     /// Always empty.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub gpu_type_ids: Vec<String>,
     /// Always empty.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub allowed_cuda_versions: Vec<String>,
     /// Always empty: all workers have the host's hardware.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub instance_ids: Vec<String>,
     /// Its settings.
     #[serde(flatten)]
@@ -200,7 +219,7 @@ pub struct Endpoint {
     pub network_volume_id: Option<VolumeId>,
     /// The same as a list.
     #[serde(default)]
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<schema::Id>))]
+    #[cfg_attr(feature = "openapi", schema(required, value_type = Vec<schema::Id>))]
     pub network_volume_ids: Vec<VolumeId>,
     /// The JSON Schema of its handler's input, by which the input of each new job is checked. Absent: the
     /// handler has none. Lists of endpoints leave it out.
@@ -253,8 +272,9 @@ settings! {
         failed: u64, FAILED_MS = bounds::RETENTION_MS;
         /// For jobs that are cancelled, in milliseconds.
         cancelled: u64, CANCELLED_MS = bounds::RETENTION_MS;
-        /// Most ended jobs. Beyond it the oldest ones are deleted before their retention is over.
-        /// Absent: no bound of the endpoint's own.
+        /// Most ended jobs. Beyond it the oldest ones are deleted before their retention is over,
+        /// but none in the first 10 seconds after its end; the host checks once in a second.
+        /// Absent: only the host's bounds, beyond which new jobs are refused.
         max_jobs: u64, JOBS = Bounds::upto(100_000_000);
         /// The same for the MiB of results, and of the inputs of failed jobs.
         max_mib: u64, MIB = Bounds::upto(16_777_216);

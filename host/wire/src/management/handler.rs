@@ -25,13 +25,14 @@ pub struct Handler {
     pub imports: Vec<String>,
     /// The interfaces that the component exports.
     pub exports: Vec<String>,
-    /// The languages that it was written in, from the component's own metadata.
+    /// The languages that it was written in, from the component's own metadata. Python and
+    /// JavaScript are recognised by their engines.
     pub language: Vec<Producer>,
     /// The tools that it was built with, from the component's own metadata.
     pub toolchain: Vec<Producer>,
     /// Duration of the compilation in milliseconds.
     pub compile_ms: u64,
-    /// When the name was last moved.
+    /// When the name was last given to a component.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     pub updated_at: String,
 }

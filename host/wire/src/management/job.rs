@@ -51,7 +51,7 @@ pub struct JobSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub retries: Option<u32>,
-    /// Why it is FAILED or TIMED_OUT: the beginning of the text, if that is long.
+    /// Why it is FAILED or TIMED_OUT; a text that was cut ends in `…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub error: Option<String>,

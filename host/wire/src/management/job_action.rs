@@ -100,7 +100,9 @@ pub struct JobActionFilter {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewJobAction {
-    /// The operation on each job.
+    /// The operation on each job: `cancel` those that wait or run, `retry` those that are FAILED or
+    /// TIMED_OUT, `delete` those that have ended, with their results, before their retention is
+    /// over.
     pub action: JobActionKind,
     /// The jobs.
     pub filter: JobActionFilter,

@@ -20,7 +20,8 @@ pub struct NewKey {
     /// Its permissions.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Scopes))]
     pub scopes: Vec<Scope>,
-    /// The key's owner; by default the operator. The key reaches only this owner's objects.
+    /// The key's owner, who exists from then on; by default the operator. The key reaches only this
+    /// owner's objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Id>))]
     pub owner: Option<OwnerId>,

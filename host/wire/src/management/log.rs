@@ -13,7 +13,7 @@ use crate::schema;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LogLine<'a> {
-    /// Grows from line to line of the endpoint; `Last-Event-ID` uses it.
+    /// Grows from line to line of the endpoint, also after a restart; `Last-Event-ID` uses it.
     pub number: u64,
     /// When the handler wrote it.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
@@ -24,7 +24,8 @@ pub struct LogLine<'a> {
     /// `trace`, `debug`, `info`, `warn` or `error`.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub level: Cow<'a, str>,
-    /// The text.
+    /// The text. A line `… lines up to here are missing` stands for lines that the disk had no room
+    /// or time for; the host's own log has all lines.
     #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub line: Cow<'a, str>,
 }

@@ -13,7 +13,7 @@ use crate::schema;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pod {
-    /// The worker's id, as its jobs show it.
+    /// The worker's id, as the `workerId` of its jobs; it ends with `slsVersion`.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Id))]
     pub id: WorkerId,
     /// The endpoint whose jobs it runs.

@@ -18,7 +18,7 @@ pub struct Release {
     /// When the endpoint began to run it.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Time))]
     pub released_at: String,
-    /// The handler's name in the template.
+    /// The handler's name in the template at that time.
     pub image: String,
     /// Of the component's bytes.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Digest))]
@@ -61,7 +61,8 @@ pub struct ReleaseSettings {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
-    /// The `version` of a release; by default the release before the current one.
+    /// The `version` of a release; by default the release before the current one. A repeated call
+    /// with it changes nothing more.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>, minimum = 1))]
     #[serde(
         default,

@@ -22,7 +22,8 @@ pub struct EndpointSeries {
     pub step_ms: u64,
     /// The time of the first point, in milliseconds since 1970.
     pub from: u64,
-    /// The steps, the oldest first; empty for an endpoint without jobs.
+    /// The steps, the oldest first, from the endpoint's first job on. Steps in which the host did
+    /// not run have zeros.
     pub points: Vec<SeriesPoint>,
 }
 
@@ -43,9 +44,9 @@ pub struct SeriesPoint {
     pub cancelled: u32,
     /// Attempts that reached their time limit.
     pub timed_out: u32,
-    /// Most jobs that waited at one time.
+    /// Most jobs that a sample saw waiting. The host takes a sample every 10 seconds.
     pub waiting: u32,
-    /// Most jobs that ran at one time.
+    /// Most jobs that a sample saw running.
     pub running: u32,
     /// Most workers of each state at one time.
     #[serde(default)]

@@ -38,14 +38,15 @@ pub struct TemplateInput {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The handler that it runs.
+    /// The handler that it runs. It may be uploaded later; until then the jobs of the template's
+    /// endpoints wait. An image in a registry is fetched before the answer.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ImageName>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_name: Option<String>,
     /// A label, by which the web console groups templates; `CPU` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<TemplateCategory>,
-    /// Size of each job's scratch space at `/tmp`; 0: none.
+    /// Size of each job's scratch space at `/tmp`; 0, the default: none.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Gigabytes>))]
     #[serde(
         default,
@@ -61,11 +62,11 @@ pub struct TemplateInput {
         skip_serializing_if = "Option::is_none"
     )]
     pub volume_in_gb: Option<u32>,
-    /// Where the endpoint's network volume is mounted.
+    /// Where handlers find the endpoint's network volume.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::MountPath>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_mount_path: Option<String>,
-    /// The credentials for fetching the image; empty: none.
+    /// The credentials for fetching the image, those of its registry; empty: none.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::OptionalId>))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_registry_auth_id: Option<String>,

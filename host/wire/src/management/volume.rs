@@ -15,7 +15,7 @@ pub struct NewNetworkVolume {
     /// A display name.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Name))]
     pub name: String,
-    /// The volume's size limit, in gigabytes.
+    /// The bytes that its files may take.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::VolumeSize))]
     #[serde(deserialize_with = "whole_number::required")]
     pub size: u64,
@@ -34,7 +34,7 @@ pub struct NetworkVolumeInput {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Name>))]
     pub name: Option<String>,
-    /// The new size limit in gigabytes, at least the current one.
+    /// The new size, at least the current one.
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::VolumeSize>))]
     #[serde(
         default,
@@ -54,7 +54,7 @@ pub struct NetworkVolume {
     pub id: VolumeId,
     /// A display name.
     pub name: String,
-    /// The size limit, in gigabytes.
+    /// The bytes that its files may take, in gigabytes of 2^30 bytes.
     pub size: u32,
     /// `local`: this host.
     pub data_center_id: String,

@@ -22,9 +22,10 @@ pub struct StatusDocument<'a> {
     /// Its status.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Status))]
     pub status: JobStatus,
-    /// Milliseconds in the queue.
+    /// Milliseconds that the job waited since it was last queued, by its submission, a retry, or a
+    /// restart of the host; growing while it waits.
     pub delay_time: u64,
-    /// Milliseconds that the handler has run, or ran, in the last attempt.
+    /// Milliseconds that the handler ran in the last attempt; growing while it runs.
     pub execution_time: u64,
     /// The worker that claimed the job; absent before that.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,11 +47,15 @@ pub struct StatusDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Tags, required = false))]
     pub tags: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
-    /// Its input, if the caller has asked for it and the host keeps it.
+    /// With `input=true`: its input, byte for byte, as long as the host keeps it: until the job is
+    /// COMPLETED or CANCELLED.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
     pub input: Option<Cow<'a, RawValue>>,
-    /// The result; while the job runs, and when it has FAILED, its newest progress value.
+    /// The result; while the job runs, and when it is FAILED, the newest progress value of its last
+    /// attempt, if that has at most 8 KiB. A handler that emits values and returns nothing has the
+    /// list of these values as its result, each whole, or none if the list is over 20 MB; `stream`
+    /// has the chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Value, required = false))]
     pub output: Option<Cow<'a, RawValue>>,

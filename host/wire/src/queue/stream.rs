@@ -11,10 +11,12 @@ use crate::schema;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamChunk {
-    /// The emitted value.
+    /// The emitted value. A chunk over 1 MB is split: a string into strings, on character
+    /// boundaries; any other value into strings of its JSON text, and only these have `part` and
+    /// `parts`.
     #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub output: Box<RawValue>,
-    /// [`StreamMetrics`], and the fields that the handler has set.
+    /// Those of the handler, with the position of the chunk.
     #[cfg_attr(feature = "openapi", schema(value_type = StreamMetrics))]
     pub metrics: Box<RawValue>,
     /// The index of this part, if the output was split.
@@ -31,7 +33,8 @@ pub struct StreamChunk {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StreamMetrics {
-    /// A number, unless the handler has set it to something else.
+    /// The index of the chunk in its attempt, from 0 on, unless the handler has set it to something
+    /// else.
     #[cfg_attr(feature = "openapi", schema(value_type = Value))]
     pub stream_index: Box<RawValue>,
     /// The attempt that emitted the chunk, from the second one on: the job began again, and chunks of

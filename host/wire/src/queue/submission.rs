@@ -14,20 +14,21 @@ use crate::schema;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Submission<'a> {
-    /// For the handler, byte for byte.
+    /// A JSON object, nested 128 levels deep at most. The handler gets it byte for byte.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub input: &'a RawValue,
-    /// Called when the job has ended.
+    /// The host calls it when the job has ended. Its address must be public, or permitted by the
+    /// operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::WebhookUrl>))]
     pub webhook: Option<&'a str>,
     /// How long it may wait and run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
-    /// For the handler.
+    /// For the handler. No call shows it, and it is encrypted on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub s3_config: Option<S3Config>,
-    /// By which lists and actions find the job.
+    /// By which lists and actions find the job; the status document and the webhook show them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Tags>))]
     pub tags: Option<BTreeMap<String, String>>,
@@ -45,18 +46,20 @@ impl<'a> Submission<'a> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
-    /// By default that of the endpoint.
+    /// Milliseconds for one attempt, from the start of its handler; then the job is TIMED_OUT. By
+    /// default that of the endpoint when the attempt begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ExecutionTimeout>))]
     pub execution_timeout: Option<u64>,
-    /// By default 24 hours.
+    /// Milliseconds from the submission, after which the job is deleted, even if it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::Ttl>))]
     pub ttl: Option<u64>,
-    /// Runs after the others, and never starts a worker.
+    /// The job runs after the others, and never starts a worker: without one it waits, up to its
+    /// ttl, until a normal job or `workersMin` starts one. False by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_priority: Option<bool>,
-    /// By default those of the endpoint.
+    /// How long the job is kept after its end; by default as long as the endpoint says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
 }

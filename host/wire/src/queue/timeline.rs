@@ -19,22 +19,26 @@ pub struct Timeline {
     /// Its status.
     #[cfg_attr(feature = "openapi", schema(value_type = schema::Status))]
     pub status: JobStatus,
-    /// Oldest first.
+    /// Oldest first. Those of webhooks are of the endpoint's 1,000 newest deliveries.
     pub events: Vec<TimelineEvent>,
-    /// The number of the oldest attempts that are not among the events.
+    /// The number of the oldest attempts that are not among the events: the host keeps the last
+    /// attempt and the 8 before it. The first known attempt has no `cause` then.
     pub attempts_omitted: u32,
     /// The trace of the job, in hexadecimal digits. Absent when the submission had no `traceparent` and the host
     /// does not trace the job.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub trace_id: Option<String>,
-    /// Absent while no attempt has ended with a result, and for jobs of a host that did not keep it.
+    /// Absent while no attempt has ended with a result, and for jobs of a host that did not keep
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub usage: Option<JobUsage>,
 }
 
-/// The usage of a job: the sum of its attempts that ended with a result, and of the attempt that a cancel stopped.
+/// The usage of a job: the sum of its attempts that ended with a result, and of the attempt that a
+/// cancel stopped. The latter is added some hundredths of a second after the cancel, and is missing
+/// if the host crashes before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -45,7 +49,7 @@ pub struct JobUsage {
     pub time_billed_ms: u64,
     /// Milliseconds of processor time, with thousandths.
     pub cpu_ms: f64,
-    /// Fuel used.
+    /// Instructions, on an endpoint that meters them.
     pub fuel: u64,
     /// The largest memory of one attempt.
     pub memory_bytes_peak: u64,
@@ -73,7 +77,8 @@ pub struct TimelineEvent {
     pub at: String,
     /// Its kind.
     pub event: TimelineEventKind,
-    /// Why the job was queued; for `queued`.
+    /// Why the job was queued; for `queued`. `submitted` and `retried` by a client; `released`: the
+    /// host stopped the attempt, such as for a drain; `hostLost`: the host died while it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(nullable = false))]
     pub cause: Option<QueueCause>,
@@ -148,29 +153,12 @@ impl TimelineEventKind {
     }
 }
 
-impl QueueCause {
-    /// The cause as documents have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Submitted => "submitted",
-            Self::Retried => "retried",
-            Self::Released => "released",
-            Self::HostLost => "hostLost",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn words_are_written_as_documents_have_them() {
-        for cause in
-            [QueueCause::Submitted, QueueCause::Retried, QueueCause::Released, QueueCause::HostLost]
-        {
-            assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
-        }
         for kind in [
             TimelineEventKind::Queued,
             TimelineEventKind::Started,

@@ -17,8 +17,7 @@ use crate::request::query::Query;
 
 /// The endpoint's jobs, newest first.
 ///
-/// `?status=` selects one status, `?limit=` sets the size of a page, and `?cursor=` continues after
-/// a page.
+/// A page may be short and still have a `cursor`.
 #[utoipa::path(
     get, path = "/{endpoint}/requests", operation_id = "ListRequests", tag = tag::JOBS,
     params(RequestFilter),

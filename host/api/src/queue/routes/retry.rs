@@ -13,7 +13,8 @@ use crate::queue::dto;
 
 /// Queues a FAILED or TIMED_OUT job again.
 ///
-/// The job keeps its id and input; the results of its last attempt are deleted. Refused like a
+/// The job keeps its id, its input and its ttl, which goes on unless a retention is set for FAILED
+/// jobs; its output, error and chunks are deleted. Refused with 400 in any other state, and like a
 /// submission while the queue is full.
 #[utoipa::path(
     post, path = "/{endpoint}/retry/{job}", operation_id = "Retry", tag = tag::JOBS,

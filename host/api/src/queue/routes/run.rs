@@ -17,7 +17,8 @@ use crate::queue::{idempotency, submission};
 
 /// Submits a job; the client reads the result later.
 ///
-/// Answers once the job is on stable storage.
+/// Answers once the job is on stable storage. Unless a retention is set, the result is kept for 30
+/// minutes after the job's end, and no longer than its ttl. The body has 10 MB at most.
 #[utoipa::path(
     post, path = "/{endpoint}/run", operation_id = "Run", tag = tag::JOBS,
     params(IdempotencyKey), request_body = Submission<'_>,

@@ -19,7 +19,8 @@ use crate::request::query::Query;
 /// Submits a job and waits for its result.
 ///
 /// Answers with the result; when `wait` is over first, with the job's status, and the job
-/// continues.
+/// continues. Unless a retention is set, the result is kept for 1 minute after the job's end, or as
+/// long as `wait` if that is longer. The body has 20 MB at most.
 #[utoipa::path(
     post, path = "/{endpoint}/runsync", operation_id = "RunSync", tag = tag::JOBS,
     params(Wait, IdempotencyKey), request_body = Submission<'_>,

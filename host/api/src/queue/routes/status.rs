@@ -17,8 +17,7 @@ use crate::request::query::{self, Query};
 
 /// Shows the present state of the job.
 ///
-/// `?ttl=ms` shortens the remaining lifetime of the job, and needs a key with the scope `submit`.
-/// `?input=true` adds the job's input, as long as the host keeps it.
+/// A job that waits for a sandbox is IN_QUEUE: its `executionTimeout` has not begun.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/status/{job}", operation_id = "GetStatus", tag = tag::JOBS,
     params(StatusQuery),

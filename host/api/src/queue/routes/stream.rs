@@ -23,8 +23,9 @@ use crate::state::ApiState;
 
 /// Returns the emitted chunks that no call has delivered yet.
 ///
-/// The answer is one page; with `Accept: text/event-stream` it has all pages, until the job ends. A caller
-/// who accepts JSON too gets events only if it prefers them.
+/// The answer is one page of 8 MB at most; with `Accept: text/event-stream` it has all pages, until
+/// the job ends. A caller who accepts `application/json` too gets the type with the greater `q`,
+/// and of equal ones the first; ranges such as `*/*` do not count.
 #[utoipa::path(
     method(get, post), path = "/{endpoint}/stream/{job}", operation_id = "GetStream",
     tag = tag::JOBS, params(StreamPosition), responses(dto::StreamAnswer, Mistaken),
