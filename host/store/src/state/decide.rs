@@ -106,9 +106,12 @@ impl Index {
         if waited != is_waiting(job) {
             self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
         }
-        self.expiry.remove(purge_at_before, key);
-        if !effects.contains(&Effect::Delete) {
-            self.expiry.insert(job.purge_at(), key);
+        let purge_at = (!effects.contains(&Effect::Delete)).then(|| job.purge_at());
+        if purge_at != Some(purge_at_before) {
+            self.expiry.remove(purge_at_before, key);
+            if let Some(at) = purge_at {
+                self.expiry.insert(at, key);
+            }
         }
         Ok(notice)
     }
