@@ -29,9 +29,7 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::payload::Payload;
 use crate::medium::SegmentId;
-use crate::state::backlog::Ack;
-use crate::state::backlog::Write;
-use crate::state::backlog::{Backlog, Urgency};
+use crate::state::backlog::{Ack, Backlog, Due, Urgency, Write};
 use crate::state::bulk_removal::{BulkRemoval, Purged};
 use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
@@ -78,6 +76,8 @@ pub(crate) struct Index {
     pub(super) archived: Archived,
     /// Changes that the writer has to write.
     pub(super) backlog: Backlog,
+    /// Whether the writer waits with a time limit, which ends no later than the first lingering change is due.
+    pub(crate) has_alarm: bool,
     /// Requests to the database's thread. Bounded by one entry for each caller.
     pub(super) requests: Vec<DbRequest>,
     /// Whether the database's thread waits for the batch that is being written.
@@ -206,6 +206,7 @@ impl Index {
             expiry: Expiry::default(),
             archived: Archived::default(),
             backlog: Backlog::default(),
+            has_alarm: false,
             requests: Vec::new(),
             new_segment: NewSegment::No,
             is_commit_awaited: false,
@@ -387,6 +388,12 @@ impl Index {
         self.ack_all(ack);
         // A dropped receiver means that the caller does not need the answer any more.
         let _ = answer.send(Purged { removed: 0, on_disk });
+    }
+
+    /// Whether the writer must be woken for a change: not for changes that linger while it has an alarm.
+    pub(crate) fn needs_writer(&self) -> bool {
+        let only_lingers = matches!(self.backlog.due(), Some(Due::By(_)));
+        !(self.has_alarm && only_lingers && self.bulk_removals.is_empty())
     }
 
     /// The jobs that have ended without a result since the last call.
