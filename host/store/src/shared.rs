@@ -312,9 +312,9 @@ impl Shared {
         self.operations.fetch_add(operations, Ordering::Relaxed);
     }
 
-    pub(crate) fn notify_queued(&self, notice: Option<QueuedNotice>) {
+    pub(crate) fn notify_queued(&self, notice: Option<&QueuedNotice>) {
         if let Some(QueuedNotice { endpoint, job }) = notice {
-            self.signals.job_queued(&endpoint, job);
+            self.signals.job_queued(endpoint, *job);
         }
     }
 

@@ -255,8 +255,11 @@ impl Writer {
         if published.has_deliveries {
             shared.signals.delivery_added();
         }
+        // A dropped receiver means that the caller does not need the answer any more.
+        for (ack, completed) in published.submissions {
+            let _ = ack.sender.send(completed);
+        }
         for ack in published.acks {
-            // A dropped receiver means that the caller does not need the answer any more.
             let _ = ack.send(());
         }
         shared.free(reserved);

@@ -37,6 +37,7 @@ use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, Ide
 use crate::state::ids::Ids;
 use crate::state::job::{
     Change, Delivered, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Rare, Stored,
+    SubmissionAck,
 };
 use crate::state::meters::Meters;
 use crate::state::order::Order;
@@ -190,8 +191,8 @@ pub(crate) struct QueuedNotice {
 #[derive(Debug)]
 pub(crate) enum Decided {
     Queued(QueuedNotice),
-    /// The submission is a duplicate.
-    Repeated(SubmitAnswer),
+    /// The submission is a duplicate. The receiver resolves when the job of the first one is on disk.
+    Repeated(SubmitAnswer, oneshot::Receiver<()>),
 }
 
 impl Index {
@@ -549,20 +550,20 @@ impl Index {
     fn ack_repeated(&mut self, answer: &SubmitAnswer, ack: Ack) {
         match answer {
             SubmitAnswer::Repeated(first) => self.ack_id(*first, ack),
-            SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
+            SubmitAnswer::Queued | SubmitAnswer::Completed(_) | SubmitAnswer::KeyReused => {
+                let _ = ack.send(());
+            }
         }
     }
 
-    /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
-    /// or the job of the first submission, is on disk.
+    /// Adds a job to its queue, unless the submission is a duplicate.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
         now: Timestamp,
         max: EndpointMax,
-        ack: Ack,
     ) -> Result<Decided, StoreError> {
-        let Submitted { job, input, reserved } = new;
+        let Submitted { job, input, reserved, ack } = new;
         // Checked under the same lock as the deletion. The endpoint's jobs are deleted after its
         // incarnation has ended, so a job that is accepted here is deleted with the others.
         if job.incarnation.has_ended() {
@@ -571,8 +572,9 @@ impl Index {
         let endpoint = self.endpoint_or_new(&job.endpoint);
         let first = |idempotency| self.idempotency_index.find(&endpoint, idempotency);
         if let Some(answer) = job.idempotency.and_then(first) {
+            let (ack, on_disk) = oneshot::channel();
             self.ack_repeated(&answer, ack);
-            return Ok(Decided::Repeated(answer));
+            return Ok(Decided::Repeated(answer, on_disk));
         }
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
         let Endpoint { ready, disk_usage, .. } =
@@ -604,7 +606,7 @@ impl Index {
             insert: Some(Box::new(insert)),
             operations: 1,
             reserved,
-            acks: vec![ack],
+            submission: Some(ack),
             ..Change::default()
         };
         let pending = Pending { visible: None, queued: None, change, input: Some(input) };
@@ -778,4 +780,5 @@ pub(crate) struct Submitted {
     pub(crate) input: Payload,
     /// Bytes that it occupies in the write buffer.
     pub(crate) reserved: usize,
+    pub(crate) ack: SubmissionAck,
 }
