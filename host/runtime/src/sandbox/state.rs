@@ -1,7 +1,8 @@
 //! The host's state of a running handler: one [`State`] per store, one store per instance.
 //!
-//! **Cost.** The parts for WASI and for requests are made when the handler first uses them: two random
-//! generators, the streams and the limits of requests are 15 allocations, and most handlers use none of them.
+//! **Cost.** The parts for WASI and for requests are made when the handler first uses them. Two random
+//! generators, clocks, streams and the limits of requests are 15 allocations, and many handlers use
+//! none of them.
 
 use std::sync::Arc;
 

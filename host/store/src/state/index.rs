@@ -391,7 +391,8 @@ impl Index {
         let _ = answer.send(Purged { removed: 0, on_disk });
     }
 
-    /// Whether the writer must be woken for a change: not for changes that linger while it has an alarm.
+    /// Whether the writer must be woken for a change: not for changes that linger while it has an
+    /// alarm.
     pub(crate) fn needs_writer(&self) -> bool {
         let only_lingers = matches!(self.backlog.due(), Some(Due::By(_)));
         !(self.has_alarm && only_lingers && self.bulk_removals.is_empty())
