@@ -9,8 +9,8 @@ use crate::job::idempotency::Idempotency;
 use crate::job::listing::{Cursor, JobPage, JobQuery};
 use crate::job::payload::Json;
 use crate::job::record::{
-    Chunk, ChunkPage, ClaimedJob, Demand, JobCounts, JobRecord, Lease, NewJob, Outcome,
-    StreamPosition,
+    Chunk, ChunkPage, ClaimedJob, CompletedJob, Demand, JobCounts, JobRecord, Lease, NewJob,
+    Outcome, StreamPosition,
 };
 use crate::job::retention::HistoryMax;
 use crate::job::state::JobStatus;
@@ -230,11 +230,14 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 }
 
 /// The result of a submission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SubmitAnswer {
-    /// The job waits.
+    /// The job was added.
     Queued,
+    /// The job was added, and completed meanwhile. A store may answer so to a submission that
+    /// [may linger](NewJob::may_linger): its caller then need not read the result.
+    Completed(CompletedJob),
     /// The submission is a duplicate: this is the job of the first one, which may have been deleted
     /// since. Nothing was added.
     Repeated(JobId),

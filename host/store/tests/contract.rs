@@ -27,7 +27,7 @@ use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::job::tags::{Tag, Tags};
 use gristmill_core::limits::{CRASHES_MAX, RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
 use gristmill_core::signals::QueueListener;
-use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull};
+use gristmill_core::store::{Fenced, NextExpiry, RetryAnswer, StoreError, StoreFull, SubmitAnswer};
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_test_support::{ClaimEach as _, EndAttempt as _};
@@ -35,6 +35,7 @@ use parking_lot::Mutex;
 
 contract!(
     a_submitted_job_waits,
+    a_submission_returns_its_job_once_that_is_completed_or_before,
     payloads_survive_to_the_byte,
     an_input_is_kept_as_long_as_its_job_can_run,
     jobs_are_claimed_in_order_and_low_priority_last,
@@ -89,6 +90,29 @@ async fn a_submitted_job_waits(t: Fixture) {
     assert_eq!(record.delay_ms(t.store.now()), 250);
     assert_eq!(t.store.input(id).await.unwrap(), Some(json(r#"{"n":1}"#)));
     assert_eq!(t.store.output(id).await.unwrap(), None);
+}
+
+async fn a_submission_returns_its_job_once_that_is_completed_or_before(t: Fixture) {
+    for _ in 0..20 {
+        let new = NewJob { may_linger: true, ..sync_job("a") };
+        let (store, id) = (t.store.clone(), new.id);
+        let submitting = tokio::spawn(async move { store.submit(new).await });
+        let lease = loop {
+            match t.claim_many("a", 1).await.pop() {
+                Some(claimed) => break claimed.lease,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        let finished = t.store.finish(lease, Outcome::Completed(json("[1]"))).await;
+        assert_eq!(finished, Ok(Fenced::Applied));
+        match submitting.await.unwrap().unwrap() {
+            SubmitAnswer::Completed(job) => {
+                assert_eq!(Some(job.record), t.store.job(&endpoint("a"), id).await.unwrap());
+                assert_eq!(job.output, json("[1]"));
+            }
+            answer => assert_eq!(answer, SubmitAnswer::Queued),
+        }
+    }
 }
 
 async fn payloads_survive_to_the_byte(t: Fixture) {

@@ -5,7 +5,6 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use gristmill_core::id::OwnerId;
 use gristmill_core::job::idempotency::Idempotency;
-use gristmill_core::jobs::operations::Submitted;
 use gristmill_wire::bounds::{IDEMPOTENCY_KEY_CHARS_MAX, is_idempotency_key};
 
 use crate::answer::error::ApiError;
@@ -45,8 +44,8 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Key, ApiError> {
 }
 
 /// Adds the header of a repeated submission.
-pub(crate) fn add_replayed_header(submitted: Submitted, response: &mut Response) {
-    if submitted.is_repeated {
+pub(crate) fn add_replayed_header(is_repeated: bool, response: &mut Response) {
+    if is_repeated {
         let headers = response.headers_mut();
         headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
     }

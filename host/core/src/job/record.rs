@@ -256,8 +256,17 @@ pub struct StreamPosition {
     pub index: u64,
 }
 
+/// A job that was completed before its submission was on stable storage; now both are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompletedJob {
+    /// Its record.
+    pub record: Box<JobRecord>,
+    /// The output that its handler returned. It has no chunks.
+    pub output: Json,
+}
+
 /// A job without its payloads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
     /// The job's id.
     pub id: JobId,

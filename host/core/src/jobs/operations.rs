@@ -14,7 +14,7 @@ use crate::job::filter::JobSearch;
 use crate::job::listing::{JobPage, JobQuery};
 use crate::job::payload::Json;
 use crate::job::policy::Strictness;
-use crate::job::record::{JobCounts, JobRecord, StreamPosition};
+use crate::job::record::{CompletedJob, JobCounts, JobRecord, StreamPosition};
 use crate::job::state::JobStatus;
 use crate::jobs::stream::{Position, StreamPage, output_of};
 use crate::jobs::submissions::submit;
@@ -169,6 +169,13 @@ impl Jobs {
             JobStatus::Cancelled | JobStatus::TimedOut => None,
         };
         Ok(Some(JobDocument { record, read_at: self.store.now(), output, waiting_reason }))
+    }
+
+    /// The document of a job that its submission has returned.
+    pub fn document_of(&self, job: CompletedJob) -> JobDocument {
+        let CompletedJob { record, output } = job;
+        let output = Some(output);
+        JobDocument { record, read_at: self.store.now(), output, waiting_reason: None }
     }
 
     /// The job's input, as long as the host keeps it: until the job is completed or cancelled.

@@ -9,7 +9,7 @@ use crate::id::{CallDepth, JobId, OwnerId, SubmissionKind};
 use crate::job::idempotency::Idempotency;
 use crate::job::payload::Json;
 use crate::job::policy::{PolicyOutOfBounds, PolicyRequest, Strictness};
-use crate::job::record::{NewJob, S3Config};
+use crate::job::record::{CompletedJob, NewJob, S3Config};
 use crate::job::retention::Retention;
 use crate::job::tags::Tags;
 use crate::limits::{RETENTION_ASYNC_MS, RETENTION_SYNC_MS_MIN};
@@ -50,12 +50,20 @@ fn refused_for(error: &StoreError) -> Option<RefusedFor> {
 }
 
 /// An accepted submission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Submitted {
     /// Its job.
     pub id: JobId,
     /// Whether the submission is a duplicate; then its job may have been deleted since.
     pub is_repeated: bool,
+    /// The job and its result, if a job of `/runsync` was completed before its submission was on disk.
+    pub completed: Option<CompletedJob>,
+}
+
+impl Submitted {
+    fn repeated(id: JobId) -> Self {
+        Self { id, is_repeated: true, completed: None }
+    }
 }
 
 /// The operation that submits a job.
@@ -135,18 +143,18 @@ pub(crate) async fn submit(
     if let Some(why) = submitted.as_ref().err().and_then(refused_for) {
         metrics.refused(why);
     }
-    match submitted? {
-        SubmitAnswer::Queued => {
-            metrics.submitted(match request.mode {
-                SubmitMode::Async => SubmittedBy::Run,
-                SubmitMode::Sync { .. } => SubmittedBy::RunSync,
-                SubmitMode::Handler(_) => SubmittedBy::Handler,
-            });
-            Ok(Submitted { id, is_repeated: false })
-        }
-        SubmitAnswer::Repeated(id) => Ok(Submitted { id, is_repeated: true }),
-        SubmitAnswer::KeyReused => Err(SubmitError::KeyReused),
-    }
+    let completed = match submitted? {
+        SubmitAnswer::Queued => None,
+        SubmitAnswer::Completed(job) => Some(job),
+        SubmitAnswer::Repeated(id) => return Ok(Submitted::repeated(id)),
+        SubmitAnswer::KeyReused => return Err(SubmitError::KeyReused),
+    };
+    metrics.submitted(match request.mode {
+        SubmitMode::Async => SubmittedBy::Run,
+        SubmitMode::Sync { .. } => SubmittedBy::RunSync,
+        SubmitMode::Handler(_) => SubmittedBy::Handler,
+    });
+    Ok(Submitted { id, is_repeated: false, completed })
 }
 
 /// The answer to a submission with an input that is refused: a duplicate still gets the job of the first
@@ -159,8 +167,8 @@ async fn repeated(
 ) -> Result<Submitted, SubmitError> {
     let Some(idempotency) = idempotency else { return Err(refused.into()) };
     match store.find_repeated(&deployment.endpoint.id, idempotency).await? {
-        Some(SubmitAnswer::Repeated(id)) => Ok(Submitted { id, is_repeated: true }),
+        Some(SubmitAnswer::Repeated(id)) => Ok(Submitted::repeated(id)),
         Some(SubmitAnswer::KeyReused) => Err(SubmitError::KeyReused),
-        Some(SubmitAnswer::Queued) | None => Err(refused.into()),
+        Some(SubmitAnswer::Queued | SubmitAnswer::Completed(_)) | None => Err(refused.into()),
     }
 }

@@ -31,12 +31,14 @@ pub(crate) async fn run(instance: &mut Instance) -> AttemptReport {
     {
         instance.state().sink.trapped(stack(error));
     }
-    let egress = instance.state().egress.clone();
-    egress.report_end().await;
+    let egress = instance.state().used_egress().cloned();
+    if let Some(egress) = &egress {
+        egress.report_end().await;
+    }
     let log_lines_dropped = log.finish();
     let instantiate = ready.map_or(ran, |at| at - started);
     let state = instance.state();
-    let (sent_bytes, received_bytes) = state.egress.traffic();
+    let (sent_bytes, received_bytes) = egress.map_or((0, 0), |egress| egress.traffic());
     let usage = Usage {
         instantiate_us: micros(instantiate),
         run_us: micros(ran.saturating_sub(instantiate)),

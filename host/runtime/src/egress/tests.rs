@@ -236,13 +236,13 @@ async fn bytes_of_exchanges_that_fail_are_counted() {
     let traffic = async |request: Request| {
         let mut state = job(&allowed).await;
         assert!(state.send(request).await.is_err());
-        state.egress.traffic()
+        state.egress().traffic()
     };
     // The attempt ends while the handler waits.
     let mut state = job(&allowed).await;
     let ended = tokio::time::timeout(Duration::from_millis(50), state.send(with_body("/silent")));
     assert!(ended.await.is_err());
-    assert_eq!(state.egress.traffic(), (1_000, 0));
+    assert_eq!(state.egress().traffic(), (1_000, 0));
     assert_eq!(traffic(with_body("/closed")).await, (1_000, 0));
     let late = Request { timeout_ms: Some(50), ..with_body("/silent") };
     assert_eq!(traffic(late).await, (1_000, 0));
@@ -281,7 +281,7 @@ async fn wasi_http(allowed: &[String], url: String, body: &'static str) -> Resul
     };
     let request = http::Request::post(url).body(body).unwrap();
     let done = Box::new(std::future::ready(Ok(())));
-    let sending = job(allowed).await.egress.send_request(request, None, done);
+    let sending = job(allowed).await.egress().send_request(request, None, done);
     let (response, _) = Box::into_pin(sending).await?;
     let body = response.into_body().collect().await?.to_bytes();
     Ok(String::from_utf8_lossy(&body).to_ascii_lowercase())
@@ -307,7 +307,7 @@ async fn wasi_http_follows_the_same_policy() {
 #[tokio::test]
 async fn a_job_has_a_bounded_number_of_open_requests() {
     let port = server().await;
-    let state = job(&[format!("127.0.0.1:{port}")]).await;
+    let mut state = job(&[format!("127.0.0.1:{port}")]).await;
     let request = || OutgoingRequest {
         method: Method::GET,
         url: Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
@@ -317,11 +317,11 @@ async fn a_job_has_a_bounded_number_of_open_requests() {
     };
     let mut open = Vec::new();
     for _ in 0..REQUESTS_PER_JOB_MAX {
-        open.push(state.egress.send(request()).await.unwrap());
+        open.push(state.egress().send(request()).await.unwrap());
     }
-    assert!(matches!(state.egress.send(request()).await, Err(EgressError::TooMany)));
+    assert!(matches!(state.egress().send(request()).await, Err(EgressError::TooMany)));
     open.clear();
-    assert!(state.egress.send(request()).await.is_ok());
+    assert!(state.egress().send(request()).await.is_ok());
 }
 
 #[tokio::test]
@@ -423,7 +423,7 @@ async fn open_call(
     let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let request = http::Request::get(url).body(body).unwrap();
     let done = Box::new(std::future::ready(Ok(())));
-    let (response, _) = Box::into_pin(state.egress.send_request(request, None, done)).await?;
+    let (response, _) = Box::into_pin(state.egress().send_request(request, None, done)).await?;
     Ok(response)
 }
 
@@ -441,14 +441,14 @@ async fn calls_that_a_job_leaves_open_end_with_it() {
     let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let request = http::Request::get(url("/silent")).body(body).unwrap();
     let done = Box::new(std::future::ready(Ok(())));
-    let waiting = tokio::spawn(Box::into_pin(state.egress.send_request(request, None, done)));
-    while state.egress.open_requests() < REQUESTS_PER_JOB_MAX {
+    let waiting = tokio::spawn(Box::into_pin(state.egress().send_request(request, None, done)));
+    while state.egress().open_requests() < REQUESTS_PER_JOB_MAX {
         tokio::task::yield_now().await;
     }
     state.end();
     let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
     assert!(matches!(ended, Err(Error::ConnectionTerminated)));
-    assert_eq!(state.egress.open_requests(), 0, "all slots are back");
+    assert_eq!(state.egress().open_requests(), 0, "all slots are back");
     let mut first = left.remove(0).into_body();
     let read = first.frame().await;
     assert!(matches!(read, Some(Err(Error::ConnectionTerminated))), "{read:?}");
@@ -469,14 +469,14 @@ async fn a_body_that_a_job_has_not_finished_ends_with_it() {
     let body = http_body_util::StreamBody::new(endless).boxed_unsync();
     let request = http::Request::post(format!("http://127.0.0.1:{port}/")).body(body).unwrap();
     let done = Box::new(std::future::ready(Ok(())));
-    let waiting = tokio::spawn(Box::into_pin(state.egress.send_request(request, None, done)));
-    while state.egress.open_requests() == 0 {
+    let waiting = tokio::spawn(Box::into_pin(state.egress().send_request(request, None, done)));
+    while state.egress().open_requests() == 0 {
         tokio::task::yield_now().await;
     }
     state.end();
     let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await.unwrap().unwrap();
     assert!(ended.is_err());
-    assert_eq!(state.egress.open_requests(), 0);
+    assert_eq!(state.egress().open_requests(), 0);
 }
 
 /// A server that reads no bodies. It returns its sockets after their heads; it has answered requests
@@ -549,7 +549,7 @@ async fn a_connection_of_wasi_http_ends_with_its_answer_the_deadline_or_the_job(
         let url = format!("http://127.0.0.1:{port}{path}");
         let done = Box::new(std::future::ready(Ok(())));
         let request = http::Request::post(url).body(body).unwrap();
-        Box::into_pin(state.egress.send_request(request, None, done))
+        Box::into_pin(state.egress().send_request(request, None, done))
     };
     let (answer, _) = post(&mut state, "/early").await.unwrap();
     drop(answer);
@@ -622,14 +622,14 @@ async fn requests_without_an_answer_are_counted_once() {
         let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
         let request = http::Request::get(format!("http://127.0.0.1:{port}/silent"));
         let done = Box::new(std::future::ready(Ok(())));
-        tokio::spawn(Box::into_pin(state.egress.send_request(
+        tokio::spawn(Box::into_pin(state.egress().send_request(
             request.body(body).unwrap(),
             None,
             done,
         )))
     };
     let dropped = silent(&mut state);
-    while state.egress.open_requests() == 0 {
+    while state.egress().open_requests() == 0 {
         tokio::task::yield_now().await;
     }
     dropped.abort();
@@ -639,13 +639,13 @@ async fn requests_without_an_answer_are_counted_once() {
     assert_eq!(run.sink.requests(), [RequestEnd::Abandoned, RequestEnd::Answered]);
     // A request is under way when the attempt ends.
     let left = silent(&mut state);
-    while state.egress.open_requests() == 0 {
+    while state.egress().open_requests() == 0 {
         tokio::task::yield_now().await;
     }
-    state.egress.report_end().await;
+    state.egress().report_end().await;
     state.end();
     assert!(left.await.unwrap().is_err());
-    state.egress.report_end().await;
+    state.egress().report_end().await;
     let [first, second] = [RequestEnd::Abandoned; 2];
     assert_eq!(run.sink.requests(), [first, second, RequestEnd::Answered]);
 }

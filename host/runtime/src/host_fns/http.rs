@@ -14,9 +14,10 @@ use crate::sandbox::state::State;
 impl Host for State {
     async fn send(&mut self, request: Request) -> Result<Response, HttpError> {
         let until = request.timeout_ms.map(|ms| Instant::now() + Duration::from_millis(ms.into()));
-        let request = outgoing(&self.egress, request, until)?;
+        let egress = self.egress();
+        let request = outgoing(egress, request, until)?;
         // Held until the body is read; the connection ends with the response.
-        let (response, _slot) = self.egress.send(request).await?;
+        let (response, _slot) = egress.send(request).await?;
         let status = response.status().as_u16();
         let headers = response
             .headers()
@@ -26,7 +27,7 @@ impl Host for State {
                 Some((name.to_string(), std::str::from_utf8(value.as_bytes()).ok()?.to_owned()))
             })
             .collect();
-        let body = read_body(response, |bytes| self.egress.count_received(bytes));
+        let body = read_body(response, |bytes| egress.count_received(bytes));
         // The attempt's own deadline ends the wait in any case.
         let body = within(until, body).await??;
         Ok(Response { status, headers, body })

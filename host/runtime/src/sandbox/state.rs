@@ -1,4 +1,8 @@
 //! The host's state of a running handler: one [`State`] per store, one store per instance.
+//!
+//! **Cost.** The parts for WASI and for requests are made when the handler first uses them. Two random
+//! generators, clocks, streams and the limits of requests are 15 allocations, and many handlers use
+//! none of them.
 
 use std::sync::Arc;
 
@@ -40,7 +44,6 @@ pub(crate) struct State {
     pub(crate) log: Arc<AttemptLog>,
     pub(crate) watch: Arc<Watch>,
     pub(crate) limiter: Limiter,
-    pub(crate) egress: JobEgress,
     /// Its files, if it has any.
     pub(crate) files: Option<Files>,
     /// Chunks emitted, and their bytes.
@@ -51,7 +54,9 @@ pub(crate) struct State {
     /// Whether the handler requested that its instance runs no further job.
     pub(crate) retired: bool,
     pub(crate) table: ResourceTable,
-    wasi: WasiCtx,
+    network: Arc<Egress>,
+    egress: Option<JobEgress>,
+    wasi: Option<WasiCtx>,
     http: WasiHttpCtx,
 }
 
@@ -61,7 +66,7 @@ impl State {
         attempt: Attempt,
         sink: Arc<dyn AttemptSink>,
         watch: Arc<Watch>,
-        egress: Arc<Egress>,
+        network: Arc<Egress>,
         files: Option<Files>,
     ) -> Self {
         let log = Arc::new(AttemptLog::new(sink.clone()));
@@ -71,9 +76,7 @@ impl State {
         http.set_field_size_limit(HTTP_HEAD_BYTES_MAX);
         Self {
             limiter: Limiter::new(attempt.deployment.endpoint.memory_bytes_max()),
-            egress: JobEgress::new(egress, &attempt, sink.clone()),
             files,
-            wasi: wasi(&attempt, &log),
             attempt,
             sink,
             log,
@@ -83,8 +86,21 @@ impl State {
             calls: 0,
             retired: false,
             table,
+            network,
+            egress: None,
+            wasi: None,
             http,
         }
+    }
+
+    /// The requests of the attempt.
+    pub(crate) fn egress(&mut self) -> &mut JobEgress {
+        used(&mut self.egress, &self.network, &self.attempt, &self.sink)
+    }
+
+    /// The same; `None` while there was none.
+    pub(crate) fn used_egress(&self) -> Option<&JobEgress> {
+        self.egress.as_ref()
     }
 
     /// Prepares the next attempt of the same instance.
@@ -95,7 +111,9 @@ impl State {
         watch: Arc<Watch>,
     ) {
         self.limiter.begin();
-        self.egress.begin(&attempt, sink.clone());
+        if let Some(egress) = &mut self.egress {
+            egress.begin(&attempt, sink.clone());
+        }
         if let Some(files) = &self.files {
             files.begin();
         }
@@ -109,7 +127,9 @@ impl State {
     /// Drops the state of the ended attempt, while the instance is idle.
     pub(crate) fn end(&mut self) {
         let no_sink: Arc<dyn AttemptSink> = Arc::new(NoSink);
-        self.egress.end(no_sink.clone());
+        if let Some(egress) = &mut self.egress {
+            egress.end(no_sink.clone());
+        }
         self.log.begin(no_sink.clone());
         self.sink = no_sink;
         self.attempt.input = Json::null();
@@ -128,6 +148,16 @@ impl Watched for State {
     fn watch(&self) -> &Watch {
         &self.watch
     }
+}
+
+/// The requests of an attempt, from the first use on.
+fn used<'a>(
+    egress: &'a mut Option<JobEgress>,
+    network: &Arc<Egress>,
+    attempt: &Attempt,
+    sink: &Arc<dyn AttemptSink>,
+) -> &'a mut JobEgress {
+    egress.get_or_insert_with(|| JobEgress::new(network.clone(), attempt, sink.clone()))
 }
 
 /// The WASI surroundings of a handler: its arguments, its environment, clocks, random numbers and
@@ -189,13 +219,15 @@ impl AttemptSink for NoSink {
 
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+        let Self { wasi: ctx, table, attempt, log, .. } = self;
+        WasiCtxView { ctx: ctx.get_or_insert_with(|| wasi(attempt, log)), table }
     }
 }
 
 impl WasiHttpView for State {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
-        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.egress }
+        let hooks = used(&mut self.egress, &self.network, &self.attempt, &self.sink);
+        WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks }
     }
 }
 

@@ -15,17 +15,20 @@ use crate::commit::compose::compose;
 use crate::commit::log::{BatchLog, WriteError, Written};
 use crate::error::{Failure, OpenError};
 use crate::shared::Shared;
+use crate::state::backlog::LINGER;
 use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
 use crate::state::index::{Index, Phase};
-use crate::sync::MutexGuard;
 use crate::sync::thread::{self, Builder, JoinHandle};
+use crate::sync::{self, MutexGuard};
 
 /// Writes the decisions of the index.
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     log: Box<dyn BatchLog>,
+    /// When the last commit began.
+    committed_at: Option<Instant>,
 }
 
 /// The writer's next step.
@@ -107,7 +110,7 @@ fn pause(jobs_in_flight: usize) -> Duration {
 
 impl Writer {
     pub(crate) fn new(shared: Arc<Shared>, log: impl BatchLog + 'static) -> Self {
-        Self { shared, log: Box::new(log) }
+        Self { shared, log: Box::new(log), committed_at: None }
     }
 
     /// Starts the thread. It ends when the index is closed, or when it is closing and everything is
@@ -148,6 +151,7 @@ impl Writer {
             match self.next_work() {
                 NextStep::Commit { batch, jobs_in_flight } => {
                     let begun = Instant::now();
+                    self.committed_at = Some(begun);
                     self.commit(*batch)?;
                     thread::sleep(pause(jobs_in_flight).saturating_sub(begun.elapsed()));
                 }
@@ -196,7 +200,12 @@ impl Writer {
                     return NextStep::Commit { batch, jobs_in_flight };
                 }
                 NextBatch::BeginSegment => return NextStep::BeginSegment,
-                NextBatch::Wait(time) => self.shared.wait(index, time),
+                NextBatch::Wait(time) => {
+                    let time = time.or_else(|| self.alarm());
+                    index.has_alarm = time.is_some();
+                    self.shared.wait(index, time);
+                    index.has_alarm = false;
+                }
                 NextBatch::Drained => {
                     self.shared.wake_medium();
                     return NextStep::End;
@@ -204,6 +213,13 @@ impl Writer {
                 NextBatch::Ended => return NextStep::End,
             }
         }
+    }
+
+    /// After a commit the writer looks again, although nothing waits, before a later change could have
+    /// lingered for too long. So a single caller wakes it once for each job, and not for its submission
+    /// and its claim too: the writer takes 62 us for each call instead of 98.
+    fn alarm(&self) -> Option<Duration> {
+        LINGER.checked_sub(self.committed_at?.elapsed()).filter(|_| sync::HAS_TIME)
     }
 
     fn commit(&mut self, mut batch: Batch) -> Result<(), Failure> {
@@ -239,8 +255,11 @@ impl Writer {
         if published.has_deliveries {
             shared.signals.delivery_added();
         }
+        // A dropped receiver means that the caller does not need the answer any more.
+        for (ack, completed) in published.submissions {
+            let _ = ack.sender.send(completed);
+        }
         for ack in published.acks {
-            // A dropped receiver means that the caller does not need the answer any more.
             let _ = ack.send(());
         }
         shared.free(reserved);

@@ -9,7 +9,7 @@ use gristmill_core::incarnation::EndpointIncarnation;
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::policy::Policy;
-use gristmill_core::job::record::{Chunk, NewJob, Outcome};
+use gristmill_core::job::record::{Chunk, CompletedJob, NewJob, Outcome};
 use gristmill_core::job::state::{Claim, JobStatus};
 use gristmill_core::signals::Signals;
 use gristmill_core::store::{Fenced, JobStore, StoreError, SubmitAnswer};
@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 use crate::Settings;
 use crate::Store;
 use crate::state::backlog::Write;
+use crate::state::job::COMPLETED_BYTES_MAX;
 use crate::state::requests::DbRequest;
 
 struct Held {
@@ -339,10 +340,43 @@ async fn a_submission_that_may_linger_is_written_with_or_without_a_result() {
     let claimed = t.store.claim_each(&endpoint(), &workers()).await.unwrap();
     let finished = t.store.finish(claimed[0].lease, Outcome::Completed(Json::null())).await;
     assert_eq!(finished, Ok(Fenced::Applied));
-    assert_eq!(submitted.await.unwrap(), Ok(SubmitAnswer::Queued));
+    let submitted = submitted.await.unwrap().unwrap();
+    assert!(matches!(submitted, SubmitAnswer::Queued | SubmitAnswer::Completed(_)));
     let alone = NewJob { may_linger: true, ..job() };
     assert_eq!(t.store.submit(alone.clone()).await, Ok(SubmitAnswer::Queued));
     assert_eq!(t.status(alone.id).await, Some(JobStatus::InQueue));
+}
+
+#[tokio::test]
+async fn the_caller_that_waits_for_a_job_gets_it_with_the_acknowledgement() {
+    let completed = |bytes: usize| Outcome::Completed(chunk(bytes).output);
+    let cases = [
+        (true, completed(0), 0, true),
+        (true, completed(COMPLETED_BYTES_MAX - 2), 0, true),
+        (true, completed(COMPLETED_BYTES_MAX - 1), 0, false),
+        // The list of its chunks stands for the output.
+        (true, Outcome::Completed(Json::null()), 1, false),
+        (true, Outcome::Failed("no".to_owned()), 0, false),
+        (false, completed(0), 0, false),
+    ];
+    let t = open(Settings::default());
+    for (may_linger, outcome, chunks, is_returned) in cases {
+        let held = t.hold().await;
+        let new = NewJob { may_linger, ..job() };
+        let submitted = t.submit(&new).await;
+        let lease = t.store.claim_each(&endpoint(), &workers()).await.unwrap()[0].lease;
+        let emitted = t.store.append_chunks(lease, vec![chunk(1); chunks]).await;
+        assert_eq!(emitted, Ok(Fenced::Applied));
+        let store = t.store.clone();
+        let finished = start(async move { store.finish(lease, outcome).await }).await;
+        drop(held);
+        let submitted = submitted.await.unwrap().unwrap();
+        assert_eq!(finished.await.unwrap(), Ok(Fenced::Applied));
+        let record = t.store.job(&endpoint(), new.id).await.unwrap().unwrap();
+        let output = t.store.output(new.id).await.unwrap();
+        let expected = output.filter(|_| is_returned).map(|output| CompletedJob { record, output });
+        assert_eq!(submitted, expected.map_or(SubmitAnswer::Queued, SubmitAnswer::Completed));
+    }
 }
 
 #[tokio::test]

@@ -21,15 +21,14 @@ use crate::format::image::JobLocations;
 use crate::format::pages::{Page, paginate};
 use crate::format::payload::PayloadKey;
 use crate::medium::{Medium, PayloadLocation, SegmentId};
-use crate::state::backlog::Ack;
-use crate::state::backlog::Due;
-use crate::state::backlog::Urgency;
-use crate::state::backlog::Write;
+use crate::state::backlog::{Ack, Due, Urgency, Write};
 use crate::state::caches::ChunkCache;
 use crate::state::caches::PayloadCache;
 use crate::state::disk_usage::webhook_charge;
 use crate::state::index::{Endpoint, Index, Phase};
-use crate::state::job::{Job, JobRow, Lifetime, NewRow, Stored};
+use crate::state::job::{
+    CompletedWrite, Job, JobRow, Lifetime, NewRow, Pending, Stored, SubmissionAck,
+};
 use crate::state::meters::{MeterKey, UsageWrite};
 use crate::state::owners::OwnerKey;
 use crate::state::requests::{DbRequest, NewSegment};
@@ -84,6 +83,7 @@ pub(crate) struct JobWrite {
     pub(crate) delivery: Option<Box<NewDelivery>>,
     rewind: bool,
     counts: Lifetime,
+    submission: Option<SubmissionAck>,
     acks: Vec<Ack>,
 }
 
@@ -153,7 +153,11 @@ pub(crate) struct Published {
     pub(crate) has_deliveries: bool,
     /// There are requests to the database's thread.
     pub(crate) has_ask: bool,
+    /// The submissions in the batch, with their jobs if their callers want them.
+    pub(crate) submissions: Vec<(SubmissionAck, Option<CompletedWrite>)>,
     pub(crate) acks: Vec<Ack>,
+    /// Memory that other threads have allocated, which is slow to free: not under the lock.
+    unused: Vec<(Option<Box<Pending>>, Option<Box<NewRow>>)>,
 }
 
 /// Further users of published changes.
@@ -387,6 +391,7 @@ impl Index {
             delivery: None,
             rewind: change.rewind,
             counts: change.counts,
+            submission: change.submission,
             acks: change.acks,
         };
         if write.counts != Lifetime::default() {
@@ -433,7 +438,7 @@ impl Index {
                 }
             }
             self.record_locations(&write, locations, to.medium);
-            self.publish_job(write, segment, &mut published.acks);
+            self.publish_job(write, segment, &mut published);
         }
         for (_, delivery) in batch.deliveries {
             self.dropped_deliveries.extend(self.outbox.replace(delivery));
@@ -481,11 +486,24 @@ impl Index {
         job.payload_locations.add(locations);
     }
 
-    fn publish_job(&mut self, write: JobWrite, segment: SegmentId, acks: &mut Vec<Ack>) {
+    fn publish_job(&mut self, write: JobWrite, segment: SegmentId, published: &mut Published) {
         let Some(job) = self.jobs.get_mut(write.key) else { return };
         job.segment = segment;
         let before = job.visible_status();
         let after = write.row.status;
+        let mut new = match write.kind {
+            RowWrite::Insert(new) => Some(new),
+            RowWrite::Update | RowWrite::Delete(_) | RowWrite::NeverStored => None,
+        };
+        if let Some(ack) = write.submission {
+            let sent = write.output.filter(|output| ack.takes(&write.row, output));
+            let completed = sent.and_then(|output| {
+                let (id, created_at, times) = (job.id, job.created_at, job.times.clone());
+                let (row, new) = (write.row.clone(), new.take()?);
+                Some(CompletedWrite { id, created_at, times, row, new, output })
+            });
+            published.submissions.push((ack, completed));
+        }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(before, after);
             endpoint.counts.completed += write.counts.completed;
@@ -499,7 +517,7 @@ impl Index {
         {
             rare.delivered = None;
         }
-        acks.extend(write.acks);
+        published.acks.extend(write.acks);
         match &mut job.pending {
             Some(pending) if pending.queued.is_some() => {
                 pending.visible = Some(write.row);
@@ -508,8 +526,8 @@ impl Index {
             // Nothing was decided since then, so callers that arrived meanwhile have nothing more
             // to wait for.
             Some(pending) => {
-                acks.append(&mut pending.change.acks);
-                job.pending = None;
+                published.acks.append(&mut pending.change.acks);
+                published.unused.push((job.pending.take(), new));
             }
             None => {}
         }

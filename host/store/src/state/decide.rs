@@ -106,9 +106,12 @@ impl Index {
         if waited != is_waiting(job) {
             self.queue_changes.add(job.endpoint, &mut endpoint.queue_version);
         }
-        self.expiry.remove(purge_at_before, key);
-        if !effects.contains(&Effect::Delete) {
-            self.expiry.insert(job.purge_at(), key);
+        let purge_at = (!effects.contains(&Effect::Delete)).then(|| job.purge_at());
+        if purge_at != Some(purge_at_before) {
+            self.expiry.remove(purge_at_before, key);
+            if let Some(at) = purge_at {
+                self.expiry.insert(at, key);
+            }
         }
         Ok(notice)
     }
@@ -142,8 +145,7 @@ impl Index {
         self.leased(lease, now).map_or(0, |(_, job)| job.webhook_bytes())
     }
 
-    /// Ends an attempt with its result, and bills its usage. Returns the number of the job's rows,
-    /// or `None` when the lease is not the current one.
+    /// Ends an attempt with its result, and bills its usage; `None` when the lease is not the current one.
     pub(crate) fn finish(
         &mut self,
         lease: Lease,
@@ -151,7 +153,7 @@ impl Index {
         metered: Option<Metered>,
         reserved: usize,
         now: Timestamp,
-    ) -> Option<u64> {
+    ) -> Option<Finished> {
         let (key, job) = self.leased(lease, now)?;
         let endpoint = job.endpoint;
         let event = JobEvent::Finished { by: lease.claim, verdict: end.verdict };
@@ -166,6 +168,9 @@ impl Index {
             used
         });
         let output_bytes = end.output.as_ref().map_or(0, |output| output.len() as u64);
+        let ack = change.submission.as_ref();
+        let is_sent = |output: &Json| ack.is_some_and(|ack| ack.takes(&job.row, output));
+        let unsent = end.output.as_ref().filter(|output| !is_sent(output)).cloned();
         change.output = end.output;
         let attempt = job.row.attempt_mut();
         attempt.result_bytes += output_bytes;
@@ -177,7 +182,7 @@ impl Index {
         }
         self.owners.account(job.owner).add(output_bytes);
         attempt.error = end.error;
-        Some(job.seq)
+        Some(Finished { seq: job.seq, unsent })
     }
 
     /// Adds the usage of an attempt to its job, which was cancelled while it ran.
@@ -289,6 +294,15 @@ fn check_kept(
         return Err(ResultsFull::Owner { held_mib: owner.bytes() >> 20 });
     }
     Ok(())
+}
+
+/// A job after the end of its attempt.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// The number of its rows.
+    pub(crate) seq: u64,
+    /// Its output, unless the caller of the submission is to get it with the acknowledgement, and will not read it.
+    pub(crate) unsent: Option<Json>,
 }
 
 /// An attempt's end, as it is stored.

@@ -29,9 +29,7 @@ use crate::format::CatalogRow;
 use crate::format::EndpointKey;
 use crate::format::payload::Payload;
 use crate::medium::SegmentId;
-use crate::state::backlog::Ack;
-use crate::state::backlog::Write;
-use crate::state::backlog::{Backlog, Urgency};
+use crate::state::backlog::{Ack, Backlog, Due, Urgency, Write};
 use crate::state::bulk_removal::{BulkRemoval, Purged};
 use crate::state::disk_usage::{DiskUsage, EndpointMax, check_owner};
 use crate::state::expiry::Expiry;
@@ -39,6 +37,7 @@ use crate::state::idempotency::{Dropped, ForgottenRecords, IdempotencyIndex, Ide
 use crate::state::ids::Ids;
 use crate::state::job::{
     Change, Delivered, Job, JobRow, JobTimes, NewRow, PayloadLocations, Pending, Rare, Stored,
+    SubmissionAck,
 };
 use crate::state::meters::Meters;
 use crate::state::order::Order;
@@ -78,6 +77,8 @@ pub(crate) struct Index {
     pub(super) archived: Archived,
     /// Changes that the writer has to write.
     pub(super) backlog: Backlog,
+    /// Whether the writer waits with a time limit, which ends no later than the first lingering change is due.
+    pub(crate) has_alarm: bool,
     /// Requests to the database's thread. Bounded by one entry for each caller.
     pub(super) requests: Vec<DbRequest>,
     /// Whether the database's thread waits for the batch that is being written.
@@ -190,8 +191,8 @@ pub(crate) struct QueuedNotice {
 #[derive(Debug)]
 pub(crate) enum Decided {
     Queued(QueuedNotice),
-    /// The submission is a duplicate.
-    Repeated(SubmitAnswer),
+    /// The submission is a duplicate. The receiver resolves when the job of the first one is on disk.
+    Repeated(SubmitAnswer, oneshot::Receiver<()>),
 }
 
 impl Index {
@@ -206,6 +207,7 @@ impl Index {
             expiry: Expiry::default(),
             archived: Archived::default(),
             backlog: Backlog::default(),
+            has_alarm: false,
             requests: Vec::new(),
             new_segment: NewSegment::No,
             is_commit_awaited: false,
@@ -389,6 +391,13 @@ impl Index {
         let _ = answer.send(Purged { removed: 0, on_disk });
     }
 
+    /// Whether the writer must be woken for a change: not for changes that linger while it has an
+    /// alarm.
+    pub(crate) fn needs_writer(&self) -> bool {
+        let only_lingers = matches!(self.backlog.due(), Some(Due::By(_)));
+        !(self.has_alarm && only_lingers && self.bulk_removals.is_empty())
+    }
+
     /// The jobs that have ended without a result since the last call.
     pub(crate) fn take_early_ends(&mut self) -> Vec<EarlyEnd> {
         std::mem::take(&mut self.early_ends)
@@ -542,20 +551,20 @@ impl Index {
     fn ack_repeated(&mut self, answer: &SubmitAnswer, ack: Ack) {
         match answer {
             SubmitAnswer::Repeated(first) => self.ack_id(*first, ack),
-            SubmitAnswer::Queued | SubmitAnswer::KeyReused => drop(ack.send(())),
+            SubmitAnswer::Queued | SubmitAnswer::Completed(_) | SubmitAnswer::KeyReused => {
+                let _ = ack.send(());
+            }
         }
     }
 
-    /// Adds a job to its queue, unless the submission is a duplicate. `ack` resolves when the job,
-    /// or the job of the first submission, is on disk.
+    /// Adds a job to its queue, unless the submission is a duplicate.
     pub(crate) fn submit(
         &mut self,
         new: Submitted,
         now: Timestamp,
         max: EndpointMax,
-        ack: Ack,
     ) -> Result<Decided, StoreError> {
-        let Submitted { job, input, reserved } = new;
+        let Submitted { job, input, reserved, ack } = new;
         // Checked under the same lock as the deletion. The endpoint's jobs are deleted after its
         // incarnation has ended, so a job that is accepted here is deleted with the others.
         if job.incarnation.has_ended() {
@@ -564,8 +573,9 @@ impl Index {
         let endpoint = self.endpoint_or_new(&job.endpoint);
         let first = |idempotency| self.idempotency_index.find(&endpoint, idempotency);
         if let Some(answer) = job.idempotency.and_then(first) {
+            let (ack, on_disk) = oneshot::channel();
             self.ack_repeated(&answer, ack);
-            return Ok(Decided::Repeated(answer));
+            return Ok(Decided::Repeated(answer, on_disk));
         }
         let input_bytes = u32::try_from(input.len()).unwrap_or(u32::MAX);
         let Endpoint { ready, disk_usage, .. } =
@@ -597,7 +607,7 @@ impl Index {
             insert: Some(Box::new(insert)),
             operations: 1,
             reserved,
-            acks: vec![ack],
+            submission: Some(ack),
             ..Change::default()
         };
         let pending = Pending { visible: None, queued: None, change, input: Some(input) };
@@ -771,4 +781,5 @@ pub(crate) struct Submitted {
     pub(crate) input: Payload,
     /// Bytes that it occupies in the write buffer.
     pub(crate) reserved: usize,
+    pub(crate) ack: SubmissionAck,
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use gristmill_core::id::{EndpointId, JobId, OwnerId, WorkerId};
 use gristmill_core::job::idempotency::Idempotency;
 use gristmill_core::job::payload::Json;
-use gristmill_core::job::record::{Chunk, JobRecord, PastAttempt, RequeueCause};
+use gristmill_core::job::record::{Chunk, CompletedJob, JobRecord, PastAttempt, RequeueCause};
 use gristmill_core::job::retention::{ChosenRetention, Retention};
 use gristmill_core::job::state::{Claim, JobState, JobStatus};
 use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
+use tokio::sync::oneshot;
 
 use crate::failure;
 use crate::format::EndpointKey;
@@ -28,8 +29,7 @@ use crate::format::status_code;
 use crate::format::status_from;
 use crate::format::trace;
 use crate::medium::{PayloadLocation, SegmentId};
-use crate::state::backlog::Ack;
-use crate::state::backlog::Urgency;
+use crate::state::backlog::{Ack, Urgency};
 use crate::state::meters::Bills;
 use crate::state::owners::OwnerKey;
 use crate::state::owners::Owners;
@@ -253,6 +253,7 @@ pub(crate) struct Change {
     pub(crate) operations: u64,
     /// Bytes reserved in the write buffer.
     pub(crate) reserved: usize,
+    pub(crate) submission: Option<SubmissionAck>,
     pub(crate) acks: Vec<Ack>,
 }
 
@@ -266,6 +267,47 @@ pub(crate) struct NewRow {
     pub(crate) idempotency: Option<Idempotency>,
     pub(crate) tags: Option<Tags>,
     pub(crate) trace: Option<TraceContext>,
+}
+
+/// Most bytes of an output that an acknowledgement carries. Larger ones are bounded for each key where they are
+/// read.
+pub(crate) const COMPLETED_BYTES_MAX: usize = 16 << 10;
+
+/// Resolves when a submission is on disk and visible.
+#[derive(Debug)]
+pub(crate) struct SubmissionAck {
+    pub(crate) sender: oneshot::Sender<Option<CompletedWrite>>,
+    /// Whether the caller waits for the end of the job too.
+    pub(crate) wants_end: bool,
+}
+
+impl SubmissionAck {
+    /// Whether the caller gets its job with the acknowledgement, if the job has this row and this output by then.
+    pub(crate) fn takes(&self, row: &JobRow, output: &Json) -> bool {
+        let is_completed = row.status == Some(JobStatus::Completed) && row.chunk_count() == 0;
+        self.wants_end && is_completed && output.len() <= COMPLETED_BYTES_MAX
+    }
+}
+
+/// A job that was completed before its submission was written. The caller makes the record, since it holds no lock.
+#[derive(Debug)]
+pub(crate) struct CompletedWrite {
+    pub(crate) id: JobId,
+    pub(crate) created_at: Timestamp,
+    pub(crate) times: JobTimes,
+    pub(crate) row: JobRow,
+    pub(crate) new: Box<NewRow>,
+    pub(crate) output: Json,
+}
+
+impl CompletedWrite {
+    /// The job, on its endpoint.
+    pub(crate) fn into_job(self, endpoint: &EndpointId) -> Option<CompletedJob> {
+        let Self { id, created_at, times, row, new, output } = self;
+        let record = row.record(id, created_at, &times, endpoint)?;
+        let record = Box::new(JobRecord { tags: new.tags, trace: new.trace, ..record });
+        Some(CompletedJob { record, output })
+    }
 }
 
 /// Counts over an endpoint's life.
@@ -502,6 +544,42 @@ impl JobRow {
         self.attempt.as_ref().map_or(0, |attempt| attempt.result_bytes)
     }
 
+    /// The record of the job with this row; `None` once it is removed. Lacks what the row does not have: the
+    /// progress, the read position, the tags and the trace.
+    pub(crate) fn record(
+        &self,
+        id: JobId,
+        created_at: Timestamp,
+        times: &JobTimes,
+        endpoint: &EndpointId,
+    ) -> Option<JobRecord> {
+        let status = self.status?;
+        let attempt = self.attempt.as_deref();
+        let (past_attempts, usage) = attempt.map(|attempt| attempt.past.read()).unwrap_or_default();
+        Some(JobRecord {
+            id,
+            endpoint: endpoint.clone(),
+            status,
+            created_at,
+            queued_at: self.queued_again_at().unwrap_or(created_at),
+            started_at: attempt.and_then(|attempt| attempt.started_at),
+            finished_at: attempt.and_then(|attempt| attempt.finished_at),
+            worker: attempt.and_then(|attempt| attempt.worker.clone()),
+            retries: self.retries.into(),
+            error: attempt.and_then(|attempt| attempt.error.clone()),
+            progress: None,
+            attempt: self.stream_attempt(),
+            chunk_count: self.chunk_count(),
+            result_bytes: if status == JobStatus::Completed { self.result_bytes() } else { 0 },
+            chunks_delivered: 0,
+            purge_at: self.purge_at(times),
+            past_attempts,
+            usage,
+            tags: None,
+            trace: None,
+        })
+    }
+
     /// When the job is deleted: at the end of its ttl or of its retention, whichever is first.
     pub(crate) fn purge_at(&self, times: &JobTimes) -> Timestamp {
         let finished_at = self.attempt.as_ref().and_then(|attempt| attempt.finished_at);
@@ -659,31 +737,14 @@ impl Job {
 
     /// The record of a row of this job.
     pub(crate) fn record_of(&self, row: &JobRow, endpoint: &EndpointId) -> Option<JobRecord> {
-        let status = row.status?;
-        let attempt = row.attempt.as_deref();
+        let record = row.record(self.id, self.created_at, &self.times, endpoint)?;
         let progress = self.rare.as_ref().and_then(|rare| rare.progress.clone());
-        let (past_attempts, usage) = attempt.map(|attempt| attempt.past.read()).unwrap_or_default();
         Some(JobRecord {
-            id: self.id,
-            endpoint: endpoint.clone(),
-            status,
-            created_at: self.created_at,
-            queued_at: row.queued_again_at().unwrap_or(self.created_at),
-            started_at: attempt.and_then(|attempt| attempt.started_at),
-            finished_at: attempt.and_then(|attempt| attempt.finished_at),
-            worker: attempt.and_then(|attempt| attempt.worker.clone()),
-            retries: row.retries.into(),
-            error: attempt.and_then(|attempt| attempt.error.clone()),
-            progress: progress.filter(|_| status == JobStatus::InProgress),
-            attempt: row.stream_attempt(),
-            chunk_count: row.chunk_count(),
-            result_bytes: if status == JobStatus::Completed { row.result_bytes() } else { 0 },
+            progress: progress.filter(|_| record.status == JobStatus::InProgress),
             chunks_delivered: self.chunks_delivered().unwrap_or(0),
-            purge_at: row.purge_at(&self.times),
-            past_attempts,
-            usage,
             tags: self.tags.clone(),
             trace: self.trace().cloned(),
+            ..record
         })
     }
 }

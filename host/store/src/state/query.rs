@@ -55,7 +55,10 @@ impl Index {
 
     /// The endpoint's jobs that wait for a worker.
     pub(crate) fn demand(&self, endpoint: &EndpointId) -> Demand {
-        let Some((_, endpoint)) = self.endpoint(endpoint) else { return Demand::default() };
+        self.endpoint(endpoint).map(|(_, endpoint)| self.demand_of(endpoint)).unwrap_or_default()
+    }
+
+    fn demand_of(&self, endpoint: &Endpoint) -> Demand {
         let first = endpoint.ready.first_normal().and_then(|key| self.jobs.get(key));
         let since = first.map(Job::queued_at);
         let claimable = endpoint.ready.len() as u64;
@@ -77,10 +80,9 @@ impl Index {
             let key = self.queue_changes.pop()?;
             let Some(endpoint) = self.endpoints.get_mut(&key) else { continue };
             endpoint.queue_version.notified();
-            let name = endpoint.name.clone();
-            if self.names.get(&name) == Some(&key) {
-                let demand = self.demand(&name);
-                return Some((name, demand));
+            if !self.is_deleting(key) {
+                let endpoint = self.endpoints.get(&key)?;
+                return Some((endpoint.name.clone(), self.demand_of(endpoint)));
             }
         }
     }

@@ -35,7 +35,7 @@ use crate::state::bulk_removal::Purged;
 use crate::state::claim::Claimed;
 use crate::state::decide::End;
 use crate::state::index::{Decided, Index, Submitted};
-use crate::state::job::{Job, JobRow};
+use crate::state::job::{Job, JobRow, SubmissionAck};
 use crate::state::query::FoundChunks;
 use crate::state::requests::{ChunkRequest, DbRequest};
 
@@ -103,20 +103,23 @@ impl JobStore for Store {
             let shortage = shared.settings.disk_space.shortage();
             return Err(StoreFull::Disk(shortage).into());
         };
-        let (ack, on_disk) = oneshot::channel();
+        let (sender, on_disk) = oneshot::channel();
+        let ack = SubmissionAck { sender, wants_end: job.may_linger };
         let limit = shared.settings.endpoint_max();
-        let new = Submitted { job, input, reserved: reserved.bytes() };
-        let decided = shared.change(|index, now| index.submit(new, now, limit, ack))??;
-        let submitted = match decided {
+        let new = Submitted { job, input, reserved: reserved.bytes(), ack };
+        match shared.change(|index, now| index.submit(new, now, limit))?? {
             Decided::Queued(notice) => {
                 reserved.hand_over();
-                shared.notify_queued(Some(notice));
-                SubmitAnswer::Queued
+                shared.notify_queued(Some(&notice));
+                let completed = answer(on_disk).await?;
+                let completed = completed.and_then(|write| write.into_job(&notice.endpoint));
+                Ok(completed.map_or(SubmitAnswer::Queued, SubmitAnswer::Completed))
             }
-            Decided::Repeated(answer) => answer,
-        };
-        answer(on_disk).await?;
-        Ok(submitted)
+            Decided::Repeated(first, on_disk) => {
+                answer(on_disk).await?;
+                Ok(first)
+            }
+        }
     }
 
     async fn find_repeated(
@@ -315,7 +318,7 @@ impl JobStore for Store {
         });
         let (retried, notice) = retried.await??;
         self.shared.wake_writer();
-        self.shared.notify_queued(notice);
+        self.shared.notify_queued(notice.as_ref());
         answer(on_disk).await?;
         Ok(retried)
     }

@@ -43,7 +43,7 @@ use crate::postgres::beat::Beat;
 use crate::recover;
 use crate::settings::Settings;
 use crate::shared::{READ_INLINE_BYTES_MAX, Reserved, Shared, answer, damaged};
-use crate::state::decide::End;
+use crate::state::decide::{End, Finished};
 use crate::state::index::Index;
 use crate::state::job::Job;
 use crate::state::owners::Owners;
@@ -332,7 +332,7 @@ impl Store {
             let Some(reserved) = self.reserve_for(lease, wanted, admits).await? else {
                 return Ok(false);
             };
-            let is_applied = shared.change(|index, now| {
+            let decided = shared.change(|index, now| {
                 let (mut end, metered) = attempt.take()?;
                 let results_max = shared.settings.result_bytes_max;
                 if end.len() > SMALL_RESULT_BYTES
@@ -347,20 +347,19 @@ impl Store {
                     attempt = Some((end, metered));
                     return None;
                 }
-                let output = end.output.clone();
                 let finished = index.finish(lease, end, metered, reserved.bytes(), now);
                 if finished.is_some() {
                     reserved.hand_over();
                 }
-                if let (Some(seq), Some(body)) = (finished, output) {
-                    let key = PayloadKey::Output(seq, lease.claim);
-                    shared.payloads.insert(key, Payload { body, s3_config: None });
-                }
-                Some(finished.is_some())
+                Some(finished)
             })?;
-            if let Some(is_applied) = is_applied {
-                return Ok(is_applied);
+            let Some(finished) = decided else { continue };
+            let is_applied = finished.is_some();
+            if let Some(Finished { seq, unsent: Some(body) }) = finished {
+                let key = PayloadKey::Output(seq, lease.claim);
+                shared.payloads.insert(key, Payload { body, s3_config: None });
             }
+            return Ok(is_applied);
         }
     }
 
@@ -479,7 +478,7 @@ impl Store {
                 Err(_) => (false, None),
             }
         })?;
-        self.shared.notify_queued(notice);
+        self.shared.notify_queued(notice.as_ref());
         Ok((is_applied, on_disk))
     }
 }

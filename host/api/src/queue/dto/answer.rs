@@ -16,7 +16,7 @@ pub(crate) const JOB_ID: HeaderName = HeaderName::from_static("x-job-id");
 
 /// Adds the job's id as a header, which arrives before the body.
 pub(crate) fn add_job_id_header(response: &mut Response, id: JobId) {
-    let id = HeaderValue::from_str(&id.to_string()).expect("a job id is a header value");
+    let id = HeaderValue::from_str(id.text().as_str()).expect("a job id is a header value");
     response.headers_mut().insert(JOB_ID, id);
 }
 

@@ -46,6 +46,6 @@ pub(crate) async fn run(
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
     let submitted = state.jobs.submit(&call.deployment, request).await?;
     let mut response = dto::accepted(submitted.id, JobStatus::InQueue).into_response();
-    idempotency::add_replayed_header(submitted, &mut response);
+    idempotency::add_replayed_header(submitted.is_repeated, &mut response);
     Ok(response)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{RawQuery, Request};
 use axum::response::{IntoResponse as _, Response};
-use gristmill_core::jobs::operations::SubmitMode;
+use gristmill_core::jobs::operations::{SubmitMode, Submitted};
 use gristmill_core::limits::{RUN_SYNC_BODY_BYTES_MAX, WAIT_MS};
 use gristmill_wire::queue::{StatusDocument, Submission};
 
@@ -57,9 +57,14 @@ pub(crate) async fn run_sync(
         Ok(submission.into_request(owner, mode, record, trace))
     };
     let request = state.checks.run(&call.key, &body.bytes, check).await?;
-    let submitted = state.jobs.submit(&call.deployment, request).await?;
-    let id = submitted.id;
+    let Submitted { id, is_repeated, completed } =
+        state.jobs.submit(&call.deployment, request).await?;
     drop(body); // the job is stored; its body is no longer in flight
+    if let Some(completed) = completed {
+        let mut response = dto::status_document(&state.jobs.document_of(completed), None);
+        dto::add_job_id_header(&mut response, id);
+        return Ok(response);
+    }
     let ended = waiting::for_end(&key, &state.jobs, endpoint, id, wait).await;
     let answer = match ended {
         Ok(Some(record)) => results::document(&state, &call.key, record).await,
@@ -70,7 +75,7 @@ pub(crate) async fn run_sync(
     };
     // The job continues without the call, and only this header names it.
     let mut response = answer.unwrap_or_else(ApiError::into_response);
-    idempotency::add_replayed_header(submitted, &mut response);
+    idempotency::add_replayed_header(is_repeated, &mut response);
     dto::add_job_id_header(&mut response, id);
     Ok(response)
 }
