@@ -1,9 +1,11 @@
 //! The connection to one host: URLs, keys, time limits, repetition, and the pages of lists.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, HeaderValue, LINK, RETRY_AFTER};
 use reqwest::{Certificate, Method, RequestBuilder, Response, redirect};
 use serde::Serialize;
@@ -11,6 +13,21 @@ use serde_json::value::RawValue;
 use url::{Host, Url};
 
 use crate::{Answer, ClientError, Retries};
+
+/// The characters that cannot stand in a segment of a path.
+const IN_SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}');
 
 /// Bytes that each page of a list counts besides its text. All pages together may have
 /// [`ANSWER_BYTES_MAX`].
@@ -146,10 +163,12 @@ impl Client {
     /// The URL of a path below the host's.
     pub(crate) fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
-        // Only schemes such as `data:` have no path; no host can be called with them.
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(segments);
+        let mut path = url.path().trim_end_matches('/').to_owned();
+        for segment in segments {
+            path.push('/');
+            path.extend(utf8_percent_encode(&without_dots(segment), IN_SEGMENT));
         }
+        url.set_path(&path);
         url
     }
 
@@ -316,6 +335,15 @@ impl Client {
     }
 }
 
+/// `Url` would resolve the names `.` and `..`, so that a call named another object. No object has such a
+/// name, and none is found with its dots encoded twice.
+fn without_dots(segment: &str) -> Cow<'_, str> {
+    match segment {
+        "." | ".." => segment.replace('.', "%2E").into(),
+        _ => segment.into(),
+    }
+}
+
 pub(crate) fn with_query(mut url: Url, query: &[(&str, String)]) -> Url {
     if !query.is_empty() {
         url.query_pairs_mut().extend_pairs(query);
@@ -363,6 +391,9 @@ mod tests {
         }
         let odd = client("http://h").url(&["v1", "handlers", "a/b?c#d:latest"]);
         assert_eq!(odd.as_str(), "http://h/v1/handlers/a%2Fb%3Fc%23d:latest");
+        // `Url` alone drops them.
+        let lines = client("http://h").url(&["a\nb\tc\rd", "..", ".", "%0A\\", ""]);
+        assert_eq!(lines.as_str(), "http://h/a%0Ab%09c%0Dd/%252E%252E/%252E/%250A%5C/");
     }
 
     /// A process that hangs accepts connections all the same.
