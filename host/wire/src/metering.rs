@@ -9,7 +9,7 @@ pub enum Metering {
     /// Every instruction counts against a budget, and the job's usage shows the sum.
     #[default]
     Fuel,
-    /// Only time counts: call-heavy code runs up to 40 % faster (docs/internals/performance.md).
+    /// Only time counts, and a handler runs faster: no code counts its instructions.
     Epoch,
 }
 

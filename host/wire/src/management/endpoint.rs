@@ -11,6 +11,7 @@ use super::pod::Pod;
 use super::template::Template;
 use crate::bounds::{self, ALLOWED_HOSTS_MAX, Bounds, CALL_ENDPOINTS_MAX, RATE_LIMITED_OPERATIONS};
 use crate::id::{EndpointId, OwnerId, TemplateId, VolumeId};
+use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
 use crate::settings::{InvalidField, at_most, check_env, number, settings};
@@ -306,7 +307,7 @@ settings! {
 /// The rate limit of one operation, for each owner of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub struct RateLimit {
     /// Calls at once, and then in ten seconds, evenly.
     #[serde(rename = "callsPer10s", deserialize_with = "whole_number::required")]
@@ -326,6 +327,8 @@ pub struct RateLimit {
     #[cfg_attr(feature = "openapi", schema(value_type = u64, maximum = 4_294_967_295_u64))]
     pub calls_per_worker: u32,
 }
+
+only_objects!(RateLimit);
 
 impl RateLimit {
     /// The time for which a limit names its calls.

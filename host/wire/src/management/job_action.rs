@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::JobStatus;
 use crate::id::{EndpointId, JobActionId};
+use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
 
@@ -63,7 +64,7 @@ impl JobActionState {
 /// Selects jobs. All conditions must hold, and at least one must be given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default, remote = "Self")]
 pub struct JobActionFilter {
     /// Any of these; by default all that the key sees.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -94,6 +95,8 @@ pub struct JobActionFilter {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<schema::ErrorPart>))]
     pub error: Option<String>,
 }
+
+only_objects!(JobActionFilter);
 
 /// An action to begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
