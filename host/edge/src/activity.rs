@@ -116,6 +116,11 @@ impl Activity {
         }
     }
 
+    /// The calls that have begun so far.
+    pub(super) fn calls_begun(&self) -> u64 {
+        self.next_call
+    }
+
     fn is_ending(&self) -> bool {
         self.ends_since.is_some()
     }

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::call_origin::PeerAddress;
+use crate::turns::{Turn, Turns};
 
 /// Most bytes of one address.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 8 << 20;
@@ -66,6 +67,7 @@ pub struct Addresses {
     bound: AddressBound,
     bytes_max: usize,
     held: Mutex<Held>,
+    turns: Turns,
 }
 
 #[derive(Debug, Default)]
@@ -127,7 +129,7 @@ pub(crate) struct NoRoom;
 impl Addresses {
     /// Counts the connections of a listener, which may hold `bytes_max` without a valid key.
     pub fn new(bound: AddressBound, bytes_max: usize) -> Arc<Self> {
-        Arc::new(Self { bound, bytes_max, held: Mutex::default() })
+        Arc::new(Self { bound, bytes_max, held: Mutex::default(), turns: Turns::default() })
     }
 
     /// Admits a connection; closes others if there are too many.
@@ -273,6 +275,11 @@ impl Held {
 }
 
 impl Account {
+    /// The turns of the connection among those of all.
+    pub(crate) fn turn(&self) -> Turn {
+        self.addresses.turns.of_connection()
+    }
+
     /// Counts something that the connection makes the host keep for a caller without a valid key.
     ///
     /// # Errors

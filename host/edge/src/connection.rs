@@ -165,7 +165,9 @@ impl<A: Answerer> Server<A> {
             }
         });
         let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
-        let stream = TokioIo::new(Watched::new(stream, activity.clone(), account.clone()));
+        let turn = Arc::new(account.as_ref().map(|account| account.turn()).unwrap_or_default());
+        let watched = Watched::new(stream, activity.clone(), account.clone(), turn.clone());
+        let stream = TokioIo::new(watched);
         let http = http(CallExecutor::new(connection_auth.clone()));
         let mut connection = pin!(http.serve_connection(stream, service));
         let mut buffers = Buffers::of(account.as_deref());
@@ -177,7 +179,9 @@ impl<A: Answerer> Server<A> {
             let interrupt = tokio::select! {
                 biased;
                 outcome = poll_fn(|context| {
+                    turn.end();
                     let outcome = connection.as_mut().poll(context);
+                    turn.ends_later(context);
                     match outcome.is_pending() && buffers.count(&activity).is_err() {
                         true => Poll::Ready(Err("no room for a head, or for streams".into())),
                         false => outcome,

@@ -73,6 +73,7 @@ mod listener;
 mod protocol;
 mod response_budget;
 mod tls;
+mod turns;
 mod unauthenticated;
 mod unread;
 mod watched;

@@ -1,13 +1,13 @@
 //! The bytes of a connection, on their way to HTTP.
 //!
-//! HTTP reads until nothing is there, and begins each call that it finds. So that a caller without a key takes
-//! no thread for long, its connection gets [`TURN_BYTES`] in a turn, which are some 50 calls or 120 pings, and
-//! the other tasks of the thread run before its next turn.
+//! HTTP reads until nothing is there, and begins each call that it finds. So that callers without a key take
+//! no thread for long, their connections are read in [turns](crate::turns), and the other tasks of the thread
+//! run before the next turn of a connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -16,9 +16,7 @@ use crate::activity::Activity;
 use crate::addresses::Account;
 use crate::half_close::ClientSide;
 use crate::linger::Linger;
-
-/// Most bytes of a connection without a valid key in one turn.
-const TURN_BYTES: usize = 2 << 10;
+use crate::turns::Turn;
 
 /// A stream that records the arrival of bytes, and lingers at its end if the client may still be
 /// sending.
@@ -27,6 +25,7 @@ pub(super) struct Watched<IO> {
     activity: Arc<Mutex<Activity>>,
     client: Arc<ClientSide>,
     account: Option<Arc<Account>>,
+    turn: Arc<Turn>,
     /// A read has found the end of the client's data.
     has_ended: bool,
     /// The connection has got its bytes of this turn.
@@ -39,10 +38,11 @@ impl<IO> Watched<IO> {
         stream: IO,
         activity: Arc<Mutex<Activity>>,
         account: Option<Arc<Account>>,
+        turn: Arc<Turn>,
     ) -> Self {
         let client = activity.lock().client.clone();
         let (has_ended, had_turn) = (false, false);
-        Self { stream, activity, client, account, has_ended, had_turn, linger: None }
+        Self { stream, activity, client, account, turn, has_ended, had_turn, linger: None }
     }
 }
 
@@ -52,16 +52,17 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         &mut self,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
-        has_turns: bool,
+        turn_bytes: Option<usize>,
     ) -> Poll<io::Result<()>> {
-        if !has_turns {
+        let Some(turn_bytes) = turn_bytes else {
             return Pin::new(&mut self.stream).poll_read(context, into);
-        }
-        let bytes = into.remaining().min(TURN_BYTES);
-        let mut turn = ReadBuf::new(into.initialize_unfilled_to(bytes));
-        let read = Pin::new(&mut self.stream).poll_read(context, &mut turn);
-        let bytes = turn.filled().len();
+        };
+        let bytes = into.remaining().min(turn_bytes);
+        let mut part = ReadBuf::new(into.initialize_unfilled_to(bytes));
+        let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
+        let bytes = part.filled().len();
         into.advance(bytes);
+        self.turn.read(bytes);
         self.had_turn = bytes > 0;
         read
     }
@@ -78,10 +79,17 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
+        let turn_bytes = match has_turns {
+            true => {
+                let calls = self.activity.lock().calls_begun();
+                Some(ready!(self.turn.poll_begin(calls, context)))
+            }
+            false => None,
+        };
         let before = into.filled().len();
         let read = match self.has_ended {
             true => Poll::Ready(Ok(())),
-            false => self.poll_stream(context, into, has_turns),
+            false => self.poll_stream(context, into, turn_bytes),
         };
         match read {
             Poll::Ready(Ok(())) if into.filled().len() > before => {
@@ -152,6 +160,7 @@ mod tests {
     use super::*;
     use crate::addresses::{AddressBound, Addresses};
     use crate::call_origin::PeerAddress;
+    use crate::turns::{FREE_BYTES, FREE_TURN_BYTES, TURN_BYTES};
 
     #[derive(Default)]
     struct Wakes(AtomicUsize);
@@ -168,7 +177,8 @@ mod tests {
         let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
         let sent = vec![b'x'; 4 * TURN_BYTES];
         let activity = Arc::new(Mutex::new(Activity::new()));
-        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()));
+        let turn = Arc::new(account.turn());
+        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()), turn.clone());
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {
@@ -177,12 +187,13 @@ mod tests {
             let read = Pin::new(&mut stream).poll_read(&mut Context::from_waker(&waker), &mut into);
             read.map(|read| read.map(|()| into.filled().len()).unwrap())
         };
-        for turn in 0..2 {
-            assert_eq!(read(), Poll::Ready(TURN_BYTES));
-            assert_eq!(read(), Poll::Pending, "the end of turn {turn}");
-            assert_eq!(wakes.0.load(Ordering::Relaxed), turn + 1, "it asks for the next one");
+        for (bytes, turns) in [(FREE_TURN_BYTES, 1), (TURN_BYTES, 2), (TURN_BYTES, 3)] {
+            assert_eq!(read(), Poll::Ready(bytes));
+            assert_eq!(read(), Poll::Pending, "the end of turn {turns}");
+            assert_eq!(wakes.0.load(Ordering::Relaxed), turns, "it asks for the next one");
+            turn.read(FREE_BYTES);
         }
         account.show_key();
-        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES));
+        assert_eq!(read(), Poll::Ready(2 * TURN_BYTES - FREE_TURN_BYTES));
     }
 }

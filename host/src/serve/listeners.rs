@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use gristmill_api::{Api, ApiState};
 use gristmill_edge::{CertificateExpiry, ConnectionLimits, Connections, Tls};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -52,12 +52,23 @@ pub(crate) struct Running {
     pub(crate) hosts: Option<TcpListener>,
 }
 
+/// Connections that the kernel keeps until they are accepted; one more comes a second later. With the 1,024
+/// of `TcpListener::bind`, a thousand callers at one time delayed a probe by that second.
+const BACKLOG: u32 = 4_096;
+
 /// Listens on an address, which an option of `serve` names.
 ///
 /// # Errors
 /// Names the address and, as far as it is known, the remedy.
-async fn bind(at: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(at).await.map_err(|error| {
+fn bind(at: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+    let listen = || {
+        let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // As `TcpListener::bind` does: a host that starts again listens at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(at)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|error| {
         let remedy = match error.kind() {
             ErrorKind::AddrInUse => "; another program listens there, so name another address",
             ErrorKind::PermissionDenied => {
@@ -73,13 +84,13 @@ impl Listeners {
     /// # Errors
     /// Names the address that cannot be used.
     pub(crate) async fn bind(settings: &ServeSettings) -> anyhow::Result<Self> {
-        let clients = bind(settings.listen, "--listen").await?;
+        let clients = bind(settings.listen, "--listen")?;
         let collectors = match settings.metrics_listen {
-            Some(at) => Some(bind(at, "--metrics-listen").await?),
+            Some(at) => Some(bind(at, "--metrics-listen")?),
             None => None,
         };
         let hosts = match settings.cluster_listen {
-            Some(at) => Some(bind(at, "--cluster-listen").await?),
+            Some(at) => Some(bind(at, "--cluster-listen")?),
             None => None,
         };
         let tls = settings.tls().map(Tls::start).transpose()?;
