@@ -37,10 +37,10 @@ pub(crate) struct LimitOptions {
 }
 
 impl LimitOptions {
-    /// Checks numbers that are not from a command line.
+    /// Checks numbers that are not from a command line, and limits that exclude each other.
     ///
     /// # Errors
-    /// One sentence that names the limit and its bounds.
+    /// One sentence that names the limit, and its bounds or the remedy.
     pub(crate) fn check(&self) -> Result<(), String> {
         let numbers = [
             ("memory-mib", self.memory_mib, EndpointSettings::MEMORY_MIB),
@@ -52,6 +52,11 @@ impl LimitOptions {
                 let Bounds { min, max, .. } = bounds;
                 return Err(format!("`{name}` must be {min} to {max}, not {number}"));
             }
+        }
+        if self.max_fuel.is_some() && self.metering == Some(Metering::Epoch) {
+            let fault = "`max-fuel` has no effect with the metering `epoch`, which counts no fuel; \
+                leave one of them out";
+            return Err(fault.to_owned());
         }
         Ok(())
     }
@@ -118,6 +123,14 @@ mod tests {
         let limits = flags.over(file);
         assert_eq!(limits.settings().memory_mib, 8);
         assert_eq!((limits.scratch_gb(), limits.timeout_ms()), (2, 600_000));
+    }
+
+    #[test]
+    fn a_bound_of_fuel_needs_a_metering_that_counts_fuel() {
+        let fuel = LimitOptions { max_fuel: Some(5), ..LimitOptions::default() };
+        let epoch = LimitOptions { metering: Some(Metering::Epoch), ..LimitOptions::default() };
+        assert!(fuel.check().is_ok() && epoch.check().is_ok());
+        assert!(fuel.over(epoch).check().unwrap_err().contains("counts no fuel"));
     }
 
     #[test]

@@ -52,13 +52,15 @@ impl Bench {
     /// at one time, and more wait.
     ///
     /// # Errors
-    /// When the component cannot run here, or the volume's directory cannot be used.
+    /// When limits exclude each other, the component cannot run here, or the volume's directory cannot be
+    /// used.
     pub(crate) async fn open(
         component: Bytes,
         settings: LocalSettings,
         jobs_max: u32,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
+        settings.limits.check().map_err(anyhow::Error::msg)?;
         let dir = temporary("gristmill-run-")
             .context("cannot create a directory for the compiled component")?;
         let records = MemoryRecords::new();

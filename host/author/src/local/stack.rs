@@ -1,10 +1,10 @@
-//! The stack of a handler that trapped, in readable form.
+//! The stack of a handler that trapped or was ended, in readable form.
 
 use gristmill_core::runtime::StackCall;
 
 /// Stands for a stack without names, which could not be read. Components with an interpreter
 /// have none; their own stacks are in the job's log.
-const ABOUT_NAMES: &str = "the handler trapped; its stack is not shown, since the component has no \
+const ABOUT_NAMES: &str = "the handler was ended; its stack is not shown, since the component has no \
                            names of functions (in Rust, keep them with `strip = false` in the profile)";
 /// How to add lines to a component.
 const ABOUT_LINES: &str = "the component has no lines of source; in Rust, keep them with \
