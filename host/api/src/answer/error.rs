@@ -11,6 +11,9 @@ pub(crate) use gristmill_wire::ErrorCode;
 
 use crate::answer::refusal::Refusal;
 
+/// Most bytes of the sentence about a wrong call.
+const SENTENCE_BYTES_MAX: usize = 2 << 10;
+
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
@@ -93,7 +96,13 @@ impl ApiError {
         &self.sentence
     }
 
+    /// The sentence may end with the client's own value, which is cut.
     pub(crate) fn bad_request(sentence: impl Into<String>) -> Self {
+        let mut sentence = sentence.into();
+        if sentence.len() > SENTENCE_BYTES_MAX {
+            sentence.truncate(sentence.floor_char_boundary(SENTENCE_BYTES_MAX));
+            sentence.push('…');
+        }
         Self::new(ErrorCode::BadRequest, sentence)
     }
 
@@ -173,5 +182,21 @@ impl From<SubmitError> for ApiError {
             SubmitError::Store(error) => error.into(),
             SubmitError::KeyReused => Self::new(ErrorCode::IdempotencyMismatch, error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_value_of_the_client_is_cut() {
+        let short = ApiError::bad_request("`a` must be 1, not `ä`");
+        assert_eq!(short.sentence(), "`a` must be 1, not `ä`");
+        let long = ApiError::bad_request(format!("`a` must be 1, not `{}`", "ä".repeat(1 << 20)));
+        assert!(
+            long.sentence().starts_with("`a` must be 1, not `ä") && long.sentence().ends_with("ä…")
+        );
+        assert!(long.sentence().len() <= SENTENCE_BYTES_MAX + '…'.len_utf8());
     }
 }
