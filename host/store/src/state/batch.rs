@@ -157,8 +157,11 @@ pub(crate) struct Published {
     pub(crate) submissions: Vec<(SubmissionAck, Option<CompletedWrite>)>,
     pub(crate) acks: Vec<Ack>,
     /// Memory that other threads have allocated, which is slow to free: not under the lock.
-    unused: Vec<(Option<Box<Pending>>, Option<Box<NewRow>>)>,
+    unused: Vec<Unused>,
 }
+
+/// What a job and its row needed until they were written.
+type Unused = (Option<Box<Pending>>, Option<Box<NewRow>>);
 
 /// Further users of published changes.
 #[derive(Debug, Clone, Copy)]
