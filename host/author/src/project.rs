@@ -189,7 +189,7 @@ mod tests {
         let least = parse("").unwrap();
         assert_eq!(least.component_path(), Path::new("dir/build/greeter.wasm"));
         assert_eq!(least.handler.language.to_string(), "rust");
-        let all = "component = \"g.wasm\"\n[limits]\nmemory-mib = 4096\ntimeout-ms = 1\nmax-fuel = 5\n\
+        let all = "component = \"g.wasm\"\n[limits]\nmemory-mib = 4096\ntimeout-ms = 1\n\
                    metering = \"epoch\"\nscratch-gb = 1\n[env]\nA = \"b=c\"\n[network]\nallow = \
                    [\"*.example.com:8443\"]";
         let all = parse(all).unwrap();
@@ -224,6 +224,10 @@ mod tests {
             ("[limits]\ntimeout-ms = 0", "`timeout-ms` must be 1 to 604800000, not 0"),
             ("[limits]\nmax-fuel = 0", "`max-fuel` must be 1 to"),
             ("[limits]\nmax-fuel = -1", "expected u64"),
+            (
+                "[limits]\nmax-fuel = 5\nmetering = \"epoch\"",
+                "in [limits], `max-fuel` has no effect",
+            ),
             ("[limits]\nmetering = \"time\"", "unknown variant `time`, expected `fuel` or `epoch`"),
             ("[env]\nA = 1", "expected a string"),
             ("[env]\n\"A=B\" = \"\"", "in [env], `A=B` has a `=`"),
