@@ -21,7 +21,10 @@ async fn the_input_is_shown_unchanged_until_the_job_needs_it_no_more() {
     }
     let refused = host.client.status(&endpoint, &format!("{failed}?input=maybe")).await;
     let refused = refused.refused(400);
-    assert!(refused.contains("must be true or false, as in `input=true`, not `maybe`"), "{refused}");
+    assert!(
+        refused.contains("must be true or false, as in `input=true`, not `maybe`"),
+        "{refused}"
+    );
 
     let large = json!({ "op": "echo", "text": "x".repeat(100_000) });
     let waiting = host.client.submit(&endpoint, json!({ "op": "sleep_forever" })).await;
