@@ -165,7 +165,7 @@ impl<A: Answerer> Server<A> {
             }
         });
         let replaced = account.as_ref().map(|account| account.closing.clone()).unwrap_or_default();
-        let turn = Arc::new(account.as_ref().map(|account| account.turn()).unwrap_or_default());
+        let turn = account.as_ref().map(|account| Arc::new(account.turn()));
         let watched = Watched::new(stream, activity.clone(), account.clone(), turn.clone());
         let stream = TokioIo::new(watched);
         let http = http(CallExecutor::new(connection_auth.clone()));
@@ -179,9 +179,14 @@ impl<A: Answerer> Server<A> {
             let interrupt = tokio::select! {
                 biased;
                 outcome = poll_fn(|context| {
-                    turn.end();
+                    let has_key = || account.as_ref().is_none_or(|account| account.has_key());
+                    let turn = turn.as_ref().filter(|_| !has_key());
+                    turn.inspect(|turn| turn.end());
                     let outcome = connection.as_mut().poll(context);
-                    turn.ends_later(context);
+                    turn.inspect(|turn| match has_key() {
+                        true => turn.end(),
+                        false => turn.ends_later(context),
+                    });
                     match outcome.is_pending() && buffers.count(&activity).is_err() {
                         true => Poll::Ready(Err("no room for a head, or for streams".into())),
                         false => outcome,

@@ -7,8 +7,8 @@
 //!
 //! **Bounds.** [`TURN_BYTES`] in a turn: 20 calls, 0.3 ms. [`TURNS`] at one time; they are taken in the order
 //! of the requests. A connection waits for no other one during its first [`FREE_CALLS`] and [`FREE_BYTES`], which
-//! are read in pieces of [`FREE_TURN_BYTES`]: a thousand connections may begin at one time. **Cost.** A lock
-//! for each turn, and none once the connection has shown a key.
+//! are read in pieces of [`FREE_TURN_BYTES`]: a thousand connections may begin at one time. **Cost.** Some
+//! locks for each turn, which no other thread takes, and none once the connection has shown a key.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -42,13 +42,13 @@ impl Default for Turns {
     }
 }
 
-/// The turn of one connection, which is dropped with the connection. By default it waits for none.
-#[derive(Debug, Default)]
+/// The turn of one connection, which is dropped with the connection.
+#[derive(Debug)]
 pub(crate) struct Turn(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    all: Option<PollSemaphore>,
+    all: PollSemaphore,
     held: Option<OwnedSemaphorePermit>,
     /// The bytes that were read so far.
     bytes: usize,
@@ -57,7 +57,7 @@ struct State {
 impl Turns {
     /// The turn of a new connection.
     pub(crate) fn of_connection(&self) -> Turn {
-        let all = Some(PollSemaphore::new(self.0.clone()));
+        let all = PollSemaphore::new(self.0.clone());
         Turn(Mutex::new(State { all, held: None, bytes: 0 }))
     }
 }
@@ -67,7 +67,6 @@ impl Turn {
     pub(crate) fn poll_begin(&self, calls: u64, context: &mut Context<'_>) -> Poll<usize> {
         let mut state = self.0.lock();
         let State { all, held, bytes } = &mut *state;
-        let Some(all) = all else { return Poll::Ready(TURN_BYTES) };
         if *bytes < FREE_BYTES && calls <= FREE_CALLS {
             return Poll::Ready(FREE_TURN_BYTES);
         }

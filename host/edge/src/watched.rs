@@ -25,7 +25,8 @@ pub(super) struct Watched<IO> {
     activity: Arc<Mutex<Activity>>,
     client: Arc<ClientSide>,
     account: Option<Arc<Account>>,
-    turn: Arc<Turn>,
+    /// There is one beside an account.
+    turn: Option<Arc<Turn>>,
     /// A read has found the end of the client's data.
     has_ended: bool,
     /// The connection has got its bytes of this turn.
@@ -38,7 +39,7 @@ impl<IO> Watched<IO> {
         stream: IO,
         activity: Arc<Mutex<Activity>>,
         account: Option<Arc<Account>>,
-        turn: Arc<Turn>,
+        turn: Option<Arc<Turn>>,
     ) -> Self {
         let client = activity.lock().client.clone();
         let (has_ended, had_turn) = (false, false);
@@ -52,9 +53,9 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         &mut self,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
-        turn_bytes: Option<usize>,
+        turn: Option<(Arc<Turn>, usize)>,
     ) -> Poll<io::Result<()>> {
-        let Some(turn_bytes) = turn_bytes else {
+        let Some((turn, turn_bytes)) = turn else {
             return Pin::new(&mut self.stream).poll_read(context, into);
         };
         let bytes = into.remaining().min(turn_bytes);
@@ -62,7 +63,7 @@ impl<IO: AsyncRead + Unpin> Watched<IO> {
         let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
         let bytes = part.filled().len();
         into.advance(bytes);
-        self.turn.read(bytes);
+        turn.read(bytes);
         self.had_turn = bytes > 0;
         read
     }
@@ -79,17 +80,18 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let turn_bytes = match has_turns {
-            true => {
+        let turn = match has_turns.then(|| self.turn.clone()).flatten() {
+            Some(turn) => {
                 let calls = self.activity.lock().calls_begun();
-                Some(ready!(self.turn.poll_begin(calls, context)))
+                let bytes = ready!(turn.poll_begin(calls, context));
+                Some((turn, bytes))
             }
-            false => None,
+            None => None,
         };
         let before = into.filled().len();
         let read = match self.has_ended {
             true => Poll::Ready(Ok(())),
-            false => self.poll_stream(context, into, turn_bytes),
+            false => self.poll_stream(context, into, turn),
         };
         match read {
             Poll::Ready(Ok(())) if into.filled().len() > before => {
@@ -178,7 +180,8 @@ mod tests {
         let sent = vec![b'x'; 4 * TURN_BYTES];
         let activity = Arc::new(Mutex::new(Activity::new()));
         let turn = Arc::new(account.turn());
-        let mut stream = Watched::new(&sent[..], activity, Some(account.clone()), turn.clone());
+        let mut stream =
+            Watched::new(&sent[..], activity, Some(account.clone()), Some(turn.clone()));
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
         let mut read = || {
