@@ -107,6 +107,8 @@ impl Routes {
         }
         UNDOCUMENTED.iter().for_each(|(path, name)| routes.add(path, name));
         routes.words.sort_unstable();
+        // Many paths begin with the same word.
+        routes.words.dedup();
         routes.index_of(OTHER);
         routes
     }
