@@ -112,7 +112,7 @@ impl Client {
         self.send::<()>(request, false).await.map(drop)
     }
 
-    /// The URL of a file. URLs cannot have the names that are refused here: `url` would drop them.
+    /// The URL of a file. No file has the names that are refused here, and the sentence says so.
     fn file_url(&self, volume: &str, path: &str) -> Result<Url, ClientError> {
         let names: Vec<_> = path.split('/').collect();
         if let Some(name) = names.iter().find(|name| matches!(**name, "" | "." | "..")) {
