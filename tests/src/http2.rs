@@ -133,11 +133,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Http2<IO> {
         let _ = self.stream.write_all(&bytes).await;
     }
 
-    /// Begins calls on the first streams, whose bodies never come.
-    pub async fn flood_without_bodies(&mut self, count: u32, path: &str) {
+    /// Begins calls on the first streams, with so many bytes of their bodies, which never end.
+    pub async fn flood_of_open_bodies(&mut self, count: u32, path: &str, bytes: usize) {
+        let body = vec![b'x'; bytes];
         let streams = (1..).step_by(2).take(count as usize);
-        let heads: Vec<_> = streams.flat_map(|stream| head(stream, "POST", path, &[], 0)).collect();
-        let _ = self.stream.write_all(&heads).await;
+        let calls = streams.flat_map(|stream| {
+            let piece = if bytes > 0 { frame(DATA, 0, stream, &body) } else { vec![] };
+            [head(stream, "POST", path, &[], 0), piece].concat()
+        });
+        let calls: Vec<_> = calls.collect();
+        let _ = self.stream.write_all(&calls).await;
     }
 
     /// The begin of a head that names an empty field so many times, and never ends.

@@ -31,14 +31,19 @@ const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 /// open a connection ahead of its first call.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The memory of each stream for which HTTP/2 has made room, until the connection ends: 600 bytes were measured.
-const STREAM_BYTES: usize = 640;
+/// The memory of each stream for which HTTP/2 has made room, until the connection ends: 600 bytes were measured,
+/// and 860 where the body of each call stayed open.
+const STREAM_BYTES: usize = 896;
 
 /// A byte of an incomplete head counts as so many bytes: on HTTP/1, the buffer may be twice as large.
 const HEAD_FACTOR: usize = 2;
 
 /// The same on HTTP/2, where a byte may name a field.
 const MULTIPLEXED_HEAD_FACTOR: usize = 32;
+
+/// Most calls of an HTTP/2 connection without a valid key whose answers wait for the rests of their bodies.
+/// Each wait is a task, with what has arrived of the body.
+const RESTS_MAX: usize = 8;
 
 /// Most bytes of an incomplete head of HTTP/2, which has a frame of 16 KiB and 496 fields.
 const MULTIPLEXED_HEAD_MAX: usize = 64 << 10;
@@ -67,6 +72,8 @@ pub(super) struct Activity {
     /// HTTP/2: bytes of answers that are unread and not counted among those of all connections. At most
     /// [`SMALL_ANSWER_BYTES`](crate::SMALL_ANSWER_BYTES).
     pub(super) uncounted_bytes: usize,
+    /// The calls without a valid key whose answers wait for the rests of their bodies.
+    rests: usize,
     /// The number of the next call.
     next_call: u64,
     /// When the last call ended, or the connection was opened.
@@ -102,6 +109,7 @@ impl Activity {
             calls,
             unread_answers,
             uncounted_bytes: 0,
+            rests: 0,
             next_call,
             quiet_since,
             head_since,
@@ -200,6 +208,8 @@ pub(super) struct Call {
     handed: u64,
     /// The current piece's part of [`Activity::uncounted_bytes`].
     uncounted_bytes: usize,
+    /// It is one of [`Activity::rests`].
+    is_rest: bool,
     /// When the last of them were passed on, while the client has not read them.
     waits_since: Option<Instant>,
     /// The total time of waiting for the client.
@@ -228,6 +238,7 @@ impl Call {
             is_multiplexed,
             handed,
             uncounted_bytes: 0,
+            is_rest: false,
             waits_since,
             waited,
             charge: None,
@@ -237,6 +248,23 @@ impl Call {
     /// The answer announces that the connection ends with it.
     pub(super) fn announced_close(&self) {
         self.activity.lock().announced_close = true;
+    }
+
+    /// Whether the answer may wait for the rest of the call's body, until [`Self::end_rest`].
+    pub(super) fn begin_rest(&mut self) -> bool {
+        if self.charge.is_none() {
+            return true;
+        }
+        let mut activity = self.activity.lock();
+        self.is_rest = activity.rests < RESTS_MAX;
+        activity.rests += usize::from(self.is_rest);
+        self.is_rest
+    }
+
+    pub(super) fn end_rest(&mut self) {
+        if std::mem::take(&mut self.is_rest) {
+            self.activity.lock().rests -= 1;
+        }
     }
 
     /// More bytes were passed on; HTTP asks for further ones once the client has read them.
@@ -282,6 +310,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         self.taken();
         self.end_piece();
+        self.end_rest();
         let mut activity = self.activity.lock();
         activity.calls -= 1;
         activity.client.call_ended();
@@ -292,6 +321,8 @@ impl Drop for Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addresses::{AddressBound, Addresses};
+    use crate::call_origin::PeerAddress;
 
     const IDLE: Duration = Duration::from_secs(75);
 
@@ -343,6 +374,26 @@ mod tests {
             let left = activity.deadline(IDLE).map(|at| at - Instant::now());
             assert_eq!(left, Some(expected), "{pieces:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn few_answers_to_calls_without_a_key_wait_for_bodies() {
+        let bound = AddressBound { connections_max: 9, is_for_loopback: true };
+        let account = Addresses::new(bound, 1 << 20).admit(PeerAddress([192, 0, 2, 1].into()));
+        let activity = Arc::new(Mutex::new(Activity::new()));
+        let charged = || {
+            let mut call = Call::begin(&activity, Version::HTTP_2);
+            call.charge = Some(account.charge(1).unwrap());
+            call
+        };
+        let mut calls: Vec<_> = (0..=RESTS_MAX).map(|_| charged()).collect();
+        let waiting = calls.iter_mut().filter_map(|call| call.begin_rest().then_some(()));
+        assert_eq!(waiting.count(), RESTS_MAX);
+        assert!(Call::begin(&activity, Version::HTTP_2).begin_rest(), "it has a key");
+        calls[0].end_rest();
+        assert!(calls[RESTS_MAX].begin_rest());
+        drop(calls);
+        assert_eq!(activity.lock().rests, 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,10 +20,10 @@
 //! larger charge would close connections that are about to show their keys, when a thousand clients
 //! behind one address connect at one time. **Cost.** A lock that all connections share when one is
 //! opened or closed and when it shows its key, and two for a call without a key; an atomic load for a
-//! call with a key. A charge beyond a bound looks at each connection of one address.
+//! call with a key. Ordered sets find the largest connection and address.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -89,7 +89,29 @@ struct Held {
 struct Address {
     bytes: usize,
     /// Those that have not shown a key.
-    connections: BTreeMap<u64, Connection>,
+    connections: HashMap<u64, Connection>,
+    /// The same connections by what they count as, the oldest of several last.
+    by_bytes: BTreeSet<(usize, Reverse<u64>)>,
+}
+
+impl Address {
+    /// Counts a connection as it is now.
+    fn put(&mut self, number: u64, connection: Connection) {
+        self.take(number);
+        let bytes = connection.counts_as();
+        self.bytes += bytes;
+        self.by_bytes.insert((bytes, Reverse(number)));
+        self.connections.insert(number, connection);
+    }
+
+    /// Takes out a connection, which counts no more.
+    fn take(&mut self, number: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&number)?;
+        let bytes = connection.counts_as();
+        self.bytes -= bytes;
+        self.by_bytes.remove(&(bytes, Reverse(number)));
+        Some(connection)
+    }
 }
 
 /// A connection without a valid key.
@@ -151,10 +173,7 @@ impl Addresses {
         let _ = self.make_room(&mut held, address, CONNECTION_BYTES, newcomer);
         let (bytes, head_bytes, buffer_bytes) = (0, 0, CONNECTION_BYTES);
         let connection = Connection { bytes, head_bytes, buffer_bytes, closing: closing.clone() };
-        held.change(address, |of| {
-            of.connections.insert(number, connection);
-            of.bytes += CONNECTION_BYTES;
-        });
+        held.change(address, |of| of.put(number, connection));
         let (has_key, unsent) = (AtomicBool::new(false), AtomicUsize::new(0));
         Arc::new(Account { addresses: self.clone(), address, number, has_key, unsent, closing })
     }
@@ -235,19 +254,17 @@ impl Held {
 
     /// The connection of an address that holds the most, the oldest of several, beside one.
     fn largest_of(&self, address: IpAddr, beside: Option<u64>) -> Option<Largest> {
-        let connections = self.by_address.get(&address)?.connections.iter();
-        let others = connections.filter(|(number, _)| Some(**number) != beside);
-        let sizes = others.map(|(number, connection)| (connection.counts_as(), Reverse(*number)));
-        sizes.max().map(|(bytes, Reverse(number))| Largest { address, number, bytes })
+        let mut largest_first = self.by_address.get(&address)?.by_bytes.iter().rev();
+        let largest = largest_first.find(|(_, Reverse(number))| Some(*number) != beside);
+        largest.map(|&(bytes, Reverse(number))| Largest { address, number, bytes })
     }
 
     /// Closes a connection, which does not count for its address any more.
     fn close(&mut self, address: IpAddr, number: u64) {
         let mut bytes = 0;
         self.change(address, |of| {
-            if let Some(closed) = of.connections.remove(&number) {
+            if let Some(closed) = of.take(number) {
                 bytes = closed.counts_as();
-                of.bytes -= bytes;
                 closed.closing.cancel();
             }
         });
@@ -299,9 +316,8 @@ impl Account {
         // One that was to be closed meanwhile stays open, and counts for nothing any more.
         held.forget_closed(self.number);
         held.change(self.address, |of| {
-            if let Some(connection) = of.connections.remove(&self.number) {
-                let by_calls = connection.bytes - connection.head_bytes;
-                of.bytes = of.bytes - connection.counts_as() + by_calls;
+            if let Some(connection) = of.take(self.number) {
+                of.bytes += connection.bytes - connection.head_bytes;
                 self.has_key.store(true, Ordering::Relaxed);
             }
         });
@@ -343,10 +359,7 @@ impl Account {
             let growing = Growing { number: Some(self.number), bytes: now };
             self.addresses.make_room(held, self.address, now - before, growing)?;
         }
-        held.change(self.address, |of| {
-            of.connections.insert(self.number, changed);
-            of.bytes = of.bytes - before + now;
-        });
+        held.change(self.address, |of| of.put(self.number, changed));
         Ok(())
     }
 
@@ -381,10 +394,10 @@ impl Drop for Account {
         let unsent = *self.unsent.get_mut();
         let mut held = self.addresses.held.lock();
         held.forget_closed(self.number);
-        held.change(self.address, |of| match of.connections.remove(&self.number) {
-            Some(connection) => of.bytes -= connection.counts_as(),
-            None if *self.has_key.get_mut() => of.bytes -= unsent,
-            None => {}
+        held.change(self.address, |of| {
+            if of.take(self.number).is_none() && *self.has_key.get_mut() {
+                of.bytes -= unsent;
+            }
         });
     }
 }
@@ -423,6 +436,8 @@ impl Drop for Charge {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -693,6 +708,8 @@ mod tests {
                 // A new connection is admitted in any case.
                 prop_assert!(held.bytes <= all_max + live.len() * CONNECTION_BYTES);
                 for (address, of) in &held.by_address {
+                    let sizes = of.connections.iter().map(|(at, of)| (of.counts_as(), Reverse(*at)));
+                    prop_assert_eq!(&of.by_bytes, &sizes.collect::<BTreeSet<_>>());
                     let most = ADDRESS_BYTES_MAX + of.connections.len() * CONNECTION_BYTES;
                     prop_assert!(address.is_loopback() || of.bytes <= most);
                     prop_assert!(address.is_loopback() || of.connections.len() <= 5);

@@ -146,12 +146,14 @@ impl<A: Answerer> Server<A> {
                 // After the answer is counted, since it is in memory meanwhile: a small one as its first piece.
                 let is_unread = match unread {
                     // What is not counted waits for nothing.
-                    Some(_) if !has_room => true,
-                    Some(unread) => {
+                    Some(unread) if has_room && call.begin_rest() => {
                         let bytes = whole.and_then(|bytes| usize::try_from(bytes).ok());
                         holding.begin_piece(bytes.unwrap_or_default(), &mut call);
-                        !unread.reaches_end().await
+                        let is_unread = !unread.reaches_end().await;
+                        call.end_rest();
+                        is_unread
                     }
+                    Some(_) => true,
                     None => false,
                 };
                 // HTTP/2 has frames for that. Without the header, the client's next call would meet
