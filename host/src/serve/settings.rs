@@ -119,9 +119,9 @@ pub struct ServeSettings {
     #[arg(long, value_name = "N", env = "GRISTMILL_MAX_CONNECTIONS")]
     pub max_connections: Option<Connections>,
 
-    /// Connections at one time from one address without a valid key; a further one closes the
-    /// oldest of them. Without this option loopback addresses have no bound [default: a sixteenth
-    /// of max-connections].
+    /// Connections at one time from one address without a valid key; a further one closes the one
+    /// that holds the most, or else the oldest. Without this option loopback addresses have only
+    /// the bound of all [default: a sixteenth of max-connections].
     #[arg(long, value_name = "N", env = "GRISTMILL_MAX_ADDRESS_CONNECTIONS")]
     pub max_address_connections: Option<Connections>,
 

@@ -165,11 +165,12 @@ impl<'a> Page<'a> {
     }
 
     fn operation(&mut self, operation: &Operation<'a>) {
-        let Operation { path, content, .. } = operation;
+        let Operation { methods, path, content } = operation;
         self.line(&format!("\n### {}\n", operation.heading()));
         self.line(&sentence(&content["summary"]));
         self.paragraphs(&content["description"]);
-        if self.document["paths"][format!("{path}/update")]["post"].is_object() {
+        let has_update = self.document["paths"][format!("{path}/update")]["post"].is_object();
+        if has_update && methods.contains("PATCH") {
             self.line(&format!("`POST {path}/update` is the same call."));
         }
         self.line("");
