@@ -17,33 +17,32 @@ const STATES: [JobState; 7] = [
     JobState::Removed,
 ];
 
+/// A match over all variants, which the compiler demands, with the events of each arm: an arm
+/// without an event is a syntax error. The arms are in the order of the documented table.
+macro_rules! each_variant {
+    ($($pattern:pat => [$($event:expr),+]),+ $(,)?) => {{
+        let _: fn(JobEvent) = |event| match event { $($pattern => {}),+ };
+        vec![$($($event),+),+]
+    }};
+}
+
 fn events(by: Claim) -> Vec<JobEvent> {
-    let finished = |verdict| JobEvent::Finished { by, verdict };
-    // A variant that is missing here is missing below as well.
-    let _: fn(JobEvent) = |event| match event {
-        JobEvent::Claimed { .. }
-        | JobEvent::Finished { .. }
-        | JobEvent::Released { .. }
-        | JobEvent::HostLost { .. }
-        | JobEvent::CancelRequested
-        | JobEvent::RetryRequested
-        | JobEvent::Purged
-        | JobEvent::TtlElapsed
-        | JobEvent::RetentionElapsed => {}
-    };
-    vec![
-        JobEvent::Claimed { claim: CURRENT.next() },
-        finished(Verdict::Completed),
-        finished(Verdict::Failed),
-        finished(Verdict::TimedOut),
-        JobEvent::Released { by },
-        JobEvent::HostLost { is_last: false },
-        JobEvent::HostLost { is_last: true },
-        JobEvent::CancelRequested,
-        JobEvent::RetryRequested,
-        JobEvent::Purged,
-        JobEvent::TtlElapsed,
-        JobEvent::RetentionElapsed,
+    use JobEvent as On;
+    let finished = |verdict| On::Finished { by, verdict };
+    each_variant![
+        On::Claimed { .. } => [On::Claimed { claim: CURRENT.next() }],
+        On::Finished { .. } => [
+            finished(Verdict::Completed),
+            finished(Verdict::Failed),
+            finished(Verdict::TimedOut)
+        ],
+        On::Released { .. } => [On::Released { by }],
+        On::HostLost { .. } => [On::HostLost { is_last: false }, On::HostLost { is_last: true }],
+        On::CancelRequested => [On::CancelRequested],
+        On::RetryRequested => [On::RetryRequested],
+        On::Purged => [On::Purged],
+        On::TtlElapsed => [On::TtlElapsed],
+        On::RetentionElapsed => [On::RetentionElapsed],
     ]
 }
 
@@ -134,15 +133,32 @@ fn effects_agree_with_the_states_they_lead_to() {
     for state in STATES {
         for event in events(CURRENT) {
             let Ok((next, effects)) = state.apply(event) else { continue };
-            let has = |effect| effects.contains(&effect);
             let moved = next != state;
             let is_final = |s: JobState| s.status().is_some_and(JobStatus::is_final);
-            assert_eq!(has(Effect::WakeWaiters), moved, "{state:?} {event:?}");
-            assert_eq!(has(Effect::Delete), next == JobState::Removed, "{state:?} {event:?}");
-            assert_eq!(has(Effect::Enqueue), next == JobState::InQueue, "{state:?} {event:?}");
             let ended = moved && is_final(next);
-            assert_eq!(has(Effect::StartRetention), ended, "{state:?} {event:?}");
-            assert_eq!(has(Effect::SendWebhook), ended, "{state:?} {event:?}");
+            let is_claim = matches!(event, JobEvent::Claimed { .. });
+            let is_word_of_attempt =
+                matches!(event, JobEvent::Finished { .. } | JobEvent::Released { .. });
+            let is_loss = matches!(event, JobEvent::HostLost { .. });
+            let runs = matches!(state, JobState::InProgress { .. });
+            let expected = [
+                (Effect::WakeWaiters, moved),
+                (Effect::Delete, next == JobState::Removed),
+                (Effect::Enqueue, next == JobState::InQueue),
+                (Effect::Dequeue, state == JobState::InQueue && !is_claim),
+                (Effect::StopAttempt, runs && !is_word_of_attempt && !is_loss),
+                (Effect::StartRetention, ended),
+                (Effect::SendWebhook, ended),
+            ];
+            for (effect, is_due) in expected {
+                let (from, event) = (state.name(), event.name());
+                let verb = if is_due { "needs" } else { "must not have" };
+                assert_eq!(
+                    effects.contains(&effect),
+                    is_due,
+                    "the row `{from}`, `{event}` {verb} the effect {effect:?}"
+                );
+            }
         }
     }
 }
