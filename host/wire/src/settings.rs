@@ -264,7 +264,7 @@ macro_rules! settings {
         $(#[$input_about])*
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
         pub struct $input {
             $($own)*
             $(
@@ -287,11 +287,7 @@ macro_rules! settings {
             )*
             $(
                 $(#[$object_about])*
-                #[serde(
-                    default,
-                    deserialize_with = "crate::json_object::optional",
-                    skip_serializing_if = "Option::is_none"
-                )]
+                #[serde(skip_serializing_if = "Option::is_none")]
                 pub $object: Option<$object_input>,
             )*
             $(
@@ -308,6 +304,8 @@ macro_rules! settings {
                 pub $optional: Option<u64>,
             )*
         }
+
+        $crate::json_object::only_objects!($input);
     };
 }
 pub(crate) use settings;

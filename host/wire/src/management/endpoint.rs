@@ -15,6 +15,7 @@ use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
 use crate::settings::{InvalidField, at_most, check_env, number, settings};
+use crate::words::words;
 use crate::{HostPattern, Metering, whole_number};
 
 settings! {
@@ -242,16 +243,15 @@ pub struct Endpoint {
     pub ignored_fields: Vec<String>,
 }
 
-/// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or
-/// there are more than `scalerValue` jobs for each worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ScalerType {
-    /// A job has waited for so many seconds.
-    QueueDelay,
-    /// There are more than so many jobs for each worker.
-    RequestCount,
+words! {
+    /// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or
+    /// there are more than `scalerValue` jobs for each worker.
+    pub enum ScalerType {
+        /// A job has waited for so many seconds.
+        QueueDelay = "QUEUE_DELAY",
+        /// There are more than so many jobs for each worker.
+        RequestCount = "REQUEST_COUNT",
+    }
 }
 
 settings! {
