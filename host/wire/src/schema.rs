@@ -122,7 +122,7 @@ schemas! {
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
     Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
-    FilterTime: "RFC 3339, from 1970 on" =>
+    FilterTime: "RFC 3339, from 1970 on; a date alone is its first moment" =>
         text().format(Some(SchemaFormat::Custom("date-time".to_owned())))
             .max_length(Some(TIME_CHARS_MAX));
     WebhookUrl: "An absolute http or https URL without user name and password" =>
