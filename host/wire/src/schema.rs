@@ -81,8 +81,12 @@ schemas! {
     ErrorPart: "A text that the errors of jobs contain, letter by letter; the bound is in bytes" =>
         text().min_length(Some(1)).max_length(Some(FILTER_ERROR_BYTES_MAX));
     Environment: "Variables by name" => ObjectBuilder::new()
-        .property_names(Some(Schema::from(text().max_length(Some(ENV_NAME_CHARS_MAX)))))
-        .additional_properties(Some(Schema::from(text().max_length(Some(ENV_VALUE_CHARS_MAX)))))
+        .property_names(Some(Schema::from(
+            text().pattern(Some(r"^[^=\x00]+$")).max_length(Some(ENV_NAME_CHARS_MAX)),
+        )))
+        .additional_properties(Some(Schema::from(
+            text().pattern(Some(r"^[^\x00]*$")).max_length(Some(ENV_VALUE_CHARS_MAX)),
+        )))
         .max_properties(Some(ENV_VARIABLES_MAX));
     Readme: "A description in Markdown" => text().max_length(Some(README_CHARS_MAX));
     RateLimits: "Limits by operation" => ObjectBuilder::new()

@@ -60,7 +60,7 @@ impl Bench {
         jobs_max: u32,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        settings.limits.check().map_err(anyhow::Error::msg)?;
+        settings.limits.check()?;
         let dir = temporary("gristmill-run-")
             .context("cannot create a directory for the compiled component")?;
         let records = MemoryRecords::new();

@@ -126,13 +126,25 @@ impl EndpointSettings {
         }
         self.take(given)?;
         self.workers_min = self.workers_min.min(self.workers_max);
-        if self.max_fuel.is_some() && self.metering == Metering::Epoch {
-            let fault = "has no effect with `metering` `epoch`, which counts no fuel; set `metering` to `fuel`, \
-                or `maxFuel` to 0";
-            return Err(InvalidField::new("maxFuel", fault));
-        }
-        Ok(())
+        check_fuel("maxFuel", self.max_fuel, self.metering)
     }
+}
+
+/// Refuses a bound of fuel with a metering that counts none; `field` is the name of the bound.
+///
+/// # Errors
+/// With the remedies.
+pub fn check_fuel(
+    field: &str,
+    max_fuel: Option<u64>,
+    metering: Metering,
+) -> Result<(), InvalidField> {
+    if max_fuel.is_some() && metering == Metering::Epoch {
+        let fault = "has no effect with the metering `epoch`, which counts no fuel; choose the metering `fuel`, \
+            or no bound of fuel (0 for an endpoint that has one)";
+        return Err(InvalidField::new(field, fault));
+    }
+    Ok(())
 }
 
 /// Checks that each operation has limits and that each permits calls: a limit of 0 would refuse
@@ -455,6 +467,19 @@ mod tests {
                 json!({ "env": { "A": "x".repeat(32_769) } }),
                 "`env.A` has more than 32768 characters, the most allowed",
             ),
+            (
+                json!({ "env": { "A=B": "" } }),
+                "`env` has a variable `A=B`; a name has 1 to 256 characters, and neither `=` nor NUL",
+            ),
+            (
+                json!({ "env": { "A\0B": "" } }),
+                "`env` has a variable `A\\0B`; a name has 1 to 256 characters, and neither `=` nor NUL",
+            ),
+            (
+                json!({ "env": { "": "" } }),
+                "`env` has a variable ``; a name has 1 to 256 characters, and neither `=` nor NUL",
+            ),
+            (json!({ "env": { "A": "b\0c" } }), "`env.A` has a NUL, which no value can have"),
         ];
         for (given, expected) in cases {
             assert_eq!(changed(given).unwrap_err(), expected);
