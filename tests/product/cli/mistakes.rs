@@ -100,11 +100,21 @@ fn a_wrong_value_is_refused_with_those_that_are_allowed() {
     let (file, missing) = (file.display(), dir.path().join("missing"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
-    let new = dir.path().join("new");
+    let [new, host] = ["new", "host"].map(|name| dir.path().join(name));
+    let of_host = format!("serve --listen 127.0.0.1:0 --data-dir {}", host.display());
     for (words, code, said) in [
-        (format!("serve --data-dir {file}"), 1, "is not a directory"),
-        ("serve --data-dir /proc/new".to_owned(), 1, "/proc/new` (--data-dir)"),
+        (format!("serve --listen 127.0.0.1:0 --data-dir {file}"), 1, "is not a directory"),
+        (
+            "serve --listen 127.0.0.1:0 --data-dir /proc/new".to_owned(),
+            1,
+            "/proc/new` (--data-dir)",
+        ),
         (format!("serve --data-dir {} --listen {taken}", new.display()), 1, "name another address"),
+        (
+            format!("{of_host} --database postgres://u:p@127.0.0.1:9/n"),
+            1,
+            "check that postgresql runs",
+        ),
         (format!("check --data-dir {file}"), 1, "is not a directory"),
         (format!("check --data-dir {}", missing.display()), 1, "there is no directory"),
         ("health e --url 127.0.0.1:8080".to_owned(), 2, "such as http://127.0.0.1:8080"),
@@ -117,4 +127,5 @@ fn a_wrong_value_is_refused_with_those_that_are_allowed() {
     ] {
         run(command(), &words).failed(code, &[said]);
     }
+    assert!(!host.join("ballast").exists(), "the start has failed");
 }
