@@ -53,6 +53,14 @@ fn a_wrong_command_line_is_a_2_and_help_a_0() {
     run(command(), "no-such-command").failed(2, &["no-such-command"]);
     run(command(), "submit").failed(2, &["--input"]);
     run(command(), "serve --listen nowhere").failed(2, &["nowhere"]);
+    for words in ["--help", "keys create --help", "--version"] {
+        let mut command = command();
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let shown = command.args(words.split(' ')).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&shown.stderr);
+        assert_eq!(shown.status.code(), Some(1), "{words}: {said}");
+        assert!(said.contains("cannot write the help"), "{words}: {said}");
+    }
     let help = run(command(), "--help").succeeded();
     for name in ["serve", "deploy", "run", "submit", "status", "stream", "cancel", "retry", "purge"]
     {
@@ -119,6 +127,12 @@ fn a_wrong_value_is_refused_with_those_that_are_allowed() {
         (format!("check --data-dir {}", missing.display()), 1, "there is no directory"),
         ("health e --url 127.0.0.1:8080".to_owned(), 2, "such as http://127.0.0.1:8080"),
         ("submit e --input {} --ttl 1s".to_owned(), 2, "a whole number from 10000 to 604800000"),
+        ("run /nonexist".to_owned(), 1, "cannot read /nonexist"),
+        (
+            format!("repair --data-dir {} --output {0}/a", missing.display()),
+            1,
+            "names that of a host",
+        ),
         ("run --memory-mib 0".to_owned(), 2, "a whole number from 1 to 4096"),
         ("serve --max-running-jobs 0".to_owned(), 2, "a whole number from 1 to "),
         ("serve --listen 8080".to_owned(), 2, "such as 127.0.0.1:8080"),
