@@ -14,33 +14,78 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use gristmill_commands::output;
 use gristmill_core::backup::UNFINISHED;
 
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// A data directory that a restore or a repair fills. No host starts on it before
-/// [`complete`](Self::complete), not even after a crash.
-pub(crate) struct Unfinished<'a>(&'a Path);
+/// [`complete`](Self::complete), not even after a crash. If that is not reached, its content is
+/// removed, and a new directory too: the corrected command finds the place as this one did.
+pub(crate) struct Unfinished<'a> {
+    dir: &'a Path,
+    is_new: bool,
+    is_complete: bool,
+}
 
 impl<'a> Unfinished<'a> {
-    /// Marks the directory, durably.
+    /// Takes an empty directory, or creates one, and marks it, durably.
     ///
     /// # Errors
-    /// Errors of the file system.
-    pub(crate) fn mark(dir: &'a Path) -> io::Result<Self> {
-        File::create(dir.join(UNFINISHED))?.sync_all()?;
-        sync(dir)?;
-        Ok(Self(dir))
+    /// When other users can access the directory, it is not empty, or it cannot be written.
+    pub(crate) fn begin(dir: &'a Path) -> anyhow::Result<Self> {
+        let cannot_make = || format!("cannot create {}", dir.display());
+        let is_new = !dir.try_exists().with_context(cannot_make)?;
+        make(dir).with_context(cannot_make)?;
+        if let Some(warning) = check(dir)? {
+            output::note(&warning);
+        }
+        if fs::read_dir(dir).with_context(cannot_make)?.next().is_some() {
+            bail!(
+                "{} is not empty: name an empty directory, or one that does not exist yet",
+                dir.display()
+            );
+        }
+        let begun = Self { dir, is_new, is_complete: false };
+        let mark = File::create(dir.join(UNFINISHED)).and_then(|mark| mark.sync_all());
+        mark.and_then(|()| sync(dir)).with_context(cannot_make)?;
+        Ok(begun)
     }
 
     /// Removes the mark, after all names in the directory are on stable storage.
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(crate) fn complete(self) -> io::Result<()> {
-        sync(self.0)?;
-        fs::remove_file(self.0.join(UNFINISHED))?;
-        sync(self.0)
+    pub(crate) fn complete(mut self) -> io::Result<()> {
+        sync(self.dir)?;
+        // From now on a host may use the directory.
+        self.is_complete = true;
+        fs::remove_file(self.dir.join(UNFINISHED))?;
+        sync(self.dir)
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.dir)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false if entry.file_name() == UNFINISHED => {}
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        // Last: without the mark, a host would start beside the files of a damaged backup.
+        let unmarked = fs::remove_file(self.dir.join(UNFINISHED));
+        // A directory that could not be marked is empty, too.
+        if self.is_new { fs::remove_dir(self.dir) } else { unmarked }
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // With the mark, what stays is not used.
+            let _ = self.remove();
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! `[limits]` of a [project file](super::project), with the same names and bounds.
 
 use clap::Args;
-use gristmill_client::wire::management::EndpointInput;
+use gristmill_client::wire::management::{EndpointInput, check_fuel};
+use gristmill_client::wire::settings::{InvalidField, number};
 use gristmill_core::deploy::endpoint::{EndpointSettings, Metering};
 use gristmill_core::limits::{Bounds, EXECUTION_TIMEOUT_MS};
 use serde::Deserialize;
@@ -40,25 +41,19 @@ impl LimitOptions {
     /// Checks numbers that are not from a command line, and limits that exclude each other.
     ///
     /// # Errors
-    /// One sentence that names the limit, and its bounds or the remedy.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// Names the limit, and its bounds or the remedy.
+    pub(crate) fn check(&self) -> Result<(), InvalidField> {
         let numbers = [
             ("memory-mib", self.memory_mib, EndpointSettings::MEMORY_MIB),
             ("timeout-ms", self.timeout_ms, TIMEOUT_MS),
             ("max-fuel", self.max_fuel, EndpointSettings::FUEL),
         ];
-        for (name, number, bounds) in numbers {
-            if let Some(number) = number.filter(|number| !bounds.contains(*number)) {
-                let Bounds { min, max, .. } = bounds;
-                return Err(format!("`{name}` must be {min} to {max}, not {number}"));
+        for (name, given, bounds) in numbers {
+            if let Some(given) = given {
+                number::<u64>(name, given, bounds)?;
             }
         }
-        if self.max_fuel.is_some() && self.metering == Some(Metering::Epoch) {
-            let fault = "`max-fuel` has no effect with the metering `epoch`, which counts no fuel; \
-                leave one of them out";
-            return Err(fault.to_owned());
-        }
-        Ok(())
+        check_fuel("max-fuel", self.max_fuel, self.metering.unwrap_or_default())
     }
 
     /// These limits, completed by `others`.
@@ -130,7 +125,7 @@ mod tests {
         let fuel = LimitOptions { max_fuel: Some(5), ..LimitOptions::default() };
         let epoch = LimitOptions { metering: Some(Metering::Epoch), ..LimitOptions::default() };
         assert!(fuel.check().is_ok() && epoch.check().is_ok());
-        assert!(fuel.over(epoch).check().unwrap_err().contains("counts no fuel"));
+        assert!(fuel.over(epoch).check().unwrap_err().to_string().contains("counts no fuel"));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
-use gristmill_commands::arguments::parse::EnvVar;
+use anyhow::Context as _;
+use gristmill_client::wire::settings::check_env;
 use gristmill_core::deploy::egress::HostPattern;
 use gristmill_core::id::EndpointId;
 use serde::Deserialize;
@@ -123,14 +123,8 @@ impl Project {
 
     fn parse(dir: &Path, text: &str) -> anyhow::Result<Self> {
         let Document { handler, limits, env, network, endpoints } = toml::from_str(text)?;
-        if let Err(wrong) = limits.check() {
-            bail!("in [limits], {wrong}");
-        }
-        for name in env.iter().flat_map(BTreeMap::keys) {
-            if let Err(wrong) = EnvVar::check_name(name) {
-                bail!("in [env], {wrong}");
-            }
-        }
+        limits.check().context("in [limits]")?;
+        env.iter().try_for_each(|env| check_env("env", env))?;
         Ok(Self {
             dir: dir.to_owned(),
             handler,
@@ -219,19 +213,19 @@ mod tests {
                 "unknown field `colour`, expected one of `name`, `language`, `component`, `input-schema`",
             ),
             ("[limits]\nmemory = 1", "expected one of `memory-mib`, `timeout-ms`, `max-fuel`"),
-            ("[limits]\nmemory-mib = 0", "in [limits], `memory-mib` must be 1 to 4096, not 0"),
+            ("[limits]\nmemory-mib = 0", "in [limits]: `memory-mib` must be 1 to 4096, not 0"),
             ("[limits]\nmemory-mib = 4097", "`memory-mib` must be 1 to 4096, not 4097"),
             ("[limits]\ntimeout-ms = 0", "`timeout-ms` must be 1 to 604800000, not 0"),
             ("[limits]\nmax-fuel = 0", "`max-fuel` must be 1 to"),
             ("[limits]\nmax-fuel = -1", "expected u64"),
             (
                 "[limits]\nmax-fuel = 5\nmetering = \"epoch\"",
-                "in [limits], `max-fuel` has no effect",
+                "in [limits]: `max-fuel` has no effect",
             ),
             ("[limits]\nmetering = \"time\"", "unknown variant `time`, expected `fuel` or `epoch`"),
             ("[env]\nA = 1", "expected a string"),
-            ("[env]\n\"A=B\" = \"\"", "in [env], `A=B` has a `=`"),
-            ("[env]\n\"\" = \"\"", "in [env], a name is missing"),
+            ("[env]\n\"A=B\" = \"\"", "`env` has a variable `A=B`; a name has"),
+            ("[env]\n\"\" = \"\"", "`env` has a variable ``; a name has 1 to 256 characters"),
             ("[network]\nallow = [\"http://x\"]", "`http://x` is not a host pattern: write"),
             ("[network]\ndeny = []", "unknown field `deny`, expected `allow`"),
             ("[build]", "expected one of `handler`, `limits`, `env`, `network`"),

@@ -115,6 +115,15 @@ pub fn block_on(
     runtime.context("cannot start the async runtime")?.block_on(command)
 }
 
+/// Shows the help, the version or the mistake of a command line, and returns the exit code.
+pub fn show(answer: &clap::Error) -> ExitCode {
+    let shown = answer.print().context("cannot write the help");
+    match u8::try_from(answer.exit_code()) {
+        Ok(0) => exit_code(shown.map(|()| ExitCode::SUCCESS)),
+        code => code.map_or(ExitCode::FAILURE, ExitCode::from),
+    }
+}
+
 /// The exit code of a command that has ended; its error is written to standard error, with advice.
 pub fn exit_code(ended: anyhow::Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {

@@ -21,17 +21,20 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let Cli { command } = Cli::try_parse().unwrap_or_else(|error| match of_gristmill(&error) {
-        Some(name) => {
-            let sentence = format!(
-                "`gristmill-client` has no command `{name}`: `gristmill {name}` is a command of the program \
-                 `gristmill`, which also runs handlers and hosts"
-            );
-            Cli::command().error(ErrorKind::InvalidSubcommand, sentence).exit()
+    match Cli::try_parse().map_err(|answer| of_gristmill(&answer).map_or(answer, with_advice)) {
+        Ok(Cli { command }) => {
+            gristmill_commands::exit_code(gristmill_commands::block_on(command.execute()))
         }
-        None => error.exit(),
-    });
-    gristmill_commands::exit_code(gristmill_commands::block_on(command.execute()))
+        Err(answer) => gristmill_commands::show(&answer),
+    }
+}
+
+fn with_advice(name: &str) -> clap::Error {
+    let sentence = format!(
+        "`gristmill-client` has no command `{name}`: `gristmill {name}` is a command of the program \
+         `gristmill`, which also runs handlers and hosts"
+    );
+    Cli::command().error(ErrorKind::InvalidSubcommand, sentence)
 }
 
 /// The command of a refused command line, if only `gristmill` has it.

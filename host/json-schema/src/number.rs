@@ -46,16 +46,46 @@ impl Num {
         }
     }
 
+    /// Whether the number divided by `of` is whole, by their decimal digits: in floating point the
+    /// quotient of 0.3 and 0.1 is 2.9999999999999996, and that of 1e308 and 0.5 infinite.
     pub(crate) fn is_multiple_of(self, of: Self) -> bool {
-        match (self, of) {
-            (Self::Whole(number), Self::Whole(of)) => of != 0 && number % of == 0,
-            _ => {
-                let times = self.as_f64() / of.as_f64();
-                // 0.3 / 0.1 is 2.9999999999999996.
-                let tolerance = times.abs() * 1e-14;
-                times.is_finite() && (times - times.round()).abs() <= tolerance
-            }
+        let ((number, exponent), (of, of_exponent)) = (self.decimal(), of.decimal());
+        if number == 0 || of == 0 {
+            return of != 0;
         }
+        // Without zeros at its end, the number has no factor of 10.
+        let Ok(mut tens) = u32::try_from(exponent - of_exponent) else { return false };
+        // By squares, since there are up to 650 tens; both factors are below 2^64.
+        let (mut rest, mut power) = (number % of, 10 % of);
+        while tens > 0 {
+            if tens % 2 == 1 {
+                rest = rest * power % of;
+            }
+            power = power * power % of;
+            tens /= 2;
+        }
+        rest == 0
+    }
+
+    /// The digits without sign and without zeros at their end, below 2^64, and the power of ten of
+    /// the last one. For floating point these are the shortest digits that stand for it.
+    fn decimal(self) -> (u128, i32) {
+        let (mut digits, mut exponent) = match self {
+            Self::Whole(whole) if u64::try_from(whole.unsigned_abs()).is_ok() => {
+                (whole.unsigned_abs(), 0)
+            }
+            _ => {
+                let text = format!("{:e}", self.as_f64().abs());
+                let (digits, exponent) = text.split_once('e').unwrap_or_default();
+                let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+                let exponent = exponent.parse().unwrap_or(0) - part.len() as i32;
+                (format!("{whole}{part}").parse().unwrap_or(0), exponent)
+            }
+        };
+        while digits != 0 && digits % 10 == 0 {
+            (digits, exponent) = (digits / 10, exponent + 1);
+        }
+        (digits, exponent)
     }
 }
 

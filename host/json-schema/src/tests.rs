@@ -146,6 +146,29 @@ fn numbers_are_compared_by_their_values() {
         let fits = [&whole, &tenths].map(|of| check(of, &json!(number)).is_ok());
         assert_eq!(fits, [is_whole, is_tenths], "{number}");
     }
+    for (number, of, is_multiple) in [
+        ("1e308", "0.5", true),
+        ("1e308", "0.123456789", false),
+        ("1e308", "1e308", true),
+        ("1e308", "3", false),
+        ("1.5e308", "1e308", false),
+        ("5", "1e308", false),
+        ("0", "1e308", true),
+        ("-0.0", "5e-324", true),
+        ("1e308", "1e-308", true),
+        ("-1e23", "1000", true),
+        ("1e23", "7", false),
+        ("18446744073709551615", "5", true),
+        ("18446744073709551614", "5", false),
+        ("19.99", "0.01", true),
+        ("0.075", "0.0001", true),
+        ("0.00751", "0.0001", false),
+        ("-4.5", "1.5", true),
+    ] {
+        let schema = schema(&serde_json::from_str(&format!(r#"{{"multipleOf": {of}}}"#)).unwrap());
+        let checked = schema.check(number, Budget::QUICK);
+        assert_eq!(checked.is_ok(), is_multiple, "{number} by {of}");
+    }
     let most = schema(&json!({"properties": {"n": {"maximum": 9_007_199_254_740_992_u64}}}));
     assert!(check(&most, &json!({"n": 9_007_199_254_740_993_u64})).is_err());
 }

@@ -43,7 +43,7 @@ use crate::components::artifacts::{Artifacts, Loaded};
 use crate::components::records::ArtifactRecords;
 use crate::components::upload::StagedComponent;
 use crate::disk::{Disks, Files, Wiping};
-use crate::egress::Egress;
+use crate::egress::{Egress, RequestRefusal, not_allowed};
 use crate::engine::{Engines, Pool};
 use crate::files::blocking;
 use crate::sandbox::deadline::{Halt, Watch};
@@ -81,6 +81,8 @@ pub struct RuntimeSettings {
     /// Whether sinks receive the handler's stack when it traps, with source lines if the component
     /// has debug information. Only for trusted handlers, since this parses that information.
     pub explains_traps: bool,
+    /// The sentence for a request to a host that the endpoint does not allow.
+    pub request_refusal: RequestRefusal,
     /// Whether the disk has room: without it uploads are refused, and the files of handlers cannot
     /// grow.
     pub disk_space: Arc<DiskSpaceGauge>,
@@ -107,6 +109,7 @@ impl RuntimeSettings {
             private_hosts: Vec::new(),
             tracer: Tracer::default(),
             explains_traps: false,
+            request_refusal: not_allowed,
             disk_space: Arc::default(),
             tenancy: Tenancy::default(),
             depot: None,
@@ -181,6 +184,7 @@ impl WasmtimeRuntime {
                 settings.private_hosts,
                 settings.tenancy,
                 settings.tracer,
+                settings.request_refusal,
             ),
             idle: Idle::new(permits.clone()),
             taken: Taken::default(),

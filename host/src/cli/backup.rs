@@ -5,7 +5,7 @@ use std::io::{self, BufReader, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::oneshot;
 
@@ -39,8 +39,8 @@ pub(crate) struct BackupArgs {
 /// Create a data directory from a backup.
 ///
 /// A host that is started on it continues from the moment of the backup: it runs the jobs that were
-/// waiting or running then, and delivers their webhooks. If the backup is incomplete, the directory
-/// stays empty.
+/// waiting or running then, and delivers their webhooks. If the backup is incomplete, no file and
+/// no new directory stays.
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// The backup.
@@ -88,27 +88,16 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
     let RestoreArgs { backup, data_dir } = args;
     let file = File::open(backup).with_context(|| format!("cannot read {}", backup.display()))?;
     let cannot_make = || format!("cannot create {}", data_dir.display());
-    data_dir::make(data_dir).with_context(cannot_make)?;
-    if let Some(warning) = data_dir::check(data_dir)? {
-        output::note(&warning);
-    }
-    if fs::read_dir(data_dir).with_context(cannot_make)?.next().is_some() {
-        bail!("{} is not empty", data_dir.display());
-    }
-    let unfinished = Unfinished::mark(data_dir).with_context(cannot_make)?;
+    let unfinished = Unfinished::begin(data_dir)?;
     // In a separate directory until it is complete, since a host must not find half of it. Inside
     // `dir`, because the caller may be able to write only there.
     let unpacked = tempfile::Builder::new().prefix(".restore-").tempdir_in(data_dir);
     let unpacked = unpacked.with_context(cannot_make)?;
     let read = archive::read(BufReader::new(file), Some(unpacked.path()));
-    if read.is_ok() {
-        adopt(unpacked.path(), data_dir).with_context(cannot_make)?;
-    }
-    // Before the mark: without the mark, a host starts in this directory beside the files of a
-    // damaged backup.
+    let summary = read.with_context(|| format!("cannot restore {}", backup.display()))?;
+    adopt(unpacked.path(), data_dir).with_context(cannot_make)?;
     unpacked.close().with_context(cannot_make)?;
     unfinished.complete().with_context(cannot_make)?;
-    let summary = read.with_context(|| format!("cannot restore {}", backup.display()))?;
     report(&summary, &format!("restored to {}", data_dir.display()));
     if !summary.has_secrets_key {
         output::note(

@@ -110,32 +110,12 @@ pub(crate) fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn repair(args: &RepairArgs) -> anyhow::Result<ExitCode> {
-    let RepairArgs { data_dir, output: new, .. } = args;
-    let cannot_make = || format!("cannot create {}", new.display());
-    check_places(data_dir, new)?;
-    data_dir::make(new).with_context(cannot_make)?;
-    if let Some(warning) = data_dir::check(new)? {
-        output::note(&warning);
-    }
-    if fs::read_dir(new).with_context(cannot_make)?.next().is_some() {
-        bail!("{} is not empty", new.display());
-    }
-    let saved = save(args);
-    if saved.is_err() {
-        // The directory was empty before; so the corrected command finds it empty again.
-        let _ = clear(new);
-    }
-    saved
-}
-
-/// Fills the new directory, and prints the losses.
-fn save(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     let RepairArgs { data_dir, output: new, secrets_key } = args;
     let cannot_make = || format!("cannot create {}", new.display());
+    check_places(data_dir, new)?;
     let mut builder = DirBuilder::new();
     builder.mode(0o700).recursive(true);
-    // A host must not start on an incomplete directory.
-    let unfinished = Unfinished::mark(new).with_context(cannot_make)?;
+    let unfinished = Unfinished::begin(new)?;
     let salvaged = gristmill_store::repair(data_dir, new, secrets_key.as_deref())?;
     let mut losses = salvaged.losses;
     builder.create(new.join(COMPONENTS)).with_context(cannot_make)?;
@@ -193,27 +173,17 @@ fn save(args: &RepairArgs) -> anyhow::Result<ExitCode> {
     Ok(if losses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Removes the content of a directory.
-fn clear(dir: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => fs::remove_dir_all(entry.path())?,
-            false => fs::remove_file(entry.path())?,
-        }
-    }
-    Ok(())
-}
-
 /// Refuses a source that is no data directory, and an output inside the source, before anything is
 /// created.
 fn check_places(data_dir: &Path, new: &Path) -> anyhow::Result<()> {
+    data_dir::check_exists(data_dir)?;
     let cannot_read = || format!("cannot read {}", data_dir.display());
     let source = data_dir.canonicalize().with_context(cannot_read)?;
     let tables = source.join(DATABASE);
     if !tables.try_exists().with_context(cannot_read)? && !source.join(JOURNAL).is_dir() {
         bail!(
-            "{} is no data directory: it has neither the file {DATABASE} nor the directory {JOURNAL}",
+            "{} is no data directory: it has neither the file {DATABASE} nor the directory {JOURNAL}; \
+             --data-dir names that of a host",
             data_dir.display()
         );
     }

@@ -56,8 +56,10 @@ enum Command {
 
 /// Reads the command line and carries it out.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    gristmill_commands::exit_code(execute(cli.command))
+    match Cli::try_parse() {
+        Ok(cli) => gristmill_commands::exit_code(execute(cli.command)),
+        Err(answer) => gristmill_commands::show(&answer),
+    }
 }
 
 fn execute(command: Command) -> anyhow::Result<ExitCode> {

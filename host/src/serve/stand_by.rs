@@ -57,9 +57,10 @@ impl<'a> StandingBy<'a> {
     ) -> anyhow::Result<(Self, Candidate)> {
         let settings = process.settings;
         let cache_dir = CacheDir::lock(&settings.data_dir)?;
+        let candidate = connect(database.url(), &settings.key_file()).await?;
+        // It makes the ballast, which a start that fails would leave.
         let disk_watch = CancellationToken::new();
         process.disk.clone().watch(disk_watch.clone(), || {}, || {})?;
-        let candidate = connect(database.url(), &settings.key_file()).await?;
         let standby = Arc::new(standby(&candidate));
         let fronts = Fronts::new(Some(standby.clone()));
         let running = listeners.serve(&fronts, process);

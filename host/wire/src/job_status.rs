@@ -3,24 +3,25 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use crate::words::words;
 
-/// The six states that a client can see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum JobStatus {
-    /// Waits for a worker.
-    InQueue,
-    /// A worker runs it.
-    InProgress,
-    /// The handler returned a result.
-    Completed,
-    /// The handler failed, or the platform gave the job up.
-    Failed,
-    /// A client cancelled it.
-    Cancelled,
-    /// The attempt ran longer than its executionTimeout.
-    TimedOut,
+words! {
+    /// The six states that a client can see, in the order of a job's life.
+    #[derive(Hash)]
+    pub enum JobStatus {
+        /// Waits for a worker.
+        InQueue = "IN_QUEUE",
+        /// A worker runs it.
+        InProgress = "IN_PROGRESS",
+        /// The handler returned a result.
+        Completed = "COMPLETED",
+        /// The handler failed, or the platform gave the job up.
+        Failed = "FAILED",
+        /// A client cancelled it.
+        Cancelled = "CANCELLED",
+        /// The attempt ran longer than its executionTimeout.
+        TimedOut = "TIMED_OUT",
+    }
 }
 
 /// The error for a text that is not a status.
@@ -36,28 +37,6 @@ impl FromStr for JobStatus {
 }
 
 impl JobStatus {
-    /// All statuses, in the order of a job's life.
-    pub const ALL: [Self; 6] = [
-        Self::InQueue,
-        Self::InProgress,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-        Self::TimedOut,
-    ];
-
-    /// The status as clients see it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InQueue => "IN_QUEUE",
-            Self::InProgress => "IN_PROGRESS",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Cancelled => "CANCELLED",
-            Self::TimedOut => "TIMED_OUT",
-        }
-    }
-
     /// Whether another attempt can follow, perhaps after a retry: until then the input is needed.
     pub fn needs_input(self) -> bool {
         match self {

@@ -1,18 +1,5 @@
 //! JSON objects in bodies. Serde alone would also accept a list of the fields' values.
 
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer};
-
-/// For `deserialize_with`: an object, or null.
-pub(crate) fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: DeserializeOwned,
-{
-    let fields = Option::<serde_json::Map<String, serde_json::Value>>::deserialize(deserializer)?;
-    fields.map(|fields| T::deserialize(fields).map_err(D::Error::custom)).transpose()
-}
-
 /// Implements serde's traits for a type with `#[serde(remote = "Self")]`, for which serde derives
 /// plain functions: only an object is read.
 macro_rules! only_objects {

@@ -33,6 +33,7 @@ pub mod schema;
 mod scope;
 pub mod settings;
 pub mod whole_number;
+mod words;
 
 pub use console::ConsoleLink;
 pub use error::{ErrorBody, ErrorCode, UnknownErrorCode};

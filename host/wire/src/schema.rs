@@ -81,8 +81,12 @@ schemas! {
     ErrorPart: "A text that the errors of jobs contain, letter by letter; the bound is in bytes" =>
         text().min_length(Some(1)).max_length(Some(FILTER_ERROR_BYTES_MAX));
     Environment: "Variables by name" => ObjectBuilder::new()
-        .property_names(Some(Schema::from(text().max_length(Some(ENV_NAME_CHARS_MAX)))))
-        .additional_properties(Some(Schema::from(text().max_length(Some(ENV_VALUE_CHARS_MAX)))))
+        .property_names(Some(Schema::from(
+            text().pattern(Some(r"^[^=\x00]+$")).max_length(Some(ENV_NAME_CHARS_MAX)),
+        )))
+        .additional_properties(Some(Schema::from(
+            text().pattern(Some(r"^[^\x00]*$")).max_length(Some(ENV_VALUE_CHARS_MAX)),
+        )))
         .max_properties(Some(ENV_VARIABLES_MAX));
     Readme: "A description in Markdown" => text().max_length(Some(README_CHARS_MAX));
     RateLimits: "Limits by operation" => ObjectBuilder::new()
@@ -122,7 +126,7 @@ schemas! {
         text().format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     Digest: "A SHA-256" => text().pattern(Some("^[0-9a-f]{64}$"));
     Time: "RFC 3339, in UTC" => text().format(Some(SchemaFormat::Custom("date-time".to_owned())));
-    FilterTime: "RFC 3339, from 1970 on" =>
+    FilterTime: "RFC 3339, from 1970 on; a date alone is its first moment" =>
         text().format(Some(SchemaFormat::Custom("date-time".to_owned())))
             .max_length(Some(TIME_CHARS_MAX));
     WebhookUrl: "An absolute http or https URL without user name and password" =>

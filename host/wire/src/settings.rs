@@ -108,21 +108,28 @@ pub(crate) fn at_most<T>(count_max: usize) -> impl Fn(&str, &Vec<T>) -> Result<(
     move |field, list| check_count(field, list.len(), count_max)
 }
 
-/// Checks an environment.
+/// Checks an environment. A handler gets each variable as `NAME=VALUE` with a NUL at its end, and
+/// would see another name or value if these characters were in one of them.
 ///
 /// # Errors
-/// When it has too many variables, or one of them is too long.
+/// When it has too many variables, or one of them is too long or has such a character.
 pub fn check_env(field: &str, env: &BTreeMap<String, String>) -> Result<(), InvalidField> {
     check_count(field, env.len(), ENV_VARIABLES_MAX)?;
     for (name, value) in env {
-        if name.chars().nth(ENV_NAME_CHARS_MAX).is_some() {
+        let is_long = name.chars().nth(ENV_NAME_CHARS_MAX).is_some();
+        if name.is_empty() || is_long || name.contains(['=', '\0']) {
             let fault = format!(
-                "has a variable whose name has more than {ENV_NAME_CHARS_MAX} characters, the most \
-                 allowed"
+                "has a variable `{}`; a name has 1 to {ENV_NAME_CHARS_MAX} characters, and neither \
+                 `=` nor NUL",
+                format!("{name:.99}").escape_debug(),
             );
             return Err(InvalidField::new(field, fault));
         }
-        check_text(&format!("{field}.{name}"), value, ENV_VALUE_CHARS_MAX)?;
+        let of_variable = format!("{field}.{name}");
+        check_text(&of_variable, value, ENV_VALUE_CHARS_MAX)?;
+        if value.contains('\0') {
+            return Err(InvalidField::new(&of_variable, "has a NUL, which no value can have"));
+        }
     }
     Ok(())
 }
@@ -264,7 +271,7 @@ macro_rules! settings {
         $(#[$input_about])*
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
         pub struct $input {
             $($own)*
             $(
@@ -287,11 +294,7 @@ macro_rules! settings {
             )*
             $(
                 $(#[$object_about])*
-                #[serde(
-                    default,
-                    deserialize_with = "crate::json_object::optional",
-                    skip_serializing_if = "Option::is_none"
-                )]
+                #[serde(skip_serializing_if = "Option::is_none")]
                 pub $object: Option<$object_input>,
             )*
             $(
@@ -308,6 +311,8 @@ macro_rules! settings {
                 pub $optional: Option<u64>,
             )*
         }
+
+        $crate::json_object::only_objects!($input);
     };
 }
 pub(crate) use settings;

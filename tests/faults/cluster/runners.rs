@@ -272,9 +272,14 @@ async fn a_job_whose_host_was_lost_three_times_is_failed() {
     let client = one.client();
     one.deploy(&guests::playground(), "play", json!({ "workersMax": 4 })).await;
     let _busy = occupy(&one).await;
-    let job = client.submit("play", sleep(600_000, 1)).await;
+    let steps = json!({ "op": "progress", "steps": 2, "delay_ms": 600_000 });
+    let job = client.submit("play", steps).await;
     for lost in 1..=3 {
-        client.until("play", &job, "IN_PROGRESS").await;
+        // A job is IN_PROGRESS before its attempt begins on that host; progress comes from there.
+        eventually("the handler to run", async || {
+            (client.status("play", &job).await.ok()["output"]["progress"] == 1).then_some(())
+        })
+        .await;
         two.kill9();
         until_known(&client, 0).await;
         if lost < 3 {

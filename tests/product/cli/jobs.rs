@@ -163,6 +163,12 @@ async fn many_jobs_are_changed_by_one_command() {
     assert!(shown.stdout.starts_with("ID ") && shown.stdout.contains(action), "{shown:?}");
     run(on(&host), "jobs delete").failed(1, &["at least one condition", "--endpoint or --status"]);
     run(on(&host), "jobs delete --status DONE").failed(2, &["must be one of"]);
+    for command in ["list --from", "list --json --to", "cancel --from", "delete --to"] {
+        let option = command.split(' ').next_back().unwrap();
+        let fault = format!("`{option}` must be a time");
+        run(on(&host), &format!("jobs {command} x")).failed(1, &[&fault, "such as `2026-01-31`"]);
+    }
+    run(on(&host), "jobs list --from 2026-01-31 --to 9999-12-31").succeeded();
     run(on(&host), "jobs retry --tag a=b --tag a=c").failed(1, &["the tag `a` is given twice"]);
     run(on(&host), "jobs action nothing").failed(1, &["job action `nothing` not found"]);
 }

@@ -12,6 +12,13 @@ async fn a_key_is_made_listed_used_and_revoked() {
     host.deploy(&guests::playground(), "cli-keys", json!({})).await;
     let words = "keys create --name ci --scope submit --endpoint cli-keys --json";
     let made = run(on(&host), words).succeeded().json();
+    let note = "no endpoint `nope` yet";
+    let words = "keys create --name early --scope submit --endpoint nope --endpoint cli-keys";
+    let early = run(on(&host), words).succeeded();
+    assert!(early.stderr.contains(note) && !early.stderr.contains("cli-keys"), "{early:?}");
+    let words = "keys create --name other --owner cli-miller --scope submit --endpoint cli-keys";
+    let others = run(on(&host), words).succeeded();
+    assert!(others.stderr.contains("`cli-miller` has no endpoint `cli-keys`"), "{others:?}");
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
     let listed = run(on(&host), "keys list --json").succeeded();
     assert!(listed.stdout.contains(id) && !listed.stdout.contains(key), "{listed:?}");

@@ -111,6 +111,8 @@ async fn trace_shows_the_calls_to_the_host() {
     let fetch = format!(r#"{{"op":"fetch","url":"{url}"}}"#);
     let fetched = traced(&fetch, &["--allow-host", &host]);
     has(&fetched, &["request(", "GET", &url, "200"]);
+    play(&fetch, &[])
+        .failed(1, &[&format!("not allowed; allow them with --allow-host {host}, or")]);
     // A long argument is cut.
     let long = format!(r#"{{"op":"log","message":"{}"}}"#, "x".repeat(5_000));
     let lines = traced(&long, &[]);

@@ -53,6 +53,14 @@ fn a_wrong_command_line_is_a_2_and_help_a_0() {
     run(command(), "no-such-command").failed(2, &["no-such-command"]);
     run(command(), "submit").failed(2, &["--input"]);
     run(command(), "serve --listen nowhere").failed(2, &["nowhere"]);
+    for words in ["--help", "keys create --help", "--version"] {
+        let mut command = command();
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let shown = command.args(words.split(' ')).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&shown.stderr);
+        assert_eq!(shown.status.code(), Some(1), "{words}: {said}");
+        assert!(said.contains("cannot write the help"), "{words}: {said}");
+    }
     let help = run(command(), "--help").succeeded();
     for name in ["serve", "deploy", "run", "submit", "status", "stream", "cancel", "retry", "purge"]
     {
@@ -100,15 +108,31 @@ fn a_wrong_value_is_refused_with_those_that_are_allowed() {
     let (file, missing) = (file.display(), dir.path().join("missing"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
-    let new = dir.path().join("new");
+    let [new, host] = ["new", "host"].map(|name| dir.path().join(name));
+    let of_host = format!("serve --listen 127.0.0.1:0 --data-dir {}", host.display());
     for (words, code, said) in [
-        (format!("serve --data-dir {file}"), 1, "is not a directory"),
-        ("serve --data-dir /proc/new".to_owned(), 1, "/proc/new` (--data-dir)"),
+        (format!("serve --listen 127.0.0.1:0 --data-dir {file}"), 1, "is not a directory"),
+        (
+            "serve --listen 127.0.0.1:0 --data-dir /proc/new".to_owned(),
+            1,
+            "/proc/new` (--data-dir)",
+        ),
         (format!("serve --data-dir {} --listen {taken}", new.display()), 1, "name another address"),
+        (
+            format!("{of_host} --database postgres://u:p@127.0.0.1:9/n"),
+            1,
+            "check that postgresql runs",
+        ),
         (format!("check --data-dir {file}"), 1, "is not a directory"),
         (format!("check --data-dir {}", missing.display()), 1, "there is no directory"),
         ("health e --url 127.0.0.1:8080".to_owned(), 2, "such as http://127.0.0.1:8080"),
         ("submit e --input {} --ttl 1s".to_owned(), 2, "a whole number from 10000 to 604800000"),
+        ("run /nonexist".to_owned(), 1, "cannot read /nonexist"),
+        (
+            format!("repair --data-dir {} --output {0}/a", missing.display()),
+            1,
+            "names that of a host",
+        ),
         ("run --memory-mib 0".to_owned(), 2, "a whole number from 1 to 4096"),
         ("serve --max-running-jobs 0".to_owned(), 2, "a whole number from 1 to "),
         ("serve --listen 8080".to_owned(), 2, "such as 127.0.0.1:8080"),
@@ -117,4 +141,5 @@ fn a_wrong_value_is_refused_with_those_that_are_allowed() {
     ] {
         run(command(), &words).failed(code, &[said]);
     }
+    assert!(!host.join("ballast").exists(), "the start has failed");
 }

@@ -262,7 +262,8 @@ fn a_file_with_unknown_fields_is_refused() {
         let shown = Cases::of_text(&text).run(&[]).failed(1, &words);
         assert!(shown.stdout.is_empty(), "{shown:?}");
     }
-    let nowhere = ["test", "x.wasm", "--cases", "not-there.json"];
+    let playground = guests::playground().display().to_string();
+    let nowhere = ["test", &playground, "--cases", "not-there.json"];
     run_args(command(), nowhere, "").failed(1, &["not-there.json"]);
     Cases::new(&right()).run(&["--jobs", "0"]).failed(2, &["--jobs"]);
 }

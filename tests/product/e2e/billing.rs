@@ -370,7 +370,7 @@ async fn wrong_questions_are_refused_and_named() {
         ("bucketSize=minute", "query `bucketSize` must be one of hour, day, week, month, year"),
         ("grouping=gpu", "query `grouping` must be one of endpointId, templateId, ownerId"),
         ("startTime=yesterday", "query `startTime` must be a time from 1970 on"),
-        ("endTime=2026-01-01", "query `endTime` must be a time from 1970 on"),
+        ("endTime=2026-01-32", "query `endTime` must be a time from 1970 on"),
         ("startTime=1969-12-31T23:00:00Z", "query `startTime` must be a time from 1970 on"),
         (
             "startTime=2026-01-02T00:00:00Z&endTime=2026-01-02T00:00:00Z",

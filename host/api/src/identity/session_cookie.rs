@@ -56,22 +56,26 @@ pub(crate) fn session(call: &Parts, token: &str, sessions: &Sessions) -> Result<
 /// # Errors
 /// 401 for two cookies.
 pub(crate) fn token(call: &Parts) -> Result<Option<&str>, ApiError> {
-    let name = name(call);
-    let secure = format!("{HOST_PREFIX}{name}");
-    match tokens(call, &secure)? {
-        None => tokens(call, &name),
-        found => Ok(found),
-    }
-}
-
-fn tokens<'a>(call: &'a Parts, name: &str) -> Result<Option<&'a str>, ApiError> {
     let lines = call.headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('='));
-    let mut values = pairs.filter(|(given, _)| given.trim() == name).map(|(_, value)| value.trim());
-    let first = values.next();
-    match values.next() {
-        None => Ok(first),
-        Some(_) => Err(unauthorized(format!(
+    let mut pairs = pairs.peekable();
+    if pairs.peek().is_none() {
+        return Ok(None);
+    }
+    let name = name(call);
+    let (mut secure, mut plain) = (vec![], vec![]);
+    for (given, token) in pairs {
+        match given.trim().strip_prefix(HOST_PREFIX) {
+            Some(given) if given == name => secure.push(token.trim()),
+            None if given.trim() == name => plain.push(token.trim()),
+            Some(_) | None => {}
+        }
+    }
+    let found = if secure.is_empty() { plain } else { secure };
+    match *found {
+        [] => Ok(None),
+        [token] => Ok(Some(token)),
+        _ => Err(unauthorized(format!(
             "this browser has two cookies of the name {name}, one of which another service on this \
              host's name has set; delete the browser's cookies for this host, and log in again"
         ))),

@@ -11,6 +11,7 @@ use gristmill_core::deploy::template::TemplateFilter;
 use gristmill_core::limits::TIME_CHARS_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_wire::management::BillingRecord;
+use jiff::civil::Date;
 
 use super::dto;
 use super::dto::DATA_CENTER;
@@ -31,6 +32,9 @@ pub(crate) const BUCKETS_MAX: u32 = 10_000;
 const DAYS_DEFAULT: u64 = 30;
 
 const MS_PER_DAY: u64 = 86_400_000;
+
+/// The characters of a date alone.
+const DATE_CHARS: usize = "2026-01-31".len();
 
 /// Usage and cost, by bucket of time and by endpoint, template or owner.
 ///
@@ -148,15 +152,23 @@ pub(crate) fn time(query: Query<'_>, name: &str) -> Result<Option<Timestamp>, Ap
     text.map(|text| parse_time(&format!("query `{name}`"), &text)).transpose()
 }
 
-/// The time that a field has in RFC 3339.
+/// The time that a field has in RFC 3339; a date alone is its first moment in UTC.
 pub(crate) fn parse_time(field: &str, text: &str) -> Result<Timestamp, ApiError> {
-    let at = Some(text).filter(|text| text.len() <= TIME_CHARS_MAX);
-    let at = at.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-    let ms = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());
+    let ms = match text.len() {
+        DATE_CHARS => text.parse::<Date>().ok().map(|date| {
+            // The last day of the year 9999 begins after the last `jiff::Timestamp`.
+            date.duration_since(Date::constant(1970, 1, 1)).as_millis()
+        }),
+        ..=TIME_CHARS_MAX => {
+            text.parse::<jiff::Timestamp>().ok().map(|at| at.as_millisecond().into())
+        }
+        _ => None,
+    };
+    let ms = ms.and_then(|ms| u64::try_from(ms).ok());
     ms.map(Timestamp::from_millis).ok_or_else(|| {
         ApiError::bad_request(format!(
-            "{field} must be a time from 1970 on as RFC 3339 writes it, such as \
-             `2026-01-31T00:00:00Z`, not `{text:.99}`"
+            "{field} must be a time from 1970 on, such as `2026-01-31T00:00:00Z` (RFC 3339), or a date, such \
+             as `2026-01-31`, not `{text:.99}`"
         ))
     })
 }

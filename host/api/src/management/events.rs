@@ -17,7 +17,7 @@ use axum::extract::RawQuery;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::future::select_all;
-use futures::{FutureExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use gristmill_control::LiveValues;
 use gristmill_core::access::key::ApiKey;
 use gristmill_core::id::{EndpointId, JobId};
@@ -104,10 +104,10 @@ pub(crate) async fn follow(
         reader.add(topic).await?;
     }
     let pieces = stream::unfold(reader, async |mut reader| {
-        let piece = reader.next().await?;
-        Some((piece, reader))
+        let pieces = reader.next().await?;
+        Some((stream::iter(pieces), reader))
     });
-    Ok(event_stream::long_response(pieces, permit))
+    Ok(event_stream::long_response(pieces.flatten(), permit))
 }
 
 /// Something to follow.
@@ -207,7 +207,7 @@ impl Reader {
 
     /// The next events, or a comment when there were none for a while. `None`: the key or the session is not
     /// valid any more, or the host is stopping.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Vec<Bytes>> {
         let comment_at = Instant::now() + COMMENT_INTERVAL;
         loop {
             self.key_check.check().ok()?;
@@ -215,13 +215,14 @@ impl Reader {
                 return None;
             }
             let mut text = vec![];
-            self.write_values(&mut text).await?;
+            let overview = self.write_values(&mut text).await?;
             self.write_jobs(&mut text).await?;
-            if text.is_empty() && Instant::now() >= comment_at {
-                text.extend_from_slice(b":\n\n");
+            let mut pieces = pieces(overview, text);
+            if pieces.is_empty() && Instant::now() >= comment_at {
+                pieces.push(Bytes::from_static(b":\n\n"));
             }
-            if !text.is_empty() {
-                return Some(text.into());
+            if !pieces.is_empty() {
+                return Some(pieces);
             }
             self.wait(comment_at.min(Instant::now() + KEY_CHECK_INTERVAL)).await;
         }
@@ -259,16 +260,17 @@ impl Reader {
         }
     }
 
-    /// `None`: the stream ends.
-    async fn write_values(&mut self, text: &mut Vec<u8>) -> Option<()> {
-        let Some(values) = &mut self.values else { return Some(()) };
+    /// Writes the events of endpoints, and returns that of the overview. `None`: the stream ends.
+    async fn write_values(&mut self, text: &mut Vec<u8>) -> Option<Bytes> {
+        let mut overview = Bytes::new();
+        let Some(values) = &mut self.values else { return Some(overview) };
         if !values.has_changed().unwrap_or(false) {
-            return Some(());
+            return Some(overview);
         }
         let values = values.borrow_and_update().clone();
         if let Some(since) = self.overview {
             let (events, pages) = (&self.state.overview_events, &self.state.pages);
-            text.extend(events.event(pages, &self.key, &values, since).await?);
+            overview = events.event(pages, &self.key, &values, since).await?;
             self.overview = Some(values.version);
         }
         self.endpoints.retain_mut(|topic| {
@@ -279,7 +281,7 @@ impl Reader {
             }
             goes_on
         });
-        Some(())
+        Some(overview)
     }
 
     /// `None`: the store is closed.
@@ -309,6 +311,12 @@ impl Reader {
         }
         Some(())
     }
+}
+
+/// The pieces of an answer. The event of the overview may have a megabyte, and all streams of an
+/// owner share it, so it is not copied.
+fn pieces(overview: Bytes, text: Vec<u8>) -> Vec<Bytes> {
+    [overview, text.into()].into_iter().filter(|piece| !piece.is_empty()).collect()
 }
 
 impl EndpointTopic {
@@ -379,6 +387,15 @@ mod tests {
             (id(name), (*incarnation).clone(), values)
         });
         LiveValues::none().next(Timestamp::from_millis(7), read)
+    }
+
+    /// A copy for each of 100 streams delayed the calls of others by more than a second.
+    #[test]
+    fn the_event_of_the_overview_is_not_copied() {
+        let overview = Bytes::from(vec![b'x'; 1 << 20]);
+        let sent = pieces(overview.clone(), b"rest".to_vec());
+        assert_eq!((sent.len(), sent[0].as_ptr()), (2, overview.as_ptr()));
+        assert_eq!((pieces(overview, vec![]).len(), pieces(Bytes::new(), vec![])), (1, vec![]));
     }
 
     #[test]

@@ -167,6 +167,30 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_a_wrong_type_is_refused_with_its_field_and_what_is_allowed() {
+        let scaler = json!({ "scalerType": 5 });
+        let in_list = json!({ "name": "k", "scopes": ["read", 5] });
+        let within = json!({ "retention": { "failed": "1 day" } });
+        let unknown = json!({ "reuse": { "maxIdel": 5 } });
+        let list = json!({ "retention": [1] });
+        for (said, parts) in [
+            (
+                complaint::<EndpointInput>(&scaler),
+                ["`scalerType`", "integer `5`", "`QUEUE_DELAY`, `REQUEST_COUNT`"],
+            ),
+            (complaint::<NewKey>(&in_list), ["`scopes[1]`", "integer `5`", "`admin`, `manage`"]),
+            (
+                complaint::<EndpointInput>(&within),
+                ["`retention.failed`", "\\\"1 day\\\"", "a whole number"],
+            ),
+            (complaint::<EndpointInput>(&unknown), ["`reuse.maxIdel`", "unknown", "`maxIdle`"]),
+            (complaint::<EndpointInput>(&list), ["`retention`", "sequence", "an object"]),
+        ] {
+            assert!(parts.iter().all(|part| said.contains(part)), "{parts:?}: {said}");
+        }
+    }
+
+    #[test]
     fn fields_for_hardware_and_fields_that_only_the_host_sets_have_no_effect() {
         let hosted =
             json!({ "workersMax": 3, "computeType": "CPU", "gpuTypeIds": [], "flashboot": {} });

@@ -155,6 +155,9 @@ mod tests {
     fn each_condition_is_read() {
         let query = "status=FAILED&status=TIMED_OUT&status=FAILED&tag=env:prod&tag=team/run:a:b%20c\
                      &from=1970-01-01T00:00:01Z&to=1970-01-01T00:00:02Z&idPrefix=019&error=100%25_";
+        let dates = of_query(Query("from=1970-01-02&to=9999-12-31")).unwrap();
+        let days = [dates.from, dates.until].map(|at| at.unwrap().as_millis() / 86_400_000);
+        assert_eq!(days, [1, 2_932_896]);
         let tag = |key, value| Tag::new(key, value).unwrap();
         let expected = JobFilter {
             statuses: vec![JobStatus::Failed, JobStatus::TimedOut],
@@ -199,6 +202,8 @@ mod tests {
             (&many, "query `tag` has more than 16 tags"),
             ("from=today", "query `from` must be a time"),
             ("to=1", "query `to` must be a time"),
+            ("to=2026-02-30", "query `to` must be a time"),
+            ("to=1969-12-31", "query `to` must be a time"),
             ("idPrefix=", "query `idPrefix` must have 1 to 128"),
             (&long_id, "query `idPrefix` must have 1 to 128"),
             ("idPart=", "query `idPart` must have 1 to 128"),

@@ -60,7 +60,7 @@ impl Bench {
         jobs_max: u32,
         stop: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        settings.limits.check().map_err(anyhow::Error::msg)?;
+        settings.limits.check()?;
         let dir = temporary("gristmill-run-")
             .context("cannot create a directory for the compiled component")?;
         let records = MemoryRecords::new();
@@ -144,7 +144,12 @@ impl Bench {
 
 fn sandbox_settings(dir: &Path, jobs_max: u32) -> anyhow::Result<RuntimeSettings> {
     let settings = RuntimeSettings::new(dir.to_owned(), compiler()?);
-    Ok(RuntimeSettings { running_jobs_max: jobs_max, explains_traps: true, ..settings })
+    Ok(RuntimeSettings {
+        running_jobs_max: jobs_max,
+        explains_traps: true,
+        request_refusal: deployment::request_refusal,
+        ..settings
+    })
 }
 
 /// Fires `stop` on SIGINT or SIGTERM.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 
 use crate::project::{FILE_NAME, Project};
 
@@ -21,16 +21,14 @@ impl ComponentSource {
     /// and a file is a component.
     ///
     /// # Errors
-    /// When there is no project, or its file is invalid.
+    /// When there is no such file or directory, or no project, or its file is invalid.
     pub(crate) fn new(argument: Option<&Path>) -> anyhow::Result<Self> {
-        let dir = match argument {
-            Some(path) if !path.is_dir() => {
-                let component = path.to_owned();
-                return Ok(Self { component, dir: PathBuf::new(), project: None });
-            }
-            Some(dir) => dir,
-            None => Path::new(""),
-        };
+        let dir = argument.unwrap_or_else(|| Path::new(""));
+        if let Some(path) = argument
+            && !path.metadata().with_context(|| format!("cannot read {}", path.display()))?.is_dir()
+        {
+            return Ok(Self { component: path.to_owned(), dir: PathBuf::new(), project: None });
+        }
         let project = Project::find(dir)?.ok_or_else(|| match argument {
             Some(dir) => anyhow!("there is no {FILE_NAME} in {}", dir.display()),
             None => anyhow!(

@@ -10,7 +10,7 @@ mod stack;
 
 pub(crate) use bench::{Bench, LocalJob, stop_on_signal};
 pub(crate) use component_source::ComponentSource;
-pub(crate) use deployment::{local as local_deployment, with_local_setting};
+pub(crate) use deployment::local as local_deployment;
 pub(crate) use options::LocalOptions;
 pub(crate) use sink::TerminalSink;
 pub(crate) use stack::{describe_call, describe_stack};

@@ -2,7 +2,7 @@
 //! between handler and host (WIT). The SDK and the interface are not published anywhere else.
 //!
 //! A project has the SDK below `vendor/`, with the same relative paths as in this repository, so
-//! that the files are the same.
+//! that the files are the same, except for links to other pages of the repository.
 
 use std::borrow::Cow;
 
@@ -59,7 +59,10 @@ pub(super) fn of(language: Language, name: &str) -> Vec<File> {
     let sdk = of_directory::<Sdk>(sdk.to_owned())
         // The Rust SDK is in the directory that contains the two others.
         .filter(|(path, _)| !path.starts_with("python/") && !path.starts_with("javascript/"))
-        .map(|(path, content)| File { path: format!("vendor/gristmill-sdk/{sdk}{path}"), content });
+        .map(|(path, content)| File {
+            content: if path.ends_with(".md") { without_outer_links(&content) } else { content },
+            path: format!("vendor/gristmill-sdk/{sdk}{path}"),
+        });
     // The Rust SDK contains its bindings of the contract.
     let contract = of_directory::<Contract>(String::new())
         .filter(|_| language != Language::Rust)
@@ -76,6 +79,23 @@ fn of_directory<E: RustEmbed>(
         let content = E::get(&path)?.data;
         Some((path.strip_prefix(&directory)?.to_owned(), content))
     })
+}
+
+/// A page of an SDK with the paths of other pages in place of links to them: a project has only the
+/// SDK.
+fn without_outer_links(page: &[u8]) -> Cow<'static, [u8]> {
+    let page = String::from_utf8_lossy(page);
+    let mut parts = page.split("](../");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (path, rest) = part.split_once(')').unwrap_or((part, ""));
+        if let Some(at) = shown.rfind('[') {
+            shown.remove(at);
+        }
+        shown += &format!(" (`{}`){rest}", path.trim_start_matches("../"));
+    }
+    shown += "\nPaths such as `docs/README.md` are those of the repository of Gristmill.\n";
+    shown.into_bytes().into()
 }
 
 fn with_name(content: Cow<'static, [u8]>, name: &str) -> Cow<'static, [u8]> {
@@ -166,6 +186,37 @@ mod tests {
                 assert!(!text.contains(&in_code(NAME_IN_TEMPLATES)), "{}", file.path);
             }
         }
+    }
+
+    #[test]
+    fn a_link_leads_to_a_file_of_the_project_and_a_path_to_one_of_this_repository() {
+        let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let (mut links, mut paths) = (0, 0);
+        for language in [Language::Rust, Language::Python, Language::Javascript] {
+            let files = of(language, "count");
+            for page in files.iter().filter(|file| file.path.ends_with(".md")) {
+                let text = String::from_utf8_lossy(&page.content);
+                let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+                let targets = targets.map(|(target, _)| target.split('#').next().unwrap());
+                for target in targets.filter(|to| !to.is_empty() && !to.contains(':')) {
+                    let place = std::path::Path::new(&page.path).with_file_name(target);
+                    let is_there =
+                        files.iter().any(|file| std::path::Path::new(&file.path) == place);
+                    assert!(is_there, "{language}: {} links to {target}", page.path);
+                    links += 1;
+                }
+                let in_code = text.split('`').skip(1).step_by(2);
+                let is_path = |code: &&str| {
+                    ["docs/", "handlers/", "guest-sdk/"].iter().any(|it| code.starts_with(it))
+                };
+                for path in in_code.filter(is_path) {
+                    let file = path.split('#').next().unwrap();
+                    assert!(repository.join(file).exists(), "{}: {path}", page.path);
+                    paths += 1;
+                }
+            }
+        }
+        assert!(links >= 3 && paths >= 10, "{links} links, {paths} paths");
     }
 
     /// The SDK's manifest cannot be copied unchanged: it takes versions from its workspace.

@@ -8,7 +8,7 @@ use gristmill_core::runtime::{AttemptEnd, AttemptReport, StackCall};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::local::{describe_call, with_local_setting};
+use crate::local::describe_call;
 
 /// A run, with the field names of the status document.
 #[derive(Debug, Serialize)]
@@ -54,9 +54,7 @@ impl RunDocument {
     ) -> Self {
         let (status, output, error) = match &report.end {
             AttemptEnd::Returned(value) => ("COMPLETED", raw(value), None),
-            AttemptEnd::Failed { error, .. } => {
-                ("FAILED", None, Some(with_local_setting(error).into_owned()))
-            }
+            AttemptEnd::Failed { error, .. } => ("FAILED", None, Some(error.clone())),
             AttemptEnd::DeadlineReached => {
                 let error = format!("{TIMED_OUT_ERROR} after {} ms", timeout.as_millis());
                 ("TIMED_OUT", None, Some(error))

@@ -19,10 +19,7 @@ use gristmill_core::runtime::{AttemptEnd, AttemptReport, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::fresh_component::{self, FreshnessOptions};
-use super::local::{
-    Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, stop_on_signal,
-    with_local_setting,
-};
+use super::local::{Bench, ComponentSource, LocalJob, LocalOptions, TerminalSink, stop_on_signal};
 use super::test_input;
 use document::RunDocument;
 
@@ -113,9 +110,7 @@ fn conclude(report: &AttemptReport, timeout: Duration) -> anyhow::Result<ExitCod
     output::note(summary(usage));
     match &report.end {
         AttemptEnd::Returned(_) => Ok(ExitCode::SUCCESS),
-        AttemptEnd::Failed { error, .. } => {
-            bail!("the job is FAILED: {}", with_local_setting(error))
-        }
+        AttemptEnd::Failed { error, .. } => bail!("the job is FAILED: {error}"),
         AttemptEnd::DeadlineReached => {
             bail!("the job is TIMED_OUT: {TIMED_OUT_ERROR} after {} ms", timeout.as_millis())
         }

@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
+use gristmill_client::wire::settings::check_env;
 use gristmill_commands::arguments::InputSource;
-use gristmill_commands::arguments::parse::EnvVar;
 use gristmill_core::job::payload::Json;
 use gristmill_core::job::state::JobStatus;
 use serde::{Deserialize, Deserializer};
@@ -159,11 +159,7 @@ impl Case {
             let (min, max) = (TIMEOUT_MS.min, TIMEOUT_MS.max);
             bail!("`timeout` must be {min} to {max} ms, not {timeout}");
         }
-        for name in case.env.keys() {
-            if let Err(wrong) = EnvVar::check_name(name) {
-                bail!("in `env`, {wrong}");
-            }
-        }
+        check_env("env", &case.env)?;
         let pattern =
             |field: &str, text: Option<String>| text.map(|text| regex(field, &text)).transpose();
         let expectation = Expectation {
@@ -236,7 +232,7 @@ mod tests {
                 "must be one of COMPLETED, FAILED, CANCELLED, TIMED_OUT, not `IN_QUEUE`",
             ),
             (of(r#","expected_error":"x","expected_output":1"#), "only a COMPLETED job has"),
-            (of(r#","env":{"A=B":""}"#), "in `env`, `A=B` has a `=`"),
+            (of(r#","env":{"A=B":""}"#), "`env` has a variable `A=B`; a name has"),
             (of(r#","max_ms":-1"#), "expected u64"),
         ];
         for (text, expected) in cases {

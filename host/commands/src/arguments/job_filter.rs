@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use gristmill_client::JobFilter;
 use gristmill_client::wire::JobStatus;
 use gristmill_client::wire::id::EndpointId;
 use gristmill_client::wire::management::JobActionFilter;
+use gristmill_client::{ClientError, JobFilter};
 
 use super::parse;
+use crate::calls::in_options;
 
 /// The conditions for jobs. All of them must hold.
 #[derive(Debug, Args)]
@@ -22,7 +23,8 @@ pub(crate) struct FilterArgs {
     /// Only jobs with this tag; may be repeated, for jobs with all of them.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse::tag)]
     tags: Vec<(String, String)>,
-    /// Only jobs that were submitted at this time or later, such as 2026-01-31T00:00:00Z.
+    /// Only jobs that were submitted at this time or later: a date, such as 2026-01-31, or RFC
+    /// 3339, such as 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// Only jobs that were submitted before this time.
@@ -34,6 +36,26 @@ pub(crate) struct FilterArgs {
     /// Only jobs whose error contains this text.
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
+}
+
+/// The options of the conditions that refusals name, of a list and of an action.
+const OPTIONS: [(&str, &str); 11] = [
+    ("status", "--status"),
+    ("tag", "--tag"),
+    ("from", "--from"),
+    ("to", "--to"),
+    ("idPrefix", "--id-prefix"),
+    ("idPart", "--id-part"),
+    ("error", "--error"),
+    ("filter.from", "--from"),
+    ("filter.to", "--to"),
+    ("filter.idPrefix", "--id-prefix"),
+    ("filter.error", "--error"),
+];
+
+/// The refusal of a call with conditions, which names the options instead of the parameters.
+pub(crate) fn refused(error: ClientError) -> ClientError {
+    in_options(error, &OPTIONS)
 }
 
 impl FilterArgs {

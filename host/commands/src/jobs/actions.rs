@@ -8,7 +8,7 @@ use gristmill_client::wire::management::{JobAction, JobActionKind, JobActionStat
 use gristmill_client::{Answer, Client};
 
 use crate::arguments::ConnectionArgs;
-use crate::arguments::job_filter::FilterArgs;
+use crate::arguments::job_filter::{self, FilterArgs};
 use crate::output::{self, progress};
 use crate::resource::{self, ListArgs, OneArgs};
 
@@ -38,7 +38,7 @@ pub(crate) struct ActionArgs {
 pub(crate) async fn begin(kind: JobActionKind, args: ActionArgs) -> anyhow::Result<ExitCode> {
     let new = NewJobAction { action: kind, filter: args.filter.of_action()? };
     let client = args.connection.client()?;
-    let mut answer = client.begin_job_action(&new).await?;
+    let mut answer = client.begin_job_action(&new).await.map_err(job_filter::refused)?;
     let begun = answer.read()?;
     if !args.wait {
         if args.json {

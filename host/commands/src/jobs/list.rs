@@ -8,7 +8,7 @@ use gristmill_client::wire::management::{JobActionKind, JobList, JobSummary};
 
 use super::actions::{self, AbortArgs, ActionArgs};
 use crate::arguments::ConnectionArgs;
-use crate::arguments::job_filter::FilterArgs;
+use crate::arguments::job_filter::{self, FilterArgs};
 use crate::arguments::parse;
 use crate::output;
 use crate::resource;
@@ -74,7 +74,8 @@ async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let filter = args.filter.of_list(args.id_part);
     if args.json {
-        let answer = client.jobs(&filter, args.limit, args.cursor.as_deref()).await?;
+        let answer = client.jobs(&filter, args.limit, args.cursor.as_deref()).await;
+        let answer = answer.map_err(job_filter::refused)?;
         output::result(answer.text())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -82,8 +83,8 @@ async fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     let (mut found, mut cursor) = (Vec::new(), args.cursor);
     loop {
         let limit = Some((wanted - found.len()) as u64);
-        let JobList { jobs, cursor: next } =
-            client.jobs(&filter, limit, cursor.as_deref()).await?.read()?;
+        let answer = client.jobs(&filter, limit, cursor.as_deref()).await;
+        let JobList { jobs, cursor: next } = answer.map_err(job_filter::refused)?.read()?;
         found.extend(jobs);
         cursor = next;
         // A page may be short, or empty, and have a next one.

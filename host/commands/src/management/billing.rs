@@ -71,8 +71,8 @@ impl BillingArgs {
         let size = |size: &BucketSize| Some(size.as_str()) == self.bucket.as_deref();
         let group = |group: &Grouping| group.field() == format!("{}Id", self.group);
         BillingQuery {
-            start: self.from.as_deref().map(time),
-            end: self.to.as_deref().map(time),
+            start: self.from.clone(),
+            end: self.to.clone(),
             bucket: BucketSize::ALL.into_iter().find(size),
             grouping: Grouping::ALL.into_iter().find(group),
             endpoint: self.endpoint.clone(),
@@ -80,12 +80,6 @@ impl BillingArgs {
             owner: self.owner.clone(),
         }
     }
-}
-
-/// A date means its first moment; other texts are passed on, since the host parses times.
-fn time(text: &str) -> String {
-    let is_date = !text.contains(['T', 't', ' ']) && text.parse::<jiff::civil::Date>().is_ok();
-    if is_date { format!("{text}T00:00:00Z") } else { text.to_owned() }
 }
 
 fn table(group: &str, records: &[BillingRecord]) -> Vec<String> {
@@ -147,7 +141,7 @@ mod tests {
                      --endpoint e --template t --owner o";
         let line = Line::parse_from(words.split_whitespace());
         let expected = BillingQuery {
-            start: Some("2026-01-31T00:00:00Z".to_owned()),
+            start: Some("2026-01-31".to_owned()),
             end: Some("2026-02-01T12:00:00Z".to_owned()),
             bucket: Some(BucketSize::Hour),
             grouping: Some(Grouping::Owner),
@@ -156,13 +150,5 @@ mod tests {
             owner: Some("o".parse().unwrap()),
         };
         assert_eq!(line.args.query(), expected);
-    }
-
-    #[test]
-    fn a_text_that_is_no_date_is_passed_on_as_it_is() {
-        assert_eq!(time("2026-01-31"), "2026-01-31T00:00:00Z");
-        for other in ["yesterday", "2026-13-01", "2026-01-31T12:00:00Z", ""] {
-            assert_eq!(time(other), other);
-        }
     }
 }

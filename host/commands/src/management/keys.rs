@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use gristmill_client::Client;
 use gristmill_client::wire::Scope;
 use gristmill_client::wire::bounds::KEY_LIFETIME_S;
 use gristmill_client::wire::id::{EndpointId, KeyId, OwnerId};
@@ -90,13 +91,32 @@ async fn create(args: CreateArgs) -> anyhow::Result<()> {
         endpoints: (!args.endpoints.is_empty()).then_some(args.endpoints),
         expires_in_seconds: args.expires_in,
     };
-    let answer = args.connection.client()?.create_key(&new).await?;
-    if args.json {
-        return output::result(answer.text());
-    }
+    let client = args.connection.client()?;
+    let answer = client.create_key(&new).await?;
     let made = answer.read()?;
-    output::note(format_args!("made key `{}`; it is not shown again", made.key.id));
-    output::result(made.text)
+    if args.json {
+        output::result(answer.text())?;
+    } else {
+        output::note(format_args!("made key `{}`; it is not shown again", made.key.id));
+        output::result(made.text)?;
+    }
+    for id in made.key.endpoints.into_iter().flatten() {
+        if !is_owned(&client, &id, &made.key.owner).await {
+            output::note(format_args!(
+                "the owner `{}` has no endpoint `{id}` yet; the key is for it once there is one",
+                made.key.owner
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the endpoint is this owner's. Without an answer it counts as one.
+async fn is_owned(client: &Client, id: &EndpointId, owner: &OwnerId) -> bool {
+    match client.endpoint(id.as_str()).await.and_then(|answer| answer.read()) {
+        Ok(endpoint) => endpoint.user_id == *owner,
+        Err(error) => !error.is_not_found(),
+    }
 }
 
 fn table(keys: &[Key]) -> Vec<String> {

@@ -21,7 +21,7 @@ use wasmtime::component::{Component, ComponentType, Instance, Lift, TypedFunc, W
 use wasmtime_wizer::{ComponentInstanceState, Wizer};
 
 use crate::compile::component::{RejectedComponent, causes, inspect, prepare};
-use crate::egress::Egress;
+use crate::egress::{Egress, not_allowed};
 use crate::engine::{Engines, Kind, Pool, compile_engine};
 use crate::sandbox::deadline::Watch;
 use crate::sandbox::state::{State, store};
@@ -88,7 +88,13 @@ pub async fn preinit(
         attempt,
         sink,
         watch.clone(),
-        Egress::new(AddressPolicy::default(), Vec::new(), Tenancy::default(), Tracer::default()),
+        Egress::new(
+            AddressPolicy::default(),
+            Vec::new(),
+            Tenancy::default(),
+            Tracer::default(),
+            not_allowed,
+        ),
         None,
     );
     let mut store = store(&engine.engine, state).map_err(failed)?;

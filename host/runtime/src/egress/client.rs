@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use reqwest::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::error::EgressError;
+use super::error::{EgressError, RequestRefusal};
 use gristmill_core::sharing::permits::{Permit, Permits};
 
 /// Most requests of all jobs that are open at one time; each holds a socket. Further ones wait, and
@@ -57,6 +57,7 @@ pub(crate) struct Egress {
     clients: Clients,
     private_hosts: Vec<HostPattern>,
     tracer: Tracer,
+    pub(super) request_refusal: RequestRefusal,
 }
 
 impl Egress {
@@ -67,6 +68,7 @@ impl Egress {
         private_hosts: Vec<HostPattern>,
         tenancy: Tenancy,
         tracer: Tracer,
+        request_refusal: RequestRefusal,
     ) -> Arc<Self> {
         Arc::new(Self {
             in_flight: Permits::new(REQUESTS_MAX, 0, tenancy),
@@ -74,6 +76,7 @@ impl Egress {
             clients: Clients::new(addresses),
             private_hosts,
             tracer,
+            request_refusal,
         })
     }
 

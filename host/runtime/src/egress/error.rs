@@ -1,5 +1,6 @@
 //! Why a request of a handler was not made or failed, and the bounds of requests.
 
+use gristmill_core::id::EndpointId;
 use gristmill_core::metrics::endpoint::RequestEnd;
 use gristmill_egress::{AddressRefused, LookupError, SendError, innermost_cause};
 
@@ -16,12 +17,20 @@ pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 32 << 10;
 /// handler that holds them all would wait for itself.
 pub(super) const REQUESTS_PER_JOB_MAX: usize = 64;
 
+/// Makes the sentence for a request to a host, at a port, that an endpoint does not allow.
+pub type RequestRefusal = fn(&EndpointId, &str, u16) -> String;
+
+/// The sentence of a host.
+pub(crate) fn not_allowed(endpoint: &EndpointId, host: &str, port: u16) -> String {
+    format!("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")
+}
+
 /// Why a request was not made, or failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EgressError {
     /// The host is not on the endpoint's list.
-    #[error("endpoint `{endpoint}` does not allow requests to `{host}:{port}`")]
-    NotAllowed { endpoint: String, host: String, port: u16 },
+    #[error("{0}")]
+    NotAllowed(String),
     /// The host is on the list, but has an address that is refused.
     #[error(transparent)]
     AddressRefused(#[from] AddressRefused),
@@ -48,7 +57,7 @@ pub(crate) enum EgressError {
 impl EgressError {
     pub(super) fn as_end(&self) -> RequestEnd {
         match self {
-            Self::NotAllowed { .. } | Self::AddressRefused(_) => RequestEnd::Denied,
+            Self::NotAllowed(_) | Self::AddressRefused(_) => RequestEnd::Denied,
             Self::Timeout => RequestEnd::TimedOut,
             Self::Connect(_) => RequestEnd::NotConnected,
             Self::Invalid(_) | Self::TooMany | Self::HeadTooLarge { .. } | Self::Other(_) => {

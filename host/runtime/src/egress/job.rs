@@ -204,7 +204,11 @@ impl JobEgress {
             }
             Permission::Denied => {
                 let Destination { host, port, .. } = destination;
-                Err(EgressError::NotAllowed { endpoint: endpoint.id.to_string(), host, port })
+                Err(EgressError::NotAllowed((self.egress.request_refusal)(
+                    &endpoint.id,
+                    &host,
+                    port,
+                )))
             }
         }
     }

@@ -13,5 +13,6 @@ mod tests;
 mod wasi_http;
 
 pub(crate) use client::Egress;
-pub(crate) use error::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX};
+pub use error::RequestRefusal;
+pub(crate) use error::{EgressError, HTTP_BODY_BYTES_MAX, HTTP_HEAD_BYTES_MAX, not_allowed};
 pub(crate) use job::{JobEgress, OutgoingRequest, within};

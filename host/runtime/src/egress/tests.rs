@@ -104,6 +104,7 @@ async fn job_of(owner: &OwnerId, allowed: &[String], private: &[String]) -> Stat
             hosts(private),
             Tenancy::default(),
             Tracer::default(),
+            not_allowed,
         ),
         None,
     )
@@ -384,7 +385,8 @@ fn endpoint_of(owner: &str, id: &str) -> Endpoint {
 fn an_owner_has_a_share_of_all_open_requests() {
     let tenancy = Tenancy::default();
     tenancy.set_several_owners(true);
-    let egress = Egress::new(AddressPolicy::default(), Vec::new(), tenancy, Tracer::default());
+    let egress =
+        Egress::new(AddressPolicy::default(), Vec::new(), tenancy, Tracer::default(), not_allowed);
     let open = |owner: &str, endpoint: usize| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         egress.slot(&endpoint_of(owner, &format!("{owner}-{endpoint}")), of_job).now_or_never()
@@ -398,8 +400,13 @@ fn an_owner_has_a_share_of_all_open_requests() {
 
 #[test]
 fn an_endpoint_has_a_share_of_all_open_requests() {
-    let egress =
-        Egress::new(AddressPolicy::default(), Vec::new(), Tenancy::default(), Tracer::default());
+    let egress = Egress::new(
+        AddressPolicy::default(),
+        Vec::new(),
+        Tenancy::default(),
+        Tracer::default(),
+        not_allowed,
+    );
     let [greedy, other] = ["greedy", "other"].map(|id| endpoint_of("owner", id));
     let slot = |endpoint: &Endpoint| {
         let of_job = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();

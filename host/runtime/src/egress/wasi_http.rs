@@ -75,7 +75,7 @@ async fn exchange(
 impl From<EgressError> for Error {
     fn from(error: EgressError) -> Self {
         match error {
-            EgressError::NotAllowed { .. } => Self::HttpRequestDenied,
+            EgressError::NotAllowed(_) => Self::HttpRequestDenied,
             EgressError::AddressRefused(_) => Self::DestinationIpProhibited,
             EgressError::Invalid(_) => Self::HttpRequestUriInvalid,
             EgressError::TooMany => Self::ConnectionLimitReached,

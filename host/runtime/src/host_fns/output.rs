@@ -71,7 +71,7 @@ mod tests {
     use gristmill_egress::AddressPolicy;
 
     use super::*;
-    use crate::egress::Egress;
+    use crate::egress::{Egress, not_allowed};
     use crate::sandbox::deadline::Watch;
     use crate::testing::{Run, TestRuntime, guest};
 
@@ -90,6 +90,7 @@ mod tests {
                 Vec::new(),
                 Tenancy::default(),
                 Tracer::default(),
+                not_allowed,
             ),
             None,
         );

@@ -15,7 +15,7 @@ pub(crate) mod link;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use gristmill_postgres::DatabaseUrl;
 use gristmill_store::{
     ActiveHost, Candidate, NotTaken, OpenError, Outage, Seen, TakenOver, Vacancy,
@@ -37,7 +37,19 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) async fn connect(url: &DatabaseUrl, key_file: &Path) -> anyhow::Result<Candidate> {
     let (database, key_file) = (url.clone(), key_file.to_owned());
     let connected = blocking(move || Candidate::connect(&database, &key_file)).await?;
-    connected.with_context(|| format!("cannot use the database {url}"))
+    connected.map_err(|error| {
+        let remedy = match &error {
+            OpenError::DatabaseUnavailable(_) => {
+                "; check that PostgreSQL runs at this address, and the user, the password and the name of \
+                 the database in --database"
+            }
+            OpenError::UnknownDatabaseVersion { .. } => {
+                "; start a version of gristmill that knows this one"
+            }
+            _ => "",
+        };
+        anyhow!("cannot use the database {url}: {error}{remedy}")
+    })
 }
 
 /// A host that knows no active host yet.

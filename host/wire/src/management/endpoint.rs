@@ -15,6 +15,7 @@ use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
 use crate::settings::{InvalidField, at_most, check_env, number, settings};
+use crate::words::words;
 use crate::{HostPattern, Metering, whole_number};
 
 settings! {
@@ -125,13 +126,25 @@ impl EndpointSettings {
         }
         self.take(given)?;
         self.workers_min = self.workers_min.min(self.workers_max);
-        if self.max_fuel.is_some() && self.metering == Metering::Epoch {
-            let fault = "has no effect with `metering` `epoch`, which counts no fuel; set `metering` to `fuel`, \
-                or `maxFuel` to 0";
-            return Err(InvalidField::new("maxFuel", fault));
-        }
-        Ok(())
+        check_fuel("maxFuel", self.max_fuel, self.metering)
     }
+}
+
+/// Refuses a bound of fuel with a metering that counts none; `field` is the name of the bound.
+///
+/// # Errors
+/// With the remedies.
+pub fn check_fuel(
+    field: &str,
+    max_fuel: Option<u64>,
+    metering: Metering,
+) -> Result<(), InvalidField> {
+    if max_fuel.is_some() && metering == Metering::Epoch {
+        let fault = "has no effect with the metering `epoch`, which counts no fuel; choose the metering `fuel`, \
+            or no bound of fuel (0 for an endpoint that has one)";
+        return Err(InvalidField::new(field, fault));
+    }
+    Ok(())
 }
 
 /// Checks that each operation has limits and that each permits calls: a limit of 0 would refuse
@@ -242,16 +255,15 @@ pub struct Endpoint {
     pub ignored_fields: Vec<String>,
 }
 
-/// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or
-/// there are more than `scalerValue` jobs for each worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ScalerType {
-    /// A job has waited for so many seconds.
-    QueueDelay,
-    /// There are more than so many jobs for each worker.
-    RequestCount,
+words! {
+    /// The condition for starting a further worker: a job has waited for `scalerValue` seconds, or
+    /// there are more than `scalerValue` jobs for each worker.
+    pub enum ScalerType {
+        /// A job has waited for so many seconds.
+        QueueDelay = "QUEUE_DELAY",
+        /// There are more than so many jobs for each worker.
+        RequestCount = "REQUEST_COUNT",
+    }
 }
 
 settings! {
@@ -455,6 +467,19 @@ mod tests {
                 json!({ "env": { "A": "x".repeat(32_769) } }),
                 "`env.A` has more than 32768 characters, the most allowed",
             ),
+            (
+                json!({ "env": { "A=B": "" } }),
+                "`env` has a variable `A=B`; a name has 1 to 256 characters, and neither `=` nor NUL",
+            ),
+            (
+                json!({ "env": { "A\0B": "" } }),
+                "`env` has a variable `A\\0B`; a name has 1 to 256 characters, and neither `=` nor NUL",
+            ),
+            (
+                json!({ "env": { "": "" } }),
+                "`env` has a variable ``; a name has 1 to 256 characters, and neither `=` nor NUL",
+            ),
+            (json!({ "env": { "A": "b\0c" } }), "`env.A` has a NUL, which no value can have"),
         ];
         for (given, expected) in cases {
             assert_eq!(changed(given).unwrap_err(), expected);

@@ -9,55 +9,31 @@ use crate::id::{EndpointId, JobActionId};
 use crate::json_object::only_objects;
 #[cfg(feature = "openapi")]
 use crate::schema;
+use crate::words::words;
 
-/// The operation that an action carries out on each of its jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum JobActionKind {
-    /// Jobs that wait or run are cancelled.
-    Cancel,
-    /// Jobs that are FAILED or TIMED_OUT are queued again.
-    Retry,
-    /// Jobs that have ended are deleted, with their results.
-    Delete,
-}
-
-impl JobActionKind {
-    /// The operation as requests name it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancel => "cancel",
-            Self::Retry => "retry",
-            Self::Delete => "delete",
-        }
+words! {
+    /// The operation that an action carries out on each of its jobs.
+    pub enum JobActionKind {
+        /// Jobs that wait or run are cancelled.
+        Cancel = "cancel",
+        /// Jobs that are FAILED or TIMED_OUT are queued again.
+        Retry = "retry",
+        /// Jobs that have ended are deleted, with their results.
+        Delete = "delete",
     }
 }
 
-/// The state of an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum JobActionState {
-    /// The action is being carried out.
-    Running,
-    /// All matching jobs were examined.
-    Completed,
-    /// A client aborted the action, or its API key is not valid any more.
-    Aborted,
-    /// The action ended with an error.
-    Failed,
-}
-
-impl JobActionState {
-    /// The state as clients see it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "RUNNING",
-            Self::Completed => "COMPLETED",
-            Self::Aborted => "ABORTED",
-            Self::Failed => "FAILED",
-        }
+words! {
+    /// The state of an action.
+    pub enum JobActionState {
+        /// The action is being carried out.
+        Running = "RUNNING",
+        /// All matching jobs were examined.
+        Completed = "COMPLETED",
+        /// A client aborted the action, or its API key is not valid any more.
+        Aborted = "ABORTED",
+        /// The action ended with an error.
+        Failed = "FAILED",
     }
 }
 

@@ -28,7 +28,7 @@ pub use compute_type::ComputeType;
 pub use delivery::{Delivery, DeliveryState};
 pub use endpoint::{
     Endpoint, EndpointInput, EndpointRetention, EndpointSettings, EndpointWithSecret, RateLimit,
-    RetentionInput, Reuse, ReuseInput, ScalerType,
+    RetentionInput, Reuse, ReuseInput, ScalerType, check_fuel,
 };
 pub use event::{EndpointEvent, JobStatusEvent, LiveEndpoint, NewestJobs, OverviewEvent};
 pub use handler::{Handler, Producer};

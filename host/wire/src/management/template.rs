@@ -9,20 +9,21 @@ use crate::id::TemplateId;
 #[cfg(feature = "openapi")]
 use crate::schema;
 use crate::whole_number;
+use crate::words::words;
 
-/// The hardware that a template was made for: a label, by which the web console groups templates.
-/// Handlers run on the CPU in any case.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "UPPERCASE")]
-pub enum TemplateCategory {
-    /// Processors.
-    #[default]
-    Cpu,
-    /// GPUs of NVIDIA.
-    Nvidia,
-    /// GPUs of AMD.
-    Amd,
+words! {
+    /// The hardware that a template was made for: a label, by which the web console groups
+    /// templates. Handlers run on the CPU in any case.
+    #[derive(Default)]
+    pub enum TemplateCategory {
+        /// Processors.
+        #[default]
+        Cpu = "CPU",
+        /// GPUs of NVIDIA.
+        Nvidia = "NVIDIA",
+        /// GPUs of AMD.
+        Amd = "AMD",
+    }
 }
 
 /// A template to create, or the fields of one to change.
