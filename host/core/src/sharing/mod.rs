@@ -11,4 +11,5 @@ pub mod fair_share;
 pub mod key_shares;
 pub mod permits;
 pub mod round_robin;
+pub mod shares;
 pub mod tenancy;
