@@ -10,6 +10,6 @@ pub mod fair_permits;
 pub mod fair_share;
 pub mod key_shares;
 pub mod permits;
-pub mod round_robin;
 pub mod shares;
 pub mod tenancy;
+pub mod turns;
