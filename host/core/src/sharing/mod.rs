@@ -7,7 +7,6 @@ pub(crate) mod disk_accounts;
 pub mod disk_share;
 pub mod disk_space;
 pub mod fair_permits;
-pub mod fair_share;
 pub mod key_shares;
 pub mod permits;
 pub mod shares;
