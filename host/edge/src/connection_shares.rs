@@ -1,22 +1,22 @@
 //! The connections that each owner holds, so that the keys of one owner cannot take all connections of
 //! the host.
 //!
-//! A connection counts for the owner of its last valid key, and among that owner's keys for the first one that
-//! it showed. An owner holds at most [three times as many](fair_share) connections as are left free, so there
-//! is always one for the next owner. The first connection of each key is exempt, so that a key which was
-//! stolen can still be revoked; an eighth of all connections of the listener may be exempt for one owner, so
-//! that many keys do not take all. The host refuses a call that would exceed its owner's share, and ends the
-//! connection. It also ends a connection whose key is no longer valid, at its next call at the latest; until
-//! its end, the connection counts as before. Connections without a valid key are bounded by their address.
+//! A connection counts for the owner of its last valid key, and among that owner's keys for the
+//! first one that it showed. Each owner has [a share](SharedBound) of the connections, on a host of
+//! one owner too, so that there is always one for the next owner. The first connection of each key
+//! is exempt, so that a key which was stolen can still be revoked; an eighth of all connections of
+//! the listener may be exempt for one owner, so that many keys do not take all. The host refuses a
+//! call that would exceed its owner's share, and ends the connection. It also ends a connection
+//! whose key is no longer valid, at its next call at the latest; until its end, the connection
+//! counts as before. Connections without a valid key are bounded by their address.
 //!
 //! **Cost.** A lock of the connection for each call; a lock that all connections share when the first
 //! call of a connection has shown its key, when its owner changes, and at its end.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gristmill_core::id::{KeyId, OwnerId};
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -29,19 +29,18 @@ const EXEMPT_PART: u64 = 8;
 pub(crate) struct ConnectionShares {
     /// Each connection holds a permit.
     free: Arc<Semaphore>,
+    bound: SharedBound,
     /// Most exempt connections of an owner.
     exempt_max: u64,
-    held: Mutex<HashMap<OwnerId, Held>>,
+    held: Mutex<HeldConnections>,
 }
 
-/// The connections of an owner.
 #[derive(Debug, Default)]
-struct Held {
-    all: u64,
-    /// Those that were admitted beyond the share.
-    exempt: u64,
-    /// Those of each key; a key without any is absent.
-    of_keys: HashMap<KeyId, u64>,
+struct HeldConnections {
+    of_owners: Holdings<OwnerId>,
+    of_keys: Holdings<KeyId>,
+    /// Those of each owner that were admitted beyond the share.
+    exempt: Holdings<OwnerId>,
 }
 
 /// Whom a connection counts for.
@@ -58,8 +57,9 @@ impl ConnectionShares {
     /// Counts the connections of a listener. Each connection holds a permit of `free`; no permit is taken
     /// yet.
     pub(crate) fn new(free: Arc<Semaphore>) -> Arc<Self> {
-        let exempt_max = (free.available_permits() as u64 / EXEMPT_PART).max(1);
-        Arc::new(Self { free, exempt_max, held: Mutex::default() })
+        let bound = SharedBound::always(free.available_permits() as u64);
+        let exempt_max = (bound.max() / EXEMPT_PART).max(1);
+        Arc::new(Self { free, bound, exempt_max, held: Mutex::default() })
     }
 
     /// A new connection, which counts for no owner yet.
@@ -68,8 +68,8 @@ impl ConnectionShares {
         Arc::new(ConnectionAuth { shares: Some(self.clone()), holder, ends })
     }
 
-    /// Counts a connection for this owner, and no longer for `before`, who is another owner. Returns whether
-    /// the connection is exempt.
+    /// Counts a connection for this owner, and no longer for `before`, who is another owner.
+    /// Returns whom it counts for now.
     ///
     /// # Errors
     /// [`OwnerAtShare`]; nothing has changed.
@@ -78,45 +78,36 @@ impl ConnectionShares {
         before: Option<&Holder>,
         owner: &OwnerId,
         key: &KeyId,
-    ) -> Result<bool, OwnerAtShare> {
-        // The connection itself is not free any more.
-        let free = self.free.available_permits() as u64;
-        let mut all = self.held.lock();
-        let held = all.entry(owner.clone()).or_default();
-        let is_exempt = !fair_share::admits(held.all + 1, free);
-        let is_first = !held.of_keys.contains_key(key);
-        if is_exempt && !(is_first && held.exempt < self.exempt_max) {
-            let refused = OwnerAtShare { held: held.all };
-            Self::tidy(&mut all, owner);
-            return Err(refused);
+    ) -> Result<Holder, OwnerAtShare> {
+        // Connections without a key are used too, and the connection itself is among the used ones.
+        let used = self.bound.max().saturating_sub(self.free.available_permits() as u64 + 1);
+        let mut connections = self.held.lock();
+        let held = connections.of_owners.of(owner);
+        let is_exempt = self.bound.fit(held, used, 1) != Fit::Fits;
+        let is_first = connections.of_keys.of(key) == 0;
+        if is_exempt && !(is_first && connections.exempt.of(owner) < self.exempt_max) {
+            return Err(OwnerAtShare { held });
         }
-        held.all += 1;
-        held.exempt += u64::from(is_exempt);
-        *held.of_keys.entry(key.clone()).or_default() += 1;
+        let holder = Holder { owner: owner.clone(), key: key.clone(), is_exempt };
+        connections.add(&holder);
         if let Some(before) = before {
-            Self::remove(&mut all, before);
+            connections.remove(before);
         }
-        Ok(is_exempt)
+        Ok(holder)
+    }
+}
+
+impl HeldConnections {
+    fn add(&mut self, holder: &Holder) {
+        self.of_owners.add(&holder.owner, 1);
+        self.of_keys.add(&holder.key, 1);
+        self.exempt.add(&holder.owner, u64::from(holder.is_exempt));
     }
 
-    fn remove(all: &mut HashMap<OwnerId, Held>, Holder { owner, key, is_exempt }: &Holder) {
-        let Some(held) = all.get_mut(owner) else { return };
-        held.all -= 1;
-        held.exempt -= u64::from(*is_exempt);
-        if let Some(of_key) = held.of_keys.get_mut(key) {
-            *of_key -= 1;
-            if *of_key == 0 {
-                held.of_keys.remove(key);
-            }
-        }
-        Self::tidy(all, owner);
-    }
-
-    /// Forgets an owner without connections.
-    fn tidy(all: &mut HashMap<OwnerId, Held>, owner: &OwnerId) {
-        if all.get(owner).is_some_and(|held| held.all == 0) {
-            all.remove(owner);
-        }
+    fn remove(&mut self, holder: &Holder) {
+        self.of_owners.remove(&holder.owner, 1);
+        self.of_keys.remove(&holder.key, 1);
+        self.exempt.remove(&holder.owner, u64::from(holder.is_exempt));
     }
 }
 
@@ -174,14 +165,13 @@ impl ConnectionAuth {
         if holder.as_ref().is_some_and(|holder| holder.owner == *owner) {
             return Ok(());
         }
-        let is_exempt = match &self.shares {
+        *holder = Some(match &self.shares {
             Some(shares) => {
                 let passed_on = shares.pass_on(holder.as_ref(), owner, key);
                 passed_on.inspect_err(|_| self.end())?
             }
-            None => false,
-        };
-        *holder = Some(Holder { owner: owner.clone(), key: key.clone(), is_exempt });
+            None => Holder { owner: owner.clone(), key: key.clone(), is_exempt: false },
+        });
         Ok(())
     }
 
@@ -205,7 +195,7 @@ impl ConnectionAuth {
 impl Drop for ConnectionAuth {
     fn drop(&mut self) {
         if let (Some(shares), Some(holder)) = (&self.shares, self.holder.get_mut().take()) {
-            ConnectionShares::remove(&mut shares.held.lock(), &holder);
+            shares.held.lock().remove(&holder);
         }
     }
 }
@@ -255,7 +245,7 @@ mod tests {
         fn held(&self) -> Vec<(String, u64)> {
             let held = self.shares.held.lock();
             let mut all: Vec<_> =
-                held.iter().map(|(owner, held)| (owner.to_string(), held.all)).collect();
+                held.of_owners.iter().map(|(owner, held)| (owner.to_string(), held)).collect();
             all.sort();
             all
         }

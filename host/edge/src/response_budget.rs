@@ -8,9 +8,9 @@
 //! connection is closed; the next piece of a stream (9 MiB at most) may exceed the bound.
 //!
 //! While the host has several owners, the answers that clients of one owner read have [a
-//! share](fair_share) of the bound: 192 MiB when no other owner reads. Beyond its share, a complete
-//! answer replaces answers of this owner alone, or is refused. The next piece of a stream, which
-//! cannot be refused, closes the slowest connections of this owner, even those that have read
+//! share](SharedBound) of the bound: 192 MiB when no other owner reads. Beyond its share, a
+//! complete answer replaces answers of this owner alone, or is refused. The next piece of a stream,
+//! which cannot be refused, closes the slowest connections of this owner, even those that have read
 //! something within [`GRACE`]: some 32 steady readers would otherwise take all 256 MiB. The first
 //! answer of an owner needs only room. Answers to clients without a key, such as the OpenAPI
 //! document, always have one share together; their small answers count [for their
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::id::OwnerId;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, SharedBound};
 use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -203,10 +203,10 @@ impl UnreadAnswers {
     fn choose_beyond_share(&self, bytes: usize, owner: Option<&OwnerId>) -> Chosen {
         let own = || self.answers.iter().filter(move |(_, answer)| answer.owner.as_ref() == owner);
         let mut held: usize = own().map(|(_, answer)| answer.bytes).sum();
-        let mut chosen = Chosen::default();
+        let (bound, mut chosen) = (SharedBound::always(BYTES_MAX as u64), Chosen::default());
         for (position, answer) in own() {
-            let free = BYTES_MAX.saturating_sub(self.bytes - chosen.bytes + bytes);
-            if fair_share::admits((held + bytes) as u64, free as u64) {
+            let all = self.bytes - chosen.bytes;
+            if bound.fit(held as u64, all as u64, bytes as u64) == Fit::Fits {
                 break;
             }
             held -= answer.bytes;

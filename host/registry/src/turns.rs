@@ -5,13 +5,9 @@
 //! [`WAITING_MAX`] further fetches of an owner wait.
 //! **Cost.** A lock and a map lookup for each fetch.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use gristmill_core::id::OwnerId;
 use gristmill_core::registries::FetchError;
 use gristmill_core::sharing::fair_permits::{FairPermit, FairPermits};
-use parking_lot::Mutex;
 
 /// Images that are fetched at one time; more wait.
 pub(crate) const FETCHES_MAX: usize = 4;
@@ -21,15 +17,11 @@ const WAITING_MAX: usize = 16;
 
 /// The turns.
 #[derive(Debug)]
-pub(crate) struct Turns {
-    permits: FairPermits,
-    /// The number of waiting fetches of each owner who has any.
-    waiting: Arc<Mutex<HashMap<OwnerId, usize>>>,
-}
+pub(crate) struct Turns(FairPermits);
 
 impl Turns {
     pub(crate) fn new() -> Self {
-        Self { permits: FairPermits::new(FETCHES_MAX), waiting: Arc::default() }
+        Self(FairPermits::new(FETCHES_MAX))
     }
 
     /// Waits for a turn of the owner, which lasts until the permit is dropped. The wait has no
@@ -38,38 +30,14 @@ impl Turns {
     /// # Errors
     /// [`FetchError::TooManyWaiting`].
     pub(crate) async fn take(&self, owner: &OwnerId) -> Result<FairPermit, FetchError> {
-        let _waiting = self.wait(owner)?;
-        Ok(self.permits.owner_share(owner).acquire().await)
-    }
-
-    fn wait(&self, owner: &OwnerId) -> Result<Waiting, FetchError> {
-        let mut all = self.waiting.lock();
-        let waiting = all.entry(owner.clone()).or_default();
-        if *waiting >= WAITING_MAX {
+        let share = self.0.owner_share(owner);
+        if share.waiting() >= WAITING_MAX {
             return Err(FetchError::TooManyWaiting(format!(
                 "{WAITING_MAX} images of this owner wait to be fetched, which is the limit; try \
                  again shortly"
             )));
         }
-        *waiting += 1;
-        Ok(Waiting { owner: owner.clone(), all: self.waiting.clone() })
-    }
-}
-
-/// A fetch that counts as waiting until this is dropped.
-struct Waiting {
-    owner: OwnerId,
-    all: Arc<Mutex<HashMap<OwnerId, usize>>>,
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let mut all = self.all.lock();
-        let Some(waiting) = all.get_mut(&self.owner) else { return };
-        *waiting -= 1;
-        if *waiting == 0 {
-            all.remove(&self.owner);
-        }
+        Ok(share.acquire().await)
     }
 }
 
@@ -100,7 +68,5 @@ mod tests {
         drop(held);
         let served = waiting.iter_mut().filter_map(|turn| turn.as_mut().now_or_never());
         assert_eq!(served.collect::<Vec<_>>().len(), 3);
-        drop(waiting);
-        assert!(turns.waiting.lock().is_empty());
     }
 }

@@ -11,21 +11,20 @@
 //! A result takes all of its memory at once, and holds it until the answer is complete.
 //!
 //! **Bounds.** [`BODIES_IN_FLIGHT_BYTES_MAX`] of bodies and [`RESULTS_IN_FLIGHT_BYTES_MAX`] of
-//! results. A key holds at most [three times the memory](fair_share) that is left free: for bodies,
-//! 192 MiB for one busy key, 109 MiB for each of two, and always some for the next key. A wait ends
-//! after [`TURN_WAIT`].
+//! results. Each key has [a share](SharedBound), on a host of one owner too: 192 MiB of bodies for
+//! one busy key, and 109 MiB for each of two. A wait ends after [`TURN_WAIT`].
 //!
 //! **Cost.** Nothing for a body of at most [`SMALL_BODY_BYTES`] on HTTP/1.1; for another one a lock
 //! at its start and at its end, and two for each second in between.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use gristmill_core::id::KeyId;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -63,12 +62,11 @@ pub(crate) struct InFlight(Arc<Mutex<Pool>>);
 
 #[derive(Debug)]
 struct Pool {
-    bytes_max: usize,
     /// The refusal of a call that found no memory.
     refusal: &'static str,
-    used: usize,
-    /// Bytes of each key; a key without any is absent.
-    held: HashMap<KeyId, usize>,
+    bound: SharedBound,
+    /// Bytes of each key.
+    held: Holdings<KeyId>,
     bodies: BTreeMap<u64, Holder>,
     /// Number of waiting bodies.
     waiting: usize,
@@ -91,15 +89,6 @@ struct MemoryRequest {
 }
 
 impl Pool {
-    fn held_by(&self, key: &KeyId) -> usize {
-        self.held.get(key).copied().unwrap_or(0)
-    }
-
-    fn fits(&self, key: &KeyId, bytes: usize) -> bool {
-        let free = self.bytes_max.checked_sub(self.used + bytes);
-        free.is_some_and(|free| fair_share::admits((self.held_by(key) + bytes) as u64, free as u64))
-    }
-
     /// Adds a body, or requests more memory for it. `None`: it has the memory now.
     fn ask(
         &mut self,
@@ -131,26 +120,25 @@ impl Pool {
         }
         let wishes = self.bodies.iter().filter_map(|(id, holder)| {
             let memory_request = holder.memory_request.as_ref()?;
-            Some((self.held_by(&holder.key), *id, memory_request.bytes))
+            Some((self.held.of(&holder.key), *id, memory_request.bytes as u64))
         });
         let mut wishes: Vec<_> = wishes.collect();
         // The key that holds the least is first, and of its bodies the oldest.
         wishes.sort_unstable();
         // A key may not pass a waiting body if it would then hold more than that body's key.
-        let mut ceiling = usize::MAX;
+        let mut ceiling = u64::MAX;
         for (_, id, bytes) in wishes {
-            let Some(holder) = self.bodies.get(&id) else { continue };
-            let held_then = self.held_by(&holder.key) + bytes;
-            if held_then > ceiling || !self.fits(&holder.key, bytes) {
+            let Some(holder) = self.bodies.get_mut(&id) else { continue };
+            let held_then = self.held.of(&holder.key) + bytes;
+            if held_then > ceiling
+                || self.held.try_add(&self.bound, &holder.key, bytes) != Fit::Fits
+            {
                 ceiling = ceiling.min(held_then);
                 continue;
             }
-            let Some(holder) = self.bodies.get_mut(&id) else { continue };
-            holder.bytes += bytes;
-            self.used += bytes;
-            *self.held.entry(holder.key.clone()).or_default() += bytes;
             self.waiting -= 1;
             if let Some(memory_request) = holder.memory_request.take() {
+                holder.bytes += memory_request.bytes;
                 // If the call was dropped, its memory returns when its share is dropped.
                 let _ = memory_request.granted.send(());
             }
@@ -162,13 +150,7 @@ impl Pool {
         let Some(holder) = self.bodies.get_mut(&id) else { return };
         let surplus = holder.bytes.saturating_sub(bytes);
         holder.bytes -= surplus;
-        self.used -= surplus;
-        if let Some(held) = self.held.get_mut(&holder.key) {
-            *held -= surplus;
-            if *held == 0 {
-                self.held.remove(&holder.key);
-            }
-        }
+        self.held.remove(&holder.key, surplus as u64);
         self.grant();
     }
 
@@ -207,10 +189,9 @@ impl InFlight {
 
     fn new(bytes_max: usize, refusal: &'static str) -> Self {
         Self(Arc::new(Mutex::new(Pool {
-            bytes_max,
             refusal,
-            used: 0,
-            held: HashMap::new(),
+            bound: SharedBound::always(bytes_max as u64),
+            held: Holdings::default(),
             bodies: BTreeMap::new(),
             waiting: 0,
             next_body: 0,

@@ -1,8 +1,9 @@
 //! The concurrent calls of each owner, on all endpoints together.
 //!
-//! The limits of operations are for one endpoint, and an owner creates endpoints and sets their limits. The
-//! bound of the owner's connections is none for calls either, since an HTTP/2 connection has up to 256. So an
-//! owner has at most [three times as many](fair_share) calls as are left free, and always one.
+//! The limits of operations are for one endpoint, and an owner creates endpoints and sets their
+//! limits. The bound of the owner's connections is none for calls either, since an HTTP/2
+//! connection has up to 256. So an owner has [a share](SharedBound) of the calls, on a host of one
+//! owner too, and always one call.
 //!
 //! **Bounds.** The counter of an owner is dropped with the last entry that counts calls of the owner.
 //! **Cost.** Two additions at the beginning of a call and two at its end; a lock for each new entry.
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use gristmill_core::id::OwnerId;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, SharedBound};
 use parking_lot::Mutex;
 
 /// Calls for each connection that the host accepts. A client with HTTP/1 has one.
@@ -30,7 +31,7 @@ pub(crate) struct CallShares {
 
 #[derive(Debug)]
 struct All {
-    calls_max: u64,
+    bound: SharedBound,
     calls: AtomicU64,
 }
 
@@ -61,8 +62,8 @@ pub(crate) struct AtShare {
 impl CallShares {
     /// Counts up to so many calls of all owners together.
     pub(crate) fn new(calls_max: u64) -> Self {
-        let all = Arc::new(All { calls_max, calls: AtomicU64::new(0) });
-        Self { all, owners: Mutex::default() }
+        let all = All { bound: SharedBound::always(calls_max), calls: AtomicU64::new(0) };
+        Self { all: Arc::new(all), owners: Mutex::default() }
     }
 
     pub(crate) fn of(&self, owner: &OwnerId) -> OwnerCalls {
@@ -91,14 +92,11 @@ impl OwnerCalls {
     /// # Errors
     /// [`AtShare`]; the call does not count.
     pub(crate) fn begin(&self) -> Result<OwnerCall, AtShare> {
-        let all = self.all.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let held = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let used = self.all.calls.fetch_add(1, Ordering::Relaxed);
+        let held = self.calls.fetch_add(1, Ordering::Relaxed);
         let call = OwnerCall(self.clone());
-        let free = self.all.calls_max.saturating_sub(all);
-        if held > 1 && !fair_share::admits(held, free) {
-            return Err(AtShare { held: held - 1 });
-        }
-        Ok(call)
+        let fits = held == 0 || self.all.bound.fit(held, used, 1) == Fit::Fits;
+        if fits { Ok(call) } else { Err(AtShare { held }) }
     }
 }
 

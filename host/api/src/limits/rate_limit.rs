@@ -9,7 +9,7 @@
 //! endpoints together.
 //!
 //! **Bounds.** [`ENTRIES_MAX`] entries of about 260 bytes, and 60 for each further key; an entry is
-//! dropped once no call counts in it. Each owner has [a share](gristmill_core::sharing::fair_share) of them:
+//! dropped once no call counts in it. Each owner has [a share](SharedBound) of them:
 //! an owner with 9,990 endpoints leaves entries to other owners. At the share or the bound a call that
 //! needs a new entry gets 503.
 //! **Cost.** One lock of a sixteenth of the entries, and one look into a hash map.
@@ -25,8 +25,8 @@ use std::time::Duration;
 use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::deploy::endpoint::Endpoint;
 use gristmill_core::id::{EndpointId, OwnerId};
-use gristmill_core::sharing::fair_share;
 use gristmill_core::sharing::key_shares::{KeyPosition, KeyShares};
+use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
 use gristmill_core::time::Clock;
 use gristmill_wire::management::RateLimit;
 use parking_lot::Mutex;
@@ -311,8 +311,8 @@ pub(crate) struct RateLimiter {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Subject, Entry>,
-    /// How many entries each owner has; an owner without any is absent.
-    counts: HashMap<OwnerId, usize>,
+    /// The entries of each owner.
+    held: Holdings<OwnerId>,
     swept_at: Duration,
 }
 
@@ -505,54 +505,45 @@ impl Shard {
         call_shares: &CallShares,
     ) -> Result<&mut Entry, ApiError> {
         const SWEEP: Duration = Duration::from_secs(30);
+        const ENTRIES: SharedBound = SharedBound::always(SHARD_ENTRIES_MAX as u64);
         /// A sweep looks at each entry.
         const SWEEP_WHEN_SCARCE: Duration = Duration::from_millis(250);
-        let len = self.entries.len();
-        let free = SHARD_ENTRIES_MAX.saturating_sub(len + 1);
-        // An owner can be at its share only when all owners together would be beyond it.
-        let is_scarce = !fair_share::admits(len as u64 + 1, free as u64);
+        // An owner can be at its share only when the entries of all would be beyond that of one.
+        let is_scarce = self.entries.len() >= SHARD_ENTRIES_MAX / 4 * 3;
         let interval = if is_scarce { SWEEP_WHEN_SCARCE } else { SWEEP };
         if now >= self.swept_at + interval {
             self.sweep(now);
         }
-        let len = self.entries.len();
         let new = match self.entries.entry(subject) {
             hash_map::Entry::Occupied(known) => return Ok(known.into_mut()),
             hash_map::Entry::Vacant(new) => new,
         };
-        let Some(free) = SHARD_ENTRIES_MAX.checked_sub(len + 1) else {
-            return Err(ApiError::new(
-                ErrorCode::Unavailable,
-                "too many different callers at one time; try again shortly",
-            ));
-        };
         let owner = &new.key().owner;
-        let held = self.counts.get(owner).copied().unwrap_or(0);
-        // The first entry of an owner is exempt.
-        if held > 0 && !fair_share::admits(held as u64 + 1, free as u64) {
-            return Err(ApiError::new(
-                ErrorCode::Unavailable,
+        let refusal = match self.held.try_add(&ENTRIES, owner, 1) {
+            Fit::Fits => {
+                let of_owner = call_shares.of(owner);
+                return Ok(new.insert(Entry::new(of_owner)));
+            }
+            Fit::Full => "too many different callers at one time; try again shortly",
+            Fit::AtShare => {
                 "too many different endpoints and operations of this owner are called within 10 \
-                 seconds, beside the calls of other owners; try again shortly",
-            ));
-        }
-        *self.counts.entry(owner.clone()).or_default() += 1;
-        let of_owner = call_shares.of(owner);
-        Ok(new.insert(Entry::new(of_owner)))
+                 seconds, beside the calls of other owners; try again shortly"
+            }
+        };
+        Err(ApiError::new(ErrorCode::Unavailable, refusal))
     }
 
     /// Drops the entries in which no call counts any more.
     fn sweep(&mut self, now: Duration) {
-        let Self { entries, counts, swept_at } = self;
+        let Self { entries, held, swept_at } = self;
         *swept_at = now;
         entries.retain(|subject, entry| {
             let is_idle = entry.is_idle(now);
-            if is_idle && let Some(count) = counts.get_mut(&subject.owner) {
-                *count -= 1;
+            if is_idle {
+                held.remove(&subject.owner, 1);
             }
             !is_idle
         });
-        counts.retain(|_, count| *count > 0);
     }
 }
 
@@ -844,7 +835,7 @@ mod tests {
         assert!(shard.entry(subject(SHARD_ENTRIES_MAX), at(5_000), &calls).is_err());
         assert!(shard.entry(subject(0), at(5_000), &calls).is_ok(), "a known caller goes on");
         assert!(shard.entry(subject(SHARD_ENTRIES_MAX), at(20_000), &calls).is_ok());
-        assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+        assert_eq!((shard.entries.len(), shard.held.all()), (1, 1));
     }
 
     #[test]
@@ -872,7 +863,7 @@ mod tests {
         // Entries of calls that count no more are dropped when an owner needs them.
         assert!(shard.entry(subject("greedy", 7_000), at(14_999), &calls).is_err());
         assert!(shard.entry(subject("greedy", 7_000), at(15_500), &calls).is_ok());
-        assert_eq!((shard.entries.len(), shard.counts.len()), (1, 1));
+        assert_eq!((shard.entries.len(), shard.held.all()), (1, 1));
     }
 
     fn at(ms: u64) -> Duration {

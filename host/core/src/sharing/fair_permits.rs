@@ -2,23 +2,24 @@
 //! cannot use up all of it, and neither can some owners with many endpoints. Work that belongs to no
 //! endpoint counts for a key, or for the owner alone.
 //!
-//! **Promise.** An endpoint or a key holds at most a quarter of the permits. The endpoints of an owner
-//! together hold at most [three times as many as are left free](crate::sharing::fair_share), and the first
-//! permits of an owner are exempt: an owner that holds none is served as soon as enough are free,
-//! before all owners that hold some. The next permits go to the owner that holds the fewest; among
-//! equals, to the owner whose last turn is the longest ago. The same holds for the endpoints of that owner. The
-//! callers of an endpoint are served in the order of their calls. A caller that waits for permits of its own endpoint or
-//! owner delays no other owner. A caller that waits for more permits than are free delays all that come
-//! after it, so that small requests do not starve a large one.
-//! **Cost.** A lock and two looks into maps for each permit that is taken or given back. While callers
-//! wait, also one step for each endpoint that holds or awaits permits. Some 200 bytes for each owner and
-//! endpoint that holds or awaits permits, and nothing for others.
+//! **Promise.** An endpoint or a key holds at most a quarter of the permits. The endpoints of an
+//! owner together have [a share](SharedBound), on a host of one owner too: an owner that holds none
+//! is served as soon as enough are free. The next permits go to the owner that holds the fewest;
+//! among equals, to the owner whose last turn is the longest ago. The same holds for the endpoints
+//! of that owner. The callers of an endpoint are served in the order of their calls. A caller that
+//! waits for permits of its own endpoint or owner delays no other owner. A caller that waits for
+//! more permits than are free delays all that come after it, so that small requests do not starve a
+//! large one.
+//! **Cost.** A lock and two looks into maps for each permit that is taken or given back. While
+//! callers wait, also one step for each endpoint that holds or awaits permits. Some 200 bytes for
+//! each owner and endpoint that holds or awaits permits, and nothing for others.
 //!
-//! These permits are for short work, such as a file operation: the quarter of an endpoint is fixed, and
-//! holds on a host of one owner too, since a slow endpoint must not delay the other endpoints of its
-//! owner. The permits of sandboxes ([`permits`](super::permits)) follow the same rule for owners. They are held for as long as a job
-//! runs, up to a week, so there an endpoint may use the whole host while no other endpoint needs it, and a large sandbox may
-//! delay others only for a part of the time.
+//! These permits are for short work, such as a file operation: the quarter of an endpoint is fixed,
+//! and holds on a host of one owner too, since a slow endpoint must not delay the other endpoints
+//! of its owner. The permits of sandboxes ([`permits`](super::permits)) have the same rule and
+//! order for owners. They are held for as long as a job runs, up to a week, so there an endpoint
+//! may use the whole host while no other endpoint needs it, and a large sandbox may delay others
+//! only for a part of the time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use tokio::sync::oneshot;
 
 use crate::id::{EndpointId, KeyId, OwnerId};
 use crate::sharing::cores::cores;
-use crate::sharing::fair_share;
+use crate::sharing::shares::{Fit, SharedBound};
 
 /// Permits that owners and endpoints share.
 #[derive(Debug)]
@@ -36,14 +37,20 @@ pub struct FairPermits(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Most permits of an endpoint, or of a key.
-    of_part_max: u64,
+    bounds: Bounds,
     state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct Bounds {
+    all: SharedBound,
+    /// Most permits of an endpoint, or of a key.
+    of_part: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    free: u64,
+    used: u64,
     /// Owners that hold or await permits.
     owners: HashMap<OwnerId, Owner>,
     /// How many callers wait.
@@ -113,8 +120,8 @@ impl FairPermits {
     /// with a single permit, a caller then waits for at most one permit of each other owner.
     pub fn few(max: usize) -> Self {
         let max = max.max(1) as u64;
-        let state = State { free: max, ..State::default() };
-        Self(Arc::new(Shared { of_part_max: (max / 4).max(1), state: Mutex::new(state) }))
+        let bounds = Bounds { all: SharedBound::always(max), of_part: (max / 4).max(1) };
+        Self(Arc::new(Shared { bounds, state: Mutex::default() }))
     }
 
     /// As many permits as half of the cores, for work that keeps a core busy.
@@ -143,6 +150,11 @@ impl FairPermits {
 }
 
 impl FairShare {
+    /// How many callers of the owner wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.state.lock().owners.get(&self.owner).map_or(0, |owner| owner.waiting)
+    }
+
     /// Waits for a permit.
     pub async fn acquire(&self) -> FairPermit {
         self.acquire_many(1).await
@@ -151,10 +163,10 @@ impl FairShare {
     /// Waits for so many permits, or for a quarter of all when that is less.
     pub async fn acquire_many(&self, count: usize) -> FairPermit {
         let Self { shared, owner, part } = self;
-        let count = (count as u64).clamp(1, shared.of_part_max);
+        let count = (count as u64).clamp(1, shared.bounds.of_part);
         let (number, granted) = {
             let mut state = shared.state.lock();
-            if state.waiting == 0 && state.fits(shared.of_part_max, owner, part, count) {
+            if state.waiting == 0 && state.fits(&shared.bounds, owner, part, count) {
                 state.take(owner, part, count);
                 return shared.permit(owner.clone(), part.clone(), count);
             }
@@ -178,7 +190,7 @@ impl Shared {
     fn serve(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
-            let Some((owner, part, waiter)) = state.next(self.of_part_max) else { return };
+            let Some((owner, part, waiter)) = state.next(&self.bounds) else { return };
             drop(state);
             // Outside the lock: the permit of a caller that has just left is given back at once.
             drop(waiter.grant.send(self.permit(owner, part, waiter.count)));
@@ -188,17 +200,17 @@ impl Shared {
 
 impl State {
     /// Whether the part may have so many permits more.
-    fn fits(&self, of_part_max: u64, owner: &OwnerId, part: &Part, count: u64) -> bool {
-        let Some(owner) = self.owners.get(owner) else { return count <= self.free };
-        let held = owner.parts.get(part).map_or(0, |part| part.held);
-        part.admits(held, count, of_part_max)
-            && owner.admits(count, self.free)
-            && count <= self.free
+    fn fits(&self, bounds: &Bounds, owner: &OwnerId, part: &Part, count: u64) -> bool {
+        let owner = self.owners.get(owner);
+        let of_part = owner.and_then(|owner| owner.parts.get(part)).map_or(0, |part| part.held);
+        let of_owner = owner.map_or(0, |owner| owner.held);
+        part.admits(of_part, count, bounds)
+            && bounds.all.fit(of_owner, self.used, count) == Fit::Fits
     }
 
     fn take(&mut self, owner: &OwnerId, part: &Part, count: u64) {
         self.turns += 1;
-        self.free -= count;
+        self.used += count;
         let owner = self.owners.entry(owner.clone()).or_default();
         owner.held += count;
         owner.turn = self.turns;
@@ -226,20 +238,21 @@ impl State {
     }
 
     /// The next waiter, if there are enough permits for it; they are taken.
-    fn next(&mut self, of_part_max: u64) -> Option<(OwnerId, Part, Waiter)> {
-        if self.waiting == 0 || self.free == 0 {
+    fn next(&mut self, bounds: &Bounds) -> Option<(OwnerId, Part, Waiter)> {
+        if self.waiting == 0 || self.used >= bounds.all.max() {
             return None;
         }
         let waiting = self.owners.iter().filter(|(_, owner)| owner.waiting > 0);
         let heads = waiting.filter_map(|(name, owner)| {
-            let (part, waiter) = owner.head(of_part_max)?;
+            let (part, waiter) = owner.head(bounds)?;
             let rank = (owner.held, owner.turn, waiter.number);
-            owner.admits(waiter.count, self.free).then_some((rank, name, part, waiter.count))
+            let fit = bounds.all.fit(owner.held, self.used, waiter.count);
+            // Who holds some is at the share when too few are free, and delays no other owner.
+            let has_turn = fit == Fit::Fits || fit == Fit::Full && owner.held == 0;
+            has_turn.then_some((rank, name, part, fit))
         });
-        let (_, owner, part, count) = heads.min_by_key(|(rank, ..)| *rank)?;
-        if count > self.free {
-            return None;
-        }
+        let (_, owner, part, _) =
+            heads.min_by_key(|(rank, ..)| *rank).filter(|(.., fit)| *fit == Fit::Fits)?;
         let (owner, part) = (owner.clone(), part.clone());
         let waiter = self.change(&owner, &part, |part| part.waiters.pop_front())?;
         self.take(&owner, &part, waiter.count);
@@ -252,7 +265,7 @@ impl State {
     }
 
     fn give_back(&mut self, owner: &OwnerId, part: &Part, count: u64) {
-        self.free += count;
+        self.used -= count;
         self.change(owner, part, |part| part.held -= count);
     }
 
@@ -282,23 +295,18 @@ impl State {
 }
 
 impl Part {
-    fn admits(&self, held: u64, count: u64, of_part_max: u64) -> bool {
-        matches!(self, Self::Rest) || held + count <= of_part_max
+    fn admits(&self, held: u64, count: u64, bounds: &Bounds) -> bool {
+        matches!(self, Self::Rest) || held + count <= bounds.of_part
     }
 }
 
 impl Owner {
-    /// Whether the owner's share has room for so many permits more.
-    fn admits(&self, count: u64, free: u64) -> bool {
-        self.held == 0 || fair_share::admits(self.held + count, free.saturating_sub(count))
-    }
-
     /// The waiter that is next, and its part.
-    fn head(&self, of_part_max: u64) -> Option<(&Part, &Waiter)> {
+    fn head(&self, bounds: &Bounds) -> Option<(&Part, &Waiter)> {
         let heads = self.parts.iter().filter_map(|(part, used)| {
             let waiter = used.waiters.front()?;
             let rank = (used.held, used.turn, waiter.number);
-            part.admits(used.held, waiter.count, of_part_max).then_some((rank, part, waiter))
+            part.admits(used.held, waiter.count, bounds).then_some((rank, part, waiter))
         });
         let (_, part, waiter) = heads.min_by_key(|(rank, ..)| *rank)?;
         Some((part, waiter))
@@ -492,7 +500,7 @@ mod tests {
         drop(held);
         assert!(share.acquire_many(2).now_or_never().is_some());
         let state = permits.0.state.lock();
-        assert_eq!((state.free, state.waiting, state.owners.len()), (8, 0, 0));
+        assert_eq!((state.used, state.waiting, state.owners.len()), (0, 0, 0));
     }
 
     proptest! {
@@ -530,17 +538,18 @@ mod tests {
                 }
                 let mut state = permits.0.state.lock();
                 let taken: u64 = held.iter().map(|permit| permit.count).sum();
-                prop_assert_eq!(state.free + taken, max as u64);
+                prop_assert_eq!(state.used, taken);
+                prop_assert!(taken <= max as u64);
                 prop_assert_eq!(state.waiting, waits.len());
                 for owner in state.owners.values() {
                     prop_assert_eq!(owner.held, owner.parts.values().map(|part| part.held).sum::<u64>());
-                    prop_assert!(owner.parts.values().all(|part| part.held <= permits.0.of_part_max));
+                    prop_assert!(owner.parts.values().all(|part| part.held <= permits.0.bounds.of_part));
                 }
-                prop_assert!(state.next(permits.0.of_part_max).is_none());
+                prop_assert!(state.next(&permits.0.bounds).is_none());
             }
             drop((held, waits));
             let state = permits.0.state.lock();
-            prop_assert_eq!((state.free, state.waiting, state.owners.len()), (max as u64, 0, 0));
+            prop_assert_eq!((state.used, state.waiting, state.owners.len()), (0, 0, 0));
         }
     }
 }

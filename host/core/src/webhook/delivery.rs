@@ -24,8 +24,8 @@ pub const DELIVERIES_PENDING_MAX: usize = 100_000;
 /// URL may have 2,048 bytes. A further delivery is given up before its first attempt.
 pub const DELIVERIES_PENDING_URL_BYTES_MAX: usize = 32 << 20;
 
-/// Attempts that are under way at one time. An owner's endpoints have at most
-/// [three times as many as are left free](crate::sharing::fair_share): 48 alone.
+/// Attempts that are under way at one time. An owner's endpoints have
+/// [a share](crate::sharing::shares): 48 alone.
 pub const ATTEMPTS_MAX: usize = 64;
 
 /// Attempts of one endpoint that are under way at one time: a quarter of all.

@@ -59,7 +59,7 @@ impl State {
         let mut held = HashMap::<_, PermitAmount>::new();
         for IdleInstance { permit, .. } in &self.waiting {
             let held = held.entry(permit.owner().clone()).or_default();
-            *held = held.plus(permit.amount());
+            *held = *held + permit.amount();
         }
         let is_wanted = |waiting: &IdleInstance, wanted: &Wanted| match wanted {
             Wanted::OfAny => true,

@@ -7,15 +7,13 @@
 //! that need the same component share one compile, so at most as many jobs' components wait as
 //! there are deployed endpoints. **Cost:** a lock and a channel for each compile.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gristmill_core::id::OwnerId;
 use gristmill_core::limits::UPLOADS_WAITING_MAX;
+use gristmill_core::sharing::turns::{Turns, Waiter};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-
-use gristmill_core::sharing::round_robin::{Queue as _, RoundRobin};
 
 /// Most components that are compiled for jobs, one after the other, while an upload waits.
 const JOBS_IN_A_ROW: u32 = 4;
@@ -33,7 +31,10 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyUploads;
 
-type Line = RoundRobin<OwnerId, VecDeque<Waiter>>;
+type Line = Turns<OwnerId, Grant>;
+
+/// Hands a waiter its turn.
+type Grant = oneshot::Sender<Turn>;
 
 /// The running compile and the waiting ones. A clone shares them.
 #[derive(Debug, Clone, Default)]
@@ -47,12 +48,6 @@ struct Lines {
     /// Components that were compiled for jobs since an upload had its turn.
     jobs_in_a_row: u32,
     next_waiter: u64,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    grant: oneshot::Sender<Turn>,
 }
 
 /// The right to compile now. When it is dropped, the next waiter gets it.
@@ -91,8 +86,8 @@ impl CompileTurns {
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         let Lines { jobs, uploads, .. } = &*self.0.lock();
-        let lines = jobs.iter().chain(uploads.iter());
-        lines.map(|(_, waiters)| waiters.len()).sum()
+        let lines = [jobs, uploads].into_iter();
+        lines.flat_map(|line| line.heads().map(|(owner, _)| line.waiting(owner))).sum()
     }
 
     /// Gives the turn to the next waiter, if it is free.
@@ -115,19 +110,19 @@ impl Lines {
         &mut self,
         owner: &OwnerId,
         purpose: Purpose,
-        grant: oneshot::Sender<Turn>,
+        grant: Grant,
     ) -> Result<u64, TooManyUploads> {
-        let waiting = self.uploads.get(owner).map_or(0, VecDeque::len);
+        let waiting = self.uploads.waiting(owner);
         if purpose == Purpose::Upload && waiting >= UPLOADS_WAITING_MAX as usize {
             return Err(TooManyUploads);
         }
         let number = self.next_waiter;
         self.next_waiter += 1;
-        self.line(purpose).join(owner, |queue| queue.push_back(Waiter { number, grant }));
+        self.line(purpose).join(owner, Waiter { number, bytes: 0, grant });
         Ok(number)
     }
 
-    fn next(&mut self) -> Option<Waiter> {
+    fn next(&mut self) -> Option<Waiter<Grant>> {
         if self.is_taken {
             return None;
         }
@@ -137,8 +132,8 @@ impl Lines {
             false => Purpose::Job,
         };
         let line = self.line(purpose);
-        let owner = line.iter().next()?.0.clone();
-        let waiter = line.serve(&owner, VecDeque::pop_front)?;
+        let owner = line.heads().next()?.0.clone();
+        let waiter = line.serve(&owner)?;
         self.is_taken = true;
         self.jobs_in_a_row = match purpose {
             Purpose::Job => self.jobs_in_a_row.saturating_add(1),
@@ -166,9 +161,7 @@ struct WaiterPosition {
 impl Drop for WaiterPosition {
     fn drop(&mut self) {
         let mut lines = self.turns.0.lock();
-        lines.line(self.purpose).change(&self.owner, |queue| {
-            queue.retain(|waiter| waiter.number != self.number);
-        });
+        lines.line(self.purpose).remove(&self.owner, self.number);
     }
 }
 

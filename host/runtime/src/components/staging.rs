@@ -1,12 +1,10 @@
 //! Uploads in progress: unnamed files beside the components.
 //!
 //! **Bounds.** All uploads together have [`STAGED_BYTES_MAX`] bytes, including uploads that wait
-//! for their compile. While the host has several owners, those of one owner have at most three
-//! quarters of that, and they count in the owner's share of the disk. The reader of an upload bounds
-//! its size. A file is deleted with its [`StagedFile`], and the next start deletes the files that a
-//! process left behind.
+//! for their compile. Each owner has [a share](SharedBound) of that, and they count in the owner's
+//! share of the disk. The reader of an upload bounds its size. A file is deleted with its
+//! [`StagedFile`], and the next start deletes the files that a process left behind.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +17,7 @@ use gristmill_core::limits::STAGED_BYTES_MAX;
 use gristmill_core::runtime::StageError;
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
 use gristmill_core::sharing::tenancy::Tenancy;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -33,9 +31,8 @@ pub(crate) struct StagedTotal(Arc<Total>);
 
 #[derive(Debug)]
 struct Total {
-    /// Owners without staged bytes are absent.
-    held: Mutex<HashMap<OwnerId, u64>>,
-    tenancy: Tenancy,
+    held: Mutex<Holdings<OwnerId>>,
+    bound: SharedBound,
     disk_space: Arc<DiskSpaceGauge>,
 }
 
@@ -47,7 +44,8 @@ impl StagedTotal {
 
     /// No uploads, on this disk.
     pub(crate) fn on(disk_space: Arc<DiskSpaceGauge>, tenancy: Tenancy) -> Self {
-        Self(Arc::new(Total { held: Mutex::default(), tenancy, disk_space }))
+        let bound = SharedBound::new(STAGED_BYTES_MAX, tenancy);
+        Self(Arc::new(Total { held: Mutex::default(), bound, disk_space }))
     }
 
     /// Announces the bytes of a compiled file to the gauge of the disk.
@@ -81,22 +79,16 @@ impl StagedPart {
     /// # Errors
     /// When the host or its owner may not have so many more bytes.
     fn take(&self, bytes: u64) -> Result<Taken, StageError> {
-        let Total { held, tenancy, disk_space } = &*self.total.0;
+        let Total { held, bound, disk_space } = &*self.total.0;
         if !disk_space.admits_work() {
             return Err(StageError::NoSpace(disk_space.shortage()));
         }
         if !self.account.admits_work(bytes) {
             return Err(StageError::OwnerDiskFull { held_mib: self.account.bytes() >> 20 });
         }
-        let mut held = held.lock();
-        let all: u64 = held.values().sum();
-        let left =
-            STAGED_BYTES_MAX.checked_sub(all.saturating_add(bytes)).ok_or(StageError::Full)?;
-        let then = held.get(&self.owner).copied().unwrap_or(0) + bytes;
-        if tenancy.has_several_owners() && !fair_share::admits(then, left) {
+        if held.lock().try_add(bound, &self.owner, bytes) != Fit::Fits {
             return Err(StageError::Full);
         }
-        held.insert(self.owner.clone(), then);
         self.account.add(bytes);
         Ok(Taken { part: self.clone(), bytes })
     }
@@ -112,15 +104,9 @@ impl Taken {
 impl Drop for Taken {
     fn drop(&mut self) {
         let StagedPart { total, owner, account } = &self.part;
-        let mut held = total.0.held.lock();
-        if let Some(own) = held.get_mut(owner) {
-            // A file that is kept is still on the disk, and the catalog counts its component.
-            account.remove(self.bytes);
-            *own -= self.bytes;
-            if *own == 0 {
-                held.remove(owner);
-            }
-        }
+        // A file that is kept is still on the disk, and the catalog counts its component.
+        account.remove(self.bytes);
+        total.0.held.lock().remove(owner, self.bytes);
     }
 }
 
@@ -278,7 +264,7 @@ mod tests {
     }
 
     fn all(total: &StagedTotal) -> u64 {
-        total.0.held.lock().values().sum()
+        total.0.held.lock().all()
     }
 
     /// Runs `test` with an upload of the bytes `abc`, where one thread writes for all uploads.

@@ -9,7 +9,7 @@
 //! * the bytes of webhooks and tags: the URLs and the tags of jobs, and the pending deliveries. The
 //!   `tracestate` texts of jobs take up to half of it.
 //!
-//! Each owner has [a share](fair_share) of these bounds while the host has several owners.
+//! Each owner has [a share](SharedBound) of these bounds while the host has several owners.
 //!
 //! An owner stays here until the end of the process. There are at most as many as API keys were
 //! ever created, and each takes some 200 bytes.
@@ -21,7 +21,7 @@ use gristmill_core::id::OwnerId;
 use gristmill_core::job::tags::Tags;
 use gristmill_core::sharing::disk_share::DiskAccount;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, SharedBound};
 use gristmill_core::store::StoreFull;
 use gristmill_core::trace::{TraceContext, TraceState};
 use gristmill_core::webhook::delivery::NotSent;
@@ -71,15 +71,6 @@ struct Owner {
     /// The `tracestate` texts of its jobs.
     trace_states: Urls,
     jobs: JobNumbers,
-}
-
-/// Whether there is room for more.
-enum Fit {
-    Fits,
-    /// All owners together are at the bound.
-    HostFull,
-    /// The owner has its share.
-    OwnerFull,
 }
 
 impl Owners {
@@ -146,7 +137,7 @@ impl Owners {
         let owner = self.get(key);
         let more = owner.trace_states.new_bytes(&shared);
         let fit = self.fit(owner.text_bytes(), more, self.text_bytes, self.max.webhook_bytes / 2);
-        if more > 0 && !matches!(fit, Fit::Fits) {
+        if more > 0 && fit != Fit::Fits {
             return TraceContext { state: TraceState::default(), ..trace };
         }
         let held =
@@ -219,10 +210,8 @@ impl Owners {
         }
         match self.fit_webhook(key, more, pending) {
             Fit::Fits => Ok(()),
-            Fit::HostFull => {
-                Err(StoreFull::HostWebhooks { limit_mib: self.max.webhook_bytes >> 20 })
-            }
-            Fit::OwnerFull => {
+            Fit::Full => Err(StoreFull::HostWebhooks { limit_mib: self.max.webhook_bytes >> 20 }),
+            Fit::AtShare => {
                 let held_mib = self.webhook_bytes(key, pending) >> 20;
                 Err(StoreFull::OwnerWebhooks { held_mib })
             }
@@ -241,7 +230,7 @@ impl Owners {
     ) -> Result<(), NotSent> {
         match self.fit_webhook(key, delivery_bytes(url.len()), pending) {
             Fit::Fits => Ok(()),
-            Fit::HostFull | Fit::OwnerFull => {
+            Fit::Full | Fit::AtShare => {
                 Err(NotSent::OwnerMemoryFull { held_mib: self.webhook_bytes(key, pending) >> 20 })
             }
         }
@@ -265,8 +254,8 @@ impl Owners {
         let (waiting, limit) = (self.get(key).jobs.waiting, self.max.jobs.waiting);
         match self.fit_job(waiting, self.jobs.waiting, limit) {
             Fit::Fits => Ok(()),
-            Fit::HostFull => Err(StoreFull::HostQueue { limit }),
-            Fit::OwnerFull => Err(StoreFull::OwnerQueue { waiting }),
+            Fit::Full => Err(StoreFull::HostQueue { limit }),
+            Fit::AtShare => Err(StoreFull::OwnerQueue { waiting }),
         }
     }
 
@@ -287,8 +276,8 @@ impl Owners {
         let (jobs, limit) = (self.get(key).jobs.in_memory, self.max.jobs.in_memory);
         match self.fit_job(jobs, self.jobs.in_memory, limit) {
             Fit::Fits => Ok(()),
-            Fit::HostFull => Err(StoreFull::HostJobs { limit }),
-            Fit::OwnerFull => Err(StoreFull::OwnerJobs { jobs }),
+            Fit::Full => Err(StoreFull::HostJobs { limit }),
+            Fit::AtShare => Err(StoreFull::OwnerJobs { jobs }),
         }
     }
 
@@ -299,11 +288,7 @@ impl Owners {
 
     /// Whether an owner with `own` of `all` units may have `more` of them.
     fn fit(&self, own: u64, more: u64, all: u64, max: u64) -> Fit {
-        let Some(free) = max.checked_sub(all + more) else { return Fit::HostFull };
-        let is_admitted = !self.disk_space.has_several_owners()
-            || own == 0
-            || fair_share::admits(own + more, free);
-        if is_admitted { Fit::Fits } else { Fit::OwnerFull }
+        SharedBound::now(max, self.disk_space.has_several_owners()).fit(own, all, more)
     }
 
     /// Notes whether a job of the owner waited before a change, and waits after it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gristmill_core::id::{EndpointId, JobId, OwnerId};
 use gristmill_core::job::payload::Json;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, SharedBound};
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::webhook::delivery::{
     ATTEMPTS_MAX, ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, DELIVERIES_PENDING_MAX,
@@ -199,7 +199,7 @@ impl Outbox {
 
     /// The delivery of the next attempt, if there is one within all bounds.
     fn next(&self, owner_of: OwnerOf<'_>, now: Duration) -> Option<(DeliveryId, Group)> {
-        let free = ATTEMPTS_MAX.checked_sub(self.under_way.len() + 1)?;
+        let (bound, all) = (SharedBound::always(ATTEMPTS_MAX as u64), self.under_way.len());
         let ready = self
             .rows
             .iter()
@@ -216,8 +216,7 @@ impl Outbox {
             let of_owner = count(&|other| other.owner == group.owner);
             let of_endpoint = count(&|other| other.endpoint == group.endpoint);
             let of_target = count(&|other| *other == group);
-            let is_admitted = (of_owner == 0
-                || fair_share::admits(of_owner as u64 + 1, free as u64))
+            let is_admitted = bound.fit(of_owner as u64, all as u64, 1) == Fit::Fits
                 && of_endpoint < ATTEMPTS_PER_ENDPOINT_MAX
                 && of_target < ATTEMPTS_PER_TARGET_MAX;
             let [owner, endpoint, target] = group.parts();

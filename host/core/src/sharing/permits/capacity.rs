@@ -1,15 +1,14 @@
 //! The capacity that permits divide, and the share of it that an owner may hold.
 //!
-//! **Bounds.** While the host has several owners, an owner holds at most
-//! [three times as much as is left free](fair_share), of slots and of bytes: of 256 slots, 192 for one
-//! busy owner, and 109 for each of two. The first slot of an owner is exempt, so that an owner gets
-//! one as soon as any slot is free; its bytes are at most three quarters of all. While the host has
-//! one owner, that owner may hold everything.
+//! **Bounds.** Each owner has [a share](SharedBound) of the slots, and one of the bytes: of 256
+//! slots, 192 for one busy owner, and 109 for each of two. The first slot of an owner may have at
+//! most three quarters of the bytes while the host has several owners, since a job may keep it for
+//! a week.
 
-use std::collections::HashMap;
+use std::ops::{Add, Sub};
 
 use crate::id::OwnerId;
-use crate::sharing::fair_share;
+use crate::sharing::shares::{Fit, Holdings, SharedBound};
 use crate::sharing::tenancy::Tenancy;
 
 /// An amount of room.
@@ -26,17 +25,23 @@ impl PermitAmount {
     pub fn one(bytes: u64) -> Self {
         Self { slots: 1, bytes }
     }
+}
 
-    /// The sum.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+impl Add for PermitAmount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
         Self {
             slots: self.slots.saturating_add(other.slots),
             bytes: self.bytes.saturating_add(other.bytes),
         }
     }
+}
 
-    fn minus(self, other: Self) -> Self {
+impl Sub for PermitAmount {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
         Self {
             slots: self.slots.saturating_sub(other.slots),
             bytes: self.bytes.saturating_sub(other.bytes),
@@ -46,7 +51,7 @@ impl PermitAmount {
 
 /// Whether there is room for one slot more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum PermitFit {
     /// There is room.
     Fits,
     /// Every slot is taken.
@@ -59,7 +64,7 @@ pub(crate) enum Fit {
     OwnerBytes,
 }
 
-impl Fit {
+impl PermitFit {
     /// Whether only the owner's share prevents a permit.
     pub(crate) fn is_share(self) -> bool {
         matches!(self, Self::OwnerSlots | Self::OwnerBytes)
@@ -74,44 +79,42 @@ impl Fit {
 /// Slots and bytes, and the part of them that each owner holds.
 #[derive(Debug)]
 pub(super) struct Capacity {
-    all: PermitAmount,
-    free: PermitAmount,
-    /// Owners that hold slots.
-    held: HashMap<OwnerId, PermitAmount>,
-    tenancy: Tenancy,
+    slots: SharedBound,
+    bytes: SharedBound,
+    held: Holdings<OwnerId, PermitAmount>,
 }
 
 impl Capacity {
     pub(super) fn new(all: PermitAmount, tenancy: Tenancy) -> Self {
-        Self { all, free: all, held: HashMap::new(), tenancy }
+        let bytes = SharedBound::new(all.bytes, tenancy.clone());
+        Self { slots: SharedBound::new(all.slots, tenancy), bytes, held: Holdings::default() }
     }
 
-    pub(super) fn free(&self) -> PermitAmount {
-        self.free
+    pub(super) fn held(&self) -> &Holdings<OwnerId, PermitAmount> {
+        &self.held
     }
 
-    pub(super) fn held(&self, owner: &OwnerId) -> PermitAmount {
-        self.held.get(owner).copied().unwrap_or_default()
+    /// Whether every slot is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.held.all().slots >= self.slots.max()
     }
 
     /// Most bytes that one owner may hold now, when no other owner holds any.
     pub(super) fn bytes_of_owner_max(&self) -> u64 {
-        if self.tenancy.has_several_owners() {
-            three_quarters(self.all.bytes)
-        } else {
-            self.all.bytes
-        }
+        let all = self.bytes.max();
+        // Without overflow: hosts may have `u64::MAX` bytes.
+        if self.bytes.has_shares() { all - all / 4 } else { all }
     }
 
     /// Whether the owner may get a permit before waiters that would hold `bytes_max` bytes.
     pub(super) fn may_pass(&self, owner: &OwnerId, bytes: u64, bytes_max: u64) -> bool {
-        let held = self.held(owner);
+        let held = self.held.of(owner);
         held.slots == 0 || held.bytes.saturating_add(bytes) <= bytes_max
     }
 
     /// Whether a slot with so many bytes is free for the owner.
-    pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> Fit {
-        self.fit_of(self.held(owner), self.free, bytes)
+    pub(super) fn fit(&self, owner: &OwnerId, bytes: u64) -> PermitFit {
+        self.fit_of(self.held.of(owner), self.held.all(), bytes)
     }
 
     /// The same after `freed` was returned, `freed_of_owner` of it by this owner.
@@ -121,52 +124,28 @@ impl Capacity {
         bytes: u64,
         freed: PermitAmount,
         freed_of_owner: PermitAmount,
-    ) -> Fit {
-        self.fit_of(self.held(owner).minus(freed_of_owner), self.free.plus(freed), bytes)
+    ) -> PermitFit {
+        self.fit_of(self.held.of(owner) - freed_of_owner, self.held.all() - freed, bytes)
     }
 
-    fn fit_of(&self, held: PermitAmount, free: PermitAmount, bytes: u64) -> Fit {
-        if free.slots == 0 {
-            return Fit::NoSlot;
+    fn fit_of(&self, held: PermitAmount, all: PermitAmount, bytes: u64) -> PermitFit {
+        match self.slots.fit(held.slots, all.slots, 1) {
+            Fit::Full => PermitFit::NoSlot,
+            Fit::AtShare => PermitFit::OwnerSlots,
+            Fit::Fits => match self.bytes.fit(held.bytes, all.bytes, bytes) {
+                Fit::Full => PermitFit::NoBytes,
+                Fit::Fits if bytes <= self.bytes_of_owner_max() => PermitFit::Fits,
+                Fit::Fits | Fit::AtShare => PermitFit::OwnerBytes,
+            },
         }
-        let is_shared = self.tenancy.has_several_owners();
-        let (then, left) =
-            (held.plus(PermitAmount::one(bytes)), free.minus(PermitAmount::one(bytes)));
-        let is_first = held.slots == 0;
-        if is_shared && !is_first && !fair_share::admits(then.slots, left.slots) {
-            return Fit::OwnerSlots;
-        }
-        if free.bytes < bytes {
-            return Fit::NoBytes;
-        }
-        let is_share = fair_share::admits(then.bytes, left.bytes)
-            || is_first && then.bytes <= three_quarters(self.all.bytes);
-        if is_shared && !is_share { Fit::OwnerBytes } else { Fit::Fits }
     }
 
     /// Takes a slot that [`fit`](Self::fit) has found.
     pub(super) fn take(&mut self, owner: &OwnerId, bytes: u64) {
-        self.free = self.free.minus(PermitAmount::one(bytes));
-        match self.held.get_mut(owner) {
-            Some(held) => *held = held.plus(PermitAmount::one(bytes)),
-            None => {
-                self.held.insert(owner.clone(), PermitAmount::one(bytes));
-            }
-        }
+        self.held.add(owner, PermitAmount::one(bytes));
     }
 
     pub(super) fn give_back(&mut self, owner: &OwnerId, bytes: u64) {
-        self.free = self.free.plus(PermitAmount::one(bytes));
-        if let Some(held) = self.held.get_mut(owner) {
-            *held = held.minus(PermitAmount::one(bytes));
-            if held.slots == 0 {
-                self.held.remove(owner);
-            }
-        }
+        self.held.remove(owner, PermitAmount::one(bytes));
     }
-}
-
-/// Computed without overflow: hosts may have `u64::MAX` bytes.
-fn three_quarters(bytes: u64) -> u64 {
-    bytes - bytes / 4
 }

@@ -2,17 +2,18 @@
 //! all slots together.
 //!
 //! A job takes a permit before it is claimed, for one sandbox and for all the memory that its
-//! endpoint allows. **Fairness:** owners that wait take turns, then the endpoints of an owner, and
-//! the workers of an endpoint are served in the order in which they came. A worker that finds too
-//! few free bytes holds up the later endpoints of its owner, and every owner that would then hold
-//! more bytes than the worker's owner would, so that a stream of small sandboxes does not starve a
-//! large one. It does so only for a [quarter](holds) of the time, since the memory that it waits
-//! for may be in use for days.
+//! endpoint allows. **Fairness:** the owner that holds the fewest slots is next, and owners that
+//! hold equally many take turns; then the endpoints of an owner take turns, and the workers of an
+//! endpoint are served in the order in which they came. A worker that finds too few free bytes
+//! holds up the later endpoints of its owner, and every owner that would then hold more bytes than
+//! the worker's owner would, so that a stream of small sandboxes does not starve a large one. It
+//! does so only for a [quarter](holds) of the time, since the memory that it waits for may be in
+//! use for days.
 //! **Bounds:** the sum of all permits never exceeds the limits, and no owner holds more than its
 //! share ([`capacity`]). **Cost:** taking a free permit, and returning it, each cost one
 //! uncontended lock and one map lookup. A waiting worker also costs a channel, and while workers
 //! wait, each permit that is taken or returned examines all waiting owners, and up to 64
-//! [endpoints] of each.
+//! [endpoints](Turns) of each.
 //!
 //! [`FairPermits`](crate::sharing::fair_permits::FairPermits) are for short work: the rule for owners
 //! is the same, and an endpoint has a fixed part. These permits are held for as long as a job runs: an
@@ -20,10 +21,10 @@
 //! part of the time only.
 
 mod capacity;
-mod endpoints;
 mod holds;
 
 use std::collections::HashMap;
+use std::ops::Add;
 use std::sync::Arc;
 
 use crate::id::{EndpointId, OwnerId};
@@ -33,10 +34,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 pub use self::capacity::PermitAmount;
-use self::capacity::{Capacity, Fit};
-use self::endpoints::{Endpoints, Waiter};
+use self::capacity::{Capacity, PermitFit};
 use self::holds::Holds;
-use crate::sharing::round_robin::RoundRobin;
+use crate::sharing::turns::{Turns, Waiter};
 
 /// The permits of a sandbox host. A clone shares them.
 #[derive(Clone)]
@@ -47,16 +47,22 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// The waiters, by the turns of owners and of their endpoints.
-type Line = RoundRobin<OwnerId, Endpoints<Grant>>;
+/// An owner that waits.
+struct WaitingOwner {
+    /// Its turn among owners that hold equally many slots.
+    turn: u64,
+    endpoints: Turns<EndpointId, Grant>,
+}
 
 /// Hands a waiter its permit.
 type Grant = oneshot::Sender<Permit>;
 
 struct State {
     capacity: Capacity,
-    turns: Line,
-    next_waiter: u64,
+    /// Owners with waiters.
+    owners: HashMap<OwnerId, WaitingOwner>,
+    /// The last number of a waiter or a turn.
+    last_number: u64,
     /// The number of waiters of all endpoints.
     waiting: usize,
     holds: Holds,
@@ -99,8 +105,8 @@ impl Permits {
         let capacity = Capacity::new(all, tenancy);
         let state = State {
             capacity,
-            turns: RoundRobin::default(),
-            next_waiter: 0,
+            owners: HashMap::new(),
+            last_number: 0,
             waiting: 0,
             holds: Holds::default(),
             is_watched: false,
@@ -120,8 +126,8 @@ impl Permits {
 
     /// How many permits are taken.
     pub fn taken(&self) -> usize {
-        let free = self.0.state.lock().capacity.free().slots;
-        usize::try_from(self.0.all.slots - free).unwrap_or(usize::MAX)
+        let slots = self.0.state.lock().capacity.held().all().slots;
+        usize::try_from(slots).unwrap_or(usize::MAX)
     }
 
     /// How many workers wait for a permit.
@@ -210,18 +216,17 @@ impl Permits {
     /// idle.
     pub fn wanted(&self, idle: &HashMap<OwnerId, PermitAmount>) -> Option<Wanted> {
         let state = self.0.state.lock();
-        let all_idle = idle.values().copied().fold(PermitAmount::default(), PermitAmount::plus);
-        let mut waiters = state
-            .turns
-            .iter()
+        let all_idle = idle.values().copied().fold(PermitAmount::default(), Add::add);
+        let line = in_order(&state.owners, &state.capacity).into_iter();
+        let mut waiters = line
             .flat_map(|(owner, endpoints)| endpoints.heads().map(move |(_, bytes)| (owner, bytes)));
         waiters.find_map(|(owner, bytes)| {
             let own = idle.get(owner).copied();
             let then = state.capacity.fit_after(owner, bytes, all_idle, own.unwrap_or_default());
             let is_own = own.is_some() && state.capacity.fit(owner, bytes).is_share();
             match (then, is_own) {
-                (Fit::Fits, true) => Some(Wanted::Of(owner.clone())),
-                (Fit::Fits, false) => Some(Wanted::OfAny),
+                (PermitFit::Fits, true) => Some(Wanted::Of(owner.clone())),
+                (PermitFit::Fits, false) => Some(Wanted::OfAny),
                 _ => None,
             }
         })
@@ -247,21 +252,21 @@ impl Permit {
 impl State {
     /// Finds the first endpoint whose waiter fits, without passing a waiter that holds up others.
     fn look(&mut self) -> Next {
-        let Self { capacity, turns, holds, .. } = self;
+        let Self { capacity, owners, holds, .. } = self;
         let mut bytes_max = u64::MAX;
-        if capacity.free().slots == 0 {
+        if capacity.is_full() {
             return Next::NoWaiter { bytes_max };
         }
         // Decided when the first waiter without enough bytes is met.
         let mut may_hold = None;
-        for (owner, endpoints) in turns.iter() {
+        for (owner, endpoints) in in_order(owners, capacity) {
             for (endpoint, bytes) in endpoints.heads() {
                 let fit = capacity.fit(owner, bytes);
-                if fit == Fit::Fits && capacity.may_pass(owner, bytes, bytes_max) {
+                if fit == PermitFit::Fits && capacity.may_pass(owner, bytes, bytes_max) {
                     return Next::Endpoint(owner.clone(), endpoint.clone());
                 }
                 if fit.is_bytes() && *may_hold.get_or_insert_with(|| holds.may_hold()) {
-                    let then = capacity.held(owner).bytes.saturating_add(bytes);
+                    let then = capacity.held().of(owner).bytes.saturating_add(bytes);
                     bytes_max = bytes_max.min(then);
                     break;
                 }
@@ -272,14 +277,14 @@ impl State {
 
     /// Whether a new request may take a slot at once.
     fn admits(&mut self, owner: &OwnerId, bytes: u64) -> bool {
-        if self.capacity.fit(owner, bytes) != Fit::Fits {
+        if self.capacity.fit(owner, bytes) != PermitFit::Fits {
             return false;
         }
         if self.waiting == 0 {
             return true;
         }
         let Next::NoWaiter { bytes_max } = self.look() else { return false };
-        self.turns.get(owner).is_none() && self.capacity.may_pass(owner, bytes, bytes_max)
+        !self.owners.contains_key(owner) && self.capacity.may_pass(owner, bytes, bytes_max)
     }
 
     /// Adds a waiter, and returns its number.
@@ -290,11 +295,11 @@ impl State {
         bytes: u64,
         grant: oneshot::Sender<Permit>,
     ) -> u64 {
-        let number = self.next_waiter;
-        self.next_waiter += 1;
+        let number = self.next_number();
         self.waiting += 1;
-        let waiter = Waiter { number, bytes, grant };
-        self.turns.join(owner, |endpoints| endpoints.join(endpoint, waiter));
+        let new = || WaitingOwner { turn: number, endpoints: Turns::default() };
+        let of_owner = self.owners.entry(owner.clone()).or_insert_with(new);
+        of_owner.endpoints.join(endpoint, Waiter { number, bytes, grant });
         number
     }
 
@@ -304,7 +309,11 @@ impl State {
             return None;
         }
         let Next::Endpoint(owner, endpoint) = self.look() else { return None };
-        let waiter = self.turns.serve(&owner, |endpoints| endpoints.serve(&endpoint))?;
+        let turn = self.next_number();
+        let of_owner = self.owners.get_mut(&owner)?;
+        of_owner.turn = turn;
+        let waiter = of_owner.endpoints.serve(&endpoint)?;
+        self.forget_if_served(&owner);
         self.waiting -= 1;
         self.capacity.take(&owner, waiter.bytes);
         Some((owner, waiter))
@@ -312,11 +321,32 @@ impl State {
 
     /// Removes a waiter, if it still waits.
     fn remove(&mut self, position: &WaiterPosition) {
-        let waiting = &mut self.waiting;
-        self.turns.change(&position.owner, |endpoints| {
-            *waiting -= usize::from(endpoints.remove(&position.endpoint, position.number));
-        });
+        let Some(of_owner) = self.owners.get_mut(&position.owner) else { return };
+        let has_waited = of_owner.endpoints.remove(&position.endpoint, position.number);
+        self.waiting -= usize::from(has_waited);
+        self.forget_if_served(&position.owner);
     }
+
+    fn forget_if_served(&mut self, owner: &OwnerId) {
+        if self.owners.get(owner).is_some_and(|of_owner| of_owner.endpoints.is_empty()) {
+            self.owners.remove(owner);
+        }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+}
+
+/// The owners that wait, the next one first.
+fn in_order<'a>(
+    owners: &'a HashMap<OwnerId, WaitingOwner>,
+    capacity: &Capacity,
+) -> Vec<(&'a OwnerId, &'a Turns<EndpointId, Grant>)> {
+    let mut line: Vec<_> = owners.iter().collect();
+    line.sort_by_cached_key(|(owner, waits)| (capacity.held().of(owner).slots, waits.turn));
+    line.into_iter().map(|(owner, waits)| (owner, &waits.endpoints)).collect()
 }
 
 /// A waiter's position in the queue. Dropping it leaves the queue.

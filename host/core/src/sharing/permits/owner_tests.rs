@@ -114,6 +114,30 @@ fn an_owner_that_held_everything_is_served_after_the_other() {
 }
 
 #[test]
+fn the_owner_that_holds_the_fewest_is_next() {
+    let permits = Permits::new(8, u64::MAX, Tenancy::default());
+    let take = |who, count| -> Vec<_> {
+        (0..count).map(|_| permits.try_take(&owner(who), 1).unwrap()).collect()
+    };
+    let (mut first, _second) = (take("first", 6), take("second", 2));
+    let mut waits: Vec<_> =
+        ["first", "first", "second", "second"].map(|who| (who, join(&permits, who, who, 1))).into();
+    let (mut order, mut held) = (vec![], vec![]);
+    while !waits.is_empty() {
+        drop(first.pop());
+        waits.retain_mut(|(who, wait)| match wait.now_or_never() {
+            Some(permit) => {
+                order.push(*who);
+                held.push(permit);
+                false
+            }
+            None => true,
+        });
+    }
+    assert_eq!(order, ["second", "second", "first", "first"]);
+}
+
+#[test]
 fn owners_take_turns_before_endpoints_do() {
     let permits = Permits::new(1, u64::MAX, several());
     let mut last = permits.try_take(&owner("first"), 1);
@@ -300,7 +324,7 @@ struct Model {
 impl Model {
     fn sum(&self, owner: Option<usize>) -> PermitAmount {
         let of = self.held.iter().filter(|(holder, _)| owner.is_none_or(|owner| owner == *holder));
-        of.map(|(_, permit)| permit.amount()).fold(PermitAmount::default(), PermitAmount::plus)
+        of.map(|(_, permit)| permit.amount()).fold(PermitAmount::default(), Add::add)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "an event happens once")]

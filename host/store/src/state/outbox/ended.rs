@@ -1,14 +1,14 @@
 //! The memory of the deliveries that have ended: the logs of all endpoints.
 //!
-//! **Bounds.** [`ENDED_BYTES_MAX`] for all owners, and [a share](fair_share) for each owner while
+//! **Bounds.** [`ENDED_BYTES_MAX`] for all owners, and [a share](SharedBound) for each owner while
 //! several owners have ended deliveries. Beyond it an owner loses its own oldest deliveries, except for
 //! the newest [`KEPT`]: no owner shortens the log of another one. An owner that is over its share,
 //! because another one has come, loses at most [`DROPPED_AT_ONCE`] for each further delivery.
 //! **Cost.** Some 30 bytes for each delivery, and a search in a set when it ends and when it is dropped.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, Holdings, SharedBound};
 use gristmill_core::webhook::delivery::DeliveryId;
 
 use crate::state::owners::OwnerKey;
@@ -26,44 +26,32 @@ const DROPPED_AT_ONCE: usize = 8;
 /// The ended deliveries of all owners.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    /// Owners with at least one.
-    of_owners: HashMap<OwnerKey, OfOwner>,
-    bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct OfOwner {
-    ids: BTreeSet<DeliveryId>,
-    bytes: u64,
+    ids: BTreeSet<(OwnerKey, DeliveryId)>,
+    bytes: Holdings<OwnerKey>,
 }
 
 impl Ended {
     /// Adds a delivery of so many bytes. Returns the owner's oldest deliveries, if they have to be
     /// [removed](Self::remove) for it.
     pub(super) fn add(&mut self, owner: OwnerKey, id: DeliveryId, bytes: u64) -> Vec<DeliveryId> {
-        self.bytes += bytes;
-        let own = self.of_owners.entry(owner).or_default();
-        own.ids.insert(id);
-        own.bytes += bytes;
-        let (own_bytes, excess) = (own.bytes, own.ids.len().saturating_sub(KEPT));
-        let free = ENDED_BYTES_MAX.checked_sub(self.bytes);
-        let is_shared = self.of_owners.len() > 1;
-        if free.is_some_and(|free| !is_shared || fair_share::admits(own_bytes, free)) {
+        let (held, all) = (self.bytes.of(&owner), self.bytes.all());
+        self.bytes.add(&owner, bytes);
+        self.ids.insert((owner, id));
+        let bound = SharedBound::now(ENDED_BYTES_MAX, self.bytes.holders() > 1);
+        if bound.fit(held, all, bytes) == Fit::Fits {
             return Vec::new();
         }
-        let own = self.of_owners.get(&owner).into_iter().flat_map(|own| &own.ids);
-        own.take(excess.min(DROPPED_AT_ONCE)).copied().collect()
+        let own = self.ids.range((owner, DeliveryId(0))..=(owner, DeliveryId(u64::MAX)));
+        let mut oldest: Vec<_> =
+            own.take(KEPT + DROPPED_AT_ONCE).map(|(_, delivery)| *delivery).collect();
+        oldest.truncate(oldest.len().saturating_sub(KEPT));
+        oldest
     }
 
     /// Removes a delivery that had so many bytes.
     pub(super) fn remove(&mut self, owner: OwnerKey, id: DeliveryId, bytes: u64) {
-        let Some(own) = self.of_owners.get_mut(&owner) else { return };
-        if own.ids.remove(&id) {
-            own.bytes -= bytes;
-            self.bytes -= bytes;
-        }
-        if own.ids.is_empty() {
-            self.of_owners.remove(&owner);
+        if self.ids.remove(&(owner, id)) {
+            self.bytes.remove(&owner, bytes);
         }
     }
 }
@@ -91,7 +79,7 @@ mod tests {
     }
 
     fn count(ended: &Ended, owner: OwnerKey) -> usize {
-        ended.of_owners.get(&owner).map_or(0, |own| own.ids.len())
+        ended.ids.iter().filter(|(of, _)| *of == owner).count()
     }
 
     #[test]
@@ -110,11 +98,9 @@ mod tests {
         let kept = count(&ended, second);
         add(&mut ended, first, 400..600);
         assert_eq!(count(&ended, second), kept);
-        for owner in [first, second] {
-            for id in ended.of_owners[&owner].ids.clone() {
-                ended.remove(owner, id, BYTES);
-            }
+        for (owner, id) in ended.ids.clone() {
+            ended.remove(owner, id, BYTES);
         }
-        assert!(ended.of_owners.is_empty() && ended.bytes == 0);
+        assert_eq!((ended.bytes.all(), ended.bytes.holders()), (0, 0));
     }
 }

@@ -12,12 +12,13 @@
 mod ended;
 mod schedule;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gristmill_core::id::{JobId, OwnerId};
 use gristmill_core::sharing::disk_share::DiskCharge;
+use gristmill_core::sharing::shares::Holdings;
 use gristmill_core::time::{Clock, Timestamp};
 use gristmill_core::webhook::delivery::{
     ARRIVALS_MAX, DELIVERIES_PENDING_MAX, DELIVERIES_PENDING_URL_BYTES_MAX, DELIVERY_LOG_MAX,
@@ -64,9 +65,8 @@ pub(crate) struct Outbox<K> {
     /// already.
     in_flight: BTreeMap<DeliveryId, Path<K>>,
     logs: BTreeMap<K, Log>,
-    /// The memory of the pending deliveries of each owner that has any.
-    pending: HashMap<OwnerKey, u64>,
-    pending_bytes: u64,
+    /// The memory of the pending deliveries.
+    pending: Holdings<OwnerKey>,
     ended: Ended,
     last_id: u64,
     /// Most pending deliveries of one endpoint.
@@ -121,8 +121,7 @@ impl<K> Default for Outbox<K> {
             owners: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             logs: BTreeMap::new(),
-            pending: HashMap::new(),
-            pending_bytes: 0,
+            pending: Holdings::default(),
             ended: Ended::default(),
             last_id: 0,
             pending_max: DELIVERIES_PENDING_MAX,
@@ -151,23 +150,7 @@ impl<K: Ord + Clone> Outbox<K> {
 
     /// The memory of pending deliveries, of this owner and of all owners.
     pub(crate) fn pending_bytes(&self, owner: OwnerKey) -> PendingBytes {
-        let of_owner = self.pending.get(&owner).copied().unwrap_or(0);
-        PendingBytes { of_owner, of_all: self.pending_bytes }
-    }
-
-    fn count_pending(&mut self, owner: OwnerKey, bytes: u64) {
-        *self.pending.entry(owner).or_default() += bytes;
-        self.pending_bytes += bytes;
-    }
-
-    fn discount_pending(&mut self, owner: OwnerKey, bytes: u64) {
-        if let Some(pending) = self.pending.get_mut(&owner) {
-            *pending -= bytes;
-            self.pending_bytes -= bytes;
-            if *pending == 0 {
-                self.pending.remove(&owner);
-            }
-        }
+        PendingBytes { of_owner: self.pending.of(&owner), of_all: self.pending.all() }
     }
 
     pub(crate) fn get(&self, id: DeliveryId) -> Option<&Delivery> {
@@ -196,7 +179,7 @@ impl<K: Ord + Clone> Outbox<K> {
             DeliveryState::Pending { .. } => {
                 log.pending_url_bytes += delivery.url.len();
                 self.arrived.push_back(id);
-                self.count_pending(owner, bytes);
+                self.pending.add(&owner, bytes);
                 Stage::Arrived
             }
             DeliveryState::Delivered { .. } | DeliveryState::GivenUp { .. } => {
@@ -258,7 +241,7 @@ impl<K: Ord + Clone> Outbox<K> {
     pub(crate) fn replace(&mut self, delivery: Delivery) -> Vec<DeliveryId> {
         let Some(row) = self.rows.remove(&delivery.id) else { return Vec::new() };
         self.unschedule(&row);
-        self.discount_pending(row.owner, memory_of(&row.delivery));
+        self.discount(&row);
         if let Some(log) = self.logs.get_mut(&row.endpoint) {
             log.pending_url_bytes = log.pending_url_bytes.saturating_sub(row.delivery.url.len());
         }
@@ -276,18 +259,21 @@ impl<K: Ord + Clone> Outbox<K> {
         for id in &log.all {
             if let Some(row) = self.rows.remove(id) {
                 self.unschedule(&row);
-                let bytes = memory_of(&row.delivery);
-                match row.stage {
-                    Stage::Ended => self.ended.remove(row.owner, *id, bytes),
-                    Stage::Arrived
-                    | Stage::PutBack
-                    | Stage::Asleep(_)
-                    | Stage::Ready
-                    | Stage::UnderWay => self.discount_pending(row.owner, bytes),
-                }
+                self.discount(&row);
             }
         }
         log.all.into_iter().collect()
+    }
+
+    /// The memory of a removed row is free.
+    fn discount(&mut self, row: &DeliveryRow<K>) {
+        let bytes = memory_of(&row.delivery);
+        match row.stage {
+            Stage::Ended => self.ended.remove(row.owner, row.delivery.id, bytes),
+            Stage::Arrived | Stage::PutBack | Stage::Asleep(_) | Stage::Ready | Stage::UnderWay => {
+                self.pending.remove(&row.owner, bytes)
+            }
+        }
     }
 
     /// Removes a waiting row from the schedule. An attempt that is under way keeps its share until

@@ -6,7 +6,7 @@
 //! owner and for the receivers of that endpoint. Receivers whose last attempt failed wait behind
 //! the other receivers of their endpoint. A receiver's deliveries go out in the order in which
 //! their jobs ended.
-//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](gristmill_core::sharing::fair_share) of them, and the groups
+//! **Bounds.** [`ATTEMPTS_MAX`], [an owner's share](SharedBound) of them, and the groups
 //! for an endpoint and a receiver.
 //! **Cost.** O(log n) for each delivery that comes, starts or ends. A waiting delivery takes some
 //! 60 bytes, and a receiver some 300 bytes while deliveries wait for it.
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gristmill_core::id::OwnerId;
-use gristmill_core::sharing::fair_share;
+use gristmill_core::sharing::shares::{Fit, SharedBound};
 use gristmill_core::webhook::delivery::{
     ATTEMPTS_MAX, ATTEMPTS_PER_ENDPOINT_MAX, ATTEMPTS_PER_TARGET_MAX, DeliveryId,
 };
@@ -33,15 +33,15 @@ pub(super) struct Path<K> {
 /// The deliveries that may be attempted now, and how many attempts are under way.
 #[derive(Debug)]
 pub(super) struct Schedule<K> {
-    all: Shares<Option<OwnerId>, OfOwner<K>, ATTEMPTS_MAX>,
+    all: Turns<Option<OwnerId>, OfOwner<K>, ATTEMPTS_MAX>,
 }
 
-type OfOwner<K> = Shares<K, OfEndpoint, ATTEMPTS_MAX>;
-type OfEndpoint = Shares<Arc<str>, Target, ATTEMPTS_PER_ENDPOINT_MAX>;
+type OfOwner<K> = Turns<K, OfEndpoint, ATTEMPTS_MAX>;
+type OfEndpoint = Turns<Arc<str>, Target, ATTEMPTS_PER_ENDPOINT_MAX>;
 
 impl<K> Default for Schedule<K> {
     fn default() -> Self {
-        Self { all: Shares::default() }
+        Self { all: Turns::default() }
     }
 }
 
@@ -63,9 +63,9 @@ impl<K: Ord + Clone> Schedule<K> {
     pub(super) fn begin(&mut self) -> Option<DeliveryId> {
         // The owner with the fewest attempts under way: beyond its share, no other may start one.
         let (Rank { in_flight, .. }, _) = self.all.ranked.first()?;
-        let free = ATTEMPTS_MAX.checked_sub(self.all.in_flight + 1)?;
-        let is_admitted = *in_flight == 0 || may_have(*in_flight + 1, free);
-        is_admitted.then(|| self.all.begin()).flatten()
+        let bound = SharedBound::always(ATTEMPTS_MAX as u64);
+        let fit = bound.fit(*in_flight as u64, self.all.in_flight as u64, 1);
+        (fit == Fit::Fits).then(|| self.all.begin()).flatten()
     }
 
     /// An attempt has ended. `was_received`: the receiver accepted it; `None` when that is unknown.
@@ -94,11 +94,6 @@ impl<K: Ord + Clone> Schedule<K> {
     pub(super) fn is_empty(&self) -> bool {
         self.all.members.is_empty()
     }
-}
-
-/// Whether an owner may have so many attempts under way when `free` more could be started then.
-fn may_have(in_flight: usize, free: usize) -> bool {
-    fair_share::admits(in_flight as u64, free as u64)
 }
 
 /// A group of deliveries in a [`Schedule`], which takes turns with the other groups of its kind.
@@ -143,7 +138,7 @@ impl Group for Target {
 
 /// Parts that take turns, with at most `MAX` attempts under way together.
 #[derive(Debug)]
-struct Shares<K, P, const MAX: usize> {
+struct Turns<K, P, const MAX: usize> {
     members: BTreeMap<K, Member<P>>,
     /// The members that may start an attempt, the next one first.
     ranked: BTreeSet<(Rank, K)>,
@@ -169,13 +164,13 @@ struct Rank {
     first: DeliveryId,
 }
 
-impl<K, P, const MAX: usize> Default for Shares<K, P, MAX> {
+impl<K, P, const MAX: usize> Default for Turns<K, P, MAX> {
     fn default() -> Self {
         Self { members: BTreeMap::new(), ranked: BTreeSet::new(), in_flight: 0, turns: 0 }
     }
 }
 
-impl<K: Ord + Clone, P: Group, const MAX: usize> Shares<K, P, MAX> {
+impl<K: Ord + Clone, P: Group, const MAX: usize> Turns<K, P, MAX> {
     /// Changes a member, which is added if it is missing, and updates its rank.
     fn change<T>(&mut self, key: &K, change: impl FnOnce(&mut Member<P>) -> T) -> T {
         let mut member = self.members.remove(key).unwrap_or_default();
@@ -199,7 +194,7 @@ impl<K: Ord + Clone, P: Group, const MAX: usize> Shares<K, P, MAX> {
     }
 }
 
-impl<K: Ord + Clone, P: Group, const MAX: usize> Group for Shares<K, P, MAX> {
+impl<K: Ord + Clone, P: Group, const MAX: usize> Group for Turns<K, P, MAX> {
     fn in_flight(&self) -> usize {
         self.in_flight
     }
