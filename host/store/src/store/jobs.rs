@@ -37,6 +37,7 @@ use crate::state::decide::End;
 use crate::state::index::{Decided, Index, Submitted};
 use crate::state::job::{Job, JobRow, SubmissionAck};
 use crate::state::query::FoundChunks;
+use crate::state::relay::Relayed;
 use crate::state::requests::{ChunkRequest, DbRequest};
 
 /// Most jobs that one call of `expire` deletes, and most idempotency records that it forgets.
@@ -111,7 +112,8 @@ impl JobStore for Store {
             Decided::Queued(notice) => {
                 reserved.hand_over();
                 shared.notify_queued(Some(&notice));
-                let completed = answer(on_disk).await?;
+                let Relayed { message: completed, others } = answer(on_disk).await?;
+                drop(others);
                 let completed = completed.and_then(|write| write.into_job(&notice.endpoint));
                 Ok(completed.map_or(SubmitAnswer::Queued, SubmitAnswer::Completed))
             }
