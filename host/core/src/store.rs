@@ -73,7 +73,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Takes the oldest waiting job for a worker, one of low priority only when no other waits. Does not wait
     /// for the disk; the claim is written no later than its result. A job whose ttl is over is never returned,
-    /// and a job whose stored input is damaged ends as FAILED. `None` when no job can be claimed.
+    /// and a job whose stored input is damaged ends as FAILED. `None` when no job can be claimed. The claimed job
+    /// has the new [demand](ClaimedJob::left), for which there need be no notification.
     async fn claim(
         &self,
         endpoint: &EndpointId,

@@ -1022,19 +1022,25 @@ async fn each_change_of_a_queue_is_told_with_a_version(t: Fixture) {
         assert!(newest.version > *versions.last().unwrap(), "it grows");
         versions.push(newest.version);
     };
+    // The answer of a claim has the demand.
+    let claim = async || {
+        let claimed = t.claim("a").await;
+        listener.demand_changed(&a, claimed.left);
+        claimed.lease
+    };
     let first = t.submit("a").await;
     check(1, 1).await;
     t.submit_job(low_priority(job("a"))).await;
     check(1, 2).await;
-    let lease = t.claim("a").await.lease;
+    let lease = claim().await;
     check(0, 1).await;
     let _ = t.store.release(lease).await.unwrap();
     check(1, 2).await;
-    let lease = t.claim("a").await.lease;
+    let lease = claim().await;
     check(0, 1).await;
     let _ = t.store.host_lost(lease).await.unwrap();
     check(1, 2).await;
-    let lease = t.claim("a").await.lease;
+    let lease = claim().await;
     check(0, 1).await;
     let _ = t.store.finish(lease, Outcome::TimedOut).await.unwrap();
     t.store.retry(&a, first, None).await.unwrap();

@@ -28,7 +28,9 @@ enum At {
     },
     HasRoom,
     /// The store has answered the claim, and the state does not know it yet.
-    Claimed,
+    Claimed {
+        left: Demand,
+    },
     FoundNoJob {
         seen: u64,
     },
@@ -108,7 +110,7 @@ impl World {
         let names = &mut self.names;
         let actions = self.state.decide(event, &self.view, || {
             *names += 1;
-            (*names, 0)
+            Name { number: *names, random: 0, started_at: Timestamp::from_millis(0) }
         });
         for worker in &actions.start {
             let task = Task { at: At::Begins, has_sandbox: false, phase: Phase::Starts, job: None };
@@ -173,7 +175,7 @@ impl World {
             At::Begins => Step::Begins,
             At::HasRoom => Step::LeavesLine,
             At::Ends => Step::Ends,
-            At::Claimed => Step::Claims,
+            At::Claimed { left } => Step::Claims(left),
             At::FoundNoJob { seen } => {
                 self.free(&mut task);
                 Step::FindsNoJob { seen }
@@ -200,13 +202,12 @@ impl World {
                     let first = self.queue.iter().position(|is_normal| *is_normal);
                     let first = first.or_else(|| (!self.queue.is_empty()).then_some(0));
                     task.job = first.filter(|_| !self.is_full).map(|at| self.queue.remove(at));
+                    // The answer has the new demand, and there is no other notification of it.
+                    self.version += u64::from(task.job.is_some());
                     task.at = match task.job {
-                        Some(_) => At::Claimed,
+                        Some(_) => At::Claimed { left: self.demand() },
                         None => At::FoundNoJob { seen },
                     };
-                    if task.job.is_some() {
-                        self.queue_changed();
-                    }
                     self.tasks.insert(number, task);
                     return true;
                 }
@@ -248,7 +249,7 @@ impl World {
                 }
                 true
             }
-            (Next::Proceed, Step::Claims) => {
+            (Next::Proceed, Step::Claims(_)) => {
                 (task.at, task.phase) = (At::Runs, Phase::Runs);
                 true
             }

@@ -92,7 +92,7 @@ impl Task {
         let (endpoint, id) = (&deployment.endpoint.id, self.worker.id());
         let step = match self.shared().store.claim(endpoint, &id).await {
             Ok(Some(job)) => {
-                self.apply(&deployment, Step::Claims);
+                self.apply(&deployment, Step::Claims(job.left));
                 self.run_job(deployment, reservation, job).await;
                 return Some((Step::Ends, None));
             }

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
-use gristmill_core::job::record::{ClaimedJob, Lease};
+use gristmill_core::job::record::{ClaimedJob, Demand, Lease};
 use gristmill_core::job::state::JobEvent;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
@@ -28,6 +28,7 @@ pub(crate) struct Claimed {
     execution_timeout_ms: Option<u64>,
     ttl_at: Timestamp,
     trace: Option<TraceContext>,
+    left: Demand,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
     pub(crate) location: Option<PayloadLocation>,
@@ -46,6 +47,7 @@ impl Claimed {
             execution_timeout_ms: self.execution_timeout_ms,
             ttl_at: self.ttl_at,
             trace: self.trace,
+            left: self.left,
         }
     }
 }
@@ -76,6 +78,7 @@ impl Index {
         let (claim, queued_at) = (job.row.last_claim.next(), job.queued_at());
         let decided = self.decide(key, JobEvent::Claimed { claim }, now);
         debug_assert!(decided.is_ok(), "a job in the queue can be claimed");
+        let left = self.demand_of_claim(self.jobs.get(key)?.endpoint);
         let job = self.jobs.get_mut(key)?;
         job.row.attempt_mut().worker = Some(worker.clone());
         Some(Claimed {
@@ -87,6 +90,7 @@ impl Index {
             execution_timeout_ms: job.times.execution_timeout_ms(),
             ttl_at: job.row.ttl_at,
             trace: job.trace().cloned(),
+            left,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,
         })
