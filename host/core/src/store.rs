@@ -17,6 +17,7 @@ use crate::job::state::JobStatus;
 use crate::metrics::instruments::DurationTotals;
 pub use crate::store_error::{OwnerQuota, StoreError, StoreFull};
 use crate::time::Timestamp;
+use crate::workers::ReadyWorker;
 
 /// Keeps jobs. An embedded engine and a shared database can both implement it.
 ///
@@ -61,7 +62,20 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
     /// [`StoreFull::HostWebhooks`] and [`StoreFull::OwnerWebhooks`] at the bound of the memory of
     /// all webhooks and at the owner's share of it, [`StoreFull::Disk`] when the disk has no room.
     /// A duplicate of an earlier submission is not refused for any of them.
-    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError>;
+    async fn submit(&self, job: NewJob) -> Result<SubmitAnswer, StoreError> {
+        self.submit_to(job, None).await
+    }
+
+    /// Adds a job as [`submit`](Self::submit) does. If no other job of the endpoint waits, the worker claims it in the
+    /// same moment, and runs it while this waits for the disk.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit); the worker has no job then.
+    async fn submit_to(
+        &self,
+        job: NewJob,
+        worker: Option<Box<dyn ReadyWorker>>,
+    ) -> Result<SubmitAnswer, StoreError>;
 
     /// The answer of [`submit`](Self::submit) to a duplicate of an earlier submission, whose job is then on
     /// stable storage; `None` when the submission is new. Adds nothing.
@@ -73,7 +87,8 @@ pub trait JobStore: Send + Sync + std::fmt::Debug {
 
     /// Takes the oldest waiting job for a worker, one of low priority only when no other waits. Does not wait
     /// for the disk; the claim is written no later than its result. A job whose ttl is over is never returned,
-    /// and a job whose stored input is damaged ends as FAILED. `None` when no job can be claimed.
+    /// and a job whose stored input is damaged ends as FAILED. `None` when no job can be claimed. The claimed job
+    /// has the new [demand](ClaimedJob::left), for which there need be no notification.
     async fn claim(
         &self,
         endpoint: &EndpointId,

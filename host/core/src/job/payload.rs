@@ -25,7 +25,9 @@ impl Json {
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, InvalidJson> {
         let text = text.into();
         let raw: &RawValue = serde_json::from_slice(&text)?;
-        Ok(Self(text.slice_ref(raw.get().as_bytes())))
+        let value = raw.get().as_bytes();
+        // A slice of all bytes would allocate a reference count.
+        Ok(Self(if value.len() == text.len() { text } else { text.slice_ref(value) }))
     }
 
     /// Keeps a part of `body` that serde has recognised as one JSON value. A small value is copied:

@@ -124,6 +124,8 @@ pub struct ClaimedJob {
     pub ttl_at: Timestamp,
     /// Its position in a distributed trace.
     pub trace: Option<TraceContext>,
+    /// The jobs that still wait on the endpoint.
+    pub left: Demand,
 }
 
 /// The end of an attempt, with its results.

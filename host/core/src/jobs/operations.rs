@@ -112,13 +112,14 @@ impl Jobs {
     /// [`SubmitError`]; then nothing was stored.
     pub async fn submit(
         &self,
-        deployment: &Deployment,
+        deployment: &Arc<Deployment>,
         request: SubmitRequest,
     ) -> Result<Submitted, SubmitError> {
         if !self.is_accepting() {
             return Err(StoreError::Closed.into());
         }
-        submit(&*self.store, &self.checks, deployment, request, self.strictness).await
+        let workers = Some(&*self.workers);
+        submit(&*self.store, workers, &self.checks, deployment, request, self.strictness).await
     }
 
     /// The job's record. `None`: it is unknown, deleted, or another endpoint's.

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gristmill_core::deploy::endpoint::{Deployment, Scaler};
+use gristmill_core::time::Timestamp;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::state::{Event, Next, Step, Timer, Times, View};
+use super::state::{Event, Name, Next, Step, Timer, Times, View, Worker};
+use super::task::Claimed;
 use super::{EndpointWorkers, Starter, task};
 use crate::shared::Shared;
 
@@ -22,10 +24,9 @@ impl EndpointWorkers {
         event: Event,
     ) -> Next {
         let view = view(&starter.shared, now);
-        let actions = self.state.lock().decide(event, &view, new_name);
+        let actions = self.state.lock().decide(event, &view, || new_name(&starter.shared));
         for worker in actions.start {
-            let task = task::run(starter.clone(), self.clone(), worker);
-            starter.tasks.spawn_on(task, &starter.guests);
+            self.start(starter, worker, None);
         }
         if actions.wakes {
             self.changed.notify_waiters();
@@ -40,6 +41,17 @@ impl EndpointWorkers {
             warn!(endpoint.id = %endpoint, "endpoint `{endpoint}` cannot run its component: {reason}");
         }
         actions.next
+    }
+
+    /// Starts the task of a worker, which may have claimed a job.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        starter: &Starter,
+        worker: Worker,
+        claimed: Option<Claimed>,
+    ) {
+        let task = task::run(starter.clone(), self.clone(), worker, claimed);
+        starter.tasks.spawn_on(task, &starter.guests);
     }
 
     /// A task has ended without a decision, perhaps with its runtime: then it must start no other one.
@@ -82,17 +94,17 @@ async fn time(starter: Starter, workers: Arc<EndpointWorkers>) {
 
 fn view(shared: &Shared, deployment: &Deployment) -> View {
     let scaling = deployment.endpoint.scaling().in_effect();
-    let elapsed = match scaling.scaler {
-        Scaler::QueueDelay(_) => shared.clock.elapsed(),
-        // Its rule needs no time.
-        Scaler::RequestCount(_) => Duration::ZERO,
+    let (wall, elapsed) = match scaling.scaler {
+        Scaler::QueueDelay(_) => (shared.clock.now(), shared.clock.elapsed()),
+        Scaler::RequestCount(_) => (Timestamp::from_millis(0), Duration::ZERO),
     };
     let version = deployment.endpoint.version;
-    View { now: Instant::now(), wall: shared.clock.now(), elapsed, scaling, version }
+    View { now: Instant::now(), wall, elapsed, scaling, version }
 }
 
 /// A number that is unique in this process, and one that makes the name unique among processes, almost surely.
-fn new_name() -> (u64, u32) {
+fn new_name(shared: &Shared) -> Name {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
-    (COUNTER.fetch_add(1, Ordering::Relaxed), rand::random())
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    Name { number, random: rand::random(), started_at: shared.clock.now() }
 }

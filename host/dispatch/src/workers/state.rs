@@ -88,6 +88,14 @@ pub(crate) struct Worker {
     pub(crate) started_at: Timestamp,
 }
 
+/// The part of a [`Worker`] that no rule decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Name {
+    pub(crate) number: u64,
+    pub(crate) random: u32,
+    pub(crate) started_at: Timestamp,
+}
+
 #[derive(Debug)]
 struct Active {
     worker: Worker,
@@ -103,7 +111,7 @@ enum Phase {
     Prepares,
     /// It waits for a sandbox, and will claim a job.
     Waits,
-    /// It has a job.
+    /// It has a job, or is to get one with its submission.
     Runs,
 }
 
@@ -135,9 +143,9 @@ struct Growth {
 pub(crate) struct View {
     /// The time for pauses and idle workers.
     pub(crate) now: Instant,
-    /// The time of the clock that the jobs have.
+    /// The time of the clock that the jobs have, for a scaler whose rule needs it.
     pub(crate) wall: Timestamp,
-    /// The time of that clock without jumps.
+    /// The time of that clock without jumps, likewise.
     pub(crate) elapsed: Duration,
     /// The scaling in effect.
     pub(crate) scaling: Scaling,
@@ -175,8 +183,8 @@ pub(crate) enum Step {
     Waits,
     /// It has a sandbox, or looks for a sandbox of a changed deployment.
     LeavesLine,
-    /// It has claimed a job.
-    Claims,
+    /// It has claimed a job, which leaves this demand.
+    Claims(Demand),
     /// There was no job to claim, when the demand had at least the version `seen`.
     FindsNoJob { seen: u64 },
     /// The database of the jobs has not answered.
@@ -241,7 +249,7 @@ impl State {
         &mut self,
         event: Event,
         view: &View,
-        mut name: impl FnMut() -> (u64, u32),
+        mut name: impl FnMut() -> Name,
     ) -> Actions {
         let mut actions = Actions::default();
         let is_change = event == Event::Changed;
@@ -249,11 +257,7 @@ impl State {
             Event::Demand(demand) => self.demand_changed(demand, &mut actions),
             Event::Changed => self.endpoint_changed(view, &mut actions),
             Event::Tick => self.tick(view, &mut actions),
-            Event::Worker(number, step) => {
-                let is_claim = step == Step::Claims;
-                self.step(number, step, view, &mut actions);
-                u64::from(is_claim || actions.next == Next::End)
-            }
+            Event::Worker(number, step) => self.step(number, step, view, &mut actions),
         };
         while self.alive() > view.scaling.workers_max && self.idle.pop_front().is_some() {}
         if is_change {
@@ -271,6 +275,19 @@ impl State {
         self.idle.clear();
         self.unhealthy = None;
         self.ended_for_room = 0;
+    }
+
+    /// Makes an idle worker active, for a job that is about to be submitted: it will run that job, or begin to look
+    /// for one. `None` if another job waits: that one is first.
+    pub(crate) fn take_idle(&mut self) -> Option<Worker> {
+        let is_impeded = self.is_closed || self.fault.is_some() || self.unhealthy.is_some();
+        if is_impeded || self.demand.claimable > 0 {
+            return None;
+        }
+        let Idle { worker, .. } = self.idle.pop_back()?;
+        self.phases.runs += 1;
+        self.active.insert(worker.number, Active { worker, phase: Phase::Runs });
+        Some(worker)
     }
 
     /// The time of the next tick, for the timer, which ends if there is none.
@@ -391,12 +408,14 @@ impl State {
         STARTED_AT_ONCE_MAX
     }
 
-    fn step(&mut self, number: u64, step: Step, view: &View, actions: &mut Actions) {
-        let Some(active) = self.active.get(&number) else { return };
+    fn step(&mut self, number: u64, step: Step, view: &View, actions: &mut Actions) -> u64 {
+        let Some(active) = self.active.get(&number) else { return 1 };
         let worker = active.worker;
         // The component was prepared before each of these.
-        if let Step::FindsNoRoom | Step::Claims | Step::FindsNoJob { .. } | Step::FindsNoDatabase =
-            step
+        if let Step::FindsNoRoom
+        | Step::Claims(_)
+        | Step::FindsNoJob { .. }
+        | Step::FindsNoDatabase = step
         {
             self.fault = None;
         }
@@ -442,9 +461,10 @@ impl State {
                     actions.next = Next::Wait;
                 }
             }
-            Step::Claims => {
+            Step::Claims(left) => {
                 self.set_phase(number, Phase::Runs);
                 actions.next = Next::Proceed;
+                return self.demand_changed(left, actions) + 1;
             }
             Step::FindsNoJob { seen } => {
                 self.settle(seen, FULL_PAUSE, view);
@@ -460,6 +480,7 @@ impl State {
                 self.settle(ANY_VERSION, AWAY_PAUSE, view);
             }
         }
+        u64::from(actions.next == Next::End)
     }
 
     /// Makes no claim before the demand has a later version than this, or the pause is over.
@@ -538,12 +559,7 @@ impl State {
 
     /// After a change of the endpoint one worker prepares its component, if there are idle workers or `workersMin`
     /// keeps some.
-    fn prepare(
-        &mut self,
-        view: &View,
-        actions: &mut Actions,
-        name: &mut impl FnMut() -> (u64, u32),
-    ) {
+    fn prepare(&mut self, view: &View, actions: &mut Actions, name: &mut impl FnMut() -> Name) {
         let Scaling { workers_min, workers_max, .. } = view.scaling;
         if self.is_closed || self.starting() > 0 {
             return;
@@ -561,7 +577,7 @@ impl State {
         at_most: u64,
         view: &View,
         actions: &mut Actions,
-        mut name: impl FnMut() -> (u64, u32),
+        mut name: impl FnMut() -> Name,
     ) {
         let claimable = u32::try_from(self.demand.claimable).unwrap_or(u32::MAX);
         self.ended_for_room = self.ended_for_room.min(claimable);
@@ -656,8 +672,8 @@ fn is_earlier<T: Ord>(time: Option<T>, than: Option<T>) -> bool {
 }
 
 impl Worker {
-    fn new((number, random): (u64, u32), view: &View) -> Self {
-        Self { number, random, version: view.version, started_at: view.wall }
+    fn new(Name { number, random, started_at }: Name, view: &View) -> Self {
+        Self { number, random, version: view.version, started_at }
     }
 }
 

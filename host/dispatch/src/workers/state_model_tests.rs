@@ -16,6 +16,8 @@ const TICKS_MAX: usize = 1_000;
 /// Where a task is, and what it does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
+    /// It was idle, and a job that may be for it is being submitted.
+    Taken,
     Begins,
     Works {
         seen: u64,
@@ -28,7 +30,9 @@ enum At {
     },
     HasRoom,
     /// The store has answered the claim, and the state does not know it yet.
-    Claimed,
+    Claimed {
+        left: Demand,
+    },
     FoundNoJob {
         seen: u64,
     },
@@ -108,7 +112,7 @@ impl World {
         let names = &mut self.names;
         let actions = self.state.decide(event, &self.view, || {
             *names += 1;
-            (*names, 0)
+            Name { number: *names, random: 0, started_at: Timestamp::from_millis(0) }
         });
         for worker in &actions.start {
             let task = Task { at: At::Begins, has_sandbox: false, phase: Phase::Starts, job: None };
@@ -170,10 +174,25 @@ impl World {
     /// Whether the task could do something.
     fn proceed(&mut self, number: u64, mut task: Task) -> bool {
         let step = match task.at {
+            At::Taken => {
+                let is_claimed = self.queue.is_empty() && !self.is_full && self.rng.random();
+                task.at = match is_claimed && self.sandboxes > 0 {
+                    true => {
+                        self.sandboxes -= 1;
+                        (task.has_sandbox, task.job) = (true, Some(true));
+                        // The job was never in the queue, so there is no notification.
+                        self.version += 2;
+                        At::Runs
+                    }
+                    false => At::Begins,
+                };
+                self.tasks.insert(number, task);
+                return true;
+            }
             At::Begins => Step::Begins,
             At::HasRoom => Step::LeavesLine,
             At::Ends => Step::Ends,
-            At::Claimed => Step::Claims,
+            At::Claimed { left } => Step::Claims(left),
             At::FoundNoJob { seen } => {
                 self.free(&mut task);
                 Step::FindsNoJob { seen }
@@ -200,13 +219,12 @@ impl World {
                     let first = self.queue.iter().position(|is_normal| *is_normal);
                     let first = first.or_else(|| (!self.queue.is_empty()).then_some(0));
                     task.job = first.filter(|_| !self.is_full).map(|at| self.queue.remove(at));
+                    // The answer has the new demand, and there is no other notification of it.
+                    self.version += u64::from(task.job.is_some());
                     task.at = match task.job {
-                        Some(_) => At::Claimed,
+                        Some(_) => At::Claimed { left: self.demand() },
                         None => At::FoundNoJob { seen },
                     };
-                    if task.job.is_some() {
-                        self.queue_changed();
-                    }
                     self.tasks.insert(number, task);
                     return true;
                 }
@@ -248,7 +266,7 @@ impl World {
                 }
                 true
             }
-            (Next::Proceed, Step::Claims) => {
+            (Next::Proceed, Step::Claims(_)) => {
                 (task.at, task.phase) = (At::Runs, Phase::Runs);
                 true
             }
@@ -269,6 +287,13 @@ impl World {
 
     fn free(&mut self, task: &mut Task) {
         self.sandboxes += u32::from(std::mem::take(&mut task.has_sandbox));
+    }
+
+    fn take_an_idle_worker(&mut self) {
+        if let Some(worker) = self.state.take_idle() {
+            let task = Task { at: At::Taken, has_sandbox: false, phase: Phase::Runs, job: None };
+            assert!(self.tasks.insert(worker.number, task).is_none(), "one task for a worker");
+        }
     }
 
     /// A task ends at any point, as by a panic; a job that it has runs again.
@@ -343,6 +368,7 @@ impl World {
                 self.change_the_endpoint(workers_max);
             }
             97 => self.settle(),
+            98 => self.take_an_idle_worker(),
             _ => {}
         }
     }

@@ -34,16 +34,21 @@ impl Bench {
         let names = &mut self.names;
         self.state.decide(event, &self.view, || {
             *names += 1;
-            (*names, 0)
+            let started_at = Timestamp::from_millis(1_000_000);
+            Name { number: *names, random: 0, started_at }
         })
     }
 
     /// The queue has so many normal jobs, and so many of low priority; the numbers of the workers that start.
     fn jobs(&mut self, normal: u64, low: u64) -> Vec<u64> {
+        self.queue(normal, low);
+        numbers(&self.apply(Event::Demand(self.demand)))
+    }
+
+    fn queue(&mut self, normal: u64, low: u64) {
         let since = (normal > 0).then(|| self.demand.since.unwrap_or(self.view.wall));
         let version = self.demand.version + 1;
         self.demand = Demand { version, jobs: normal, since, claimable: normal + low };
-        numbers(&self.apply(Event::Demand(self.demand)))
     }
 
     fn step(&mut self, worker: u64, step: Step) -> Actions {
@@ -53,9 +58,8 @@ impl Bench {
     /// The worker claims a normal job, which leaves the queue, and others may start.
     fn claim(&mut self, worker: u64) -> Vec<u64> {
         assert!(matches!(self.step(worker, Step::Begins).next, Next::Work { .. }));
-        let mut started = self.jobs(self.demand.jobs - 1, self.low());
-        started.extend(numbers(&self.step(worker, Step::Claims)));
-        started
+        self.queue(self.demand.jobs - 1, self.low());
+        numbers(&self.step(worker, Step::Claims(self.demand)))
     }
 
     /// The worker finds the queue empty, and is idle.
@@ -117,10 +121,37 @@ fn an_event_of_a_worker_that_has_ended_changes_nothing() {
     bench.jobs(1, 0);
     bench.claim(1);
     assert_eq!(bench.step(1, Step::Ends).next, Next::End);
-    for step in [Step::Ends, Step::IsLost, Step::Claims, Step::Waits, Step::Fails("no".into())] {
+    let claims = Step::Claims(Demand { version: 9, ..bench.demand });
+    for step in [Step::Ends, Step::IsLost, claims, Step::Waits, Step::Fails("no".into())] {
         assert_eq!(bench.step(1, step), Actions::default());
         assert_eq!(bench.counts(), [0, 1, 0, 0, 0]);
     }
+}
+
+#[test]
+fn an_idle_worker_is_taken_for_a_submission_unless_a_job_waits() {
+    let mut bench = Bench::new(SCALING);
+    assert_eq!(bench.state.take_idle(), None);
+    bench.jobs(1, 0);
+    bench.claim(1);
+    assert_eq!(bench.state.take_idle(), None, "it has a job");
+    let _ = bench.step(1, Step::Ends);
+    assert_eq!(bench.state.take_idle().map(|worker| worker.number), Some(1));
+    assert_eq!((bench.counts(), bench.state.take_idle()), ([1, 0, 0, 0, 0], None));
+    // It has run the job of the submission.
+    assert_eq!(bench.step(1, Step::Ends).next, Next::End);
+    assert_eq!(bench.counts(), [0, 1, 0, 0, 0]);
+    // It has got none, and looks for one.
+    assert!(bench.state.take_idle().is_some());
+    bench.rest(1);
+    assert_eq!(bench.counts(), [0, 1, 0, 0, 0]);
+    // A job waits, although there is an idle worker: the disk is full.
+    assert_eq!(bench.jobs(1, 0), [1]);
+    bench.rest(1);
+    assert_eq!((bench.counts(), bench.state.take_idle()), ([0, 1, 0, 0, 0], None));
+    bench.jobs(0, 0);
+    bench.state.close();
+    assert_eq!(bench.state.take_idle(), None);
 }
 
 #[test]
@@ -346,11 +377,11 @@ fn workers_that_ended_for_lack_of_sandboxes_come_back_whatever_the_scaler_says()
         bench.jobs(0, 9);
         for worker in [1, 2] {
             let _ = bench.step(worker, Step::LeavesLine);
-            let _ = bench.step(worker, Step::Claims);
+            let _ = bench.step(worker, Step::Claims(bench.demand));
         }
         for worker in 8..=12 {
             assert!(matches!(bench.step(worker, Step::Begins).next, Next::Work { .. }));
-            let _ = bench.step(worker, Step::Claims);
+            let _ = bench.step(worker, Step::Claims(bench.demand));
         }
         assert_eq!(bench.counts(), [7, 0, 0, 0, 0], "{scaler:?}");
     }
@@ -391,7 +422,7 @@ fn a_fault_without_jobs_keeps_no_worker_and_its_reason() {
     assert_eq!(bench.state.fault(), Some("no"));
     assert_eq!(bench.jobs(1, 1), [1 + 1]);
     let _ = bench.step(2, Step::Begins);
-    let _ = bench.step(2, Step::Claims);
+    let _ = bench.step(2, Step::Claims(bench.demand));
     assert_eq!(bench.state.fault(), None);
 }
 

@@ -19,6 +19,7 @@ use crate::state::backlog::LINGER;
 use crate::state::batch::NextBatch;
 use crate::state::batch::{Batch, BatchMax};
 use crate::state::index::{Index, Phase};
+use crate::state::relay::{self, Relayed};
 use crate::sync::thread::{self, Builder, JoinHandle};
 use crate::sync::{self, MutexGuard};
 
@@ -255,9 +256,12 @@ impl Writer {
         if published.has_deliveries {
             shared.signals.delivery_added();
         }
+        // These callers all run on the threads that serve HTTP. A handler that submits a job may run on a thread
+        // of low priority, for which no other caller must wait.
+        relay::send(published.awaited);
         // A dropped receiver means that the caller does not need the answer any more.
-        for (ack, completed) in published.submissions {
-            let _ = ack.sender.send(completed);
+        for sender in published.submitted {
+            let _ = sender.send(Relayed::alone(None));
         }
         for ack in published.acks {
             let _ = ack.send(());

@@ -131,7 +131,9 @@ impl PastAttempts {
             used: (*usage != JobUsage::default()).then(|| UsedImage::of(usage)),
             has_shortened_ttl: *has_shortened_ttl,
         };
-        let bytes = minicbor::to_vec(image).expect("a vector takes all bytes");
+        // Room for the usage, so that the vector grows only with earlier attempts.
+        let mut bytes = Vec::with_capacity(48);
+        minicbor::encode(image, &mut bytes).expect("a vector takes all bytes");
         Self(Some(bytes.into()))
     }
 }

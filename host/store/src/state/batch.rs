@@ -31,6 +31,7 @@ use crate::state::job::{
 };
 use crate::state::meters::{MeterKey, UsageWrite};
 use crate::state::owners::OwnerKey;
+use crate::state::relay::Sender;
 use crate::state::requests::{DbRequest, NewSegment};
 use crate::state::slab::JobKey;
 use crate::state::urls::Url;
@@ -153,8 +154,10 @@ pub(crate) struct Published {
     pub(crate) has_deliveries: bool,
     /// There are requests to the database's thread.
     pub(crate) has_ask: bool,
-    /// The submissions in the batch, with their jobs if their callers want them.
-    pub(crate) submissions: Vec<(SubmissionAck, Option<CompletedWrite>)>,
+    /// The submissions in the batch whose callers wait for the end, with their jobs if these have ended.
+    pub(crate) awaited: Vec<(Sender<Option<CompletedWrite>>, Option<CompletedWrite>)>,
+    /// The other ones.
+    pub(crate) submitted: Vec<Sender<Option<CompletedWrite>>>,
     pub(crate) acks: Vec<Ack>,
     /// Memory that other threads have allocated, which is slow to free: not under the lock.
     unused: Vec<Unused>,
@@ -505,7 +508,10 @@ impl Index {
                 let (row, new) = (write.row.clone(), new.take()?);
                 Some(CompletedWrite { id, created_at, times, row, new, output })
             });
-            published.submissions.push((ack, completed));
+            match ack.wants_end {
+                true => published.awaited.push((ack.sender, completed)),
+                false => published.submitted.push(ack.sender),
+            }
         }
         if let Some(endpoint) = self.endpoints.get_mut(&job.endpoint) {
             endpoint.count_status(before, after);

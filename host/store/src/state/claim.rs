@@ -1,17 +1,19 @@
-//! Claims of jobs by workers. A claim is decided at once in memory, and written to disk no later
-//! than the job's result.
+//! Claims of jobs by workers, and of new jobs with their submission. A claim is decided at once in memory, and written
+//! to disk no later than the job's result.
 
 use std::ops::ControlFlow;
 
 use gristmill_core::id::{EndpointId, OwnerId, WorkerId};
-use gristmill_core::job::record::{ClaimedJob, Lease};
+use gristmill_core::job::record::{ClaimedJob, Demand, Lease};
 use gristmill_core::job::state::JobEvent;
+use gristmill_core::store::StoreError;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
 
 use crate::format::payload::Payload;
 use crate::medium::PayloadLocation;
-use crate::state::index::Index;
+use crate::state::disk_usage::EndpointMax;
+use crate::state::index::{Decided, Index, Submitted};
 use crate::state::slab::JobKey;
 
 /// Most jobs past their ttl that are removed under one hold of the lock.
@@ -28,6 +30,7 @@ pub(crate) struct Claimed {
     execution_timeout_ms: Option<u64>,
     ttl_at: Timestamp,
     trace: Option<TraceContext>,
+    left: Demand,
     pub(crate) input: Option<Payload>,
     /// The location of the input, when it is in the journal.
     pub(crate) location: Option<PayloadLocation>,
@@ -46,11 +49,41 @@ impl Claimed {
             execution_timeout_ms: self.execution_timeout_ms,
             ttl_at: self.ttl_at,
             trace: self.trace,
+            left: self.left,
         }
     }
 }
 
 impl Index {
+    /// Adds a job as [`submit`](Self::submit) does. If no other job of its endpoint waits, `worker` has claimed it, and
+    /// gets its input.
+    pub(crate) fn submit_to(
+        &mut self,
+        new: Submitted,
+        worker: Option<&WorkerId>,
+        now: Timestamp,
+        max: EndpointMax,
+    ) -> Result<(Decided, Option<(Claimed, Payload)>), StoreError> {
+        let decided = self.submit(new, now, max)?;
+        let claimed = match (&decided, worker) {
+            (Decided::Queued(_, key), Some(worker)) if self.is_only_one(*key, now) => {
+                self.claim_job(*key, worker, now)
+            }
+            _ => None,
+        };
+        let claimed = claimed.map(|mut claimed| {
+            let input = claimed.input.take().expect("the input of a new job is in memory");
+            (claimed, input)
+        });
+        Ok((decided, claimed))
+    }
+
+    /// Whether a waiting job can be claimed, and is the only one of its endpoint.
+    fn is_only_one(&self, key: JobKey, now: Timestamp) -> bool {
+        let Some(job) = self.jobs.get(key).filter(|job| now < job.purge_at()) else { return false };
+        self.endpoints.get(&job.endpoint).is_some_and(|endpoint| endpoint.ready.len() == 1)
+    }
+
     /// Takes the oldest waiting job for `worker`, or none if no job waits. The claim continues when many jobs
     /// were past their ttl: the caller releases the lock for other callers, and calls again.
     pub(crate) fn claim(
@@ -76,6 +109,7 @@ impl Index {
         let (claim, queued_at) = (job.row.last_claim.next(), job.queued_at());
         let decided = self.decide(key, JobEvent::Claimed { claim }, now);
         debug_assert!(decided.is_ok(), "a job in the queue can be claimed");
+        let left = self.demand_of_claim(self.jobs.get(key)?.endpoint);
         let job = self.jobs.get_mut(key)?;
         job.row.attempt_mut().worker = Some(worker.clone());
         Some(Claimed {
@@ -87,6 +121,7 @@ impl Index {
             execution_timeout_ms: job.times.execution_timeout_ms(),
             ttl_at: job.row.ttl_at,
             trace: job.trace().cloned(),
+            left,
             input: job.pending.as_ref().and_then(|pending| pending.input.clone()),
             location: job.payload_locations.input,
         })

@@ -14,7 +14,6 @@ use gristmill_core::job::tags::Tags;
 use gristmill_core::limits::OUTPUT_BYTES_MAX;
 use gristmill_core::time::Timestamp;
 use gristmill_core::trace::TraceContext;
-use tokio::sync::oneshot;
 
 use crate::failure;
 use crate::format::EndpointKey;
@@ -33,6 +32,7 @@ use crate::state::backlog::{Ack, Urgency};
 use crate::state::meters::Bills;
 use crate::state::owners::OwnerKey;
 use crate::state::owners::Owners;
+use crate::state::relay::Sender;
 use crate::state::urls::Url;
 
 /// Approximate bytes of a webhook besides its payloads and its URL, including its entry in the
@@ -276,7 +276,7 @@ pub(crate) const COMPLETED_BYTES_MAX: usize = 16 << 10;
 /// Resolves when a submission is on disk and visible.
 #[derive(Debug)]
 pub(crate) struct SubmissionAck {
-    pub(crate) sender: oneshot::Sender<Option<CompletedWrite>>,
+    pub(crate) sender: Sender<Option<CompletedWrite>>,
     /// Whether the caller waits for the end of the job too.
     pub(crate) wants_end: bool,
 }

@@ -30,6 +30,7 @@ mod pending_bytes;
 pub(crate) mod query;
 mod queue_changes;
 mod ready;
+pub(crate) mod relay;
 mod remove_slice;
 pub(crate) mod requests;
 mod restore;

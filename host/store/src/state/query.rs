@@ -8,6 +8,7 @@ use gristmill_core::job::record::{Demand, JobCounts};
 use gristmill_core::job::state::JobStatus;
 use gristmill_core::time::Timestamp;
 
+use crate::format::EndpointKey;
 use crate::format::pages::Query;
 use crate::medium::PayloadLocation;
 use crate::state::index::{Endpoint, Index};
@@ -73,6 +74,13 @@ impl Index {
         let first = self.next_demand();
         let more: Vec<_> = std::iter::from_fn(|| self.next_demand()).collect();
         first.into_iter().chain(more)
+    }
+
+    /// The demand of an endpoint, of which there is no other notification then.
+    pub(crate) fn demand_of_claim(&mut self, key: EndpointKey) -> Demand {
+        let Some(endpoint) = self.endpoints.get_mut(&key) else { return Demand::default() };
+        self.queue_changes.remove(key, &mut endpoint.queue_version);
+        self.endpoints.get(&key).map_or_else(Demand::default, |endpoint| self.demand_of(endpoint))
     }
 
     fn next_demand(&mut self) -> Option<(EndpointId, Demand)> {

@@ -32,6 +32,13 @@ impl QueueChanges {
         }
     }
 
+    /// The endpoint needs no notification of its changes so far.
+    pub(super) fn remove(&mut self, key: EndpointKey, queue: &mut QueueVersion) {
+        if std::mem::take(&mut queue.is_pending) {
+            self.pending.retain(|pending| *pending != key);
+        }
+    }
+
     /// An endpoint that needs a notification.
     pub(super) fn pop(&mut self) -> Option<EndpointKey> {
         self.pending.pop()

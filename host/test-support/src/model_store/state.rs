@@ -370,7 +370,7 @@ impl State {
             }
             let claim = job.last_claim.next();
             job.worker = Some(worker.clone());
-            let claimed = ClaimedJob {
+            let mut claimed = ClaimedJob {
                 lease: Lease { job: id, claim, epoch },
                 worker: worker.clone(),
                 owner: job.new.owner.clone(),
@@ -381,8 +381,11 @@ impl State {
                 execution_timeout_ms: job.new.policy.execution_timeout_ms,
                 ttl_at: job.ttl_at,
                 trace: job.new.trace.clone(),
+                left: Demand::default(),
             };
             self.apply(id, JobEvent::Claimed { claim }, now, notifications);
+            claimed.left = self.demand(endpoint);
+            notifications.queues.remove(endpoint);
             return Some(claimed);
         }
     }
