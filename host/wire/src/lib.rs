@@ -34,7 +34,7 @@ mod scope;
 pub mod settings;
 pub mod whole_number;
 
-pub use console::ConsoleLink;
+pub use console::{ConsoleLink, ConsoleLinkQuestion, ConsoleLogin};
 pub use error::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use job_status::{JobStatus, UnknownStatus};
