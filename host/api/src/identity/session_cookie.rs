@@ -81,7 +81,8 @@ fn tokens<'a>(call: &'a Parts, name: &str) -> Result<Option<&'a str>, ApiError> 
 /// The refusal of a session that is none any more.
 pub(crate) fn session_ended() -> ApiError {
     unauthorized(
-        "the session has ended: its key was revoked, it expired, or the host restarted; log in again",
+        "the session has ended: by a logout, because its key was revoked, because it expired, or \
+         because the host restarted; log in again",
     )
 }
 
