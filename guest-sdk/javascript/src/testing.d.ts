@@ -27,7 +27,8 @@ export interface TestOptions {
    */
   http?: Record<string, Answer | Answer[]>;
   /**
-   * Results of `ctx.call` by endpoint: a list has one for each call, and its last one repeats; so a
+   * Results of `ctx.call` by endpoint: a value of JSON, a `CallError`, or a function that makes the
+   * value from the input. A list has one result for each call, and its last one repeats; so a
    * result that is a list itself needs a list around it. Any other endpoint is denied.
    */
   endpoints?: Record<string, unknown>;

@@ -84,7 +84,8 @@ export class TestContext extends Context {
         const results = record(...call);
         const result = results.length > 1 ? results.shift() : results[0];
         if (result instanceof CallError) throw result;
-        return JSON.stringify(result);
+        const output = typeof result === "function" ? result(this.calls.at(-1).input) : result;
+        return JSON.stringify(output ?? null);
       },
     });
     this.#answersFetch = http !== undefined;

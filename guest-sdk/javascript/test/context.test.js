@@ -110,6 +110,16 @@ test("results of other endpoints come in their order, and the last repeats", asy
   });
 });
 
+test("a function makes the result of another endpoint from the input", async () => {
+  const count = [({ text }) => ({ words: text.split(" ").length }), () => undefined];
+  const ctx = new TestContext({ endpoints: { count } });
+  const output = await ctx.run(
+    async (_job, ctx) => [await ctx.call("count", { text: "to be" }), await ctx.call("count", {})],
+    1,
+  );
+  assert.deepEqual(output, [{ words: 2 }, null]);
+});
+
 test("null is the same as no option", async () => {
   const answer = new http.Response(204, null, null);
   assert.deepEqual([answer.text(), answer.headers], ["", []]);

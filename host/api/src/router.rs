@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::handler::Handler;
-use axum::http::{HeaderName, HeaderValue, Method, Request, Response, header};
+use axum::http::{Method, Request, Response};
 use axum::middleware::{Next, from_fn, map_response};
 use axum::response::IntoResponse as _;
 use axum::routing::{MethodRouter, get, post};
@@ -23,6 +23,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
+use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::fallback;
 use crate::http_metrics::HttpMetrics;
@@ -168,18 +169,6 @@ impl Api {
         answer_owner::record(&mut response, version, origin.owner());
         with_security_headers(response)
     }
-}
-
-/// Adds headers that keep browsers from misusing an answer: as a script made from a handler's text,
-/// or as a part of another site's page.
-fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
-    const NO_SNIFFING: HeaderValue = HeaderValue::from_static("nosniff");
-    const OWN_PAGES: HeaderValue = HeaderValue::from_static("same-origin");
-    const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-    let headers = response.headers_mut();
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NO_SNIFFING);
-    headers.insert(RESOURCE_POLICY, OWN_PAGES);
-    response
 }
 
 /// The answer when there is no memory for the real one, because too many large answers wait for

@@ -9,7 +9,9 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use gristmill_api::{AnswerBody, Api, probe_without_jobs, response_over_budget, unavailable};
+use gristmill_api::{
+    AnswerBody, Api, StandbyMetrics, probe_without_jobs, response_over_budget, unavailable,
+};
 use gristmill_edge::{Answerer, CallOrigin, RequestBody};
 use hyper::{Method, Request, Response};
 
@@ -35,7 +37,14 @@ struct Inner {
     callers: Callers,
     /// Empty while the host stands by.
     active: OnceLock<Active>,
-    standby: Option<Arc<Standby>>,
+    standby: Option<StandbyAnswers>,
+}
+
+/// The answers of a host that stands by.
+#[derive(Debug, Clone)]
+pub(crate) struct StandbyAnswers {
+    pub(crate) forward: Arc<Standby>,
+    pub(crate) metrics: StandbyMetrics,
 }
 
 /// A host that has the jobs.
@@ -48,7 +57,7 @@ struct Active {
 
 impl Front {
     /// That of a host that does not have the jobs yet.
-    pub(crate) fn new(callers: Callers, standby: Option<Arc<Standby>>) -> Self {
+    pub(crate) fn new(callers: Callers, standby: Option<StandbyAnswers>) -> Self {
         Self(Arc::new(Inner { callers, active: OnceLock::new(), standby }))
     }
 
@@ -91,16 +100,18 @@ impl Front {
                 }
                 answer
             }
-            (None, Some(standby)) => {
+            (None, Some(StandbyAnswers { forward, metrics })) => {
                 if let Some(answer) = probe_without_jobs(request.uri().path(), STANDS_BY) {
                     return answer;
                 }
-                match callers {
-                    Callers::Clients => standby.forward(request, &origin).boxed().await,
-                    Callers::Collectors | Callers::Hosts => {
-                        let path = request.uri().path();
-                        unavailable(path, STANDS_BY).await
-                    }
+                let answer = match callers {
+                    Callers::Clients => return forward.forward(request, &origin).boxed().await,
+                    Callers::Collectors => metrics.answer(&request),
+                    Callers::Hosts => None,
+                };
+                match answer {
+                    Some(answer) => answer,
+                    None => unavailable(request.uri().path(), STANDS_BY).await,
                 }
             }
             (None, None) => {

@@ -11,9 +11,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::forward::Standby;
 use super::cluster::gate::Gate;
-use super::front::{Callers, Front};
+use super::front::{Callers, Front, StandbyAnswers};
 use super::hosts::NewConnections;
 use super::process::{ListenAddresses, Process};
 use super::settings::ServeSettings;
@@ -149,7 +148,7 @@ impl Serving {
 
 impl Fronts {
     /// The answers of a host that does not have the jobs yet.
-    pub(crate) fn new(standby: Option<Arc<Standby>>) -> Self {
+    pub(crate) fn new(standby: Option<StandbyAnswers>) -> Self {
         Self {
             clients: Front::new(Callers::Clients, standby.clone()),
             collectors: Front::new(Callers::Collectors, standby.clone()),
@@ -161,8 +160,8 @@ impl Fronts {
     pub(crate) fn activate(&self, state: ApiState, gate: Option<Gate>, at: ListenAddresses) {
         let api = Api::new(state.clone());
         self.hosts.activate(api.clone(), gate.clone());
-        let is_loopback = at.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback());
-        self.collectors.activate(Api::private(state, is_loopback), gate.clone());
+        let api_of_collectors = Api::private(state, at.has_loopback_for_collectors());
+        self.collectors.activate(api_of_collectors, gate.clone());
         self.clients.activate(api, gate);
     }
 

@@ -59,3 +59,10 @@ pub(crate) struct ListenAddresses {
     /// `http` or `https`.
     pub(crate) scheme: &'static str,
 }
+
+impl ListenAddresses {
+    /// Whether only programs of this machine reach the listener for collectors.
+    pub(super) fn has_loopback_for_collectors(&self) -> bool {
+        self.collectors.is_some_and(|at| at.ip().to_canonical().is_loopback())
+    }
+}

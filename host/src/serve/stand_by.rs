@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use gristmill_api::StandbyMetrics;
 use gristmill_cluster::Runner;
 use gristmill_store::{ActiveHost, CacheDir, Candidate, NotTaken, TakenOver, Vacancy};
 use tokio::time::timeout;
@@ -20,6 +21,7 @@ use super::cluster::forward::Standby;
 use super::cluster::handshake::Membership;
 use super::cluster::host_runtime::HostRuntime;
 use super::cluster::{Joined, connect, join, standby};
+use super::front::StandbyAnswers;
 use super::listeners::{Fronts, Listeners, Running};
 use super::process::Process;
 use super::settings::Database;
@@ -62,7 +64,13 @@ impl<'a> StandingBy<'a> {
         let disk_watch = CancellationToken::new();
         process.disk.clone().watch(disk_watch.clone(), || {}, || {})?;
         let standby = Arc::new(standby(&candidate));
-        let fronts = Fronts::new(Some(standby.clone()));
+        let metrics = StandbyMetrics {
+            disk_space: process.disk_space.clone(),
+            certificate: process.certificate.clone(),
+            is_loopback: process.listens_on.has_loopback_for_collectors(),
+        };
+        let answers = StandbyAnswers { forward: standby.clone(), metrics };
+        let fronts = Fronts::new(Some(answers));
         let running = listeners.serve(&fronts, process);
         let depot = candidate.depot().context("cannot start the thread of the database")?;
         let local_runtime = HostRuntime::new(runtime_settings::of(process)?, depot);

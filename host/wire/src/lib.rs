@@ -35,7 +35,7 @@ pub mod settings;
 pub mod whole_number;
 mod words;
 
-pub use console::ConsoleLink;
+pub use console::{ConsoleLink, ConsoleLinkQuestion, ConsoleLogin};
 pub use error::{ErrorBody, ErrorCode, UnknownErrorCode};
 pub use host_pattern::{HostPattern, InvalidHostPattern};
 pub use job_status::{JobStatus, UnknownStatus};

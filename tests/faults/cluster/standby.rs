@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use gristmill_tests::http2::{Event, Http2};
-use gristmill_tests::{PATIENCE, TestHost, eventually, guests};
+use gristmill_tests::{Client, PATIENCE, TestHost, eventually, guests};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,6 +14,47 @@ use tokio::net::TcpStream;
 use crate::hosts::{arguments, component_files, first, further, send, signal, until_active};
 use crate::postgres::Database;
 use rustix::process::Signal;
+
+#[tokio::test]
+async fn each_host_serves_its_own_metrics_to_collectors() {
+    let Some(database) = Database::new() else { return };
+    let with_metrics = || {
+        let mut arguments = arguments(&database);
+        arguments.extend(["--metrics-listen", "127.0.0.1:0"].map(str::to_owned));
+        arguments
+    };
+    let of_collectors = |host: &TestHost| {
+        let address = host.ready()["metricsAddr"].as_str().unwrap().to_owned();
+        Client::new(&format!("http://{address}"), "").with_authorization(None)
+    };
+    let one = TestHost::start_with(&with_metrics());
+    let two = TestHost::join(&with_metrics(), one.admin_key());
+    assert_eq!(two.ready()["role"], "standby", "{}", two.ready());
+
+    let active = of_collectors(&one).get("/metrics").await;
+    assert!(active.text.contains("\ngristmill_active 1\n"), "{active:?}");
+    let collector = of_collectors(&two);
+    let standby = collector.get("/metrics").await;
+    assert_eq!(standby.status, 200, "{standby:?}");
+    assert_eq!(standby.header("content-type"), active.header("content-type"));
+    let value = |name: &str| {
+        let line = standby.text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in {}", standby.text)).trim().to_owned()
+    };
+    assert_eq!(value("gristmill_active "), "0");
+    assert_ne!(value("gristmill_disk_free_bytes "), "0", "the disk of the standby is measured");
+    // The sum of a counter over both hosts counts each job once.
+    assert!(!standby.text.contains("_total"), "{}", standby.text);
+    collector.get("/v1/endpoints").await.refused(503);
+    let website = collector.request(Method::GET, "/metrics").header("host", "mill.example.com");
+    collector.send(website).await.refused(401);
+
+    one.ask_to_end();
+    until_active(&two).await;
+    let promoted = collector.get("/metrics").await;
+    assert!(promoted.text.contains("\ngristmill_active 1\n"), "{promoted:?}");
+    assert!(promoted.text.contains("gristmill_store_commits_total"), "{promoted:?}");
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_through_a_host_that_stands_by_reach_the_active_one() {

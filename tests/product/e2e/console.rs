@@ -526,7 +526,8 @@ async fn a_link_says_whose_it_is_and_is_not_used_up() {
     for link in [late, json!({ "link": "x" }), json!({ "link": page.mark })] {
         assert_eq!(ask(&link).await.refused(401), used);
     }
-    for body in [json!({}), json!({ "link": "x", "key": "y" }), json!([])] {
+    let unused = client.post_empty("/console/links").await.ok()["link"].clone();
+    for body in [json!({}), json!({ "link": "x", "key": "y" }), json!([]), json!([unused])] {
         ask(&body).await.refused(400);
     }
     let foreign = [("sec-fetch-site", "same-site"), page.mark()];
@@ -546,7 +547,15 @@ async fn logins_that_fail_are_counted_and_show_nothing() {
     let guess = format!("{id}_{}", "x".repeat(43));
     let refused = page.login(&json!({ "key": guess })).await.refused(401);
     assert_eq!(page.login(&json!({ "key": "gm_none_x" })).await.refused(401), refused);
-    for body in [json!({}), json!({ "key": "a", "link": "b" }), json!({ "other": 1 }), json!([])] {
+    let link = host.client().post_empty("/console/links").await.ok()["link"].clone();
+    for body in [
+        json!({}),
+        json!({ "key": "a", "link": "b" }),
+        json!({ "other": 1 }),
+        json!([]),
+        json!([host.admin_key(), null]),
+        json!([null, link]),
+    ] {
         page.login(&body).await.refused(400);
     }
     page.login(&json!({ "key": "x".repeat(5_000) })).await.refused(413);

@@ -1,5 +1,5 @@
-//! Query parameters that a call does not have: refused by the management API, `requests` and `timeline`, and
-//! ignored by the contract's calls of the queue API, to which SDKs may send more.
+//! Query parameters that a call does not have, or has once only: refused by the management API, `requests` and
+//! `timeline`, and ignored by the contract's calls of the queue API, to which SDKs may send more.
 
 use gristmill_tests::{guests, shared_host};
 use reqwest::Method;
@@ -53,6 +53,9 @@ async fn every_call_of_the_management_api_names_a_misspelt_parameter() {
 async fn the_lists_of_jobs_refuse_what_they_do_not_know() {
     let host = shared_host();
     let endpoint = host.deploy(&guests::echo(), "unknown-lists", json!({})).await;
+    let refused = host.client.get("/v1/jobs?error=a&error=b").await.refused(400);
+    assert_eq!(refused, "query parameter `error` must be given once");
+    host.client.get("/v1/jobs?status=FAILED&status=COMPLETED").await.ok();
     let job = host.client.submit(&endpoint, json!({})).await;
     let refused = host.client.get("/v1/jobs?statuss=FAILED").await.refused(400);
     assert!(refused.contains("`statuss`") && refused.contains("`status`"), "{refused}");
@@ -64,6 +67,13 @@ async fn the_lists_of_jobs_refuse_what_they_do_not_know() {
         let timeline = client.path(&endpoint, &format!("timeline/{job}"));
         client.get(&timeline).await.ok();
         client.get(&format!("{timeline}?verbose=true")).await.refused(400);
+        let twice = client.get(&client.path(&endpoint, "requests?limit=1&limit=5")).await;
+        assert_eq!(twice.refused(400), "query parameter `limit` must be given once");
+        // The contract's calls take the first value.
+        client
+            .get(&client.path(&endpoint, &format!("status/{job}?input=true&input=false")))
+            .await
+            .ok();
     }
 }
 

@@ -66,7 +66,10 @@ function place(operation, path) {
   }
   if (found)
     return { directory: found.directory, rest: whole.slice(found.mount.length + 1) || "." };
-  const why = text.startsWith("/") ? "no volume is mounted there" : "the path must be absolute";
+  let why = "no volume is mounted there";
+  if (!text.startsWith("/")) why = "the path must be absolute";
+  else if (`${whole}/`.startsWith("/tmp/"))
+    why = "there is no /tmp without scratch space: scratch-gb in [limits] of gristmill.toml, or --scratch-gb";
   const error = new Error(`ENOENT: ${why}, ${operation} ${JSON.stringify(text)}`);
   throw Object.assign(error, { code: "ENOENT", syscall: operation, path: text });
 }

@@ -1,6 +1,7 @@
-//! The forms of answers that all routes share: errors, the headers of refusals, JSON, amounts and times.
+//! The forms of answers that all routes share: errors, the headers of refusals and for browsers, JSON, amounts and times.
 
 pub(crate) mod amount;
+pub(crate) mod browser_headers;
 pub(crate) mod control_error;
 pub(crate) mod elements;
 pub(crate) mod error;

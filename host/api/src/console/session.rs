@@ -12,29 +12,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use gristmill_control::Session;
 use gristmill_core::access::key::{ApiKey, Scope};
 use gristmill_core::id::{EndpointId, KeyId, OwnerId};
-use gristmill_wire::ConsoleLink;
+use gristmill_wire::{ConsoleLink, ConsoleLinkQuestion, ConsoleLogin};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::answer::error::{ApiError, ErrorCode};
 use crate::answer::wire_time::rfc3339;
 use crate::identity::caller::{KeyHolder, Visitor};
 use crate::identity::session_cookie;
-
-/// The body of a login: one of the two.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Login {
-    key: Option<String>,
-    link: Option<String>,
-}
-
-/// The body of a question about a link.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Link {
-    link: String,
-}
 
 /// What the page may know of its session.
 #[derive(Serialize)]
@@ -91,9 +76,9 @@ pub(super) async fn begin(visitor: Visitor, request: Request) -> Answer<SessionD
     // A refusal must not use up a link.
     let earlier = session_cookie::token(&head)?;
     let key = match login {
-        Login { key: Some(text), link: None } => visitor.key_of_text(&head, text.trim())?,
-        Login { key: None, link: Some(link) } => visitor.key_of_link(&head, &link)?,
-        Login { .. } => {
+        ConsoleLogin { key: Some(text), link: None } => visitor.key_of_text(&head, text.trim())?,
+        ConsoleLogin { key: None, link: Some(link) } => visitor.key_of_link(&head, &link)?,
+        ConsoleLogin { .. } => {
             return Err(ApiError::bad_request("the body must have either `key` or `link`"));
         }
     };
@@ -130,7 +115,7 @@ pub(super) async fn end(
 /// Whom a link would log in. The link stays valid, and the caller learns no more than with a login.
 pub(super) async fn preview_link(visitor: Visitor, request: Request) -> Answer<LinkDocument> {
     let (head, body) = request.into_parts();
-    let Link { link } = read(&visitor, &head, body).await?;
+    let ConsoleLinkQuestion { link } = read(&visitor, &head, body).await?;
     let key = visitor.key_of_unused_link(&link)?;
     Ok((not_stored(), Json(LinkDocument { key: key_document(&key) })))
 }

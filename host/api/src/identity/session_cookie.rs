@@ -85,7 +85,8 @@ pub(crate) fn token(call: &Parts) -> Result<Option<&str>, ApiError> {
 /// The refusal of a session that is none any more.
 pub(crate) fn session_ended() -> ApiError {
     unauthorized(
-        "the session has ended: its key was revoked, it expired, or the host restarted; log in again",
+        "the session has ended: by a logout, because its key was revoked, because it expired, or \
+         because the host restarted; log in again",
     )
 }
 

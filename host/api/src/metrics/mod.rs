@@ -6,6 +6,9 @@
 //! host's values are read when a collector calls, and those of endpoints are plain numbers
 //! ([`endpoint_metrics`](gristmill_core::metrics::endpoint)), so metrics cost a job some ten additions.
 //!
+//! A host that stands by has no jobs and endpoints: its own listener serves the values of
+//! [its machine](of_machine) alone ([`StandbyMetrics`]).
+//!
 //! **Bounds.** About 90 lines for each of the endpoints with their own name, by default 200; see
 //! [`MetricSeries`](gristmill_control::MetricSeries). **Cost.** Some microseconds for each
 //! endpoint, and 25 for each one with its own name, on another thread than those that serve calls.
@@ -14,16 +17,18 @@ mod encode;
 mod endpoints;
 
 use std::fmt;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{Request, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gristmill_control::HostCounters;
 use gristmill_core::metrics::instruments::DurationTotals;
 use gristmill_core::sharing::disk_space::DiskSpaceGauge;
 use gristmill_core::trace::SpanCounts;
+use gristmill_edge::CertificateExpiry;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -36,8 +41,10 @@ use tokio::sync::Semaphore;
 
 use self::encode::{Labels, histogram};
 use self::endpoints::Endpoints;
+use crate::answer::browser_headers::with_security_headers;
 use crate::answer::error::ApiError;
 use crate::http_metrics::{RouteTotals, STATUSES};
+use crate::identity::access;
 use crate::identity::caller::{Caller, ReadMetrics};
 use crate::limits::checks::apart;
 use crate::openapi::tag;
@@ -85,7 +92,11 @@ async fn answer(state: &ApiState) -> Result<Response, ApiError> {
         registry.register_collector(Box::new(Endpoints(runtime.block_on(host.endpoints())?)));
         Ok(text(&registry))
     });
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text.await?).into_response())
+    Ok(in_open_metrics(text.await?))
+}
+
+fn in_open_metrics(text: String) -> Response {
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
 }
 
 /// The present values of the whole host. The encoder adds the ending `_total` to the name of a counter.
@@ -97,7 +108,7 @@ fn registry(
 ) -> Registry {
     let HostCounters { store, lost_log_lines, load, endpoints, hosts, backed_up_at_ms, .. } =
         counters;
-    let mut registry = Registry::with_prefix("gristmill");
+    let mut registry = of_machine(true, disk, certificate_expires_at_s);
     let mut counter = |name, help, value: u64| {
         registry.register(name, help, ConstCounter::new(value));
     };
@@ -120,6 +131,26 @@ fn registry(
         "Bytes that are to be copied from the journal to the tables, at most",
         store.checkpoint_backlog_bytes,
     );
+    gauge("endpoints", "Endpoints that exist", *endpoints);
+    gauge(
+        "last_backup_timestamp_seconds",
+        "When the last backup was complete, in seconds since 1970; 0 before the first one of this process",
+        backed_up_at_ms / 1_000,
+    );
+    gauge("hosts", "Hosts that run jobs, this one included", *hosts);
+    gauge("sandboxes_running", "Sandboxes that run a job", load.running);
+    gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
+    gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
+    registry
+}
+
+/// The values that each host has of itself, whether it has the jobs or stands by.
+fn of_machine(is_active: bool, disk: &DiskSpaceGauge, certificate_expires_at_s: u64) -> Registry {
+    let mut registry = Registry::with_prefix("gristmill");
+    let mut gauge = |name, help, value: u64| {
+        registry.register(name, help, ConstGauge::new(value));
+    };
+    gauge("active", "1 on the host that has the jobs, 0 on one that stands by", is_active.into());
     gauge("disk_free_bytes", "Free space of the data directory's file system", disk.free_bytes());
     gauge("disk_reserve_bytes", "Free space below which new work is refused", disk.reserve_bytes());
     gauge(
@@ -132,22 +163,41 @@ fn registry(
         "Free inodes below which new work is refused",
         disk.reserve_inodes(),
     );
-    gauge("endpoints", "Endpoints that exist", *endpoints);
-    gauge(
-        "last_backup_timestamp_seconds",
-        "When the last backup was complete, in seconds since 1970; 0 before the first one of this process",
-        backed_up_at_ms / 1_000,
-    );
     gauge(
         "certificate_expiry_timestamp_seconds",
         "When the TLS certificate expires, in seconds since 1970; 0 without TLS",
         certificate_expires_at_s,
     );
-    gauge("hosts", "Hosts that run jobs, this one included", *hosts);
-    gauge("sandboxes_running", "Sandboxes that run a job", load.running);
-    gauge("sandboxes_idle", "Idle instances that wait for their next job", load.idle);
-    gauge("sandboxes_waiting", "Workers that wait for a sandbox", load.waiting);
     registry
+}
+
+/// The metrics of a host that stands by, for its listener that only collectors reach.
+#[derive(Debug, Clone)]
+pub struct StandbyMetrics {
+    /// The space of its data directory.
+    pub disk_space: Arc<DiskSpaceGauge>,
+    /// When its certificate expires.
+    pub certificate: CertificateExpiry,
+    /// Whether the listener has a loopback address, on which no call that may be a website's is
+    /// answered.
+    pub is_loopback: bool,
+}
+
+impl StandbyMetrics {
+    /// The answer to a call; `None` for other paths.
+    pub fn answer<B>(&self, call: &Request<B>) -> Option<Response> {
+        if call.uri().path() != "/metrics" {
+            return None;
+        }
+        let answer = match access::check_collector(self.is_loopback, call) {
+            Ok(()) => {
+                let certificate = self.certificate.seconds();
+                in_open_metrics(text(&of_machine(false, &self.disk_space, certificate)))
+            }
+            Err(refused) => refused.into_response(),
+        };
+        Some(with_security_headers(answer))
+    }
 }
 
 /// The durations of the whole host, and the answers by route.
@@ -267,10 +317,16 @@ mod tests {
             # HELP gristmill_jobs Jobs that exist.\n\
             # TYPE gristmill_jobs gauge\n\
             gristmill_jobs 3\n";
-        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains(expected), "{text}");
         let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let names: Vec<_> = samples.iter().map(|line| line.split_once(' ').unwrap().0).collect();
         let all = [
+            "gristmill_active",
+            "gristmill_disk_free_bytes",
+            "gristmill_disk_reserve_bytes",
+            "gristmill_disk_free_inodes",
+            "gristmill_disk_reserve_inodes",
+            "gristmill_certificate_expiry_timestamp_seconds",
             "gristmill_store_commits_total",
             "gristmill_store_operations_total",
             "gristmill_log_lines_lost_total",
@@ -279,26 +335,22 @@ mod tests {
             "gristmill_calls_waiting",
             "gristmill_webhooks_waiting",
             "gristmill_store_checkpoint_backlog_bytes",
-            "gristmill_disk_free_bytes",
-            "gristmill_disk_reserve_bytes",
-            "gristmill_disk_free_inodes",
-            "gristmill_disk_reserve_inodes",
             "gristmill_endpoints",
             "gristmill_last_backup_timestamp_seconds",
-            "gristmill_certificate_expiry_timestamp_seconds",
             "gristmill_hosts",
             "gristmill_sandboxes_running",
             "gristmill_sandboxes_idle",
             "gristmill_sandboxes_waiting",
         ];
         assert_eq!(names, all);
-        assert_eq!(samples[5], "gristmill_calls_waiting 10");
+        assert_eq!(samples[0], "gristmill_active 1");
+        assert_eq!(samples[5], "gristmill_certificate_expiry_timestamp_seconds 7");
+        assert_eq!(samples[11], "gristmill_calls_waiting 10");
         assert_eq!(
-            samples[12..],
+            samples[14..],
             [
                 "gristmill_endpoints 4",
                 "gristmill_last_backup_timestamp_seconds 9",
-                "gristmill_certificate_expiry_timestamp_seconds 7",
                 "gristmill_hosts 3",
                 "gristmill_sandboxes_running 5",
                 "gristmill_sandboxes_idle 6",

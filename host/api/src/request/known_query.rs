@@ -1,14 +1,16 @@
-//! Refuses query parameters that a call does not have. A misspelt parameter would otherwise be a filter or a
-//! check that was silently left out: `dryRun` in a deletion, for example, would not keep it from deleting.
+//! Refuses query parameters that a call does not have, or has once only. A misspelt parameter would otherwise be a
+//! filter or a check that was silently left out: `dryRun` in a deletion, for example, would not keep it from deleting.
+//! The same holds for the second value of a parameter that has one.
 //!
 //! The parameters of a call are those of its documentation, so a parameter that is not documented is refused.
 //! The calls of the contract's queue API have no such check, since SDKs may send more parameters.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Parameter, ParameterIn, PathItem, Paths};
+use utoipa::openapi::{RefOr, Schema};
 
 use crate::answer::error::ApiError;
 use crate::request::brand::{NEUTRAL, PLATFORM_FLAG, branded_flag};
@@ -16,7 +18,14 @@ use crate::request::query::shown_name;
 
 /// The query parameters of one handler, as an extension of its requests.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct KnownQuery(Arc<[String]>);
+pub(crate) struct KnownQuery(Arc<[Known]>);
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    /// Whether a call may give it several times.
+    is_list: bool,
+}
 
 impl KnownQuery {
     /// The parameters in the documentation of the handler. The flag for platform templates is also
@@ -28,39 +37,53 @@ impl KnownQuery {
             });
         let parameters = operations.flat_map(|operation| operation.parameters.iter().flatten());
         let in_query = parameters.filter_map(|parameter| match parameter {
-            RefOr::T(parameter) if is_in_query(parameter) => Some(parameter.name.clone()),
+            RefOr::T(parameter) if is_in_query(parameter) => {
+                let is_list = matches!(parameter.schema, Some(RefOr::T(Schema::Array(_))));
+                Some(Known { name: parameter.name.clone(), is_list })
+            }
             RefOr::T(_) | RefOr::Ref(_) => None,
         });
-        let mut names: Vec<_> = in_query.collect();
-        if brand != NEUTRAL && names.iter().any(|name| name == PLATFORM_FLAG) {
-            names.push(branded_flag(brand));
+        let mut known: Vec<_> = in_query.collect();
+        if brand != NEUTRAL && known.iter().any(|known| known.name == PLATFORM_FLAG) {
+            known.push(Known { name: branded_flag(brand), is_list: false });
         }
-        Self(names.into())
+        Self(known.into())
     }
 
     /// Checks the query of a call; a route without known parameters accepts each query.
     ///
     /// # Errors
-    /// 400 that names the unknown parameter and those of the call.
+    /// 400 that names the parameter that is unknown, with those of the call, or that is given twice.
     pub(crate) fn check(call: &Parts) -> Result<(), ApiError> {
         let Some(known) = call.extensions.get::<Self>() else { return Ok(()) };
         known.check_query(call.uri.query().unwrap_or_default())
     }
 
     fn check_query(&self, query: &str) -> Result<(), ApiError> {
-        let is_unknown = |name: &str| self.0.iter().all(|known| known != name);
-        let unknown = url::form_urlencoded::parse(query.as_bytes())
-            .find_map(|(name, _)| is_unknown(&name).then_some(name));
-        let Some(unknown) = unknown else { return Ok(()) };
-        let unknown = shown_name(&unknown);
+        let mut given = HashSet::new();
+        for (name, _) in url::form_urlencoded::parse(query.as_bytes()) {
+            let Some(known) = self.0.iter().find(|known| known.name == name) else {
+                return Err(self.unknown(&name));
+            };
+            if !given.insert(&known.name) && !known.is_list {
+                return Err(ApiError::bad_request(format!(
+                    "query parameter `{name}` must be given once"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str) -> ApiError {
+        let name = shown_name(name);
         let allowed = match &*self.0 {
             [] => "this call has no query parameters".to_owned(),
-            names => {
-                let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            all => {
+                let names: Vec<_> = all.iter().map(|known| format!("`{}`", known.name)).collect();
                 format!("this call has {}", names.join(", "))
             }
         };
-        Err(ApiError::bad_request(format!("unknown query parameter `{unknown}`; {allowed}")))
+        ApiError::bad_request(format!("unknown query parameter `{name}`; {allowed}"))
     }
 }
 
@@ -76,7 +99,7 @@ mod tests {
     use utoipa::openapi::path::{HttpMethod, OperationBuilder, PathsBuilder};
 
     use super::*;
-    use crate::openapi::parameters::{LogFilter, PageOfList, TemplateFlags};
+    use crate::openapi::parameters::{JobListFilter, LogFilter, PageOfList, TemplateFlags};
 
     fn known<P: IntoParams>(brand: &str) -> KnownQuery {
         let operation = OperationBuilder::new().parameters(Some(P::into_params(|| None))).build();
@@ -106,13 +129,25 @@ mod tests {
     #[tokio::test]
     async fn a_misspelt_parameter_is_refused_with_those_of_the_call() {
         let known = known::<PageOfList>("Mill");
-        assert!(known.check_query("cursor=a%20b&limit=1&limit=2").is_ok());
+        assert!(known.check_query("cursor=a%20b&limit=1").is_ok());
         let said = complaint(&known, "limit=1&limt=2").await;
         assert_eq!(said, "unknown query parameter `limt`; this call has `limit`, `cursor`");
         let said = complaint(&known, &"x".repeat(1_000)).await;
         assert!(said.len() < 200, "{said}");
         // A header is no query parameter.
         complaint(&self::known::<LogFilter>("Mill"), "Last-Event-ID=1").await;
+    }
+
+    #[tokio::test]
+    async fn a_second_value_is_refused_unless_the_parameter_is_a_list() {
+        let known = known::<JobListFilter>("Mill");
+        let lists = "status=FAILED&limit=1&status=COMPLETED&tag=a:1&tag=a:1&endpoint=e&endpoint=f";
+        assert!(known.check_query(lists).is_ok());
+        for query in ["limit=1&limit=5", "error=a&status=FAILED&error=a", "limit=1&%6Cimit=1"] {
+            let name = query.split('=').next().unwrap();
+            let said = complaint(&known, query).await;
+            assert_eq!(said, format!("query parameter `{name}` must be given once"));
+        }
     }
 
     #[tokio::test]
