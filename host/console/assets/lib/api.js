@@ -1,7 +1,7 @@
 // Calls of the host's public API. It promises: URLs are relative to the page, so any prefix works;
 // every call carries the console's header with the mark of the session, so that the host refuses it when the
 // cookie is another session's; a failure is an ApiError with the host's own sentence; after a 401 `on401`
-// asks once whether the session has ended.
+// asks once whether the session has ended; a host that does not answer is noticed, by calls and by streams.
 
 import { quote } from './text.js';
 
@@ -36,8 +36,29 @@ export const on401 = (f) => { ask = f; };
 
 /** @type {(reached: boolean) => void} */
 let onReach = () => {};
-/** @param {(reached: boolean) => void} f called by each call, with whether the host answered */
+/** @param {(reached: boolean) => void} f called by each call and each part of a stream, with whether the host answered */
 export const watchReach = (f) => { onReach = f; };
+/** A call without an answer for this time may wait for its job, or the host hangs. */
+const LATE_MS = 5000;
+/** A silent stream is broken after this time: the host sends a comment every 15 s. */
+const SILENT_MS = 20_000;
+const unreachable = () => new ApiError(0, 'unreachable', 'The host does not answer. The page tries again when the connection is back.');
+
+/**
+ * The next part of a stream.
+ * @template T
+ * @param {ReadableStreamDefaultReader<T>} reader @returns {Promise<ReadableStreamReadResult<T>>}
+ */
+export async function part(reader) {
+  let isSilent = false;
+  const timer = setTimeout(() => { isSilent = true; reader.cancel().catch(() => {}); }, SILENT_MS);
+  try {
+    const read = await reader.read();
+    onReach(!isSilent);
+    if (isSilent) throw unreachable();
+    return read;
+  } finally { clearTimeout(timer); }
+}
 
 /** @type {Promise<void> | undefined} */
 let asked;
@@ -57,16 +78,17 @@ export async function call(path, options = {}) {
   const all = { [HEADER]: mark, ...headers };
   if (body !== undefined || raw !== undefined) all['Content-Type'] = type ?? 'application/json';
   let answer;
+  const late = setTimeout(() => onReach(false), LATE_MS);
   try {
     answer = await fetch(url(path), {
       method, headers: all, signal, cache: 'no-store', credentials: 'same-origin',
       body: raw ?? (body === undefined ? undefined : JSON.stringify(body)),
     });
   } catch (e) {
-    if (signal?.aborted) throw e;
+    if (signal?.aborted && signal.reason?.name !== 'TimeoutError') throw e;
     onReach(false);
-    throw new ApiError(0, 'unreachable', 'The host does not answer. The page tries again when the connection is back.');
-  }
+    throw unreachable();
+  } finally { clearTimeout(late); }
   onReach(true);
   if (answer.ok) return answer;
   throw await refusal(answer.status, answer.statusText, await answer.text(), answer.headers.get('Retry-After'), quiet);

@@ -20,16 +20,20 @@ export const seenAt = signal(0);
 /** When the host answered last, while it does not; 0 while it does. */
 export const away = signal(0);
 // A call without an answer is followed by a question after this time, and by an answer within the same time or none:
-// one call may break off while all others reach the host.
+// one call may break off, or wait for its job, while all others reach the host. The questions go on until one is
+// answered: a call to a host that hung may wait for ever.
 const PATIENCE_MS = 3000;
 let heardAt = Date.now(), silence;
 const heard = () => { heardAt = Date.now(); clearTimeout(silence); silence = undefined; away.value = 0; };
-/** Asks the host now: an answer brings the stream and the pages back. @param {AbortSignal} [signal] */
-export const tryNow = (signal) => text('console/session', { signal });
-watchReach((reached) => {
-  if (reached) heard();
-  else silence ??= setTimeout(() => tryNow(AbortSignal.timeout(PATIENCE_MS)).catch(() => { if (silence) away.value = heardAt; }), PATIENCE_MS);
-});
+/** Asks the host now: an answer brings the stream and the pages back. */
+export const tryNow = () => text('console/session', { signal: AbortSignal.timeout(PATIENCE_MS) });
+const ask = () => {
+  const own = silence = setTimeout(async () => {
+    if (!hidden.peek()) await tryNow().catch(() => { if (silence === own) away.value = heardAt; });
+    if (silence === own) ask();
+  }, PATIENCE_MS);
+};
+watchReach((reached) => { if (reached) heard(); else if (!silence) ask(); });
 
 /** @type {Map<string, number>} */
 const wanted = new Map();
@@ -59,8 +63,8 @@ function changed() {
 
 effect(() => {
   const now = topics.value;
-  // A host that answers again is not waited for.
-  void away.value;
+  // A host that answers again is not waited for, and one that does not is not live.
+  if (away.value) state.value = 'waiting';
   const once = paused.value;
   // Without this a page that is opened while updates are paused would have no numbers at all.
   const enough = once && (!now.includes('overview') || Object.keys(counts.peek()).length > 0);
@@ -70,7 +74,6 @@ effect(() => {
   follow(`v1/events${query({ topics: now })}`, stop.signal, (event) => {
     let data;
     try { data = JSON.parse(event.data); } catch { return; }
-    heardAt = Date.now();
     batch(() => {
       if (event.event === 'overview') {
         // The first event of a connection has all endpoints; what another key saw is forgotten.

@@ -9,7 +9,7 @@ import { paused } from '../lib/settings.js';
 import { can } from '../lib/session.js';
 import { useLoad } from '../lib/load.js';
 import { link, go } from '../lib/router.js';
-import { duration, clockMs, num, short, bytes, brief } from '../lib/format.js';
+import { duration, clockMs, num, short, bytes, brief, shortId } from '../lib/format.js';
 import { visible } from '../lib/text.js';
 import { Head, Status, Facts, Trouble, Loading, Button, Copy, Tags, Command, Time, ended } from '../ui/parts.js';
 import { Icon } from '../ui/icons.js';
@@ -139,7 +139,7 @@ export function Page({ path: [, endpoint, id] }) {
     reload();
   };
   const remove = async () => {
-    if (!await ask('Delete this job?', 'The job and its result cannot be brought back.', 'Delete the job')) return;
+    if (!await ask(`Delete the job ${shortId(id)}?`, `The job ${id} of ${endpoint} and its result cannot be brought back.`, 'Delete the job')) return;
     await json('v1/job-actions', { method: 'POST', body: { action: 'delete', filter: { endpoints: [endpoint], idPrefix: id } } });
     say('The job is being deleted.');
     go(link(['jobs']));

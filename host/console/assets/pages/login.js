@@ -1,6 +1,6 @@
 // Login with a key, or with a link of `gristmill console`. The key goes to the host once and is not kept
 // in the page; the address that one wanted is still there afterwards. A page of any origin may open the console
-// with a link of its own key, so nothing happens before the user has seen whose link it is, and clicked.
+// with a link of its own key, so nothing happens before the user has seen whose link it is for a second, and clicked.
 import { effect, html, signal, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
 import { login, preview, notice, ended, session } from '../lib/session.js';
 import { route, replace } from '../lib/router.js';
@@ -18,6 +18,11 @@ effect(() => {
   replace('#/');
   link.value = text;
 });
+
+/** The link whose question has been in sight for this time, without a click. A click that comes sooner was meant for
+ * what was there before: a second click of a double-click comes within half a second. */
+const READY_AFTER_MS = 1000;
+const ready = signal('');
 
 /** A key as a person calls it. */
 const called = (key) => visible(key.name) || key.id;
@@ -49,19 +54,35 @@ export function Login() {
     return () => { alive = false; };
   }, [link.value]);
   useEffect(() => {
+    const of = whose && link.value;
+    let timer;
+    const wait = () => {
+      clearTimeout(timer);
+      ready.value = '';
+      if (of && !document.hidden) timer = setTimeout(() => { ready.value = of; }, READY_AFTER_MS);
+    };
+    const early = () => { if (!ready.peek()) wait(); };
+    wait();
+    document.addEventListener('visibilitychange', wait);
+    // A window that lay below another one was never hidden.
+    addEventListener('focus', wait);
+    addEventListener('pointerdown', early);
+    return () => { clearTimeout(timer); document.removeEventListener('visibilitychange', wait); removeEventListener('focus', wait); removeEventListener('pointerdown', early); };
+  }, [whose]);
+  useEffect(() => {
     const title = document.title;
     document.title = 'Log in · Gristmill';
     return () => { document.title = title; };
   }, []);
   const frame = (form) => html`<${ended.value ? 'div' : 'main'} class="login" id=${ended.value ? undefined : 'main'}>${form}</${ended.value ? 'div' : 'main'}>`;
   const now = !ended.value && session.value?.key;
-  if (link.value) return frame(html`<form aria-label="Log in with a link" onSubmit=${(e) => { e.preventDefault(); enter({ link: link.value }); }}>
+  if (link.value) return frame(html`<form aria-label="Log in with a link" onSubmit=${(e) => { e.preventDefault(); if (ready.peek() === link.peek()) enter({ link: link.value }); }}>
     <div class="brand"><${Icon} name="mark"/>Gristmill</div>
     <h1>Log in with this link?</h1>
     ${whose && html`<${Facts} pairs=${[['Key', called(whose)], ['Owner', whose.owner], ['Scopes', whose.scopes.join(', ')], ['Endpoints', whose.endpoints?.join(', ')]]}/>
     ${now && html`<p class="note">You are logged in as <b>${called(now)}</b> of the owner <b>${now.owner}</b>. This session ends then.</p>`}
     <p>Go on only if you made this link: what you enter afterwards belongs to its owner.</p>
-    <${Button} type="submit" kind="primary" disabled=${busy}>Log in as ${called(whose)}</${Button}>`}
+    <${Button} type="submit" kind="primary" disabled=${busy || ready.value !== link.value}>Log in as ${called(whose)}</${Button}>`}
     <${Button} onClick=${() => { link.value = ''; }}>${now ? `Stay logged in as ${called(now)}` : 'Not now'}</${Button}></form>`);
   return frame(html`<form onSubmit=${(e) => { e.preventDefault(); if (key.trim()) enter({ key: key.trim() }); }}>
     <div class="brand"><${Icon} name="mark"/>Gristmill</div>

@@ -36,7 +36,8 @@ function Row({ id, endpoint, series, failure, newest }) {
   // Of the attempts that ended: one submission may have several.
   const sum = (l) => l?.reduce((a, b) => a + b, 0) ?? 0;
   const bad = sum(series?.failed);
-  return html`<tr><td><a class="endpoint-name" href=${link(['endpoints', id])}>${endpoint?.name && endpoint.name !== id ? `${endpoint.name}` : id}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.paused || endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
+  const name = endpoint?.name || id;
+  return html`<tr><td><a class="endpoint-name" title=${name === id ? id : `${name} (${id})`} href=${link(['endpoints', id])}>${name}</a><span class="sub-line">${endpoint ? html`v${endpoint.version}${endpoint.paused || endpoint.workersMax === 0 ? ' · paused' : ''}` : id}</span></td>
     <td>${series ? html`<${Spark} all=${series.submitted} bad=${series.failed} label=${`${id}, the last 15 minutes`}/>` : html`<span class="spark"></span>`}</td>
     <td class="n">${c ? num(c.waiting) : '–'}</td><td class="n">${c ? html`${num(c.running)}${endpoint && html`<span class="faint"> / ${num(endpoint.workersMax)}</span>`}` : '–'}</td>
     <td class="n">${series ? html`<span class=${bad ? 'bad' : ''}>${share(bad, sum(series.ended))}</span>` : '–'}</td>

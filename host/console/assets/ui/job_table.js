@@ -17,7 +17,7 @@ export function JobTable({ jobs, picked, pick, endpoint = true, tagTo }) {
     ${pick && html`<td class="check-cell">${box(picked?.has(j.id), (e) => pick([j.id], e.target.checked), `Select ${j.id}`)}</td>`}
     <td><${Status} of=${j.status}/>${j.retries ? html`<span class="sub-line">retry ${j.retries}</span>` : null}</td>
     <td><a class="id" href=${link(['jobs', j.endpointId, j.id])} title=${j.id}>${shortId(j.id)}</a></td>
-    ${endpoint && html`<td><a class="endpoint-name" href=${link(['endpoints', j.endpointId])}>${j.endpointId}</a></td>`}
+    ${endpoint && html`<td><a class="endpoint-name" title=${j.endpointId} href=${link(['endpoints', j.endpointId])}>${j.endpointId}</a></td>`}
     <td><${Time} at=${j.createdAt} show=${brief}/></td><td class="n">${duration(j.delayTime)}</td><td class="n">${ended(j.status) || j.status === 'IN_PROGRESS' ? duration(j.executionTime) : '–'}</td>
     <td class="rest">${j.error && html`<div class="error-cell" title=${visible(j.error.slice(0, 500))}>${visible(j.error.slice(0, 160))}</div>`}<${Tags} tags=${j.tags} to=${tagTo}/></td></tr>`)}</${Table}>`;
 }

@@ -51,6 +51,8 @@ const drafts = new Map();
 // Another owner does not see what was typed.
 let whose;
 effect(() => { const owner = session.value?.key.owner; if (owner !== whose) drafts.clear(); whose = owner; });
+// They are lost with the page: an environment may have secrets, and no data of users is ever stored.
+addEventListener('beforeunload', (e) => { if (drafts.size) e.preventDefault(); });
 /** How many settings of an endpoint are changed and not saved. @param {string} id */
 export const unsaved = (id) => drafts.get(id)?.count ?? 0;
 const LABELS = { ...Object.fromEntries(FIELDS.map(([n, label]) => [n, label])), name: 'Name', maxFuel: 'Most fuel', propagateTraces: 'Traces go on', networkVolumeId: 'Network volume', allowedHosts: 'Hosts', callEndpoints: 'Endpoints', env: 'Environment' };

@@ -43,6 +43,32 @@ test('a host that is away is said to be, pages open without it, and all goes on 
   way.end();
 });
 
+test('a host that hangs is said to be away, also where nothing is asked of it', async () => {
+  const way = await proxy('/x');
+  const { page, login, to, check, end } = await open({ base: way.base });
+  await login((await key()).text);
+  const away = page.getByRole('alert').filter({ hasText: 'No answer from the host since' });
+  const back = async () => { way.hang(false); await away.waitFor({ state: 'detached', timeout: 60_000 }); await live(page); };
+  // This page has only its stream.
+  await to('#/jobs');
+  await live(page);
+  way.hang(true);
+  await away.waitFor({ timeout: 60_000 });
+  await page.getByText('Connecting …', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Try now' }).click();
+  await page.locator('.toast.bad').first().waitFor();
+  await back();
+  // A call that waits is noticed sooner than the stream.
+  way.hang(true);
+  await to('#/keys');
+  await away.waitFor({ timeout: 60_000 });
+  await back();
+  await page.getByRole('row').nth(1).waitFor();
+  await check();
+  await end();
+  way.end();
+});
+
 test('a page whose files do not come is read again', async () => {
   const { page, login, check, end } = await open();
   await login((await key()).text);

@@ -3,7 +3,7 @@
 import test, { after } from 'node:test';
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import { open, close, api, key, refusal, HOST } from './page.js';
+import { open, close, api, key, refusal, until, HOST } from './page.js';
 
 after(close);
 
@@ -59,6 +59,41 @@ test('a page that opens a link changes the session only after a click', async ()
   await other.getByText('this link was used').waitFor();
   assert.equal(await who(other), 'key of the attacker');
   await check(refusal(401));
+  await end();
+});
+
+test('a click on the question as soon as it is there decides nothing', async () => {
+  const { page, context, login, check, end } = await open();
+  await login((await key(['admin'], 'key of the operator')).text);
+  const link = await linkOf(await attacker('double-click'));
+  const other = await context.newPage();
+  // The second click of a double-click that began on another page comes sooner than any other.
+  await other.addInitScript(() => new MutationObserver((_, own) => {
+    const button = [...document.querySelectorAll('button')].find((b) => b.textContent?.startsWith('Log in as'));
+    if (!button) return;
+    own.disconnect();
+    button.click();
+    Object.assign(window, { clicked: true });
+  }).observe(document, { childList: true, subtree: true }));
+  const at = await site(() => ({ body: `<body onmousedown='location = ${JSON.stringify(`${HOST}/console/#/enter/${link}`)}'>Double-click here` }));
+  await other.goto(at);
+  await other.mouse.click(200, 200);
+  await until('the question is there', () => other.evaluate(() => /** @type {any} */ (window).clicked));
+  const yes = other.getByRole('button', { name: 'Log in as key of the attacker' });
+  await until('the button works', () => yes.isEnabled());
+  // A window that lay below another one, and a tab that was hidden, are shown anew.
+  for (const event of ['focus', 'visibilitychange']) {
+    await yes.evaluate((button, event) => {
+      (event === 'focus' ? window : document).dispatchEvent(new Event(event));
+      /** @type {HTMLButtonElement} */ (button).click();
+    }, event);
+    await until('the button works again', () => yes.isEnabled());
+  }
+  await page.reload();
+  assert.equal(await who(page), 'key of the operator');
+  await yes.click();
+  await page.locator('.who b', { hasText: 'key of the attacker' }).waitFor();
+  await check();
   await end();
 });
 

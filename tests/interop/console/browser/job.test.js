@@ -45,7 +45,8 @@ test('a job has its log lines and its trace, and is deleted after a question', a
   assert.equal(await page.getByRole('log').getByText('of another job').count(), 0);
   await page.locator('.facts > div', { hasText: 'Trace' }).getByText(traceId, { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
-  const dialog = page.getByRole('dialog');
+  const dialog = page.getByRole('dialog', { name: `Delete the job ${id.slice(-13, -5)}?` });
+  await dialog.getByText(`The job ${id} of playground`).waitFor();
   await dialog.getByRole('button', { name: 'Cancel' }).click();
   assert.equal((await api('GET', `v2/playground/status/${id}`)).status, 'COMPLETED');
   await page.getByRole('button', { name: 'Delete', exact: true }).click();

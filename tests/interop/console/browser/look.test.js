@@ -149,6 +149,26 @@ test('320 px, and a zoom of 200 %: no page scrolls sideways, and the menu opens'
   await end();
 });
 
+test('a long id of an endpoint pushes no column out of a page, and no count out of a phone', async () => {
+  await pages();
+  await run(LONG, {});
+  const { page, login, to, check, end } = await open({ width: 1440 });
+  await login((await key()).text);
+  for (const [at, table] of [['#/', 'Endpoints'], ['#/jobs', 'Jobs']]) {
+    await to(at);
+    const name = page.getByTitle(LONG, { exact: true }).first();
+    await name.waitFor();
+    assert.ok(await name.evaluate((e) => e.scrollWidth > e.clientWidth), `${at}: the id is cut`);
+    assert.ok(await page.getByRole('region', { name: table, exact: true }).evaluate((e) => e.scrollWidth <= e.clientWidth), `${at}: the table scrolls`);
+  }
+  await page.setViewportSize({ width: 360, height: 760 });
+  await to('#/');
+  const failed = await page.getByRole('columnheader', { name: 'Failed', exact: true }).boundingBox();
+  assert.ok(failed && failed.x + failed.width <= 345, 'the share of failures is out of sight');
+  await check();
+  await end();
+});
+
 test('below a prefix of a proxy every page works', async () => {
   const way = await proxy('/a/b');
   const { page, login, to, check, end } = await open({ base: way.base });

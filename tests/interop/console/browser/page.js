@@ -73,7 +73,7 @@ export async function open({ base = HOST, width = 1280, dark = false } = {}) {
     Object.assign(window, { violations: [] });
     addEventListener('securitypolicyviolation', (e) => /** @type {any} */ (window).violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sourceFile}`));
   });
-  await fromDisk(page, errors);
+  await fromDisk(context);
   const to = (hash) => page.goto(`${base}/console/${hash}`);
   const login = async (text) => {
     await to('');
@@ -93,11 +93,11 @@ export async function open({ base = HOST, width = 1280, dark = false } = {}) {
 
 // GRISTMILL_CONSOLE_ASSETS=DIRECTORY: for work on the pages, their files come from there, with the
 // headers of the host.
-async function fromDisk(page, errors) {
+async function fromDisk(context) {
   const directory = process.env.GRISTMILL_CONSOLE_ASSETS;
   if (!directory) return;
   const types = { html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8', css: 'text/css; charset=utf-8', svg: 'image/svg+xml' };
-  await page.route(/\/console\/(assets\/.*)?(\?.*)?$/, async (route) => {
+  await context.route(/\/console\/(assets\/.*)?(\?.*)?$/, async (route) => {
     const path = new URL(route.request().url()).pathname.replace(/^.*?\/console\/(assets\/)?/, '') || 'index.html';
     const file = join(directory, path);
     if (!existsSync(file) || !statSync(file).isFile()) return route.continue();

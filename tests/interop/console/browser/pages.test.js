@@ -237,6 +237,12 @@ test('changed settings are there when the form is opened again, until they are s
   await to('#/endpoints/playground/settings');
   await page.getByText('Nothing is changed.').waitFor();
   await to('#/endpoints/drafted/settings');
+  // A reload would lose them, so the browser asks.
+  const asked = [];
+  page.on('dialog', (d) => { asked.push(d.type()); d.dismiss(); });
+  await page.evaluate(() => { location.reload(); });
+  await until('the browser asks', () => asked.length > 0);
+  assert.equal(await memory.inputValue(), '99');
   await page.getByRole('button', { name: 'Discard' }).click();
   await page.getByText('Nothing is changed.').waitFor();
   await memory.fill('98');
