@@ -1,6 +1,7 @@
 // Server-sent events read with fetch, since an EventSource cannot send the console's header. It
-// promises: events in order, `Last-Event-ID` on each reconnection, which a silent stream has too, pauses that grow from 0.5 s to 15 s,
-// and an end as soon as the signal aborts or the host refuses for good (4xx other than 408 and 429).
+// promises: events in order, `Last-Event-ID` on each reconnection, pauses that grow from 0.5 s to 15 s,
+// a reconnection when the stream is silent, and an end as soon as the signal aborts or the host refuses
+// for good (4xx other than 408 and 429).
 import { call, part, ApiError } from './api.js';
 
 /** @typedef {{ event: string, data: string, id: string }} Event */
